@@ -1,0 +1,121 @@
+//! What can go wrong between a caller and a model. Not how a wire reports it:
+//! the server maps these. Every message says what, where, and the mend.
+
+use crate::ElementType;
+use std::path::PathBuf;
+
+/// A failure to load or run a model, or inputs that do not fit it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model file cannot be served. `problem` says why, `mend` what to do.
+    #[error("model file {}: {problem}; {mend}", .path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// The model ran and failed, or could not start.
+    #[error("the model failed: {problem}")]
+    Run {
+        /// What the backend said.
+        problem: String,
+    },
+    /// An input that the model has was not given.
+    #[error("input `{name}` is missing: the model takes {expected}; add it")]
+    InputMissing {
+        /// The input's name.
+        name: String,
+        /// All inputs, written out.
+        expected: String,
+    },
+    /// An input was given that the model does not have.
+    #[error("input `{name}` is unknown: the model takes {expected}; remove or rename it")]
+    InputUnknown {
+        /// The name that was given.
+        name: String,
+        /// All inputs, written out.
+        expected: String,
+    },
+    /// An input was given more than once.
+    #[error("input `{name}` is given twice; give it once")]
+    InputTwice {
+        /// The input's name.
+        name: String,
+    },
+    /// An input has another element type than the model's.
+    #[error("input `{name}` must be {expected}, found {found}; send it as {expected}")]
+    InputType {
+        /// The input's name.
+        name: String,
+        /// What the model takes.
+        expected: ElementType,
+        /// What was given.
+        found: ElementType,
+    },
+    /// An input has another shape than the model's.
+    #[error("input `{name}` must have shape {expected}, found {found}; N is the number of rows and is free")]
+    InputShape {
+        /// The input's name.
+        name: String,
+        /// What the model takes, `[N, 80]` for one.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// Inputs of one request have different numbers of rows.
+    #[error(
+        "input `{name}` has {found} rows, input `{first}` has {expected}; all inputs need the same first dimension"
+    )]
+    InputRows {
+        /// The input that differs.
+        name: String,
+        /// The first input.
+        first: String,
+        /// Rows of the first input.
+        expected: usize,
+        /// Rows of this one.
+        found: usize,
+    },
+    /// A request without rows.
+    #[error("input `{name}` has 0 rows; send at least one")]
+    InputEmpty {
+        /// The input's name.
+        name: String,
+    },
+    /// An input holds a NaN or an infinity.
+    #[error("input `{name}` is {value} at element {index}; every value must be finite")]
+    InputNotFinite {
+        /// The input's name.
+        name: String,
+        /// Flat, row-major position of the first such element.
+        index: usize,
+        /// `NaN`, `inf` or `-inf`.
+        value: String,
+    },
+    /// A shape and its data disagree.
+    #[error("a tensor of shape {shape:?} needs {expected} elements, found {found}")]
+    TensorLength {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Elements the shape asks for.
+        expected: usize,
+        /// Elements given.
+        found: usize,
+    },
+    /// A shape whose number of elements does not fit the machine.
+    #[error("a tensor of shape {shape:?} has more elements than can be addressed")]
+    TensorTooLarge {
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// An element type that no tensor here has.
+    #[error("element type `{found}` is unknown; use one of f32, f64, i64, i32, u8, bool")]
+    ElementTypeUnknown {
+        /// What was written.
+        found: String,
+    },
+}

@@ -1,0 +1,73 @@
+//! The small trait every model backend implements: [`Backend`] loads a file,
+//! [`Model`] is what was loaded, [`Instance`] runs it.
+//!
+//! It is not a backend and knows no file format: it only says how tensors,
+//! signatures and failures look, so that the batcher above and the backends
+//! below never meet. Its one invariant: a [`Tensor`]'s data always has exactly
+//! as many elements as its shape says.
+//!
+//! ```
+//! use millpond_backends_interface::{Data, ElementType, Port, Signature, Tensor};
+//!
+//! let signature = Signature {
+//!     inputs: vec![Port {
+//!         name: "x".into(),
+//!         element_type: ElementType::F32,
+//!         shape: vec![None, Some(2)], // None: the batch dimension
+//!     }],
+//!     outputs: vec![],
+//! };
+//! let x = Tensor::new(vec![3, 2], Data::F32(vec![0.5; 6]))?;
+//! let ordered = signature.check_inputs(vec![("x".to_string(), x)])?;
+//! assert_eq!(ordered[0].rows(), 3);
+//!
+//! let short = Tensor::new(vec![3, 1], Data::F32(vec![0.5; 3]))?;
+//! let refused = signature.check_inputs(vec![("x".to_string(), short)]).unwrap_err();
+//! assert!(refused.to_string().contains("input `x`"));
+//! # Ok::<(), millpond_backends_interface::Error>(())
+//! ```
+
+mod error;
+mod signature;
+mod tensor;
+
+pub use error::Error;
+pub use signature::{Port, Signature};
+pub use tensor::{Data, ElementType, Tensor};
+
+use std::path::Path;
+use std::sync::Arc;
+
+/// A kind of model file and the code that runs it.
+pub trait Backend: Send + Sync {
+    /// The name the configuration uses for it, `"tract"` for one.
+    fn name(&self) -> &'static str;
+
+    /// Reads and prepares the model in `path`.
+    ///
+    /// # Errors
+    /// A missing, damaged or unsupported file; the error names the file and the mend.
+    fn load(&self, path: &Path) -> Result<Arc<dyn Model>, Error>;
+}
+
+/// A loaded model: immutable and shared; weights live here once.
+pub trait Model: Send + Sync {
+    /// What goes in and what comes out, in the order that [`Instance::run`] uses.
+    fn signature(&self) -> &Signature;
+
+    /// A new place to run it: the scratch memory of one thread.
+    ///
+    /// # Errors
+    /// When the backend cannot prepare another one.
+    fn instance(&self) -> Result<Box<dyn Instance>, Error>;
+}
+
+/// One thread's way to run a model.
+pub trait Instance: Send {
+    /// Runs the model once. `inputs` are in signature order and all share dimension 0
+    /// (the rows); the outputs come in signature order and have the same dimension 0.
+    ///
+    /// # Errors
+    /// When the model cannot run on these inputs; the instance stays usable.
+    fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error>;
+}

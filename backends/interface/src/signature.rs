@@ -1,0 +1,287 @@
+//! What a model takes and gives, and whether given inputs fit. Not a parser of
+//! payloads. Invariant: inputs that [`Signature::check_inputs`] lets through are
+//! in signature order, of the right type and shape, finite, and share their rows.
+
+use crate::{ElementType, Error, Tensor};
+use std::fmt;
+
+/// One input or output of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Its name in the model file.
+    pub name: String,
+    /// The type of its elements.
+    pub element_type: ElementType,
+    /// Its dimensions; `None` is free. Dimension 0, when free, is the batch.
+    pub shape: Vec<Option<usize>>,
+}
+
+impl Port {
+    /// Elements of one row: the product of all dimensions but the first, `None` when
+    /// one of them is free or the product overflows.
+    pub fn row_len(&self) -> Option<usize> {
+        self.shape
+            .get(1..)
+            .unwrap_or_default()
+            .iter()
+            .try_fold(1usize, |product, dim| product.checked_mul((*dim)?))
+    }
+
+    /// Whether a tensor of `shape` fits.
+    fn fits(&self, shape: &[usize]) -> bool {
+        self.shape.len() == shape.len()
+            && self
+                .shape
+                .iter()
+                .zip(shape)
+                .all(|(expected, found)| expected.is_none_or(|dim| dim == *found))
+    }
+
+    /// The shape for people: `[N, 80]`.
+    fn shape_text(&self) -> String {
+        let dims: Vec<String> = self
+            .shape
+            .iter()
+            .map(|dim| dim.map_or_else(|| "N".to_string(), |dim| dim.to_string()))
+            .collect();
+        format!("[{}]", dims.join(", "))
+    }
+}
+
+/// `x: f32[N, 80]`.
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}{}", self.name, self.element_type, self.shape_text())
+    }
+}
+
+/// All inputs and outputs of a model, in the order runs use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signature {
+    /// What goes in.
+    pub inputs: Vec<Port>,
+    /// What comes out.
+    pub outputs: Vec<Port>,
+}
+
+impl Signature {
+    /// Puts named tensors into signature order, checked: every input once, its type
+    /// and shape right, at least one row, the same rows everywhere, no NaN or infinity.
+    ///
+    /// # Errors
+    /// One of the `Input...` cases of [`Error`], naming the input, what the model
+    /// expects and what was found.
+    pub fn check_inputs(&self, given: Vec<(String, Tensor)>) -> Result<Vec<Tensor>, Error> {
+        let mut slots: Vec<Option<Tensor>> = Vec::new();
+        slots.resize_with(self.inputs.len(), || None);
+        for (name, tensor) in given {
+            let Some(index) = self.inputs.iter().position(|port| port.name == name) else {
+                let expected = self.inputs_text();
+                return Err(Error::InputUnknown { name, expected });
+            };
+            if slots[index].replace(tensor).is_some() {
+                return Err(Error::InputTwice { name });
+            }
+        }
+        let mut ordered = Vec::with_capacity(self.inputs.len());
+        for (port, slot) in self.inputs.iter().zip(slots) {
+            ordered.push(slot.ok_or_else(|| Error::InputMissing {
+                name: port.name.clone(),
+                expected: self.inputs_text(),
+            })?);
+        }
+        self.check_ordered(&ordered)?;
+        Ok(ordered)
+    }
+
+    /// The checks of [`Signature::check_inputs`] on tensors that are in order already.
+    ///
+    /// # Errors
+    /// As [`Signature::check_inputs`].
+    pub fn check_ordered(&self, ordered: &[Tensor]) -> Result<(), Error> {
+        if let Some(port) = self.inputs.get(ordered.len()) {
+            return Err(Error::InputMissing {
+                name: port.name.clone(),
+                expected: self.inputs_text(),
+            });
+        }
+        if ordered.len() > self.inputs.len() {
+            return Err(Error::InputUnknown {
+                name: format!("number {}", self.inputs.len()),
+                expected: self.inputs_text(),
+            });
+        }
+        for (port, tensor) in self.inputs.iter().zip(ordered) {
+            check_one(port, tensor)?;
+        }
+        if let (Some(first_port), Some(first)) = (self.inputs.first(), ordered.first()) {
+            for (port, tensor) in self.inputs.iter().zip(ordered).skip(1) {
+                if tensor.rows() != first.rows() {
+                    return Err(Error::InputRows {
+                        name: port.name.clone(),
+                        first: first_port.name.clone(),
+                        expected: first.rows(),
+                        found: tensor.rows(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All inputs for a message: `x: f32[N, 80], ids: i64[N, 4]`.
+    fn inputs_text(&self) -> String {
+        let ports: Vec<String> = self.inputs.iter().map(Port::to_string).collect();
+        ports.join(", ")
+    }
+}
+
+fn check_one(port: &Port, tensor: &Tensor) -> Result<(), Error> {
+    let name = || port.name.clone();
+    if port.element_type != tensor.element_type() {
+        return Err(Error::InputType {
+            name: name(),
+            expected: port.element_type,
+            found: tensor.element_type(),
+        });
+    }
+    if !port.fits(tensor.shape()) {
+        return Err(Error::InputShape {
+            name: name(),
+            expected: port.shape_text(),
+            found: format!("{:?}", tensor.shape()),
+        });
+    }
+    if tensor.rows() == 0 {
+        return Err(Error::InputEmpty { name: name() });
+    }
+    if let Some((index, value)) = tensor.data().first_not_finite() {
+        return Err(Error::InputNotFinite {
+            name: name(),
+            index,
+            value: value.to_string(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::Data;
+
+    fn port(name: &str, element_type: ElementType, shape: &[Option<usize>]) -> Port {
+        Port {
+            name: name.to_string(),
+            element_type,
+            shape: shape.to_vec(),
+        }
+    }
+
+    fn signature() -> Signature {
+        Signature {
+            inputs: vec![
+                port("x", ElementType::F32, &[None, Some(2)]),
+                port("ids", ElementType::I64, &[None]),
+            ],
+            outputs: vec![port("y", ElementType::F32, &[None, Some(1)])],
+        }
+    }
+
+    fn floats(shape: &[usize], values: Vec<f32>) -> Tensor {
+        Tensor::new(shape.to_vec(), Data::F32(values)).unwrap()
+    }
+
+    fn ids(values: Vec<i64>) -> Tensor {
+        Tensor::new(vec![values.len()], Data::I64(values)).unwrap()
+    }
+
+    fn check(given: Vec<(&str, Tensor)>, expected: Result<(), &str>) {
+        let given = given
+            .into_iter()
+            .map(|(name, tensor)| (name.to_string(), tensor))
+            .collect();
+        let found = signature().check_inputs(given);
+        match (found, expected) {
+            (Ok(ordered), Ok(())) => assert_eq!(ordered.len(), 2),
+            (Err(error), Err(text)) => assert_eq!(error.to_string(), text),
+            (found, expected) => panic!("expected {expected:?}, found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn fitting_inputs_come_out_in_signature_order() {
+        let given = vec![
+            ("ids".to_string(), ids(vec![7, 8])),
+            ("x".to_string(), floats(&[2, 2], vec![1.0; 4])),
+        ];
+        let ordered = signature().check_inputs(given).unwrap();
+        assert_eq!(ordered[0].shape(), [2, 2]);
+        assert_eq!(ordered[1].data(), &Data::I64(vec![7, 8]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let x = || ("x", floats(&[2, 2], vec![1.0; 4]));
+        let both = || vec![x(), ("ids", ids(vec![1, 2]))];
+        check(both(), Ok(()));
+        check(
+            vec![x()],
+            Err("input `ids` is missing: the model takes x: f32[N, 2], ids: i64[N]; add it"),
+        );
+        check(
+            vec![x(), ("id", ids(vec![1, 2]))],
+            Err("input `id` is unknown: the model takes x: f32[N, 2], ids: i64[N]; remove or rename it"),
+        );
+        check(
+            vec![x(), x(), ("ids", ids(vec![1, 2]))],
+            Err("input `x` is given twice; give it once"),
+        );
+        check(
+            vec![x(), ("ids", floats(&[2], vec![1.0; 2]))],
+            Err("input `ids` must be i64, found f32; send it as i64"),
+        );
+        check(
+            vec![("x", floats(&[2, 3], vec![1.0; 6])), ("ids", ids(vec![1, 2]))],
+            Err("input `x` must have shape [N, 2], found [2, 3]; N is the number of rows and is free"),
+        );
+        check(
+            vec![("x", floats(&[4], vec![1.0; 4])), ("ids", ids(vec![1, 2]))],
+            Err("input `x` must have shape [N, 2], found [4]; N is the number of rows and is free"),
+        );
+        check(
+            vec![x(), ("ids", ids(vec![1, 2, 3]))],
+            Err("input `ids` has 3 rows, input `x` has 2; all inputs need the same first dimension"),
+        );
+        check(
+            vec![("x", floats(&[0, 2], vec![])), ("ids", ids(vec![]))],
+            Err("input `x` has 0 rows; send at least one"),
+        );
+        check(
+            vec![
+                ("x", floats(&[2, 2], vec![1.0, 1.0, f32::NAN, 1.0])),
+                ("ids", ids(vec![1, 2])),
+            ],
+            Err("input `x` is NaN at element 2; every value must be finite"),
+        );
+    }
+
+    #[test]
+    fn ordered_inputs_of_the_wrong_number_are_refused() {
+        let x = floats(&[2, 2], vec![1.0; 4]);
+        let missing = signature().check_ordered(std::slice::from_ref(&x));
+        assert!(matches!(missing, Err(Error::InputMissing { name, .. }) if name == "ids"));
+        let extra = signature().check_ordered(&[x, ids(vec![1, 2]), ids(vec![1, 2])]);
+        assert!(matches!(extra, Err(Error::InputUnknown { .. })));
+    }
+
+    #[test]
+    fn a_row_has_the_product_of_the_other_dimensions() {
+        let row_len = |shape: &[Option<usize>]| port("x", ElementType::F32, shape).row_len();
+        assert_eq!(row_len(&[None, Some(3), Some(4)]), Some(12));
+        assert_eq!(row_len(&[None]), Some(1));
+        assert_eq!(row_len(&[None, None]), None);
+        assert_eq!(row_len(&[None, Some(usize::MAX), Some(2)]), None);
+    }
+}
