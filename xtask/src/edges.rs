@@ -1,0 +1,239 @@
+//! Which of our crates may use which.
+//!
+//! The table below is the whole rule: an edge that is not in it is refused, whatever the reason. An engine
+//! never sees a socket or a wire type, wire never sees an engine, and engines meet in the server alone.
+
+use crate::finding::Finding;
+use crate::workspace::Member;
+
+/// Folder → folders it may use. `*` stands for one path segment, or for everything where it is alone.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("wire/frame", &[]),
+    ("wire/routing", &[]),
+    ("wire/schema", &["wire/frame"]),
+    ("wire/transport", &["wire/frame", "wire/schema"]),
+    ("engines/features", &[]),
+    ("engines/features/build", &["engines/features"]),
+    ("engines/ordered", &[]),
+    ("engines/infer", &["backends/interface"]),
+    ("backends/interface", &[]),
+    ("backends/*", &["backends/interface"]),
+    ("server", &["wire/*", "engines/*", "backends/*", "client/rust"]),
+    ("client/rust", &["wire/schema", "wire/transport", "wire/routing"]),
+    ("press/workload", &[]),
+    ("press/recorder", &[]),
+    ("press/report", &["press/recorder"]),
+    (
+        "press/runner",
+        &[
+            "press/workload",
+            "press/recorder",
+            "press/report",
+            "client/rust",
+            "engines/*",
+        ],
+    ),
+    (
+        "cli",
+        &["server", "client/rust", "press/runner", "engines/features/build"],
+    ),
+    ("benches", &["*"]),
+    ("xtask", &[]),
+];
+
+/// What any crate's tests may use besides.
+const ALLOWED_IN_TESTS: &[&str] = &["press/workload", "client/rust"];
+
+/// The crate whose tests are the black-box test binary and may use everything.
+const BLACK_BOX: &str = "cli";
+
+/// Refuses every edge that is not in the table, crates without a line in it, and names that are not the folder's path.
+pub fn check(members: &[Member]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for member in members {
+        let named = format!("millpond-{}", member.folder.replace('/', "-"));
+        if member.name != named {
+            let message = format!(
+                "the package in {}/ is called {}: call it {named}",
+                member.folder, member.name
+            );
+            findings.push(Finding::refused(&member.name, message));
+        }
+        let Some(allowed) = allowed_for(&member.folder) else {
+            let message = format!(
+                "{}/ has no line in the table of allowed edges (xtask/src/edges.rs)",
+                member.folder
+            );
+            findings.push(Finding::refused(&member.name, message));
+            continue;
+        };
+        for dependency in member.dependencies.iter().filter(|dependency| dependency.ours) {
+            let Some(target) = members.iter().find(|other| other.name == dependency.name) else {
+                let message = format!("{} is a path outside the workspace", dependency.name);
+                findings.push(Finding::refused(&member.name, message));
+                continue;
+            };
+            let for_tests = dependency.dev
+                && (member.folder == BLACK_BOX || ALLOWED_IN_TESTS.contains(&target.folder.as_str()));
+            if !for_tests && !allowed.iter().any(|pattern| matches(pattern, &target.folder)) {
+                findings.push(Finding::refused(
+                    &member.name,
+                    not_allowed(&member.folder, &target.folder, allowed),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The first line of the table whose folder matches; an exact name stands before its pattern.
+fn allowed_for(folder: &str) -> Option<&'static [&'static str]> {
+    ALLOWED
+        .iter()
+        .find(|(pattern, _)| matches(pattern, folder))
+        .map(|(_, allowed)| *allowed)
+}
+
+fn matches(pattern: &str, folder: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some("") => true,
+        Some(parent) => folder
+            .strip_prefix(parent)
+            .is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
+        None => pattern == folder,
+    }
+}
+
+fn not_allowed(from: &str, to: &str, allowed: &[&str]) -> String {
+    let list = if allowed.is_empty() {
+        "no crate of ours".to_owned()
+    } else {
+        allowed.join(", ")
+    };
+    format!("{from} may not use {to}; it may use {list}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Dependency;
+
+    fn member(folder: &str, dependencies: &[(&str, bool)]) -> Member {
+        let name = |folder: &str| format!("millpond-{}", folder.replace('/', "-"));
+        let depend = |&(folder, dev): &(&str, bool)| Dependency {
+            name: name(folder),
+            rename: None,
+            dev,
+            ours: true,
+        };
+        Member {
+            name: name(folder),
+            folder: folder.to_owned(),
+            dependencies: dependencies.iter().map(depend).collect(),
+        }
+    }
+
+    /// Checks one crate beside crates for everything it uses; `expected` is what each refusal contains.
+    fn check_one(folder: &str, dependencies: &[(&str, bool)], expected: &[&str]) {
+        let mut members = vec![member(folder, dependencies)];
+        members.extend(dependencies.iter().map(|(target, _)| member(target, &[])));
+        let found = check(&members);
+        assert_eq!(found.len(), expected.len(), "{folder}: {found:?}");
+        for (finding, expected) in found.iter().zip(expected) {
+            assert!(finding.message.contains(expected), "{folder}: {finding}");
+        }
+    }
+
+    #[test]
+    fn the_edges_of_the_table_pass() {
+        check_one(
+            "wire/transport",
+            &[("wire/frame", false), ("wire/schema", false)],
+            &[],
+        );
+        check_one("backends/tract", &[("backends/interface", false)], &[]);
+        check_one(
+            "server",
+            &[
+                ("engines/ordered", false),
+                ("wire/frame", false),
+                ("backends/tract", false),
+            ],
+            &[],
+        );
+        check_one(
+            "benches",
+            &[("server", false), ("engines/features/build", false)],
+            &[],
+        );
+    }
+
+    #[test]
+    fn an_edge_that_is_not_in_the_table_is_refused() {
+        check_one(
+            "engines/infer",
+            &[("wire/frame", false)],
+            &["engines/infer may not use wire/frame"],
+        );
+        check_one(
+            "wire/frame",
+            &[("wire/schema", false)],
+            &["it may use no crate of ours"],
+        );
+        check_one(
+            "backends/interface",
+            &[("backends/tract", false)],
+            &["may not use backends/tract"],
+        );
+        check_one(
+            "client/rust",
+            &[("wire/frame", false)],
+            &["client/rust may not use wire/frame"],
+        );
+        check_one(
+            "server",
+            &[("engines/features/build", false)],
+            &["server may not use engines/features/build"],
+        );
+        check_one(
+            "xtask",
+            &[("wire/frame", false)],
+            &["xtask may not use wire/frame"],
+        );
+    }
+
+    #[test]
+    fn tests_may_use_the_workload_and_the_client_and_the_black_box_everything() {
+        check_one(
+            "wire/frame",
+            &[("press/workload", true), ("client/rust", true)],
+            &[],
+        );
+        check_one(
+            "wire/frame",
+            &[("press/workload", false)],
+            &["may not use press/workload"],
+        );
+        check_one("wire/transport", &[("server", true)], &["may not use server"]);
+        check_one("cli", &[("wire/frame", true), ("engines/ordered", true)], &[]);
+        check_one("cli", &[("wire/frame", false)], &["cli may not use wire/frame"]);
+    }
+
+    #[test]
+    fn a_crate_without_a_line_and_a_wrong_name_are_refused() {
+        check_one("wire/quic", &[], &["wire/quic/ has no line"]);
+        let misnamed = Member {
+            name: "millpond-frames".into(),
+            folder: "wire/frame".into(),
+            ..Member::default()
+        };
+        assert!(
+            check(&[misnamed])[0]
+                .message
+                .contains("call it millpond-wire-frame")
+        );
+        let mut stray = member("server", &[("wire/frame", false)]);
+        stray.dependencies[0].name = "elsewhere".into();
+        assert!(check(&[stray])[0].message.contains("outside the workspace"));
+    }
+}
