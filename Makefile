@@ -1,0 +1,34 @@
+# The one task file: `.ci/run` runs its recipes and nothing else. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint golden
+
+CARGO ?= cargo
+PYTHON ?= python3
+STAY ?=
+AREA ?= spine
+
+help: ## list the recipes
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: ## train, build the table, serve and rank real users (STAY=1 leaves the server up)
+	@.ci/beat "building millpond" $(CARGO) build --locked -p millpond-cli
+	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py
+
+test: ## every test: Rust, and the Python tests that need no virtual environment
+	$(CARGO) test --workspace --locked
+	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
+
+bench: ## measure the bars (AREA=spine), in the release build
+	$(CARGO) run --release --locked -p millpond-benches -- $(AREA)
+
+lint: ## format, clippy, allowed edges, tidy, licences
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) run --quiet --locked -p millpond-xtask -- edges tidy licences
+
+golden: ## rewrite the stored outputs that tests compare with; read the diff before committing it
+	UPDATE_GOLDEN=1 $(CARGO) test --workspace --locked
+	git --no-pager diff --stat
