@@ -1,0 +1,146 @@
+//! What can go wrong with a feature table, as cases a caller can act on.
+//!
+//! Not the wire's errors: the server maps these to statuses. Invariant: every case says where, what was expected and
+//! what was found, and how to mend it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a file operation.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The table folder is absent or holds no version.
+    #[error(
+        "no version of a feature table in {}: expected a folder such as 00000001; build one with `millpond features build`",
+        path.display()
+    )]
+    NoVersions {
+        /// The table folder.
+        path: PathBuf,
+    },
+    /// The asked version is not in the table folder.
+    #[error("version {version} is not in {}: found {available:?}; choose one of these or build it", path.display())]
+    VersionNotFound {
+        /// The table folder.
+        path: PathBuf,
+        /// The asked version.
+        version: u64,
+        /// The versions that are there, ascending.
+        available: Vec<u64>,
+    },
+    /// A file does not hold what its format or its manifest says.
+    #[error(
+        "{} is damaged: {what}: expected {expected}, found {found}; restore this version from a copy or build it again",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The field or section that is wrong.
+        what: &'static str,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The file is whole, but of a format this build does not read.
+    #[error(
+        "{} has format {found}, this build reads format {expected}; use a newer millpond or build the table again",
+        path.display()
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format this build reads.
+        expected: u32,
+        /// The format of the file.
+        found: u32,
+    },
+    /// An argument is outside its limits.
+    #[error("{name}: expected {expected}, found {found}")]
+    Argument {
+        /// The argument.
+        name: &'static str,
+        /// Its limits.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A version of this number is there already; versions never change.
+    #[error("version {version} is already in {}; choose another number or remove that folder", path.display())]
+    VersionExists {
+        /// The table folder.
+        path: PathBuf,
+        /// The number.
+        version: u64,
+    },
+    /// The same key was written twice.
+    #[error("key {key} is there twice; keep one row a key")]
+    DuplicateKey {
+        /// The key.
+        key: u64,
+    },
+    /// A row holds NaN or an infinity.
+    #[error("key {key}: value {position} of its row is {value}; expected a finite number")]
+    NotFinite {
+        /// The key of the row.
+        key: u64,
+        /// Where in the row, from 0.
+        position: usize,
+        /// The value.
+        value: f32,
+    },
+    /// A row has not the table's dimension.
+    #[error("key {key}: its row has {found} values, expected {expected}")]
+    Dim {
+        /// The key of the row.
+        key: u64,
+        /// The table's dimension.
+        expected: usize,
+        /// The length of the row.
+        found: usize,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub(crate) fn damaged(
+        path: &Path,
+        what: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Error {
+        Error::Damaged {
+            path: path.to_path_buf(),
+            what,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    pub(crate) fn argument(name: &'static str, expected: impl ToString, found: impl ToString) -> Error {
+        Error::Argument {
+            name,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+}

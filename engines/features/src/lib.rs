@@ -1,0 +1,53 @@
+//! Immutable embedding tables: memory-mapped shards, batch lookup, pooling.
+//!
+//! A table maps `u64` keys to rows of `dim` floats. Each version of it is a folder that never changes
+//! (docs/formats/feature-shard.md); [`write::Writer`] makes one, [`Table`] reads one, and a [`Handle`] says which one is active.
+//! This crate never sees a socket, a wire type or another engine. Its one invariant: an opened table answers every
+//! lookup from its mapping, without locks, allocation or panics, whatever bytes its files hold.
+//!
+//! ```
+//! use millpond_engines_features::{Handle, Pool, write::Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let table_dir = dir.path().join("films");
+//!
+//! let mut writer = Writer::create(&table_dir, "films", 1, 2, 1, 2)?;
+//! writer.push(7, &[1.0, 2.0])?;
+//! writer.push(u64::MAX, &[3.0, 4.0])?;
+//! writer.finish()?;
+//!
+//! let handle = Handle::open(&table_dir, None)?;
+//! let table = handle.pin();
+//! table.make_resident()?;
+//!
+//! let (mut values, mut found) = ([0.0; 6], [0; 1]);
+//! assert_eq!(table.lookup(&[u64::MAX, 5, 7], &mut values, &mut found), 2);
+//! assert_eq!(values, [3.0, 4.0, 0.0, 0.0, 1.0, 2.0]);
+//! assert_eq!(found, [0b101]);
+//!
+//! let mut pooled = [0.0; 4];
+//! table.lookup_pooled(&[7, 5, u64::MAX], &[0, 3, 3], Pool::Mean, &mut pooled, &mut found)?;
+//! assert_eq!(pooled, [2.0, 3.0, 0.0, 0.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod handle;
+mod hash;
+mod header;
+mod lookup;
+mod manifest;
+mod map;
+mod prefetch;
+mod shard;
+mod table;
+mod versions;
+pub mod write;
+
+pub use error::Error;
+pub use handle::Handle;
+pub use lookup::Pool;
+pub use table::{ShardInfo, Table};
+pub use versions::versions;

@@ -1,0 +1,201 @@
+//! Batch lookup: rows as they are, or pooled by bags.
+//!
+//! No threads and no allocation. Invariant: keys are worked on in blocks, each in two prefetch passes and a copy, so that
+//! the cache misses of a block overlap instead of following one another.
+
+use crate::error::Error;
+use crate::shard::{Row, prefetch_row};
+use crate::table::Table;
+
+/// Keys a block: enough misses to fill the processor's queue of outstanding lines, few enough that their slots and rows
+/// stay in the nearest cache between the passes.
+const BLOCK: usize = 64;
+
+/// How the rows of a bag become one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pool {
+    /// Their sum.
+    Sum,
+    /// Their sum divided by the number of keys found in the bag.
+    Mean,
+}
+
+impl Table {
+    /// Looks up `keys` (n) and writes their rows to `values` (n × dim, row by row; zeros where a key is absent) and a
+    /// bitmap of the present ones to `found` (⌈n/8⌉ bytes; key i is bit i mod 8, lowest first, of byte i / 8). Returns
+    /// how many were found.
+    ///
+    /// The lengths are the caller's promise. If `values` or `found` is too short, only the keys that fit are looked
+    /// up (and a debug build panics, because the promise was broken).
+    pub fn lookup(&self, keys: &[u64], values: &mut [f32], found: &mut [u8]) -> usize {
+        self.lookup_in_blocks::<BLOCK, true>(keys, values, found)
+    }
+
+    /// [`Table::lookup`] with another block size (a multiple of 8) or without prefetching, for benches only.
+    #[doc(hidden)]
+    pub fn lookup_in_blocks<const KEYS: usize, const AHEAD: bool>(
+        &self,
+        keys: &[u64],
+        values: &mut [f32],
+        found: &mut [u8],
+    ) -> usize {
+        debug_assert_eq!(values.len(), keys.len() * self.dim(), "length of values");
+        debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
+        let fitting = (values.len() / self.dim()).min(keys.len());
+        let mut rows = values.chunks_exact_mut(self.dim());
+        self.each::<KEYS, AHEAD>(&keys[..fitting], found, |row| {
+            let Some(values) = rows.next() else { return };
+            match row {
+                Some(row) => copy(row, values),
+                None => values.fill(0.0),
+            }
+        })
+    }
+
+    /// Looks up `keys` and pools their rows by bags: bag b has the keys `offsets[b]..offsets[b + 1]`.
+    ///
+    /// `offsets` has bags + 1 entries, ascends from 0 to `keys.len()`; `values` is bags × dim and `found` as in
+    /// [`Table::lookup`], a bit a key. A bag without a found key gives zeros. Returns how many keys were found.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the offsets or a length are not so; nothing is written then.
+    pub fn lookup_pooled(
+        &self,
+        keys: &[u64],
+        offsets: &[u32],
+        pool: Pool,
+        values: &mut [f32],
+        found: &mut [u8],
+    ) -> Result<usize, Error> {
+        check_offsets(keys.len(), offsets)?;
+        let bags = offsets.len() - 1;
+        check_length("values", bags.checked_mul(self.dim()), values.len())?;
+        check_length("found", Some(keys.len().div_ceil(8)), found.len())?;
+
+        values.fill(0.0);
+        let mut ends = offsets.iter().skip(1).map(|&end| end as usize);
+        let mut pooled = values.chunks_exact_mut(self.dim());
+        let mut bag = Bag {
+            end: 0,
+            sum: &mut [],
+            rows: 0,
+        };
+        let mut key = 0;
+        let count = self.each::<BLOCK, true>(keys, found, |row| {
+            // Empty bags end where they begin: step over them too.
+            while key >= bag.end {
+                bag.close(pool);
+                let (Some(end), Some(sum)) = (ends.next(), pooled.next()) else {
+                    return;
+                };
+                bag = Bag { end, sum, rows: 0 };
+            }
+            key += 1;
+            if let Some(row) = row {
+                bag.add(row);
+            }
+        });
+        bag.close(pool);
+        Ok(count)
+    }
+
+    /// Finds `keys` in order, hands each row to `visit`, sets the bitmap and counts the found ones.
+    #[inline(always)]
+    fn each<const KEYS: usize, const AHEAD: bool>(
+        &self,
+        keys: &[u64],
+        found: &mut [u8],
+        mut visit: impl FnMut(Option<Row<'_>>),
+    ) -> usize {
+        let mut count = 0;
+        for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
+            let mut places = [None; KEYS];
+            for (place, &key) in places.iter_mut().zip(keys) {
+                *place = self.shard_for(key);
+                if let (true, Some((shard, hash))) = (AHEAD, *place) {
+                    shard.prefetch_slot(hash);
+                }
+            }
+            let mut rows = [None; KEYS];
+            for ((row, place), &key) in rows.iter_mut().zip(places).zip(keys) {
+                *row = place.and_then(|(shard, hash)| shard.find(key, hash));
+                if let (true, Some(row)) = (AHEAD, *row) {
+                    prefetch_row(row);
+                }
+            }
+            found.fill(0);
+            let rows = rows.get(..keys.len()).unwrap_or_default();
+            for (rows, bits) in rows.chunks(8).zip(found) {
+                for (bit, row) in rows.iter().enumerate() {
+                    *bits |= u8::from(row.is_some()) << bit;
+                    visit(*row);
+                }
+                count += bits.count_ones() as usize;
+            }
+        }
+        count
+    }
+}
+
+/// The bag that rows are being added to.
+struct Bag<'a> {
+    /// The key number at which the next bag begins.
+    end: usize,
+    sum: &'a mut [f32],
+    /// Rows added so far: the divisor of a mean.
+    rows: u32,
+}
+
+impl Bag<'_> {
+    fn add(&mut self, row: Row<'_>) {
+        self.rows += 1;
+        for (sum, bytes) in self.sum.iter_mut().zip(row) {
+            *sum += f32::from_le_bytes(*bytes);
+        }
+    }
+
+    fn close(&mut self, pool: Pool) {
+        if pool == Pool::Mean && self.rows > 1 {
+            let rows = self.rows as f32;
+            self.sum.iter_mut().for_each(|sum| *sum /= rows);
+        }
+    }
+}
+
+#[inline(always)]
+fn copy(row: Row<'_>, values: &mut [f32]) {
+    for (value, bytes) in values.iter_mut().zip(row) {
+        *value = f32::from_le_bytes(*bytes);
+    }
+}
+
+fn check_offsets(keys: usize, offsets: &[u32]) -> Result<(), Error> {
+    let wrong = |expected: String, found: String| Err(Error::argument("offsets", expected, found));
+    let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
+        return wrong("one more entry than bags".to_owned(), "none".to_owned());
+    };
+    if first != 0 {
+        return wrong("0 as the first entry".to_owned(), first.to_string());
+    }
+    if last as usize != keys {
+        return wrong(
+            format!("{keys}, the number of keys, as the last entry"),
+            last.to_string(),
+        );
+    }
+    match offsets.windows(2).position(|pair| pair[0] > pair[1]) {
+        Some(at) => wrong(
+            "ascending entries".to_owned(),
+            format!("{} before {} at {at}", offsets[at], offsets[at + 1]),
+        ),
+        None => Ok(()),
+    }
+}
+
+fn check_length(name: &'static str, expected: Option<usize>, found: usize) -> Result<(), Error> {
+    if expected == Some(found) {
+        return Ok(());
+    }
+    let expected = expected.map_or("fewer bags".to_owned(), |n| format!("{n} entries"));
+    Err(Error::argument(name, expected, found))
+}

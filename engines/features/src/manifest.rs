@@ -1,0 +1,221 @@
+//! `manifest.json`: what a version folder contains, with a checksum over itself.
+//!
+//! Not a place for settings: the file is written once and an edit is refused. Invariant: a manifest that was read is
+//! byte for byte one that a writer wrote.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Error;
+use crate::header::{DIM_MAX, FORMAT, SHARDS_MAX};
+
+/// The name of the file in a version folder.
+pub(crate) const FILE: &str = "manifest.json";
+
+/// `{`, a new line and the checksum's line: 16 digits between two fixed parts.
+const HEAD_BYTES: usize = "{\n  \"checksum\": \"0123456789abcdef\",\n".len();
+
+/// Everything of the file but its first field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub(crate) format: u32,
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) dim: u32,
+    pub(crate) rows: u64,
+    pub(crate) shards: Vec<ShardEntry>,
+}
+
+/// One shard file, as the manifest describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShardEntry {
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) rows: u64,
+    /// The header checksum of the file in hexadecimal, which JSON numbers could not carry exactly.
+    pub(crate) checksum: String,
+}
+
+/// The name of shard `number`'s file.
+pub(crate) fn shard_file(number: u32) -> String {
+    format!("shard-{number:05}.mpf")
+}
+
+fn head(rest: &[u8]) -> String {
+    format!("{{\n  \"checksum\": \"{:016x}\",\n", xxh3_64(rest))
+}
+
+impl Manifest {
+    /// The bytes of the file.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Error::argument("manifest", "a JSON value", error))?;
+        let mut rest = text.into_bytes();
+        // The opening brace and its new line stand in the head.
+        rest.drain(..2);
+        rest.push(b'\n');
+        let mut bytes = head(&rest).into_bytes();
+        bytes.append(&mut rest);
+        Ok(bytes)
+    }
+
+    /// Reads and checks the manifest of a version folder.
+    pub(crate) fn read(version_dir: &Path) -> Result<Manifest, Error> {
+        let path = version_dir.join(FILE);
+        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        let manifest = Manifest::decode(&bytes, &path)?;
+        manifest.check(&path)?;
+        Ok(manifest)
+    }
+
+    fn decode(bytes: &[u8], path: &Path) -> Result<Manifest, Error> {
+        /// Enough of any manifest to tell its format.
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let shown = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(bytes));
+        let Some((found, rest)) = bytes.split_at_checked(HEAD_BYTES) else {
+            let found = format!("{} bytes", bytes.len());
+            return Err(Error::damaged(path, "manifest", "a whole manifest", found));
+        };
+        let expected = head(rest);
+        if found != expected.as_bytes() {
+            let what = "first line (a checksum of the rest; a manifest is never edited)";
+            return Err(Error::damaged(
+                path,
+                what,
+                shown(expected.as_bytes()),
+                shown(found),
+            ));
+        }
+        let wrong = |error: serde_json::Error| Error::damaged(path, "content", "a table's manifest", error);
+        let Format { format } = serde_json::from_slice(bytes).map_err(wrong)?;
+        if format != FORMAT {
+            return Err(Error::Format {
+                path: path.to_path_buf(),
+                expected: FORMAT,
+                found: format,
+            });
+        }
+        serde_json::from_slice(bytes).map_err(wrong)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), Error> {
+        let count = self.shards.len();
+        if count == 0 || count > SHARDS_MAX as usize {
+            let expected = format!("1 to {SHARDS_MAX}");
+            return Err(Error::damaged(path, "number of shards", expected, count));
+        }
+        if self.dim == 0 || self.dim as usize > DIM_MAX {
+            return Err(Error::damaged(path, "dim", "1 to 65536", self.dim));
+        }
+        // The names are fixed, so no manifest can lead out of its folder.
+        for (number, entry) in (0..).zip(&self.shards) {
+            let expected = shard_file(number);
+            if entry.file != expected {
+                return Err(Error::damaged(path, "shard file", expected, &entry.file));
+            }
+        }
+        let sum = self
+            .shards
+            .iter()
+            .try_fold(0_u64, |sum, entry| sum.checked_add(entry.rows));
+        if sum != Some(self.rows) {
+            let found = format!("{sum:?} in the shards");
+            return Err(Error::damaged(path, "rows", self.rows, found));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            format: FORMAT,
+            name: "films".to_owned(),
+            version: u64::MAX,
+            dim: 16,
+            rows: 3,
+            shards: vec![ShardEntry {
+                file: shard_file(0),
+                bytes: 448,
+                rows: 3,
+                checksum: "00000000000000ff".to_owned(),
+            }],
+        }
+    }
+
+    fn check(manifest: &Manifest, expected: &str) {
+        let bytes = manifest.encode().unwrap();
+        let path = Path::new("manifest.json");
+        let error = Manifest::decode(&bytes, path)
+            .and_then(|m| m.check(path))
+            .unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = manifest().encode().unwrap();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert!(
+            text.starts_with("{\n  \"checksum\": \"") && text.ends_with("]\n}\n"),
+            "{text}"
+        );
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        let read = Manifest::decode(&bytes, Path::new("m")).unwrap();
+        assert_eq!(read, manifest());
+        read.check(Path::new("m")).unwrap();
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_found() {
+        let bytes = manifest().encode().unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            Manifest::decode(&flipped, Path::new("m")).expect_err(&format!("bit {bit}"));
+        }
+        for length in 0..bytes.len() {
+            Manifest::decode(&bytes[..length], Path::new("m")).expect_err(&format!("length {length}"));
+        }
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let mut wrong = manifest();
+        wrong.shards[0].file = "../../etc/passwd".to_owned();
+        check(&wrong, "shard file: expected shard-00000.mpf");
+        check(
+            &Manifest {
+                rows: 4,
+                ..manifest()
+            },
+            "rows: expected 4",
+        );
+        check(&Manifest { dim: 0, ..manifest() }, "dim: expected 1 to 65536");
+        check(
+            &Manifest {
+                shards: vec![],
+                rows: 0,
+                ..manifest()
+            },
+            "number of shards",
+        );
+        check(
+            &Manifest {
+                format: 9,
+                ..manifest()
+            },
+            "format 9, this build reads format 1",
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! One opened shard: its two mapped sections, and the search for a key in them.
+//!
+//! Not a table: it answers for any key it is asked, and the table asks the right shard. Invariant: a search ends after
+//! `probes_max` slots and never names bytes outside the rows, whatever the index holds.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Error;
+use crate::header::{HEADER_BYTES, Header};
+use crate::map::Section;
+use crate::prefetch::prefetch;
+
+/// A row as it lies in the file: little-endian floats.
+pub(crate) type Row<'a> = &'a [[u8; 4]];
+
+/// A slot as it lies in the file: the key, then the row's number plus one.
+type Slot = [u8; 16];
+
+/// Floats in a cache line, and how many lines of a row are asked for ahead; the processor follows longer rows by itself.
+const LINE_FLOATS: usize = 16;
+const LINES_AHEAD_MAX: usize = 4;
+
+pub(crate) struct Shard {
+    /// For messages.
+    path: PathBuf,
+    pub(crate) header: Header,
+    /// Ties the file to its manifest.
+    pub(crate) header_checksum: u64,
+    rows: Section,
+    index: Section,
+    /// Slots minus one; ANDed with a hash it gives the first slot.
+    mask: usize,
+    dim: usize,
+}
+
+impl Shard {
+    /// Maps a shard file; only its header is read.
+    pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
+        let mut file = File::open(path).map_err(Error::io("open", path))?;
+        let file_bytes = file.metadata().map_err(Error::io("read", path))?.len();
+        if file_bytes < HEADER_BYTES as u64 {
+            let found = format!("{file_bytes} bytes");
+            let expected = "at least 128 bytes";
+            return Err(Error::damaged(path, "header", expected, found));
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_exact(&mut bytes).map_err(Error::io("read", path))?;
+        let (header, layout, header_checksum) = Header::decode(&bytes, file_bytes, path)?;
+        let map = |offset, bytes: u64| {
+            let bytes = usize::try_from(bytes)
+                .map_err(|_| Error::damaged(path, "length", "what fits this machine", bytes))?;
+            Section::map(&file, offset, bytes).map_err(Error::io("map", path))
+        };
+        Ok(Shard {
+            path: path.to_path_buf(),
+            rows: map(HEADER_BYTES as u64, layout.rows_bytes)?,
+            index: map(layout.index_offset, layout.index_bytes)?,
+            mask: header.slots as usize - 1,
+            dim: header.dim as usize,
+            header,
+            header_checksum,
+        })
+    }
+
+    /// Reads every byte and compares the checksums.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        let check = |what, section: &[u8], expected: u64| {
+            let found = xxh3_64(section);
+            if found == expected {
+                return Ok(());
+            }
+            let (expected, found) = (format!("{expected:016x}"), format!("{found:016x}"));
+            Err(Error::damaged(&self.path, what, expected, found))
+        };
+        check("checksum of rows", &self.rows, self.header.rows_checksum)?;
+        check("checksum of index", &self.index, self.header.index_checksum)
+    }
+
+    fn slots(&self) -> &[Slot] {
+        self.index.as_chunks().0
+    }
+
+    /// Asks for the first slot of a hashed key.
+    #[inline(always)]
+    pub(crate) fn prefetch_slot(&self, hash: u64) {
+        if let Some(slot) = self.slots().get(hash as usize & self.mask) {
+            prefetch(slot);
+        }
+    }
+
+    /// The row of a key, if it is there.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: u64, hash: u64) -> Option<Row<'_>> {
+        let slots = self.slots();
+        let mut at = hash as usize;
+        for _ in 0..self.header.probes_max {
+            let (halves, _) = slots.get(at & self.mask)?.as_chunks::<8>();
+            let [slot_key, place] = halves else {
+                return None;
+            };
+            // Place 0 wraps to a number no row has, so an empty slot and a damaged one end the search alike.
+            let number = u64::from_le_bytes(*place).wrapping_sub(1);
+            if number >= self.header.rows {
+                return None;
+            }
+            if u64::from_le_bytes(*slot_key) == key {
+                let start = number as usize * self.dim;
+                return self.rows.as_chunks().0.get(start..start + self.dim);
+            }
+            at = at.wrapping_add(1);
+        }
+        None
+    }
+}
+
+/// Asks for the first cache lines of a row and for its last.
+#[inline(always)]
+pub(crate) fn prefetch_row(row: Row<'_>) {
+    for place in row.iter().step_by(LINE_FLOATS).take(LINES_AHEAD_MAX) {
+        prefetch(place);
+    }
+    // A row need not begin with a line, so its end may lie in one more.
+    if let Some(place) = row.last() {
+        prefetch(place);
+    }
+}

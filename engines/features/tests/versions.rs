@@ -1,0 +1,213 @@
+//! Writing versions and switching between them, also under readers.
+//!
+//! Invariant checked: a version is there whole or not at all, and a reader sees one version in one lookup.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use millpond_engines_features::{Error, Handle, Table, versions, write::Writer};
+
+const DIM: usize = 4;
+const ROWS: u64 = 500;
+
+/// Every value of a version is its number.
+fn write(dir: &Path, version: u64) {
+    let mut writer = Writer::create(dir, "films", version, DIM, 2, ROWS).unwrap();
+    for key in 0..ROWS {
+        writer.push(key, &[version as f32; DIM]).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_highest_version_is_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    for version in [2, 10, 9] {
+        write(dir.path(), version);
+    }
+    let handle = Handle::open(dir.path(), None).unwrap();
+    assert_eq!(handle.pin().version(), 10);
+    assert_eq!(handle.versions().unwrap(), [2, 9, 10]);
+    assert_eq!(Handle::open(dir.path(), Some(2)).unwrap().pin().version(), 2);
+    let error = Handle::open(dir.path(), Some(3)).err().unwrap();
+    assert!(
+        matches!(&error, Error::VersionNotFound { version: 3, available, .. } if *available == [2, 9, 10])
+    );
+}
+
+#[test]
+fn an_unfinished_folder_is_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    let writer = Writer::create(dir.path(), "films", 2, DIM, 1, 0).unwrap();
+    assert_eq!(entries(dir.path()).len(), 2);
+    assert_eq!(versions(dir.path()).unwrap(), [1]);
+    assert_eq!(Handle::open(dir.path(), None).unwrap().pin().version(), 1);
+    drop(writer);
+    assert_eq!(entries(dir.path()), ["00000001"]);
+}
+
+#[test]
+fn no_version_says_how_to_build_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in [dir.path().to_path_buf(), dir.path().join("absent")] {
+        let error = Handle::open(&path, None).err().unwrap().to_string();
+        assert!(error.contains("millpond features build"), "{error}");
+        let error = Handle::open(&path, Some(1)).err().unwrap().to_string();
+        assert!(error.contains("millpond features build"), "{error}");
+    }
+}
+
+#[test]
+fn an_existing_version_is_never_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = Writer::create(dir.path(), "films", 1, DIM, 1, 0).unwrap();
+    write(dir.path(), 1);
+    let error = slow.finish().unwrap_err();
+    assert!(
+        matches!(error, Error::VersionExists { version: 1, .. }),
+        "{error}"
+    );
+    let error = Writer::create(dir.path(), "films", 1, DIM, 1, 0).err().unwrap();
+    assert!(
+        matches!(error, Error::VersionExists { version: 1, .. }),
+        "{error}"
+    );
+    assert_eq!(entries(dir.path()), ["00000001"]);
+    assert_eq!(Handle::open(dir.path(), None).unwrap().pin().rows(), ROWS);
+}
+
+#[test]
+fn bad_rows_are_refused_and_good_ones_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path(), "films", 1, 2, 3, 0).unwrap();
+    writer.push(5, &[1.0, 2.0]).unwrap();
+    let mut check = |key, row: &[f32], expected: &str| {
+        let error = writer.push(key, row).unwrap_err().to_string();
+        assert_eq!(error, expected);
+    };
+    check(5, &[1.0, 2.0], "key 5 is there twice; keep one row a key");
+    check(6, &[1.0], "key 6: its row has 1 values, expected 2");
+    check(6, &[1.0; 3], "key 6: its row has 3 values, expected 2");
+    check(
+        6,
+        &[1.0, f32::NAN],
+        "key 6: value 1 of its row is NaN; expected a finite number",
+    );
+    check(
+        6,
+        &[f32::INFINITY, 0.0],
+        "key 6: value 0 of its row is inf; expected a finite number",
+    );
+    writer.push(6, &[3.0, 4.0]).unwrap();
+    let table = Table::open(&writer.finish().unwrap().path).unwrap();
+    table.verify().unwrap();
+    let (mut values, mut found) = ([0.0; 4], [0; 1]);
+    assert_eq!(table.lookup(&[5, 6], &mut values, &mut found), 2);
+    assert_eq!(values, [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn arguments_outside_their_limits_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |name: &str, dim, shards, expected: &str| {
+        let error = Writer::create(dir.path(), name, 1, dim, shards, 0).err().unwrap();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    check("", 1, 1, "name: expected 1 to 128 letters");
+    check("../up", 1, 1, "found \"../up\"");
+    check(".hidden", 1, 1, "found \".hidden\"");
+    check("films", 0, 1, "dim: expected 1 to 65536, found 0");
+    check("films", 65_537, 1, "dim: expected 1 to 65536, found 65537");
+    check("films", 1, 0, "shards: expected 1 to 1024, found 0");
+    check("films", 1, 1025, "shards: expected 1 to 1024, found 1025");
+    assert!(entries(dir.path()).is_empty());
+}
+
+#[test]
+fn an_empty_table_finds_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(dir.path(), "none", 1, 2, 2, 0).unwrap();
+    let table = Table::open(&writer.finish().unwrap().path).unwrap();
+    table.make_resident().unwrap();
+    let (mut values, mut found) = ([7.0; 4], [7; 1]);
+    assert_eq!(table.lookup(&[0, u64::MAX], &mut values, &mut found), 0);
+    assert_eq!((values, found), ([0.0; 4], [0; 1]));
+}
+
+#[test]
+fn a_damaged_version_is_not_activated() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = Handle::open(dir.path(), Some(1)).unwrap();
+    let path = dir.path().join("00000002/shard-00001.mpf");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = handle.activate(2).unwrap_err().to_string();
+    assert!(error.contains("shard-00001.mpf is damaged"), "{error}");
+    assert!(handle.activate(3).is_err());
+    assert_eq!(handle.pin().version(), 1);
+}
+
+#[test]
+fn readers_see_one_version_in_one_lookup_while_it_is_switched() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = Arc::new(Handle::open(dir.path(), Some(1)).unwrap());
+    let stop = Arc::new(AtomicBool::new(false));
+    let pinned = handle.pin();
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (handle, stop) = (Arc::clone(&handle), Arc::clone(&stop));
+            thread::spawn(move || read_until(&handle, &stop))
+        })
+        .collect();
+    for round in 0..100 {
+        let version = 2 - round % 2;
+        assert_eq!(handle.activate(version).unwrap().version(), version);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for reader in readers {
+        assert!(reader.join().unwrap() > 0);
+    }
+    // A version outlives its folder while someone holds it.
+    handle.activate(2).unwrap();
+    fs::remove_dir_all(dir.path().join("00000001")).unwrap();
+    assert_eq!(pinned.version(), 1);
+    pinned.verify().unwrap();
+    assert_eq!(handle.versions().unwrap(), [2]);
+}
+
+/// Looks up all keys again and again; returns how often.
+fn read_until(handle: &Handle, stop: &AtomicBool) -> usize {
+    let keys: Vec<u64> = (0..ROWS).collect();
+    let mut values = vec![0.0; keys.len() * DIM];
+    let mut found = vec![0; keys.len().div_ceil(8)];
+    let mut lookups = 0;
+    loop {
+        let table = handle.pin();
+        assert_eq!(table.lookup(&keys, &mut values, &mut found), keys.len());
+        let version = table.version() as f32;
+        assert!(values.iter().all(|&value| value == version));
+        lookups += 1;
+        if stop.load(Ordering::Relaxed) {
+            return lookups;
+        }
+    }
+}
