@@ -1,0 +1,168 @@
+//! What can go wrong with a store's folder and log.
+//!
+//! Not the refusals of a single put: those are [`crate::PutError`]. Invariant: every message says
+//! what failed, where, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure of the store itself: at opening, at writing its log, or at closing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store's folder cannot be created, read or locked.
+    #[error(
+        "ordered store {}: cannot {action}: {source}; {}",
+        dir.display(),
+        folder_mend(source)
+    )]
+    Folder {
+        /// The store's folder.
+        dir: PathBuf,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// Another process, or another `Store` of this one, has the folder open.
+    #[error(
+        "ordered store {}: already open elsewhere (its file \"lock\" is held); stop the other process or choose another folder",
+        dir.display()
+    )]
+    Locked {
+        /// The store's folder.
+        dir: PathBuf,
+    },
+
+    /// [`crate::Store::open`] was asked for a store that keeps no log.
+    #[error(
+        "ordered store {}: durability \"memory\" keeps no folder; choose \"logged\" or \"synced\", or open it in memory",
+        dir.display()
+    )]
+    NoLogWanted {
+        /// The store's folder.
+        dir: PathBuf,
+    },
+
+    /// A segment cannot be opened or read.
+    #[error(
+        "{}: cannot {action}: {source}; nothing was changed; check the disk and the file's permissions",
+        file.display()
+    )]
+    Read {
+        /// The segment.
+        file: PathBuf,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A segment's header is damaged.
+    #[error(
+        "{}: bad segment header at offset 0: {found}; nothing was changed; restore the file from a copy",
+        file.display()
+    )]
+    Header {
+        /// The segment.
+        file: PathBuf,
+        /// What was found instead of a header.
+        found: String,
+    },
+
+    /// A record is damaged, and it is not a torn tail.
+    #[error(
+        "{}: damaged record at offset {offset}: {found}; nothing was changed; restore the file from a copy, or, to give up this record and everything after it, copy the folder, remove the segments with higher numbers and run: truncate -s {offset} {}",
+        file.display(), file.display()
+    )]
+    Damaged {
+        /// The segment.
+        file: PathBuf,
+        /// Where the record begins, in bytes from the file's start.
+        offset: u64,
+        /// What was found there.
+        found: String,
+    },
+
+    /// Part of the log is missing.
+    #[error(
+        "{}: log has a gap at offset {offset}: expected {what} {expected}, found {found}; nothing was changed; restore the missing segment from a copy",
+        file.display()
+    )]
+    Gap {
+        /// The segment that does not follow from what was read before.
+        file: PathBuf,
+        /// Where in the segment, in bytes.
+        offset: u64,
+        /// What is counted: "sequence" or "version".
+        what: &'static str,
+        /// The number that had to come.
+        expected: u64,
+        /// The number that came.
+        found: u64,
+    },
+
+    /// A sound segment or record that this build cannot read.
+    #[error(
+        "{}: {what} {found} at offset {offset} is unknown to this build; nothing was changed; open the store with the newer Millpond that wrote it",
+        file.display()
+    )]
+    Unsupported {
+        /// The segment.
+        file: PathBuf,
+        /// Where in the segment, in bytes.
+        offset: u64,
+        /// "format" or "record kind".
+        what: &'static str,
+        /// The number found.
+        found: u64,
+    },
+
+    /// Writing failed and was undone; the store goes on.
+    #[error(
+        "{}: cannot {action}: {source}; the write was undone; free space or mend the disk and try again",
+        file.display()
+    )]
+    Write {
+        /// The segment.
+        file: PathBuf,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// Writing failed in a way that leaves the disk's content unknown; the store refuses all further puts.
+    #[error(
+        "{}: {reason}; the store is read-only from here on; mend the disk, then restart to recover from the log",
+        file.display()
+    )]
+    ReadOnly {
+        /// The segment.
+        file: PathBuf,
+        /// What failed, and what the system said.
+        reason: String,
+    },
+
+    /// The log thread cannot be started.
+    #[error("ordered store: cannot start the log thread: {0}; raise the limit of threads")]
+    Thread(io::Error),
+
+    /// The log thread ended by a panic; its message is on standard error.
+    #[error("ordered store: the log thread died; restart to recover from the log")]
+    LogThreadDied,
+}
+
+fn folder_mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "create the parent folder first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "make the folder writable for this user or choose another"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "a file is in the way; choose another folder"
+        }
+        _ => "check the disk and the folder's permissions",
+    }
+}

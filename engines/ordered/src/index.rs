@@ -1,0 +1,78 @@
+//! The keys in memory, in order.
+//!
+//! Not durable and not aware of conditions. Behind this module's few methods so that a better index
+//! can take the map's place. Invariant: one `apply` becomes visible to readers as a whole, and no
+//! lock is held across a call of a stranger's code.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::scan::Range;
+
+/// A value and the version at which it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versioned {
+    /// The bytes as they were put; shared, never copied on reading.
+    pub value: Arc<[u8]>,
+    /// Counts up over the whole store, from 1.
+    pub version: u64,
+}
+
+pub(crate) type Entry = (Arc<[u8]>, Versioned);
+
+/// What a scan copies out under one read lock: references, not bytes.
+pub(crate) struct Chunk {
+    pub entries: Vec<Entry>,
+    /// The key behind the last entry, if it lies in the range.
+    pub next: Option<Arc<[u8]>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Index {
+    map: RwLock<BTreeMap<Arc<[u8]>, Versioned>>,
+}
+
+// A poisoned lock is taken as it is: the only code that runs under the lock is the map's own.
+impl Index {
+    pub fn get(&self, key: &[u8]) -> Option<Versioned> {
+        self.read().get(key).cloned()
+    }
+
+    /// The key's version, 0 if absent.
+    pub fn version(&self, key: &[u8]) -> u64 {
+        self.read().get(key).map_or(0, |found| found.version)
+    }
+
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Up to `entries_max` entries from the range's start, and the key that follows them.
+    pub fn chunk(&self, range: &Range, entries_max: usize) -> Chunk {
+        let map = self.read();
+        let mut walk = map.range::<[u8], _>(range.bounds());
+        let entries = walk
+            .by_ref()
+            .take(entries_max)
+            .map(|(key, found)| (key.clone(), found.clone()))
+            .collect();
+        let next = walk.next().map(|(key, _)| key.clone());
+        Chunk { entries, next }
+    }
+
+    /// Writes the entries in order, under one write lock.
+    pub fn apply(&self, entries: Vec<Entry>) {
+        // Freeing replaced values can take long; it waits until the lock is gone.
+        let mut replaced = Vec::with_capacity(entries.len());
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        for (key, versioned) in entries {
+            replaced.push(map.insert(key, versioned));
+        }
+        drop(map);
+        drop(replaced);
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Arc<[u8]>, Versioned>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,269 @@
+//! The log that is being written: appends groups, rolls segments, undoes what failed.
+//!
+//! Not reading (`recover`) and not deciding what to write (`commit`). Invariant: the last segment ends
+//! where the last acknowledged group ends, or the log is read-only.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Durability;
+use crate::disk::{Disk, LogFile};
+use crate::error::Error;
+use crate::record::{self, Place, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::recover::{LastSegment, Recovered, segment_path};
+
+/// The buffer a group is encoded in keeps at most this much memory between groups.
+const BUFFER_KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// A put that met its conditions and has its versions.
+pub(crate) struct Accepted {
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// `Put::bytes` of these entries.
+    pub bytes: usize,
+    pub first_version: u64,
+}
+
+pub(crate) struct Log {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    durability: Durability,
+    segment_bytes_max: u64,
+    segment: Segment,
+    next_sequence: u64,
+    /// Set once, by the failure that ended writing.
+    read_only: Option<Arc<Error>>,
+    buffer: Vec<u8>,
+}
+
+struct Segment {
+    path: PathBuf,
+    file: Box<dyn LogFile>,
+    /// Where the next group goes; everything before it is acknowledged.
+    length: u64,
+    marker: u32,
+}
+
+impl Log {
+    /// Goes on behind what was recovered: cuts a torn tail, makes the first segment where there is none.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        durability: Durability,
+        segment_bytes_max: u64,
+        recovered: &Recovered,
+    ) -> Result<Log, Error> {
+        let failed = |action| {
+            move |source| Error::Folder {
+                dir: dir.to_owned(),
+                action,
+                source,
+            }
+        };
+        let (sequence, version) = (recovered.next_sequence, recovered.next_version);
+        let segment = match &recovered.last {
+            LastSegment::Open { path, header, length } => {
+                let mut file = disk.open(path).map_err(failed("open its last segment"))?;
+                if recovered.recovery.torn_tail.is_some() {
+                    file.truncate(*length)
+                        .map_err(failed("cut the torn tail of its log"))?;
+                }
+                Segment {
+                    path: path.clone(),
+                    file,
+                    length: *length,
+                    marker: header.marker,
+                }
+            }
+            LastSegment::Headless { path } => {
+                disk.remove(path)
+                    .map_err(failed("remove its unfinished last segment"))?;
+                Segment::create(&*disk, dir, sequence, version)
+                    .map_err(|(_, source)| failed("create a segment")(source))?
+            }
+            LastSegment::None => Segment::create(&*disk, dir, sequence, version)
+                .map_err(|(_, source)| failed("create its first segment")(source))?,
+        };
+        Ok(Log {
+            disk,
+            dir: dir.to_owned(),
+            durability,
+            segment_bytes_max,
+            segment,
+            next_sequence: sequence,
+            read_only: None,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Why nothing can be written any more, if so.
+    pub fn read_only(&self) -> Option<&Arc<Error>> {
+        self.read_only.as_ref()
+    }
+
+    /// Writes one group and makes it as durable as configured, or undoes it.
+    pub fn append(&mut self, group: &[&Accepted]) -> Result<(), Arc<Error>> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let bytes: usize = group.iter().map(|put| record::put_record_bytes(put.bytes)).sum();
+        let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
+        if has_records && self.segment.length + bytes as u64 > self.segment_bytes_max {
+            self.roll(first.first_version)?;
+        }
+        self.encode(group);
+        if let Err(source) = write_all(&mut *self.segment.file, &self.buffer, self.segment.length) {
+            return Err(self.undo_write(source));
+        }
+        if self.durability == Durability::Synced {
+            self.sync()?;
+        }
+        self.segment.length += self.buffer.len() as u64;
+        self.next_sequence += group.len() as u64;
+        Ok(())
+    }
+
+    /// Makes everything written durable, whatever the durability; the last call.
+    pub fn finish(mut self) -> Result<(), Error> {
+        if self.durability != Durability::Synced && self.read_only.is_none() {
+            let _ = self.sync();
+        }
+        match self.read_only.as_deref() {
+            Some(Error::ReadOnly { file, reason }) => Err(Error::ReadOnly {
+                file: file.clone(),
+                reason: reason.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode(&mut self, group: &[&Accepted]) {
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_KEPT_BYTES_MAX);
+        let numbers = (self.next_sequence..).zip(0..);
+        for (put, (sequence, group_index)) in group.iter().zip(numbers) {
+            let first_version = put.first_version;
+            let place = Place {
+                marker: self.segment.marker,
+                sequence,
+                group_index,
+                first_version,
+            };
+            record::encode_put(&mut self.buffer, place, &put.entries);
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Arc<Error>> {
+        self.segment.file.sync().map_err(|source| {
+            // The group was not acknowledged. Whether the cut reaches the disk is as unknown as the rest.
+            let _ = self.segment.file.truncate(self.segment.length);
+            self.turn_read_only(format!("cannot sync the segment: {source}"))
+        })
+    }
+
+    fn undo_write(&mut self, cause: io::Error) -> Arc<Error> {
+        match self.segment.file.truncate(self.segment.length) {
+            Ok(()) => Arc::new(Error::Write {
+                file: self.segment.path.clone(),
+                action: "write to the segment",
+                source: cause,
+            }),
+            Err(source) => self.turn_read_only(format!(
+                "cannot write to the segment ({cause}), nor cut off what was written of it: {source}"
+            )),
+        }
+    }
+
+    /// Closes the segment for good and begins the next.
+    fn roll(&mut self, first_version: u64) -> Result<(), Arc<Error>> {
+        self.sync()?;
+        match Segment::create(&*self.disk, &self.dir, self.next_sequence, first_version) {
+            Ok(segment) => {
+                self.segment = segment;
+                Ok(())
+            }
+            Err((CreateStep::Undone, source)) => Err(Arc::new(Error::Write {
+                file: segment_path(&self.dir, self.next_sequence),
+                action: "create the next segment",
+                source,
+            })),
+            Err((CreateStep::Unknown, source)) => {
+                Err(self.turn_read_only(format!("cannot create the segment behind it: {source}")))
+            }
+        }
+    }
+
+    fn turn_read_only(&mut self, reason: String) -> Arc<Error> {
+        let error = Arc::new(Error::ReadOnly {
+            file: self.segment.path.clone(),
+            reason,
+        });
+        self.read_only = Some(error.clone());
+        error
+    }
+}
+
+/// What a failed creation left behind.
+enum CreateStep {
+    /// Nothing: the file is not there.
+    Undone,
+    /// Perhaps a file; records must not go to the segment before it any more.
+    Unknown,
+}
+
+impl Segment {
+    fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        first_sequence: u64,
+        first_version: u64,
+    ) -> Result<Segment, (CreateStep, io::Error)> {
+        let path = segment_path(dir, first_sequence);
+        let header = SegmentHeader {
+            first_sequence,
+            first_version,
+            marker: random_marker(),
+        };
+        let mut file = disk
+            .create(&path)
+            .map_err(|source| (CreateStep::Undone, source))?;
+        if let Err(source) = write_all(&mut *file, &header.encode(), 0) {
+            let removed = disk.remove(&path).and_then(|()| disk.sync_dir(dir));
+            let step = if removed.is_ok() {
+                CreateStep::Undone
+            } else {
+                CreateStep::Unknown
+            };
+            return Err((step, source));
+        }
+        file.sync()
+            .and_then(|()| disk.sync_dir(dir))
+            .map_err(|source| (CreateStep::Unknown, source))?;
+        let length = SEGMENT_HEADER_BYTES as u64;
+        Ok(Segment {
+            path,
+            file,
+            length,
+            marker: header.marker,
+        })
+    }
+}
+
+/// Unpredictable to those who choose the values, and never zero, as unwritten blocks are.
+fn random_marker() -> u32 {
+    RandomState::new().hash_one(0u8) as u32 | 1
+}
+
+fn write_all(file: &mut dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = bytes.get(written..).unwrap_or_default();
+                offset += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The bounded queue between those who put and the log thread.
+//!
+//! Knows nothing of what a put means. Invariants: a `Reply` is answered exactly once, even if it is
+//! dropped; no `Done` runs while the queue's lock is held.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::put::{Busy, Done, Put, PutError, PutOutcome};
+
+/// Bytes of puts that may wait, beside the bound on their number. One put always finds an empty queue open.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died.
+pub(crate) struct Reply(Option<Done>);
+
+impl Reply {
+    pub fn send(mut self, result: Result<PutOutcome, PutError>) {
+        self.answer(result);
+    }
+
+    fn answer(&mut self, result: Result<PutOutcome, PutError>) {
+        if let Some(done) = self.0.take() {
+            // One caller's panic must not take the log thread from all the others. The panic hook has
+            // reported it by the time it is caught.
+            let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.answer(Err(log_thread_died()));
+    }
+}
+
+pub(crate) fn log_thread_died() -> PutError {
+    PutError::Storage(Arc::new(Error::LogThreadDied))
+}
+
+/// A put that was taken in.
+pub(crate) struct Pending {
+    pub put: Put,
+    /// `Put::bytes`, counted once.
+    pub bytes: usize,
+    pub reply: Reply,
+}
+
+/// Why a put was not taken in; its `Done` is uncalled.
+pub(crate) enum Refused {
+    Full(Busy),
+    Ended(Done, PutError),
+}
+
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    /// Signalled when there is something to take, or the end has come.
+    ready: Condvar,
+    /// Signalled when something was taken, or the end has come.
+    room: Condvar,
+    puts_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Pending>,
+    bytes: usize,
+    /// What later puts are told, once there is an end.
+    end: Option<PutError>,
+}
+
+impl Queue {
+    pub fn new(puts_max: usize) -> Queue {
+        Queue {
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            room: Condvar::new(),
+            puts_max: puts_max.max(1),
+        }
+    }
+
+    pub fn push(&self, put: Put, done: Done) -> Result<(), Refused> {
+        let bytes = put.bytes();
+        let mut state = self.lock();
+        if let Some(end) = state.end.clone() {
+            drop(state);
+            return Err(Refused::Ended(done, end));
+        }
+        if !self.has_room(&state, bytes) {
+            drop(state);
+            return Err(Refused::Full(Busy { put, done }));
+        }
+        state.bytes += bytes;
+        state.waiting.push_back(Pending {
+            put,
+            bytes,
+            reply: Reply(Some(done)),
+        });
+        drop(state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Waits until a put of this size could be taken in, or the end has come.
+    pub fn wait_for_room(&self, bytes: usize) {
+        let state = self.lock();
+        let full = |state: &mut State| state.end.is_none() && !self.has_room(state, bytes);
+        drop(self.room.wait_while(state, full));
+    }
+
+    /// Waits for puts and takes what is there, up to `bytes_max` but at least one. `None`: closed and empty.
+    pub fn take(&self, bytes_max: usize) -> Option<Vec<Pending>> {
+        let state = self.lock();
+        let idle = |state: &mut State| state.waiting.is_empty() && state.end.is_none();
+        let mut state = self
+            .ready
+            .wait_while(state, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        let fits = |pending: &&Pending| {
+            let first = bytes == 0;
+            bytes += pending.bytes;
+            first || bytes <= bytes_max
+        };
+        let count = state.waiting.iter().take_while(fits).count();
+        let group: Vec<Pending> = state.waiting.drain(..count).collect();
+        state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
+        drop(state);
+        self.room.notify_all();
+        (!group.is_empty()).then_some(group)
+    }
+
+    /// No put is taken in from here on; those waiting are still to be taken out.
+    pub fn close(&self) {
+        self.refuse(PutError::Closed);
+    }
+
+    /// The log thread is gone: whoever waits is told so. After a close there is nobody left.
+    pub fn abandon(&self) {
+        self.refuse(log_thread_died());
+        let unanswered = mem::take(&mut self.lock().waiting);
+        // Each is answered by its drop, and the lock was given back with the statement before.
+        drop(unanswered);
+    }
+
+    /// Tells every put from here on so, unless there was a reason before.
+    pub fn refuse(&self, told: PutError) {
+        self.lock().end.get_or_insert(told);
+        self.ready.notify_all();
+        self.room.notify_all();
+    }
+
+    fn has_room(&self, state: &State, bytes: usize) -> bool {
+        state.waiting.is_empty()
+            || (state.waiting.len() < self.puts_max && state.bytes + bytes <= QUEUE_BYTES_MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,335 @@
+//! The store as its callers see it: opening, reading, putting, closing.
+//!
+//! Holds threads and locks together; the work is in the modules below it. Invariant: every put taken
+//! in is answered, and while a store is open no other can open its folder.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle, ThreadId};
+
+use crate::commit::Committer;
+use crate::disk::{Disk, RealDisk};
+use crate::error::Error;
+use crate::index::{Index, Versioned};
+use crate::log::Log;
+use crate::put::{Busy, Done, Put, PutError, PutOutcome};
+use crate::queue::{self, Queue, Refused};
+use crate::recover::{self, Recovery};
+use crate::scan::{Range, Scan};
+
+/// Entries of a scan that are collected under one read lock.
+const SCAN_CHUNK_ENTRIES: usize = 1024;
+
+/// What a put has survived to when its `Done` is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Durability {
+    /// Nothing: there is no log.
+    Memory,
+    /// The death of the process: the put is in the operating system's hands.
+    Logged,
+    /// The loss of power: the disk has confirmed the put.
+    Synced,
+}
+
+impl Durability {
+    /// "memory", "logged" or "synced".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Logged => "logged",
+            Durability::Synced => "synced",
+        }
+    }
+}
+
+/// How a store works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// When a put counts as done.
+    pub durability: Durability,
+    /// Puts that may wait for the log thread, at least 1; beyond that they are [`Busy`].
+    pub queue_max: usize,
+    /// Bytes of a log segment. A single put that is larger has a segment of its own.
+    pub segment_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            durability: Durability::Synced,
+            queue_max: 1024,
+            segment_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// An ordered map of byte keys to byte values. Clones are the same store.
+///
+/// Reads never wait for the disk. Writes go through one log thread, which commits everything that
+/// waits as one group; readers see a write once it is as durable as configured.
+#[derive(Clone)]
+pub struct Store {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    index: Arc<Index>,
+    queue: Arc<Queue>,
+    durability: Durability,
+    log_thread: Option<ThreadId>,
+    /// Taken by whoever joins first; held while joining, so that all who close wait for the end.
+    join: Mutex<Option<JoinHandle<Result<(), Error>>>>,
+}
+
+impl Store {
+    /// Opens the store in `dir`, which is created if only it is missing, and recovers it from its log.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read, is open elsewhere, or its log is damaged in a way that no
+    /// crash explains. A damaged log is not changed.
+    pub fn open(dir: &Path, options: Options) -> Result<(Store, Recovery), Error> {
+        Store::open_on(Arc::new(RealDisk), dir, options)
+    }
+
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+    ) -> Result<(Store, Recovery), Error> {
+        let Options {
+            durability,
+            segment_bytes_max,
+            ..
+        } = options;
+        if durability == Durability::Memory {
+            return Err(Error::NoLogWanted { dir: dir.to_owned() });
+        }
+        create_dir(&*disk, dir)?;
+        let lock = lock(dir)?;
+        let recovered = recover::read(dir)?;
+        let log = Log::open(disk, dir, durability, segment_bytes_max, &recovered)?;
+        let index = Arc::new(recovered.index);
+        let next_version = recovered.next_version;
+        let committer = Committer {
+            index: index.clone(),
+            log: Some(log),
+            durability,
+            next_version,
+            segment_bytes_max,
+        };
+        let store = Store::start(index, committer, options.queue_max, Some(lock))?;
+        Ok((store, recovered.recovery))
+    }
+
+    /// A store without a folder: its content ends with it. `options.durability` is taken as
+    /// [`Durability::Memory`], whatever it says. Should the system refuse it a thread, every put is
+    /// told so.
+    pub fn in_memory(options: Options) -> Store {
+        let index = Arc::new(Index::default());
+        let committer = Committer {
+            index: index.clone(),
+            log: None,
+            durability: Durability::Memory,
+            next_version: 1,
+            segment_bytes_max: options.segment_bytes_max,
+        };
+        let started = Store::start(index.clone(), committer, options.queue_max, None);
+        started.unwrap_or_else(|error| Store::refusing(index, error))
+    }
+
+    fn refusing(index: Arc<Index>, error: Error) -> Store {
+        let queue = Arc::new(Queue::new(1));
+        queue.refuse(PutError::Storage(Arc::new(error)));
+        let handle = Handle {
+            index,
+            queue,
+            durability: Durability::Memory,
+            log_thread: None,
+            join: Mutex::new(None),
+        };
+        Store {
+            handle: Arc::new(handle),
+        }
+    }
+
+    fn start(
+        index: Arc<Index>,
+        committer: Committer,
+        queue_max: usize,
+        lock: Option<File>,
+    ) -> Result<Store, Error> {
+        let queue = Arc::new(Queue::new(queue_max));
+        let durability = committer.durability;
+        let taken = queue.clone();
+        let work = move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| committer.run(&taken)));
+            taken.abandon();
+            // The folder is free for others only now that nothing writes to it.
+            drop(lock);
+            ended.unwrap_or(Err(Error::LogThreadDied))
+        };
+        let join = thread::Builder::new()
+            .name("ordered-log".into())
+            .spawn(work)
+            .map_err(Error::Thread)?;
+        let log_thread = Some(join.thread().id());
+        let join = Mutex::new(Some(join));
+        Ok(Store {
+            handle: Arc::new(Handle {
+                index,
+                queue,
+                durability,
+                log_thread,
+                join,
+            }),
+        })
+    }
+
+    /// The value of a key and its version.
+    pub fn get(&self, key: &[u8]) -> Option<Versioned> {
+        self.handle.index.get(key)
+    }
+
+    /// Visits keys and values in ascending order, at most `scan.limit` of them. Returns the cursor,
+    /// the next key that matches, if there is one: put it in `scan.start` to go on.
+    ///
+    /// No lock is held while `visit` runs. Every 1,024 entries are one consistent view; a put that
+    /// comes between two such views may show in the second only.
+    pub fn scan(&self, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
+        let mut range = Range::of(scan)?;
+        let mut left = scan.limit;
+        loop {
+            let chunk = self.handle.index.chunk(&range, left.min(SCAN_CHUNK_ENTRIES));
+            for (key, found) in &chunk.entries {
+                visit(key, &found.value);
+            }
+            left -= chunk.entries.len();
+            let next = chunk.next?;
+            if left == 0 {
+                return Some(next.to_vec());
+            }
+            range.continue_from(&next);
+        }
+    }
+
+    /// Hands a put to the log thread. `done` is called once with its end; see [`Done`] for where.
+    ///
+    /// # Errors
+    /// The queue is full: put and `done` come back, `done` uncalled.
+    pub fn put(&self, put: Put, done: Done) -> Result<(), Busy> {
+        if let Err(error) = put.check() {
+            done(Err(error));
+            return Ok(());
+        }
+        match self.handle.queue.push(put, done) {
+            Ok(()) => Ok(()),
+            Err(Refused::Full(busy)) => Err(busy),
+            Err(Refused::Ended(done, error)) => {
+                done(Err(error));
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts and waits for the end, and for room in the queue if need be. Not for a `Done`: there it
+    /// would wait for itself.
+    ///
+    /// # Errors
+    /// As a `Done` is told them.
+    pub fn put_wait(&self, put: Put) -> Result<PutOutcome, PutError> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| {
+            let _ = sender.send(result);
+        });
+        let mut offered = self.put(put, done);
+        while let Err(Busy { put, done }) = offered {
+            self.handle.queue.wait_for_room(put.bytes());
+            offered = self.put(put, done);
+        }
+        receiver.recv().unwrap_or_else(|_| Err(queue::log_thread_died()))
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.handle.index.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a put has survived to when it is done.
+    pub fn durability(&self) -> Durability {
+        self.handle.durability
+    }
+
+    /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the
+    /// folder. Later puts are told [`PutError::Closed`]; reads still work. From within a `Done` it
+    /// returns at once and the end follows.
+    ///
+    /// # Errors
+    /// The log could not be synced, or was read-only, or the log thread died.
+    pub fn close(self) -> Result<(), Error> {
+        self.handle.stop()
+    }
+}
+
+impl Handle {
+    fn stop(&self) -> Result<(), Error> {
+        self.queue.close();
+        if self.log_thread == Some(thread::current().id()) {
+            return Ok(());
+        }
+        let mut join = self.join.lock().unwrap_or_else(PoisonError::into_inner);
+        match join.take() {
+            Some(join) => join.join().unwrap_or(Err(Error::LogThreadDied)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ends calls `close`.
+        let _ = self.stop();
+    }
+}
+
+fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Folder {
+        dir: dir.to_owned(),
+        action: "create the folder",
+        source,
+    };
+    match std::fs::create_dir(dir) {
+        Ok(()) => {
+            let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+            disk.sync_dir(parent.unwrap_or(Path::new("."))).map_err(failed)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        Err(source) => Err(failed(source)),
+    }
+}
+
+fn lock(dir: &Path) -> Result<File, Error> {
+    let failed = |source| Error::Folder {
+        dir: dir.to_owned(),
+        action: "lock the folder",
+        source,
+    };
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join("lock"))
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
