@@ -1,0 +1,136 @@
+//! How requests and connections ended.
+//!
+//! Its invariant: a request adds one to exactly one of `ok`, `unchecked`, `wrong`, `refused`, `errors`, `not_sent`, `cut`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request that was sent has no answer that counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// No answer within the request's time.
+    Timeout,
+    /// The peer ended the connection before the answer was whole.
+    Closed,
+    /// The connection broke: reset, broken pipe, unreachable.
+    Reset,
+    /// What came is not an answer of the protocol.
+    Garbage,
+    /// The answer is larger than the client accepts.
+    TooLarge,
+    /// The server answered that it failed; the codes are counted beside.
+    Status,
+}
+
+impl ErrorKind {
+    /// The name used in results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Closed => "closed",
+            ErrorKind::Reset => "reset",
+            ErrorKind::Garbage => "garbage",
+            ErrorKind::TooLarge => "too_large",
+            ErrorKind::Status => "status",
+        }
+    }
+}
+
+/// Requests sent before the clock started; they are in no other count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUp {
+    /// Requests sent.
+    pub sent: u64,
+    /// Those of them that got a right answer.
+    pub ok: u64,
+}
+
+/// The counts of one point, or of one thread of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counters {
+    /// Answers that were checked and are right.
+    pub ok: u64,
+    /// Answers that sampling left unchecked.
+    pub unchecked: u64,
+    /// Answers that were checked and are wrong.
+    pub wrong: u64,
+    /// Requests the server refused, by the code it gave.
+    pub refused: BTreeMap<u32, u64>,
+    /// Requests without an answer, by kind.
+    pub errors: BTreeMap<ErrorKind, u64>,
+    /// The codes (or HTTP statuses) behind [`ErrorKind::Status`].
+    pub status_codes: BTreeMap<u32, u64>,
+    /// Requests of a fixed number that were never sent, because their connection was refused or lost for good.
+    pub not_sent: u64,
+    /// Requests on their way when the run was interrupted.
+    pub cut: u64,
+    /// Connections opened, reconnections included.
+    pub connections_opened: u64,
+    /// Connections the server refused by an answer and a close.
+    pub connections_refused: u64,
+    /// Attempts to connect that failed.
+    pub connections_failed: u64,
+    /// Requests before the clock started.
+    pub warm_up: WarmUp,
+    /// The first message of each kind of trouble, so that a count can be understood.
+    pub first: BTreeMap<String, String>,
+}
+
+impl Counters {
+    /// Answers: checked and right, or left unchecked by sampling.
+    pub fn answers(&self) -> u64 {
+        self.ok + self.unchecked
+    }
+
+    /// Requests refused, whatever the code.
+    pub fn refused_total(&self) -> u64 {
+        self.refused.values().sum()
+    }
+
+    /// Requests that failed: wrong answers and errors of every kind.
+    pub fn failed_total(&self) -> u64 {
+        self.wrong + self.errors.values().sum::<u64>()
+    }
+
+    /// Requests that were offered: the sum over every outcome.
+    pub fn offered(&self) -> u64 {
+        self.answers() + self.refused_total() + self.failed_total() + self.not_sent + self.cut
+    }
+
+    /// Adds the counts of another thread. Of the first messages, those already here stay.
+    pub fn merge(&mut self, other: &Counters) {
+        self.ok += other.ok;
+        self.unchecked += other.unchecked;
+        self.wrong += other.wrong;
+        add(&mut self.refused, &other.refused);
+        add(&mut self.errors, &other.errors);
+        add(&mut self.status_codes, &other.status_codes);
+        self.not_sent += other.not_sent;
+        self.cut += other.cut;
+        self.connections_opened += other.connections_opened;
+        self.connections_refused += other.connections_refused;
+        self.connections_failed += other.connections_failed;
+        self.warm_up.sent += other.warm_up.sent;
+        self.warm_up.ok += other.warm_up.ok;
+        for (kind, message) in &other.first {
+            self.note(kind, || message.clone());
+        }
+    }
+
+    /// Keeps `message` if it is the first of its kind.
+    pub fn note(&mut self, kind: &str, message: impl FnOnce() -> String) {
+        if !self.first.contains_key(kind) {
+            self.first.insert(kind.to_owned(), message());
+        }
+    }
+}
+
+fn add<K: Ord + Copy>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+    for (&key, &count) in more {
+        *sums.entry(key).or_default() += count;
+    }
+}

@@ -1,0 +1,144 @@
+//! Processor time and memory of a process, this one or another on the same machine.
+//!
+//! The processor clock of a process counts nanoseconds over all its threads, those that ended included, so a point that
+//! lasts a few milliseconds is still measured; `/proc/PID/stat` (ticks of 10 ms) is the fall-back. Its invariant: a process
+//! that cannot be measured gives nothing, never zero.
+#![allow(unsafe_code)] // Two calls of the C library that std does not offer.
+
+use std::time::{Duration, Instant};
+
+/// The kernel's largest process number. A larger one would fold into the number of some other clock.
+const PID_MAX: u32 = 1 << 22;
+
+/// The processor time of a process and when it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuSample {
+    at: Instant,
+    used: Duration,
+}
+
+impl CpuSample {
+    /// Reads the clock of process `pid`, or nothing when there is no such process here.
+    pub fn of(pid: u32) -> Option<CpuSample> {
+        Some(CpuSample {
+            used: cpu_time(pid)?,
+            at: Instant::now(),
+        })
+    }
+
+    /// Reads this process's clock.
+    pub fn own() -> Option<CpuSample> {
+        Some(CpuSample {
+            used: own_cpu_time()?,
+            at: Instant::now(),
+        })
+    }
+
+    /// The processor time between the two samples, in seconds.
+    pub fn seconds_until(&self, later: &CpuSample) -> f64 {
+        later.used.saturating_sub(self.used).as_secs_f64()
+    }
+
+    /// The use between the two samples in percent of one core; nothing when no time passed.
+    pub fn percent_until(&self, later: &CpuSample) -> Option<f64> {
+        let wall = later.at.saturating_duration_since(self.at).as_secs_f64();
+        (wall > 0.0).then(|| 100.0 * self.seconds_until(later) / wall)
+    }
+}
+
+/// The processor time that process `pid` used so far, or nothing when it cannot be read.
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    if !(1..=PID_MAX).contains(&pid) {
+        return None;
+    }
+    let pid_native = libc::pid_t::try_from(pid).ok()?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is a valid place for one clockid_t; the call reads nothing else of ours.
+    let rc = unsafe { libc::clock_getcpuclockid(pid_native, &mut clock) };
+    if rc == 0
+        && let Some(used) = read_clock(clock)
+    {
+        return Some(used);
+    }
+    ticks_of_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The processor time that this process used so far.
+pub fn own_cpu_time() -> Option<Duration> {
+    read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for one timespec; an unknown clock is an error return.
+    let rc = unsafe { libc::clock_gettime(clock, &mut time) };
+    if rc != 0 {
+        return None;
+    }
+    Some(Duration::new(
+        u64::try_from(time.tv_sec).ok()?,
+        u32::try_from(time.tv_nsec).ok()?,
+    ))
+}
+
+/// utime + stime of a line of `/proc/PID/stat`. The command's name may hold spaces and parentheses, so fields are counted
+/// from the last `)`. A tick is 1/100 s on every Linux that Rust supports.
+fn ticks_of_stat(stat: &str) -> Option<Duration> {
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let utime: u64 = fields.next()?.parse().ok()?;
+    let stime: u64 = fields.next()?.parse().ok()?;
+    Some(Duration::from_millis(10 * (utime + stime)))
+}
+
+/// Resident memory of process `pid` in bytes, or nothing when it cannot be read.
+pub fn memory_bytes(pid: u32) -> Option<u64> {
+    resident_of_status(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn resident_of_status(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn this_process_is_measured_by_number_as_by_name() {
+        let pid = std::process::id();
+        let before = CpuSample::of(pid).unwrap();
+        let mut sum = 0u64;
+        for i in 0..30_000_000u64 {
+            sum = sum.wrapping_mul(31).wrapping_add(std::hint::black_box(i));
+        }
+        std::hint::black_box(sum);
+        let after = CpuSample::own().unwrap();
+        assert!(before.seconds_until(&after) > 0.0);
+        assert!(before.percent_until(&after).unwrap() > 0.0);
+        assert!(memory_bytes(pid).unwrap() > 100_000);
+    }
+
+    #[test]
+    fn an_absent_process_gives_nothing() {
+        assert_eq!(cpu_time(0), None);
+        // Above the kernel's largest process number.
+        assert_eq!(cpu_time(1 << 30), None);
+        assert_eq!(memory_bytes(1 << 30), None);
+    }
+
+    #[test]
+    fn stat_is_read_past_the_name() {
+        let stat = "77 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
+        assert_eq!(ticks_of_stat(stat), Some(Duration::from_secs(3)));
+        assert_eq!(ticks_of_stat("77 (a) S 1 2"), None);
+        assert_eq!(ticks_of_stat(""), None);
+        assert_eq!(resident_of_status("Name:\tx\nVmRSS:\t  2048 kB\n"), Some(2 << 20));
+    }
+}
