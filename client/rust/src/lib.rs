@@ -1,0 +1,1 @@
+//! The Rust client: pooled, pipelined, with deadlines.

@@ -1,0 +1,1 @@
+//! Router, handlers, stages, admission, drain, admin and configuration.

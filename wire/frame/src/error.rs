@@ -1,0 +1,170 @@
+//! What can be wrong with bytes from a peer; each case says what was found and what was expected.
+//! It decides no status code: wire/schema maps these to the wire.
+
+use thiserror::Error;
+
+/// A frame that cannot be served. The connection closes after it, because the next frame's start is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// The first four bytes are neither `FPNN` nor an HTTP method.
+    #[error("the first bytes are {found:02x?}; expected the magic \"FPNN\" or an HTTP request")]
+    Magic {
+        /// The four bytes.
+        found: [u8; 4],
+    },
+    /// A version this build does not speak.
+    #[error("frame version {found}; this server speaks version 1")]
+    Version {
+        /// The version byte.
+        found: u8,
+        /// Sequence number to answer to, where the frame has one.
+        seq: Option<u32>,
+    },
+    /// Both or neither of the msgpack and JSON flags, or a reserved flag.
+    #[error("frame flags {found:#04x}; expected 0x80 (msgpack) or 0x40 (JSON) alone")]
+    Flags {
+        /// The flag byte.
+        found: u8,
+        /// Sequence number to answer to, where the frame has one.
+        seq: Option<u32>,
+    },
+    /// A message type that does not exist.
+    #[error("message type {found}; expected 0 (oneway), 1 (twoway) or 2 (answer)")]
+    Kind {
+        /// The type byte.
+        found: u8,
+    },
+    /// A quest without a method, or one whose name is no UTF-8.
+    #[error("the method name is {problem}; expected 1 to 255 bytes of UTF-8")]
+    Method {
+        /// What is wrong with it.
+        problem: &'static str,
+        /// Sequence number to answer to, where the frame has one.
+        seq: Option<u32>,
+    },
+    /// A payload of no bytes; the smallest is an empty map.
+    #[error("the payload is empty; expected a map (an empty one is the byte 80, or {{}})")]
+    EmptyPayload {
+        /// Sequence number to answer to, where the frame has one.
+        seq: Option<u32>,
+    },
+    /// Larger than this side accepts.
+    #[error(
+        "the frame is {bytes} bytes; the limit is {limit} (split the call, or raise server.frame_bytes_max)"
+    )]
+    TooLarge {
+        /// Bytes of the whole frame.
+        bytes: usize,
+        /// The limit in force.
+        limit: usize,
+        /// Sequence number to answer to, where the frame has one.
+        seq: Option<u32>,
+    },
+}
+
+impl FrameError {
+    /// The sequence number an error answer can carry, if the frame got that far.
+    pub fn seq(&self) -> Option<u32> {
+        match self {
+            FrameError::Magic { .. } | FrameError::Kind { .. } => None,
+            FrameError::Version { seq, .. }
+            | FrameError::Flags { seq, .. }
+            | FrameError::Method { seq, .. }
+            | FrameError::EmptyPayload { seq }
+            | FrameError::TooLarge { seq, .. } => *seq,
+        }
+    }
+}
+
+/// A payload that is not one map.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PayloadError {
+    /// Not msgpack, or not JSON.
+    #[error("the payload is not valid {encoding}: {detail}")]
+    Malformed {
+        /// "msgpack" or "JSON".
+        encoding: &'static str,
+        /// The decoder's words, with the position where it has one.
+        detail: String,
+    },
+    /// Something other than a map at the root.
+    #[error("the payload's root is {found}; expected a map")]
+    RootNotMap {
+        /// What stands there.
+        found: &'static str,
+    },
+    /// Bytes after the map.
+    #[error("more bytes follow the payload's map; expected one map and nothing else")]
+    Trailing,
+}
+
+/// One key of a payload that does not fit its method.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FieldError {
+    /// A key the method needs is absent.
+    #[error("key \"{key}\" is missing; expected {expected}")]
+    Missing {
+        /// The key, with its path.
+        key: String,
+        /// What belongs there.
+        expected: String,
+    },
+    /// A key holds something else than the method takes.
+    #[error("key \"{key}\" is {found}; expected {expected}")]
+    Invalid {
+        /// The key, with its path.
+        key: String,
+        /// What was found.
+        found: String,
+        /// What belongs there.
+        expected: String,
+    },
+    /// A key the method does not know.
+    #[error("key \"{key}\" is unknown here; known keys: {known}")]
+    Unknown {
+        /// The key.
+        key: String,
+        /// Every key that was asked for.
+        known: String,
+    },
+}
+
+impl FieldError {
+    /// A value that does not fit: what was found and what belongs there.
+    pub fn invalid(key: impl Into<String>, found: impl Into<String>, expected: impl Into<String>) -> Self {
+        FieldError::Invalid {
+            key: key.into(),
+            found: found.into(),
+            expected: expected.into(),
+        }
+    }
+}
+
+/// An HTTP request that cannot be served; the connection closes after the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HttpError {
+    /// Not HTTP/1.1, or against its rules.
+    #[error("bad HTTP request: {detail}")]
+    Malformed {
+        /// What is wrong.
+        detail: String,
+    },
+    /// More head than is accepted.
+    #[error("the HTTP head is over {limit} bytes or {headers} headers")]
+    HeadTooLarge {
+        /// Bytes accepted.
+        limit: usize,
+        /// Headers accepted.
+        headers: usize,
+    },
+    /// More body than is accepted.
+    #[error(
+        "the HTTP body is {bytes} bytes; the limit is {limit} (split the call, or raise server.frame_bytes_max)"
+    )]
+    BodyTooLarge {
+        /// Bytes announced or read.
+        bytes: u64,
+        /// The limit in force.
+        limit: usize,
+    },
+}

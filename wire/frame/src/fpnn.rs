@@ -1,0 +1,214 @@
+//! FPNN frames, version 1: header, method, payload.
+//!
+//! ```text
+//! off size field    off size field
+//!   0    4 magic      7    1 ss     quest: method bytes; answer: status
+//!   4    1 version    8    4 psize  payload bytes
+//!   5    1 flag      12    4 seq    twoway and answer only
+//!   6    1 mtype         ss method, psize payload
+//! ```
+//! It is not the payload's decoder. Its invariant: a frame's length is checked before any of it is used.
+//! Source: the FPNN wire protocol as captured from its 1.3.1 client and server.
+
+use crate::{Encoding, FrameError, Limits, Parsed};
+
+const MAGIC: [u8; 4] = *b"FPNN";
+const VERSION: u8 = 1;
+const FLAG_MSGPACK: u8 = 0x80;
+const FLAG_JSON: u8 = 0x40;
+const HEADER_BYTES: usize = 12;
+
+/// What a frame is, and the fields that only that kind has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameKind<'a> {
+    /// A call without an answer.
+    Oneway {
+        /// The method's name.
+        method: &'a str,
+    },
+    /// A call that is answered under the same sequence number.
+    Twoway {
+        /// The method's name.
+        method: &'a str,
+        /// Chosen by the caller; each direction has a space of its own.
+        seq: u32,
+    },
+    /// The answer to a twoway call.
+    Answer {
+        /// 0 is success; anything else is an error map.
+        status: u8,
+        /// The call's number.
+        seq: u32,
+    },
+}
+
+/// One frame, borrowing from the bytes it was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Kind, method, sequence number.
+    pub kind: FrameKind<'a>,
+    /// How `payload` is written.
+    pub encoding: Encoding,
+    /// One map.
+    pub payload: &'a [u8],
+}
+
+/// Reads the frame at the front of `input`.
+///
+/// # Errors
+/// Any [`FrameError`]; the bytes after it cannot be trusted to start a frame.
+pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, FrameError> {
+    let partial = |needed| {
+        Ok(Parsed::Partial {
+            needed,
+            wants_continue: false,
+        })
+    };
+    let magic_seen = input.len().min(4);
+    if input[..magic_seen] != MAGIC[..magic_seen] {
+        let mut found = [0; 4];
+        found[..magic_seen].copy_from_slice(&input[..magic_seen]);
+        return Err(FrameError::Magic { found });
+    }
+    let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
+        return partial(HEADER_BYTES);
+    };
+    let [_, _, _, _, version, flag, mtype, ss, psize @ ..] = *header;
+    let psize = u32::from_le_bytes(psize) as usize;
+    let (has_seq, method_bytes) = match mtype {
+        0 => (false, usize::from(ss)),
+        1 => (true, usize::from(ss)),
+        2 => (true, 0),
+        found => return Err(FrameError::Kind { found }),
+    };
+    let start = HEADER_BYTES + if has_seq { 4 } else { 0 };
+    if has_seq && input.len() < start {
+        return partial(start);
+    }
+    let seq = has_seq.then(|| {
+        let bytes = input.get(HEADER_BYTES..start).unwrap_or_default();
+        u32::from_le_bytes(bytes.try_into().unwrap_or_default())
+    });
+    if version != VERSION {
+        return Err(FrameError::Version { found: version, seq });
+    }
+    let encoding = match flag {
+        FLAG_MSGPACK => Encoding::Msgpack,
+        FLAG_JSON => Encoding::Json,
+        found => return Err(FrameError::Flags { found, seq }),
+    };
+    if psize == 0 {
+        return Err(FrameError::EmptyPayload { seq });
+    }
+    let len = start + method_bytes + psize;
+    if len > limits.frame_bytes_max {
+        return Err(FrameError::TooLarge {
+            bytes: len,
+            limit: limits.frame_bytes_max,
+            seq,
+        });
+    }
+    if mtype != 2 && method_bytes == 0 {
+        return Err(FrameError::Method {
+            problem: "empty",
+            seq,
+        });
+    }
+    let Some(body) = input.get(start..len) else {
+        return partial(len);
+    };
+    let (method, payload) = body.split_at(method_bytes);
+    let method = std::str::from_utf8(method).map_err(|_| FrameError::Method {
+        problem: "not UTF-8",
+        seq,
+    })?;
+    let kind = match (mtype, seq) {
+        (1, Some(seq)) => FrameKind::Twoway { method, seq },
+        (2, Some(seq)) => FrameKind::Answer { status: ss, seq },
+        _ => FrameKind::Oneway { method },
+    };
+    Ok(Parsed::Whole {
+        message: Frame {
+            kind,
+            encoding,
+            payload,
+        },
+        len,
+    })
+}
+
+/// Appends a whole frame to `out`.
+///
+/// # Errors
+/// [`FrameError::Method`] when the name is empty or longer than 255 bytes, [`FrameError::TooLarge`] when the payload is
+/// past what the length field holds.
+pub fn write_frame(
+    out: &mut Vec<u8>,
+    encoding: Encoding,
+    kind: FrameKind<'_>,
+    payload: &[u8],
+) -> Result<(), FrameError> {
+    let (mtype, ss, seq, method) = match kind {
+        FrameKind::Oneway { method } => (0, method_size(method)?, None, method),
+        FrameKind::Twoway { method, seq } => (1, method_size(method)?, Some(seq), method),
+        FrameKind::Answer { status, seq } => (2, status, Some(seq), ""),
+    };
+    let limit = u32::MAX as usize;
+    let psize = u32::try_from(payload.len()).map_err(|_| FrameError::TooLarge {
+        bytes: payload.len(),
+        limit,
+        seq,
+    })?;
+    write_header(out, encoding, mtype, ss, psize);
+    out.extend_from_slice(
+        &seq.map(u32::to_le_bytes).unwrap_or_default()[..if seq.is_some() { 4 } else { 0 }],
+    );
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(payload);
+    Ok(())
+}
+
+fn write_header(out: &mut Vec<u8>, encoding: Encoding, mtype: u8, ss: u8, psize: u32) {
+    let flag = match encoding {
+        Encoding::Msgpack => FLAG_MSGPACK,
+        Encoding::Json => FLAG_JSON,
+    };
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[VERSION, flag, mtype, ss]);
+    out.extend_from_slice(&psize.to_le_bytes());
+}
+
+/// Begins an answer whose payload is written straight behind it; [`finish_answer`] fills the length in.
+/// Returns where the answer starts in `out`.
+pub fn begin_answer(out: &mut Vec<u8>, encoding: Encoding, status: u8, seq: u32) -> usize {
+    let start = out.len();
+    write_header(out, encoding, 2, status, 0);
+    out.extend_from_slice(&seq.to_le_bytes());
+    start
+}
+
+/// Fills in the payload length of the answer that began at `start`.
+pub fn finish_answer(out: &mut [u8], start: usize) {
+    let psize = out.len().saturating_sub(start + HEADER_BYTES + 4);
+    let psize = u32::try_from(psize).unwrap_or(u32::MAX);
+    if let Some(field) = out.get_mut(start + 8..start + 12) {
+        field.copy_from_slice(&psize.to_le_bytes());
+    }
+}
+
+fn method_size(method: &str) -> Result<u8, FrameError> {
+    match u8::try_from(method.len()) {
+        Ok(0) => Err(FrameError::Method {
+            problem: "empty",
+            seq: None,
+        }),
+        Ok(size) => Ok(size),
+        Err(_) => Err(FrameError::Method {
+            problem: "longer than 255 bytes",
+            seq: None,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Frames captured from FPNN's own client and server, edge cases, and proptest round trips.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+use proptest::prelude::*;
+
+/// Capture A: twoway quest, "two way demo".
+const QUEST: &str = "46504e4e0180010c75000000010000\
+00 74776f207761792064656d6f86a57175\
+657374a36f6e65a3696e7402a6646f75\
+626c65cb400a666666666666a7626f6f\
+6c65616ec3a5415252415992a9666972\
+73745f76656304a34d415085a46d6170\
+31a966697273745f6d6170a46d617032\
+c3a46d61703305a46d617034cb4016cc\
+cccccccccda46d617035a6e4b8ade696\
+87";
+/// Capture B: its answer.
+const ANSWER: &str = "46504e4e0180020015000000010000\
+0082a653696d706c65a36f6e65a753696d\
+706c653202";
+/// Capture C: a client's answer to a server push.
+const PUSH_ANSWER: &str = "46504e4e0180020014000000010000\
+0082a653696d706c65a36f6e65a6647570\
+6c657802";
+/// Capture E: an answer to *ping.
+const PING: &str = "46504e4e018002000d0000000700000081a27473cf000001a2005eb8b9";
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn whole(bytes: &[u8]) -> Frame<'_> {
+    match parse_frame(bytes, Limits::default()).unwrap() {
+        Parsed::Whole { message, len } => {
+            assert_eq!(len, bytes.len());
+            message
+        }
+        Parsed::Partial { needed, .. } => panic!("partial, needs {needed}"),
+    }
+}
+
+#[test]
+fn captured_frames_are_read_and_written_byte_for_byte() {
+    for (text, kind) in [
+        (
+            QUEST,
+            FrameKind::Twoway {
+                method: "two way demo",
+                seq: 1,
+            },
+        ),
+        (ANSWER, FrameKind::Answer { status: 0, seq: 1 }),
+        (PUSH_ANSWER, FrameKind::Answer { status: 0, seq: 1 }),
+        (PING, FrameKind::Answer { status: 0, seq: 7 }),
+    ] {
+        let bytes = hex(text);
+        let frame = whole(&bytes);
+        assert_eq!(frame.kind, kind);
+        assert_eq!(frame.encoding, Encoding::Msgpack);
+        crate::decode_map(frame.encoding, frame.payload).expect("the captured payload is a map");
+        let mut again = Vec::new();
+        write_frame(&mut again, frame.encoding, frame.kind, frame.payload).unwrap();
+        assert_eq!(again, bytes);
+    }
+    assert_eq!(hex(QUEST).len(), 145);
+    assert_eq!(hex(ANSWER).len(), 37);
+}
+
+#[test]
+fn bad_headers_are_named() {
+    let quest = hex(QUEST);
+    let check = |at: usize, byte: u8, expected: FrameError| {
+        let mut bytes = quest.clone();
+        bytes[at] = byte;
+        assert_eq!(parse_frame(&bytes, Limits::default()).unwrap_err(), expected);
+    };
+    check(0, b'X', FrameError::Magic { found: *b"XPNN" });
+    check(
+        4,
+        9,
+        FrameError::Version {
+            found: 9,
+            seq: Some(1),
+        },
+    );
+    check(
+        5,
+        0xc0,
+        FrameError::Flags {
+            found: 0xc0,
+            seq: Some(1),
+        },
+    );
+    check(
+        5,
+        0x00,
+        FrameError::Flags {
+            found: 0,
+            seq: Some(1),
+        },
+    );
+    check(
+        5,
+        0xa0,
+        FrameError::Flags {
+            found: 0xa0,
+            seq: Some(1),
+        },
+    );
+    check(6, 5, FrameError::Kind { found: 5 });
+    check(
+        7,
+        0,
+        FrameError::Method {
+            problem: "empty",
+            seq: Some(1),
+        },
+    );
+    check(8, 0, FrameError::EmptyPayload { seq: Some(1) });
+    check(
+        16,
+        0xff,
+        FrameError::Method {
+            problem: "not UTF-8",
+            seq: Some(1),
+        },
+    );
+    check(
+        11,
+        0x7f,
+        FrameError::TooLarge {
+            bytes: 28 + 0x7f00_0075,
+            limit: 8 << 20,
+            seq: Some(1),
+        },
+    );
+}
+
+#[test]
+fn every_prefix_is_partial_and_says_what_it_needs() {
+    let bytes = hex(QUEST);
+    for cut in 0..bytes.len() {
+        match parse_frame(&bytes[..cut], Limits::default()).unwrap() {
+            Parsed::Partial { needed, .. } => assert!(needed > cut && needed <= bytes.len()),
+            Parsed::Whole { .. } => panic!("whole at {cut}"),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn frames_round_trip(method in "[a-z.* ]{1,255}", seq: u32, payload in proptest::collection::vec(any::<u8>(), 1..300), which in 0..3, json: bool) {
+        let encoding = if json { Encoding::Json } else { Encoding::Msgpack };
+        let kind = match which {
+            0 => FrameKind::Oneway { method: &method },
+            1 => FrameKind::Twoway { method: &method, seq },
+            _ => FrameKind::Answer { status: 1, seq },
+        };
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, encoding, kind, &payload).unwrap();
+        prop_assert_eq!(whole(&bytes), Frame { kind, encoding, payload: &payload });
+        if let FrameKind::Answer { status, seq } = kind {
+            let mut built = Vec::new();
+            let start = begin_answer(&mut built, encoding, status, seq);
+            built.extend_from_slice(&payload);
+            finish_answer(&mut built, start);
+            prop_assert_eq!(&built, &bytes);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..64), keep_magic: bool) {
+        if keep_magic && bytes.len() >= 4 {
+            bytes[..4].copy_from_slice(b"FPNN");
+        }
+        let _ = parse_frame(&bytes, Limits { frame_bytes_max: 40 });
+    }
+}

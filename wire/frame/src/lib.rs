@@ -1,0 +1,77 @@
+//! FPNN frames, HTTP/1.1 messages and the payload codec of Millpond.
+//!
+//! It is not a connection: nothing here reads or writes a socket, and both ends of the wire use this one copy.
+//! Its invariant: no input makes it panic or allocate beyond what the caller's limits and the input's own length allow.
+//!
+//! ```
+//! use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+//!
+//! let mut bytes = Vec::new();
+//! write_frame(&mut bytes, Encoding::Msgpack, FrameKind::Twoway { method: "*ping", seq: 7 }, &[0x80]).unwrap();
+//! match parse_frame(&bytes, Limits::default()).unwrap() {
+//!     Parsed::Whole { message, len } => {
+//!         assert_eq!(message.kind, FrameKind::Twoway { method: "*ping", seq: 7 });
+//!         assert_eq!(len, bytes.len());
+//!     }
+//!     Parsed::Partial { .. } => unreachable!(),
+//! }
+//! ```
+
+mod decode;
+mod encode;
+mod error;
+mod fields;
+mod fpnn;
+mod http;
+mod value;
+
+pub use decode::decode_map;
+pub use encode::Encoder;
+pub use error::{FieldError, FrameError, HttpError, PayloadError};
+pub use fields::{Fields, Reserved};
+pub use fpnn::{Frame, FrameKind, begin_answer, finish_answer, parse_frame, write_frame};
+pub use http::{HttpAnswer, HttpRequest, is_http, parse_http, service_method, service_payload, write_http};
+pub use value::{Map, Value};
+
+/// How a payload is written: FPNN's two flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// A msgpack map (flag 0x80).
+    Msgpack,
+    /// JSON object text (flag 0x40).
+    Json,
+}
+
+/// What a peer may make this side hold, checked before anything is allocated.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of one whole frame, or of one HTTP body.
+    pub frame_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            frame_bytes_max: 8 << 20,
+        }
+    }
+}
+
+/// What a parser found at the front of the bytes it was given.
+#[derive(Debug)]
+pub enum Parsed<T> {
+    /// One whole message, `len` bytes long.
+    Whole {
+        /// The message, borrowing from the input where it can.
+        message: T,
+        /// Bytes of input that it used.
+        len: usize,
+    },
+    /// Not whole yet.
+    Partial {
+        /// Bytes of input known to be needed in all (a lower bound).
+        needed: usize,
+        /// The peer waits for `100 Continue` before it sends the rest (HTTP only).
+        wants_continue: bool,
+    },
+}

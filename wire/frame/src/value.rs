@@ -1,0 +1,177 @@
+//! The tree a payload decodes to: one shape for msgpack and JSON.
+//!
+//! It borrows text and bytes from the payload. It is not a schema: methods take their keys from it through `Fields`.
+//! Its invariant: a tree never holds more than [`VALUES_MAX`] values, so that a small payload cannot become a large tree.
+
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+
+/// Values one payload may hold: 64 MiB of tree at the most.
+pub const VALUES_MAX: usize = 2 << 20;
+
+/// One value of a payload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    /// nil, null
+    Nil,
+    /// true, false
+    Bool(bool),
+    /// A whole number not below zero.
+    UInt(u64),
+    /// A whole number below zero.
+    Int(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// UTF-8 text.
+    Text(Cow<'a, str>),
+    /// msgpack bin.
+    Bytes(Cow<'a, [u8]>),
+    /// A list.
+    Array(Vec<Value<'a>>),
+    /// A map with text keys.
+    Map(Map<'a>),
+}
+
+/// A map in the order it was written; keys are text and occur once.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Map<'a>(pub Vec<(Cow<'a, str>, Value<'a>)>);
+
+impl<'a> Map<'a> {
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&Value<'a>> {
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
+    }
+}
+
+impl Value<'_> {
+    /// What it is, for messages: "an array of 3", "text".
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Nil => "null",
+            Value::Bool(_) => "a boolean",
+            Value::UInt(_) | Value::Int(_) => "an integer",
+            Value::Float(_) => "a number with a fraction",
+            Value::Text(_) => "text",
+            Value::Bytes(_) => "bytes",
+            Value::Array(_) => "an array",
+            Value::Map(_) => "a map",
+        }
+    }
+}
+
+/// Decodes one value, counting down `budget`.
+#[derive(Clone, Copy)]
+pub(crate) struct Seed<'b> {
+    pub(crate) budget: &'b Cell<usize>,
+}
+
+impl<'de> serde::de::DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value<'de>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value<'de>, D::Error> {
+        let left = self.budget.get();
+        if left == 0 {
+            return Err(D::Error::custom(format_args!(
+                "more than {VALUES_MAX} values in one payload"
+            )));
+        }
+        self.budget.set(left - 1);
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value<'de>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nil, a boolean, a number, text, bytes, an array or a map")
+    }
+    fn visit_unit<E>(self) -> Result<Value<'de>, E> {
+        Ok(Value::Nil)
+    }
+    fn visit_none<E>(self) -> Result<Value<'de>, E> {
+        Ok(Value::Nil)
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value<'de>, E> {
+        Ok(Value::Bool(value))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value<'de>, E> {
+        Ok(Value::UInt(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value<'de>, E> {
+        Ok(u64::try_from(value).map_or(Value::Int(value), Value::UInt))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Value<'de>, E> {
+        Ok(Value::Float(value))
+    }
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Borrowed(value)))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Owned(value.to_owned())))
+    }
+    fn visit_borrowed_bytes<E>(self, value: &'de [u8]) -> Result<Value<'de>, E> {
+        Ok(Value::Bytes(Cow::Borrowed(value)))
+    }
+    fn visit_bytes<E>(self, value: &[u8]) -> Result<Value<'de>, E> {
+        Ok(Value::Bytes(Cow::Owned(value.to_owned())))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value<'de>, A::Error> {
+        // The announced length is a hint that may lie: it is capped by what one reallocation costs.
+        let mut items = Vec::with_capacity(access.size_hint().unwrap_or(0).min(64));
+        while let Some(item) = access.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value<'de>, A::Error> {
+        let mut entries: Vec<(Cow<'de, str>, Value<'de>)> =
+            Vec::with_capacity(access.size_hint().unwrap_or(0).min(16));
+        while let Some(key) = access.next_key_seed(KeySeed)? {
+            let value = access.next_value_seed(self)?;
+            entries.push((key, value));
+        }
+        refuse_twins(&entries).map_err(A::Error::custom)?;
+        Ok(Value::Map(Map(entries)))
+    }
+}
+
+/// Refuses a key that occurs twice: which of the two counts would be anybody's guess.
+fn refuse_twins(entries: &[(Cow<'_, str>, Value<'_>)]) -> Result<(), String> {
+    let twin = if entries.len() <= 16 {
+        entries
+            .iter()
+            .enumerate()
+            .find(|(at, (key, _))| entries[..*at].iter().any(|(other, _)| other == key))
+            .map(|(_, e)| e)
+    } else {
+        let mut seen = std::collections::HashSet::with_capacity(entries.len());
+        entries.iter().find(|(key, _)| !seen.insert(key.as_ref()))
+    };
+    twin.map_or(Ok(()), |(key, _)| Err(format!("key \"{key}\" occurs twice")))
+}
+
+struct KeySeed;
+
+impl<'de> serde::de::DeserializeSeed<'de> for KeySeed {
+    type Value = Cow<'de, str>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeySeed {
+    type Value = Cow<'de, str>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text key")
+    }
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(value))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(value.to_owned()))
+    }
+}

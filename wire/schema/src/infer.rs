@@ -1,0 +1,405 @@
+//! `infer`, in its two forms: named tensors, and report R1's samples of strings.
+//!
+//! In: `{model?, version?, inputs: {name: {shape, type, data: bin or nested array}}, outputs?: [name]}` or
+//! `{samples: [[string …] …], model?}`. Out: `{model, version, outputs: {name: {shape, type, data}}}` or
+//! `{scores: [f32]}`. Its invariant: a tensor's data has exactly the elements that its shape says.
+
+use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
+use std::borrow::Cow;
+
+/// Samples one call may carry.
+pub const SAMPLES_MAX: usize = 100_000;
+
+/// The elements of a tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Data {
+    /// 32-bit floats.
+    F32(Vec<f32>),
+    /// 64-bit floats.
+    F64(Vec<f64>),
+    /// 64-bit integers.
+    I64(Vec<i64>),
+    /// 32-bit integers.
+    I32(Vec<i32>),
+    /// Bytes.
+    U8(Vec<u8>),
+    /// Booleans, one a byte in binary form.
+    Bool(Vec<bool>),
+}
+
+impl Data {
+    /// Its name on the wire.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Data::F32(_) => "f32",
+            Data::F64(_) => "f64",
+            Data::I64(_) => "i64",
+            Data::I32(_) => "i32",
+            Data::U8(_) => "u8",
+            Data::Bool(_) => "bool",
+        }
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Data::F32(v) => v.len(),
+            Data::F64(v) => v.len(),
+            Data::I64(v) => v.len(),
+            Data::I32(v) => v.len(),
+            Data::U8(v) => v.len(),
+            Data::Bool(v) => v.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A tensor as it travels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Dimensions, the batch first.
+    pub shape: Vec<usize>,
+    /// Row-major elements.
+    pub data: Data,
+}
+
+/// What a call asks to be scored.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Inputs<'a> {
+    /// Named tensors for one model.
+    Tensors(Vec<(Cow<'a, str>, Tensor)>),
+    /// Strings for a pipeline: samples × features.
+    Samples(Vec<Vec<Cow<'a, str>>>),
+}
+
+/// A decoded call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call<'a> {
+    /// The model (or the pipeline, for samples); the default one when absent.
+    pub model: Option<Cow<'a, str>>,
+    /// Refuse to answer from another version.
+    pub version: Option<u64>,
+    /// What to score.
+    pub inputs: Inputs<'a>,
+    /// Outputs wanted; all when empty.
+    pub outputs: Vec<Cow<'a, str>>,
+    /// Binary blocks of a JSON answer as base64.
+    pub base64: bool,
+}
+
+impl<'a> Call<'a> {
+    /// Reads the payload's map.
+    ///
+    /// # Errors
+    /// [`FieldError`] naming the key.
+    pub fn decode(map: Map<'a>) -> Result<(Self, Reserved<'a>), FieldError> {
+        let (mut fields, reserved) = Fields::root(map)?;
+        let base64 = fields.base64();
+        let model = fields.optional_text("model")?;
+        if fields.has("samples") {
+            let inputs = Inputs::Samples(decode_samples(&mut fields)?);
+            fields.finish()?;
+            return Ok((
+                Call {
+                    model,
+                    version: None,
+                    inputs,
+                    outputs: Vec::new(),
+                    base64,
+                },
+                reserved,
+            ));
+        }
+        let version = fields.optional_uint("version", u64::MAX)?;
+        let mut tensors = Vec::new();
+        for (name, value) in fields
+            .map("inputs", "a map of tensors (or \"samples\": [[text …] …])")?
+            .0
+        {
+            let path = format!("inputs.{name}");
+            match value {
+                Value::Map(map) => {
+                    let tensor = decode_tensor(fields.nested(map, &path))?;
+                    tensors.push((name, tensor));
+                }
+                other => {
+                    return Err(FieldError::invalid(
+                        path,
+                        other.kind(),
+                        "a map {shape, type, data}",
+                    ));
+                }
+            }
+        }
+        let mut outputs = Vec::new();
+        if let Some(value) = fields.optional("outputs") {
+            let Value::Array(names) = value else {
+                return Err(fields.invalid("outputs", &value, "an array of names"));
+            };
+            for name in names {
+                match name {
+                    Value::Text(name) => outputs.push(name),
+                    other => return Err(fields.invalid("outputs", &other, "an array of names")),
+                }
+            }
+        }
+        fields.finish()?;
+        Ok((
+            Call {
+                model,
+                version,
+                inputs: Inputs::Tensors(tensors),
+                outputs,
+                base64,
+            },
+            reserved,
+        ))
+    }
+
+    /// Writes the payload's map.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.map(
+            1 + usize::from(self.model.is_some())
+                + usize::from(self.version.is_some())
+                + usize::from(!self.outputs.is_empty()),
+        );
+        if let Some(model) = &self.model {
+            out.key("model");
+            out.text(model);
+        }
+        if let Some(version) = self.version {
+            out.key("version");
+            out.uint(version);
+        }
+        match &self.inputs {
+            Inputs::Samples(samples) => {
+                out.key("samples");
+                out.array(samples.len());
+                for sample in samples {
+                    out.array(sample.len());
+                    sample.iter().for_each(|feature| out.text(feature));
+                    out.end_array();
+                }
+                out.end_array();
+            }
+            Inputs::Tensors(tensors) => {
+                out.key("inputs");
+                encode_tensors(out, tensors.iter().map(|(name, tensor)| (name.as_ref(), tensor)));
+            }
+        }
+        if !self.outputs.is_empty() {
+            out.key("outputs");
+            out.array(self.outputs.len());
+            self.outputs.iter().for_each(|name| out.text(name));
+            out.end_array();
+        }
+        out.end_map();
+    }
+}
+
+fn decode_samples<'a>(fields: &mut Fields<'a>) -> Result<Vec<Vec<Cow<'a, str>>>, FieldError> {
+    let expected = "an array of arrays of text";
+    let items = fields.array("samples", expected)?;
+    if items.len() > SAMPLES_MAX {
+        return Err(FieldError::invalid(
+            "samples",
+            format!("{} samples", items.len()),
+            format!("at most {SAMPLES_MAX}"),
+        ));
+    }
+    let mut samples: Vec<Vec<Cow<'a, str>>> = Vec::with_capacity(items.len());
+    for (at, item) in items.into_iter().enumerate() {
+        let Value::Array(features) = item else {
+            return Err(FieldError::invalid(
+                format!("samples[{at}]"),
+                item.kind(),
+                "an array of text",
+            ));
+        };
+        let mut sample = Vec::with_capacity(features.len());
+        for (number, feature) in features.into_iter().enumerate() {
+            match feature {
+                Value::Text(text) => sample.push(text),
+                other => {
+                    return Err(FieldError::invalid(
+                        format!("samples[{at}][{number}]"),
+                        other.kind(),
+                        "text",
+                    ));
+                }
+            }
+        }
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
+fn decode_tensor(mut fields: Fields<'_>) -> Result<Tensor, FieldError> {
+    let mut shape = Vec::new();
+    for item in fields.array("shape", "an array of integers")? {
+        match item {
+            Value::UInt(size) if size <= u64::from(u32::MAX) => shape.push(size as usize),
+            other => return Err(fields.invalid("shape", &other, "integers from 0 to 4294967295")),
+        }
+    }
+    let type_name = fields.text("type")?;
+    let value = fields.required("data", "the tensor's elements")?;
+    let data = decode_data(&fields, &type_name, flatten(value))?;
+    let elements = shape
+        .iter()
+        .try_fold(1usize, |product, size| product.checked_mul(*size));
+    if elements != Some(data.len()) {
+        let expected = format!("as many as shape {shape:?} holds");
+        return Err(FieldError::invalid(
+            fields.at("data"),
+            format!("{} elements", data.len()),
+            expected,
+        ));
+    }
+    fields.finish()?;
+    Ok(Tensor { shape, data })
+}
+
+fn decode_data(fields: &Fields<'_>, type_name: &str, value: Value<'_>) -> Result<Data, FieldError> {
+    let float = |value: &Value<'_>| number(value);
+    let integer = |value: &Value<'_>| match value {
+        Value::UInt(value) => i64::try_from(*value).ok(),
+        Value::Int(value) => Some(*value),
+        _ => None,
+    };
+    Ok(match type_name {
+        "f32" => Data::F32(fields.as_numbers(
+            "data",
+            value,
+            "f32",
+            |v| float(v).map(|v| v as f32),
+            f32::from_le_bytes,
+        )?),
+        "f64" => Data::F64(fields.as_numbers("data", value, "f64", float, f64::from_le_bytes)?),
+        "i64" => Data::I64(fields.as_numbers("data", value, "i64", integer, i64::from_le_bytes)?),
+        "i32" => Data::I32(fields.as_numbers(
+            "data",
+            value,
+            "i32",
+            |v| integer(v)?.try_into().ok(),
+            i32::from_le_bytes,
+        )?),
+        "u8" => Data::U8(fields.as_numbers(
+            "data",
+            value,
+            "u8",
+            |v| integer(v)?.try_into().ok(),
+            u8::from_le_bytes,
+        )?),
+        "bool" => {
+            let read = |value: &Value<'_>| match value {
+                Value::Bool(value) => Some(*value),
+                _ => None,
+            };
+            Data::Bool(fields.as_numbers("data", value, "bool", read, |[byte]: [u8; 1]| byte != 0)?)
+        }
+        other => {
+            let expected = "\"f32\", \"f64\", \"i64\", \"i32\", \"u8\" or \"bool\"";
+            return Err(FieldError::invalid(
+                fields.at("type"),
+                format!("{other:?}"),
+                expected,
+            ));
+        }
+    })
+}
+
+/// A number of any kind.
+pub(crate) fn number(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Float(value) => Some(*value),
+        Value::UInt(value) => Some(*value as f64),
+        Value::Int(value) => Some(*value as f64),
+        _ => None,
+    }
+}
+
+/// Nested arrays to one flat array; the shape says how it nests.
+fn flatten(value: Value<'_>) -> Value<'_> {
+    fn push<'a>(value: Value<'a>, flat: &mut Vec<Value<'a>>) {
+        match value {
+            Value::Array(items) => items.into_iter().for_each(|item| push(item, flat)),
+            other => flat.push(other),
+        }
+    }
+    match value {
+        Value::Array(items) if items.iter().any(|item| matches!(item, Value::Array(_))) => {
+            let mut flat = Vec::new();
+            items.into_iter().for_each(|item| push(item, &mut flat));
+            Value::Array(flat)
+        }
+        other => other,
+    }
+}
+
+/// Writes a map of named tensors.
+pub fn encode_tensors<'t>(
+    out: &mut Encoder<'_>,
+    tensors: impl ExactSizeIterator<Item = (&'t str, &'t Tensor)>,
+) {
+    out.map(tensors.len());
+    for (name, tensor) in tensors {
+        out.key(name);
+        out.map(3);
+        out.key("shape");
+        out.array(tensor.shape.len());
+        tensor.shape.iter().for_each(|size| out.uint(*size as u64));
+        out.end_array();
+        out.key("type");
+        out.text(tensor.data.type_name());
+        out.key("data");
+        encode_data(out, &tensor.data);
+        out.end_map();
+    }
+    out.end_map();
+}
+
+fn encode_data(out: &mut Encoder<'_>, data: &Data) {
+    match data {
+        Data::F32(values) => out.f32_block(values),
+        Data::F64(values) => out.block(values, f64::to_le_bytes, |out, value| out.f64(value)),
+        Data::I64(values) => out.block(values, i64::to_le_bytes, |out, value| out.int(value)),
+        Data::I32(values) => out.block(values, i32::to_le_bytes, |out, value| out.int(i64::from(value))),
+        Data::U8(values) => out.bytes(values),
+        Data::Bool(values) => out.block(values, |value| [u8::from(value)], |out, value| out.bool(value)),
+    }
+}
+
+/// Writes the answer to a call with tensors.
+pub fn encode_answer<'t>(
+    out: &mut Encoder<'_>,
+    model: &str,
+    version: u64,
+    outputs: impl ExactSizeIterator<Item = (&'t str, &'t Tensor)>,
+) {
+    out.map(3);
+    out.key("model");
+    out.text(model);
+    out.key("version");
+    out.uint(version);
+    out.key("outputs");
+    encode_tensors(out, outputs);
+    out.end_map();
+}
+
+/// Writes the answer to a call with samples.
+pub fn encode_scores(out: &mut Encoder<'_>, scores: &[f32]) {
+    out.map(1);
+    out.key("scores");
+    out.array(scores.len());
+    scores.iter().for_each(|score| out.f32(*score));
+    out.end_array();
+    out.end_map();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! `rank`: `{pipeline?, user: map, items: [id …], top?: uint}` →
+//! `{items: [id …], scores: [f32], model, versions: {table: uint}}`.
+//! Ids are text or whole numbers and come back as they went in. Its invariant: items and scores of an answer have the
+//! same length; with `top` they are sorted, best first.
+
+use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
+use std::borrow::Cow;
+
+/// Candidates one call may carry.
+pub const ITEMS_MAX: usize = 100_000;
+
+/// A decoded call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call<'a> {
+    /// The pipeline; the default one when absent.
+    pub pipeline: Option<Cow<'a, str>>,
+    /// What is known of the user.
+    pub user: Map<'a>,
+    /// Candidates to score.
+    pub items: Vec<Value<'a>>,
+    /// Answer only this many, best first; all in the call's order when absent.
+    pub top: Option<usize>,
+}
+
+impl<'a> Call<'a> {
+    /// Reads the payload's map.
+    ///
+    /// # Errors
+    /// [`FieldError`] naming the key.
+    pub fn decode(map: Map<'a>) -> Result<(Self, Reserved<'a>), FieldError> {
+        let (mut fields, reserved) = Fields::root(map)?;
+        let pipeline = fields.optional_text("pipeline")?;
+        let user = fields.map("user", "a map, at least {\"id\": …}")?;
+        let items = fields.array("items", "an array of ids")?;
+        if items.len() > ITEMS_MAX {
+            return Err(FieldError::invalid(
+                "items",
+                format!("{} ids", items.len()),
+                format!("at most {ITEMS_MAX}"),
+            ));
+        }
+        for (at, item) in items.iter().enumerate() {
+            if !matches!(item, Value::Text(_) | Value::UInt(_) | Value::Int(_)) {
+                return Err(FieldError::invalid(
+                    format!("items[{at}]"),
+                    item.kind(),
+                    "text or an integer",
+                ));
+            }
+        }
+        let top = fields
+            .optional_uint("top", ITEMS_MAX as u64)?
+            .map(|top| top as usize);
+        fields.finish()?;
+        Ok((
+            Call {
+                pipeline,
+                user,
+                items,
+                top,
+            },
+            reserved,
+        ))
+    }
+
+    /// Writes the payload's map.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.map(2 + usize::from(self.pipeline.is_some()) + usize::from(self.top.is_some()));
+        if let Some(pipeline) = &self.pipeline {
+            out.key("pipeline");
+            out.text(pipeline);
+        }
+        out.key("user");
+        out.value(&Value::Map(self.user.clone()));
+        out.key("items");
+        out.array(self.items.len());
+        self.items.iter().for_each(|item| out.value(item));
+        out.end_array();
+        if let Some(top) = self.top {
+            out.key("top");
+            out.uint(top as u64);
+        }
+        out.end_map();
+    }
+}
+
+/// What an answer holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer<'a> {
+    /// Ids, as in the call.
+    pub items: Vec<Value<'a>>,
+    /// One a item.
+    pub scores: Vec<f32>,
+    /// The model that scored.
+    pub model: Cow<'a, str>,
+    /// Table names and the versions that were read.
+    pub versions: Vec<(String, u64)>,
+}
+
+impl Answer<'_> {
+    /// Writes the answer.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.map(4);
+        out.key("items");
+        out.array(self.items.len());
+        self.items.iter().for_each(|item| out.value(item));
+        out.end_array();
+        out.key("scores");
+        out.array(self.scores.len());
+        self.scores.iter().for_each(|score| out.f32(*score));
+        out.end_array();
+        out.key("model");
+        out.text(&self.model);
+        out.key("versions");
+        out.map(self.versions.len());
+        for (table, version) in &self.versions {
+            out.key(table);
+            out.uint(*version);
+        }
+        out.end_map();
+        out.end_map();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::frame::{Encoding, decode_map};
+
+    #[test]
+    fn both_directions_round_trip() {
+        let user = Map(vec![("id".into(), Value::Text("u".into()))]);
+        let call = Call {
+            pipeline: Some("rank".into()),
+            user,
+            items: vec![Value::UInt(5), Value::Text("x".into())],
+            top: Some(1),
+        };
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            let mut bytes = Vec::new();
+            call.encode(&mut Encoder::new(&mut bytes, encoding, false));
+            assert_eq!(
+                Call::decode(decode_map(encoding, &bytes).unwrap()).unwrap().0,
+                call
+            );
+        }
+        let answer = Answer {
+            items: vec![Value::UInt(5)],
+            scores: vec![0.25],
+            model: "m".into(),
+            versions: vec![("t".into(), 1)],
+        };
+        let mut bytes = Vec::new();
+        answer.encode(&mut Encoder::new(&mut bytes, Encoding::Json, false));
+        assert_eq!(
+            bytes,
+            br#"{"items":[5],"scores":[0.25],"model":"m","versions":{"t":1}}"#
+        );
+    }
+
+    #[test]
+    fn ids_are_text_or_whole() {
+        let map = decode_map(Encoding::Json, br#"{"user": {}, "items": [1, 2.5]}"#).unwrap();
+        let error = Call::decode(map).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "key \"items[1]\" is a number with a fraction; expected text or an integer"
+        );
+    }
+}

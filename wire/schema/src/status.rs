@@ -1,0 +1,184 @@
+//! The one table of errors: code, HTTP status, whether trying again can help, and how each lower error maps to it.
+//!
+//! FPNN's numbers where FPNN has the case; Millpond's own from 30100. Its invariant: an error's text never holds a file
+//! name of this program, a line number or a peer's address.
+
+use crate::frame::{Encoder, FieldError, FrameError, Map, PayloadError, Value};
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $http:literal, $retryable:literal;)*) => {
+        /// Every code an answer can carry.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+            /// The number on the wire.
+            pub fn number(self) -> u32 { match self { $(Code::$name => $number,)* } }
+            /// The status of an HTTP answer.
+            pub fn http_status(self) -> u16 { match self { $(Code::$name => $http,)* } }
+            /// Whether the same call may succeed later, here or elsewhere.
+            pub fn retryable(self) -> bool { match self { $(Code::$name => $retryable,)* } }
+            /// The code of a number, if it is in the table.
+            pub fn from_number(number: u64) -> Option<Code> { match number { $($number => Some(Code::$name),)* _ => None } }
+        }
+    };
+}
+
+codes! {
+    /// The bytes are no frame this server speaks.
+    InvalidPackage = 10003, 400, false;
+    /// The JSON does not parse.
+    JsonConvert = 10004, 400, false;
+    /// The payload is not a map.
+    RootNotMap = 10006, 400, false;
+    /// A key the method needs is absent.
+    KeyNotFound = 10009, 400, false;
+    /// Something failed inside the server.
+    Internal = 20001, 500, false;
+    /// No method of that name.
+    UnknownMethod = 20004, 404, false;
+    /// The msgpack does not parse.
+    Decoding = 20006, 400, false;
+    /// The request is no HTTP this server reads.
+    BadHttp = 20010, 400, false;
+    /// The server is draining.
+    Stopping = 20014, 503, true;
+    /// Refused at the door: connections, in-flight calls or a queue are at their limit.
+    Overloaded = 30101, 429, true;
+    /// The call's deadline passed before its work began.
+    DeadlinePassed = 30102, 504, true;
+    /// The server is still warming up.
+    NotReady = 30103, 503, true;
+    /// A key holds something the method does not take.
+    BadArgument = 30104, 400, false;
+    /// No table, model, pipeline or store of that name.
+    NotFound = 30105, 404, false;
+    /// That version of a table or model is not served.
+    VersionGone = 30106, 410, false;
+    /// The path takes another HTTP verb, or the target cannot be written.
+    ReadOnly = 30107, 405, false;
+    /// The model failed on this input.
+    ModelFailed = 30108, 500, false;
+    /// The admin or method token is wrong or absent.
+    Unauthenticated = 30109, 401, false;
+    /// Larger than the server accepts.
+    TooLarge = 30110, 413, false;
+    /// The log or its disk failed; nothing was written.
+    StorageFailed = 30111, 507, true;
+    /// A condition of a put did not hold.
+    Conflict = 30112, 409, false;
+}
+
+/// An error as it goes over the wire: `{code, ex, retryable}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What happened.
+    pub code: Code,
+    /// What, where, and the mend, in words.
+    pub ex: String,
+}
+
+impl Status {
+    /// An error with its words.
+    pub fn new(code: Code, ex: impl Into<String>) -> Status {
+        Status { code, ex: ex.into() }
+    }
+
+    /// Writes the error map.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.map(3);
+        out.key("code");
+        out.uint(u64::from(self.code.number()));
+        out.key("ex");
+        out.text(&self.ex);
+        out.key("retryable");
+        out.bool(self.code.retryable());
+        out.end_map();
+    }
+
+    /// Reads an error map; a code outside the table reads as [`Code::Internal`] with the number in its words.
+    pub fn decode(map: &Map<'_>) -> Status {
+        let ex = match map.get("ex") {
+            Some(Value::Text(text)) => text.to_string(),
+            _ => String::new(),
+        };
+        match map.get("code") {
+            Some(Value::UInt(number)) => match Code::from_number(*number) {
+                Some(code) => Status { code, ex },
+                None => Status {
+                    code: Code::Internal,
+                    ex: format!("code {number}: {ex}"),
+                },
+            },
+            _ => Status {
+                code: Code::Internal,
+                ex: format!("an error answer without a code: {ex}"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({}): {}", self.code, self.code.number(), self.ex)
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl From<FieldError> for Status {
+    fn from(error: FieldError) -> Status {
+        let code = match error {
+            FieldError::Missing { .. } => Code::KeyNotFound,
+            FieldError::Invalid { .. } | FieldError::Unknown { .. } => Code::BadArgument,
+        };
+        Status::new(code, error.to_string())
+    }
+}
+
+impl From<PayloadError> for Status {
+    fn from(error: PayloadError) -> Status {
+        let code = match error {
+            PayloadError::Malformed { encoding: "JSON", .. } => Code::JsonConvert,
+            PayloadError::Malformed { .. } | PayloadError::Trailing => Code::Decoding,
+            PayloadError::RootNotMap { .. } => Code::RootNotMap,
+        };
+        Status::new(code, error.to_string())
+    }
+}
+
+impl From<FrameError> for Status {
+    fn from(error: FrameError) -> Status {
+        let code = match error {
+            FrameError::TooLarge { .. } => Code::TooLarge,
+            _ => Code::InvalidPackage,
+        };
+        Status::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::frame::{Encoding, decode_map};
+
+    #[test]
+    fn every_code_round_trips() {
+        for code in Code::ALL {
+            let status = Status::new(*code, "what \"and\" why");
+            for encoding in [Encoding::Msgpack, Encoding::Json] {
+                let mut bytes = Vec::new();
+                status.encode(&mut Encoder::new(&mut bytes, encoding, false));
+                assert_eq!(Status::decode(&decode_map(encoding, &bytes).unwrap()), status);
+            }
+            assert!((400..=599).contains(&code.http_status()));
+        }
+        let mut numbers: Vec<u32> = Code::ALL.iter().map(|code| code.number()).collect();
+        numbers.dedup();
+        assert_eq!(numbers.len(), Code::ALL.len());
+    }
+}

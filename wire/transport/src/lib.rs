@@ -1,0 +1,1 @@
+//! Listener, cores, connections: bytes in, calls out, answers back.
