@@ -166,3 +166,45 @@ fn folder_mend(error: &io::Error) -> &'static str {
         _ => "check the disk and the folder's permissions",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn check(kind: io::ErrorKind, expected: &str) {
+        let text = Error::Folder {
+            dir: "/d".into(),
+            action: "lock the folder",
+            source: kind.into(),
+        }
+        .to_string();
+        assert!(
+            text.starts_with("ordered store /d: cannot lock the folder: "),
+            "{text}"
+        );
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    // Those who run as root cannot be denied a folder, so the real thing is not tried.
+    #[test]
+    fn a_folder_that_fails_comes_with_a_mend() {
+        check(io::ErrorKind::NotFound, "create the parent folder first");
+        check(
+            io::ErrorKind::PermissionDenied,
+            "make the folder writable for this user or choose another",
+        );
+        check(
+            io::ErrorKind::ReadOnlyFilesystem,
+            "make the folder writable for this user or choose another",
+        );
+        check(
+            io::ErrorKind::NotADirectory,
+            "a file is in the way; choose another folder",
+        );
+        check(
+            io::ErrorKind::Other,
+            "check the disk and the folder's permissions",
+        );
+    }
+}

@@ -162,3 +162,67 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn sized(bytes: usize) -> Put {
+        Put {
+            entries: vec![(Vec::new(), vec![0; bytes - 8])],
+            ..Put::default()
+        }
+    }
+
+    fn push(queue: &Queue, bytes: usize) -> bool {
+        queue.push(sized(bytes), Box::new(|_| ())).is_ok()
+    }
+
+    /// Pushes puts of these sizes, then takes groups of up to `bytes_max`.
+    fn check(sizes: &[usize], bytes_max: usize, expected: &[&[usize]]) {
+        let queue = Queue::new(100);
+        assert!(sizes.iter().all(|&size| push(&queue, size)));
+        queue.close();
+        let groups = std::iter::from_fn(|| queue.take(bytes_max));
+        let found: Vec<Vec<usize>> = groups
+            .map(|group| group.iter().map(|pending| pending.bytes).collect())
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(queue.lock().bytes, 0);
+    }
+
+    #[test]
+    fn groups_keep_order_and_bounds() {
+        check(&[], 100, &[]);
+        check(&[10, 20, 30], 100, &[&[10, 20, 30]]);
+        check(&[10, 20, 30], 30, &[&[10, 20], &[30]]);
+        check(&[10, 20, 30], 29, &[&[10], &[20], &[30]]);
+        check(&[500, 10, 500], 100, &[&[500], &[10], &[500]]);
+        check(&[10, 10], 0, &[&[10], &[10]]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_as_puts_are() {
+        let queue = Queue::new(100);
+        assert!(
+            push(&queue, QUEUE_BYTES_MAX + MIB),
+            "an empty queue takes any one put"
+        );
+        assert!(!push(&queue, MIB));
+        assert_eq!(queue.take(usize::MAX).unwrap().len(), 1);
+        for _ in 0..QUEUE_BYTES_MAX / MIB {
+            assert!(push(&queue, MIB));
+        }
+        assert!(!push(&queue, 8));
+    }
+
+    #[test]
+    fn a_reply_that_is_dropped_answers() {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        drop(Reply(Some(Box::new(move |result| sender.send(result).unwrap()))));
+        assert!(matches!(receiver.recv().unwrap(), Err(PutError::Storage(_))));
+    }
+}

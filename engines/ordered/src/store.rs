@@ -333,3 +333,10 @@ fn lock(dir: &Path) -> Result<File, Error> {
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
 }
+
+#[cfg(test)]
+mod failure_tests;
+#[cfg(test)]
+mod group_tests;
+#[cfg(test)]
+mod test_bed;

@@ -1,0 +1,320 @@
+//! Disks that fill up, fall short, or lie: what is told, what is visible, and what is found afterwards.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::test_bed::*;
+use super::*;
+use crate::disk::failing::Plan;
+use crate::record::{SEGMENT_HEADER_BYTES, put_record_bytes};
+
+fn small_segments() -> Options {
+    Options {
+        segment_bytes_max: 100,
+        ..Options::default()
+    }
+}
+
+fn fails(bed: &Bed, put: Put, expected: &str) {
+    let answer = bed.store.put_wait(put);
+    assert_eq!(word(&answer), expected, "{answer:?}");
+}
+
+#[test]
+fn short_writes_are_continued() {
+    let bed = Bed::new(Options::default());
+    for write_bytes_max in 1..20 {
+        bed.disk.plan(Plan {
+            write_bytes_max: Some(write_bytes_max),
+            ..Plan::default()
+        });
+        bed.store
+            .put_wait(one(&format!("k{write_bytes_max:02}"), "value"))
+            .unwrap();
+    }
+    let expected = contents(&bed.store);
+    let (closed, store, recovery, _parent) = bed.reopen();
+    closed.unwrap();
+    assert_eq!((recovery.records, recovery.torn_tail), (19, None));
+    assert_eq!(contents(&store), expected);
+}
+
+#[test]
+fn a_disk_full_at_any_byte_undoes_the_group() {
+    let bed = Bed::new(Options::default());
+    bed.store.put_wait(one("a", "kept")).unwrap();
+    let length = std::fs::metadata(bed.last_segment()).unwrap().len();
+    let record = put_record_bytes(one("a", "lost").bytes());
+    for left in 0..record {
+        bed.disk.plan(Plan {
+            bytes_left: Some(left),
+            ..Plan::default()
+        });
+        let answer = bed.store.put_wait(one("a", "lost"));
+        let text = answer.unwrap_err().to_string();
+        assert!(
+            text.contains("log-00000000000000000001.mpl: cannot write to the segment"),
+            "{text}"
+        );
+        assert!(text.contains("the write was undone"), "{text}");
+        assert_eq!(contents(&bed.store), ["a=kept@1"]);
+        assert_eq!(
+            std::fs::metadata(bed.last_segment()).unwrap().len(),
+            length,
+            "left {left}"
+        );
+    }
+    bed.disk.plan(Plan::default());
+    assert_eq!(
+        bed.store.put_wait(if_version("a", "again", 1)).unwrap().versions,
+        [2]
+    );
+    let (closed, store, recovery, _parent) = bed.reopen();
+    closed.unwrap();
+    assert_eq!((recovery.records, recovery.torn_tail), (2, None));
+    assert_eq!(contents(&store), ["a=again@2"]);
+}
+
+#[test]
+fn a_failed_group_undoes_what_its_conditions_saw() {
+    let bed = Bed::new(Options::default());
+    bed.hold_with(0, one("a", "old"));
+    bed.put(1, one("b", "x")).unwrap();
+    bed.put(2, if_absent("b", "y")).unwrap();
+    bed.put(3, if_absent("a", "z")).unwrap();
+    bed.put(4, if_version("b", "w", 2)).unwrap();
+    bed.disk.plan(Plan {
+        bytes_left: Some(60),
+        ..Plan::default()
+    });
+    bed.disk.open_gate();
+    // 2 was refused because of 1, which never was; 3 because of what is there still.
+    let expected = [
+        "0: [1]",
+        "1: storage",
+        "2: storage",
+        "3: conflict 1",
+        "4: storage",
+    ];
+    assert_eq!(words(&bed.collect(5)), expected);
+    assert_eq!(contents(&bed.store), ["a=old@1"]);
+    bed.disk.plan(Plan::default());
+    assert_eq!(bed.store.put_wait(if_absent("b", "y")).unwrap().versions, [2]);
+    let (closed, store, ..) = bed.reopen();
+    closed.unwrap();
+    assert_eq!(contents(&store), ["a=old@1", "b=y@2"]);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_written_again() {
+    let bed = Bed::new(Options::default());
+    bed.store.put_wait(one("a", "kept")).unwrap();
+    bed.hold_with(1, one("b", "unknown"));
+    bed.put(2, one("c", "waits")).unwrap();
+    bed.disk.plan(Plan {
+        fail_sync: true,
+        ..Plan::default()
+    });
+    bed.disk.open_gate();
+    assert_eq!(words(&bed.collect(2)), ["1: storage", "2: read-only"]);
+    // The disk may well answer again: what it dropped is dropped all the same.
+    bed.disk.plan(Plan::default());
+    let before = bed.disk.counts();
+    let text = bed.store.put_wait(one("d", "no")).unwrap_err().to_string();
+    assert!(
+        text.contains("cannot sync the segment: injected; the store is read-only"),
+        "{text}"
+    );
+    assert!(text.contains("restart to recover"), "{text}");
+    assert_eq!(bed.disk.counts(), before);
+    assert_eq!(contents(&bed.store), ["a=kept@1"]);
+    let (closed, store, ..) = bed.reopen();
+    assert!(matches!(closed, Err(Error::ReadOnly { .. })), "{closed:?}");
+    assert_eq!(contents(&store), ["a=kept@1"]);
+    assert_eq!(store.put_wait(one("b", "again")).unwrap().versions, [2]);
+}
+
+#[test]
+fn a_write_that_cannot_be_undone_ends_writing() {
+    let bed = Bed::new(Options::default());
+    bed.store.put_wait(one("a", "kept")).unwrap();
+    bed.disk.plan(Plan {
+        bytes_left: Some(45),
+        fail_truncate: true,
+        ..Plan::default()
+    });
+    fails(&bed, one("b", "torn"), "storage");
+    fails(&bed, one("c", "no"), "read-only");
+    assert_eq!(contents(&bed.store), ["a=kept@1"]);
+    let (closed, store, recovery, _parent) = bed.reopen();
+    let text = closed.unwrap_err().to_string();
+    assert!(
+        text.contains("nor cut off what was written of it: injected"),
+        "{text}"
+    );
+    assert_eq!(recovery.torn_tail.unwrap().bytes, 45);
+    assert_eq!(contents(&store), ["a=kept@1"]);
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_is_tried_again() {
+    let bed = Bed::new(small_segments());
+    bed.store
+        .put_wait(one("a", "long enough for one segment"))
+        .unwrap();
+    bed.disk.plan(Plan {
+        fail_create: true,
+        ..Plan::default()
+    });
+    fails(&bed, one("b", "long enough for one segment"), "storage");
+    for left in 0..SEGMENT_HEADER_BYTES {
+        bed.disk.plan(Plan {
+            bytes_left: Some(left),
+            ..Plan::default()
+        });
+        fails(&bed, one("b", "long enough for one segment"), "storage");
+        assert!(bed.last_segment().ends_with("log-00000000000000000001.mpl"));
+    }
+    bed.disk.plan(Plan::default());
+    bed.store
+        .put_wait(one("b", "long enough for one segment"))
+        .unwrap();
+    assert!(bed.last_segment().ends_with("log-00000000000000000002.mpl"));
+    let expected = contents(&bed.store);
+    let (closed, store, recovery, _parent) = bed.reopen();
+    closed.unwrap();
+    assert_eq!((recovery.segments, recovery.torn_tail), (2, None));
+    assert_eq!(contents(&store), expected);
+}
+
+#[test]
+fn a_segment_in_doubt_ends_writing() {
+    let full = Plan {
+        bytes_left: Some(9),
+        ..Plan::default()
+    };
+    for (plan, segments) in [
+        (
+            Plan {
+                fail_remove: true,
+                ..full.clone()
+            },
+            2,
+        ),
+        (
+            Plan {
+                fail_sync_dir: true,
+                ..full
+            },
+            1,
+        ),
+        (
+            Plan {
+                fail_sync_dir: true,
+                ..Plan::default()
+            },
+            2,
+        ),
+        (
+            Plan {
+                fail_sync: true,
+                ..Plan::default()
+            },
+            1,
+        ),
+    ] {
+        let bed = Bed::new(small_segments());
+        bed.store
+            .put_wait(one("a", "long enough for one segment"))
+            .unwrap();
+        bed.disk.plan(plan);
+        fails(&bed, one("b", "long enough for one segment"), "storage");
+        bed.disk.plan(Plan::default());
+        fails(&bed, one("c", "d"), "read-only");
+        let (closed, store, recovery, _parent) = bed.reopen();
+        closed.unwrap_err();
+        assert_eq!((recovery.segments, recovery.records), (segments, 1), "{recovery}");
+        assert_eq!(contents(&store), ["a=long enough for one segment@1"]);
+        // Whatever was left of the second segment, the log goes on.
+        store.put_wait(one("b", "again")).unwrap();
+        let dir = _parent.path().join("store");
+        store.close().unwrap();
+        let (store, recovery) = Store::open(&dir, Options::default()).unwrap();
+        assert_eq!((recovery.records, recovery.torn_tail), (2, None));
+        assert_eq!(store.len(), 2);
+    }
+}
+
+#[test]
+fn a_logged_store_reports_a_failed_sync_at_its_end() {
+    let bed = Bed::new(Options {
+        durability: Durability::Logged,
+        ..Options::default()
+    });
+    bed.store.put_wait(one("a", "0")).unwrap();
+    bed.disk.plan(Plan {
+        fail_sync: true,
+        ..Plan::default()
+    });
+    let text = bed.store.close().unwrap_err().to_string();
+    assert!(text.contains("cannot sync the segment: injected"), "{text}");
+}
+
+#[test]
+fn a_dead_log_thread_leaves_nobody_without_an_answer() {
+    let bed = Bed::new(Options::default());
+    bed.hold_with(0, one("a", "kept"));
+    bed.put(1, one("b", "in the group that dies")).unwrap();
+    bed.disk.plan(Plan {
+        panic_on_write: true,
+        ..Plan::default()
+    });
+    // Larger than what a group takes, so that it is still in the queue when the thread dies.
+    let waiting = Put {
+        entries: vec![(b"c".to_vec(), vec![0; 5 << 20])],
+        ..Put::default()
+    };
+    bed.put(2, waiting).unwrap();
+    bed.disk.open_gate();
+    assert_eq!(words(&bed.collect(3)), ["0: [1]", "1: storage", "2: storage"]);
+    let text = bed.store.put_wait(one("d", "no")).unwrap_err().to_string();
+    assert!(text.contains("the log thread died; restart"), "{text}");
+    assert_eq!(contents(&bed.store), ["a=kept@1"]);
+    let (closed, store, ..) = bed.reopen();
+    assert!(matches!(closed, Err(Error::LogThreadDied)));
+    assert_eq!(contents(&store), ["a=kept@1"]);
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_says_why() {
+    for plan in [
+        Plan {
+            fail_create: true,
+            ..Plan::default()
+        },
+        Plan {
+            fail_sync: true,
+            ..Plan::default()
+        },
+        Plan {
+            fail_sync_dir: true,
+            ..Plan::default()
+        },
+        Plan {
+            bytes_left: Some(20),
+            ..Plan::default()
+        },
+    ] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("store");
+        let (disk, shared) = crate::disk::failing::FailingDisk::new();
+        disk.plan(plan);
+        let error = Store::open_on(shared.clone(), &dir, Options::default())
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("store: cannot create"), "{error}");
+        disk.plan(Plan::default());
+        // Nothing that is left behind is in the way of the next attempt.
+        let (store, _) = Store::open_on(shared, &dir, Options::default()).unwrap();
+        store.put_wait(one("a", "0")).unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+//! What the tests of this module share: a store on a disk that can fail, and short ways to put.
+//!
+//! Invariant: every answer collected carries the order in which it came.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::disk::failing::{FailingDisk, Plan};
+
+pub type Answer = (usize, Result<PutOutcome, PutError>);
+
+pub struct Bed {
+    pub parent: TempDir,
+    pub disk: FailingDisk,
+    pub store: Store,
+    sender: SyncSender<Answer>,
+    pub answers: Receiver<Answer>,
+}
+
+impl Bed {
+    pub fn new(options: Options) -> Bed {
+        let parent = tempfile::tempdir().unwrap();
+        let (disk, shared) = FailingDisk::new();
+        let (store, _) = Store::open_on(shared, &parent.path().join("store"), options).unwrap();
+        let (sender, answers) = sync_channel(10_000);
+        Bed {
+            parent,
+            disk,
+            store,
+            sender,
+            answers,
+        }
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.parent.path().join("store")
+    }
+
+    /// Hands in a put whose answer will come with this number.
+    pub fn put(&self, number: usize, put: Put) -> Result<(), Busy> {
+        let sender = self.sender.clone();
+        self.store.put(
+            put,
+            Box::new(move |result| sender.send((number, result)).unwrap()),
+        )
+    }
+
+    /// Makes the log thread wait in a sync of this put, so that those handed in next form one group.
+    pub fn hold_with(&self, number: usize, put: Put) {
+        self.disk.shut_gate();
+        self.put(number, put).unwrap();
+        self.disk.wait_for_sync();
+    }
+
+    pub fn collect(&self, count: usize) -> Vec<Answer> {
+        (0..count).map(|_| self.answers.recv().unwrap()).collect()
+    }
+
+    pub fn last_segment(&self) -> PathBuf {
+        let files = std::fs::read_dir(self.dir())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        files
+            .filter(|path| path.extension().is_some_and(|end| end == "mpl"))
+            .max()
+            .unwrap()
+    }
+
+    /// Closes, and opens the folder again on a sound disk. Returns how closing went, too.
+    pub fn reopen(self) -> (Result<(), Error>, Store, Recovery, TempDir) {
+        self.disk.plan(Plan::default());
+        let dir = self.dir();
+        let Bed { parent, store, .. } = self;
+        let closed = store.close();
+        let (store, recovery) = Store::open(&dir, Options::default()).unwrap();
+        (closed, store, recovery, parent)
+    }
+}
+
+pub fn one(key: &str, value: &str) -> Put {
+    Put {
+        entries: vec![(key.into(), value.into())],
+        ..Put::default()
+    }
+}
+
+pub fn if_absent(key: &str, value: &str) -> Put {
+    Put {
+        if_absent: true,
+        ..one(key, value)
+    }
+}
+
+pub fn if_version(key: &str, value: &str, version: u64) -> Put {
+    Put {
+        if_version: Some(version),
+        ..one(key, value)
+    }
+}
+
+/// Everything in the store, as `key=value@version`.
+pub fn contents(store: &Store) -> Vec<String> {
+    let mut found = Vec::new();
+    let scan = Scan {
+        limit: usize::MAX,
+        ..Scan::default()
+    };
+    let cursor = store.scan(&scan, &mut |key, value| {
+        let version = store.get(key).unwrap().version;
+        found.push(format!(
+            "{}={}@{version}",
+            key.escape_ascii(),
+            value.escape_ascii()
+        ));
+    });
+    assert_eq!(cursor, None);
+    found
+}
+
+/// An answer in one word or two.
+pub fn word(answer: &Result<PutOutcome, PutError>) -> String {
+    match answer {
+        Ok(outcome) => format!("{:?}", outcome.versions),
+        Err(PutError::Conflict { found, .. }) => format!("conflict {found}"),
+        Err(PutError::Storage(_)) => "storage".into(),
+        Err(PutError::ReadOnly(_)) => "read-only".into(),
+        Err(PutError::Closed) => "closed".into(),
+        Err(other) => other.to_string(),
+    }
+}
+
+pub fn words(answers: &[Answer]) -> Vec<String> {
+    answers
+        .iter()
+        .map(|(number, answer)| format!("{number}: {}", word(answer)))
+        .collect()
+}

@@ -1,0 +1,90 @@
+//! Cuts the log at every byte, as a crash may, and looks at what comes back.
+//!
+//! Invariant under test: a prefix of the acknowledged puts, each of them whole.
+
+use crate::{HEADER_BYTES, History, contents, copy, one, reopen};
+
+/// Cuts the last segment of a seeded history at every offset.
+fn check(seed: u64, puts: usize, segment_bytes_max: u64) {
+    let history = History::write(seed, puts, segment_bytes_max);
+    let last = history.last_segment();
+    let whole = std::fs::metadata(last).unwrap().len();
+    let starts = history.records_of(last);
+    let scratch = tempfile::tempdir().unwrap();
+    for cut in 0..=whole {
+        let dir = scratch.path().join(cut.to_string());
+        copy(&history.dir, &dir);
+        let file = dir.join(last.file_name().unwrap());
+        std::fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(cut)
+            .unwrap();
+
+        let (store, recovery) = reopen(&dir);
+        // The last record boundary that the cut leaves in place, and the puts up to there.
+        let ends = starts.iter().copied().chain([(puts, whole)]);
+        let (survivors, end) = ends
+            .take_while(|&(_, end)| end <= cut)
+            .last()
+            .unwrap_or((starts[0].0, 0));
+        assert_eq!(
+            contents(&store),
+            history.states[survivors],
+            "seed {seed}, cut at {cut}"
+        );
+        assert_eq!(recovery.records as usize, survivors, "seed {seed}, cut at {cut}");
+        let torn = recovery
+            .torn_tail
+            .map(|torn| (torn.file, torn.offset, torn.bytes));
+        let expected = (cut > end || cut < HEADER_BYTES).then(|| (file.clone(), end, cut - end));
+        assert_eq!(torn, expected, "seed {seed}, cut at {cut}");
+
+        // What was cut is gone for good, and the log goes on behind it.
+        store.put_wait(one("later", "put")).unwrap();
+        let expected = contents(&store);
+        store.close().unwrap();
+        let (store, recovery) = reopen(&dir);
+        assert_eq!(
+            (recovery.torn_tail, recovery.records as usize),
+            (None, survivors + 1)
+        );
+        assert_eq!(contents(&store), expected, "seed {seed}, cut at {cut}");
+        drop(store);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
+#[test]
+fn one_segment_cut_at_every_byte() {
+    check(11, 8, 1 << 20);
+}
+
+#[test]
+fn last_of_several_segments_cut_at_every_byte() {
+    check(12, 30, 400);
+}
+
+#[test]
+fn a_tail_of_zeros_is_torn() {
+    // Some file systems lengthen the file before they write to it.
+    let history = History::write(13, 5, 1 << 20);
+    let last = history.last_segment();
+    let whole = std::fs::metadata(last).unwrap().len();
+    std::fs::File::options()
+        .write(true)
+        .open(last)
+        .unwrap()
+        .set_len(whole + 5000)
+        .unwrap();
+    let (store, recovery) = reopen(&history.dir);
+    let torn = recovery.torn_tail.clone().unwrap();
+    assert_eq!((torn.offset, torn.bytes), (whole, 5000));
+    let text = recovery.to_string();
+    assert!(
+        text.contains(&format!("at offset {whole}, 5000 bytes dropped")),
+        "{text}"
+    );
+    assert_eq!(Some(&contents(&store)), history.states.last());
+}
