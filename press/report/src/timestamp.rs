@@ -1,0 +1,79 @@
+//! UTC dates for names and results. No time zones, no parsing.
+//!
+//! Its invariant: equal to `date -u` from 1970 on.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `2026-11-22T01:02:03Z`.
+pub fn rfc3339_utc(time: SystemTime) -> String {
+    let [year, month, day, hour, minute, second] = fields(time);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// `20261122-010203`, for names of folders.
+pub fn compact_utc(time: SystemTime) -> String {
+    let [year, month, day, hour, minute, second] = fields(time);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+fn fields(time: SystemTime) -> [u64; 6] {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 1970;
+    while days >= days_of_year(year) {
+        days -= days_of_year(year);
+        year += 1;
+    }
+    let mut month = 1;
+    while days >= days_of_month(year, month) {
+        days -= days_of_month(year, month);
+        month += 1;
+    }
+    [
+        year,
+        month,
+        days + 1,
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60,
+    ]
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_of_year(year: u64) -> u64 {
+    if is_leap(year) { 366 } else { 365 }
+}
+
+fn days_of_month(year: u64, month: u64) -> u64 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let check = |seconds: u64, expected: &str| {
+            assert_eq!(rfc3339_utc(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+        };
+        check(0, "1970-01-01T00:00:00Z");
+        check(951_782_399, "2000-02-28T23:59:59Z");
+        check(951_782_400, "2000-02-29T00:00:00Z");
+        check(1_798_761_599, "2026-12-31T23:59:59Z");
+        check(4_107_542_400, "2100-03-01T00:00:00Z");
+        assert_eq!(
+            compact_utc(UNIX_EPOCH + Duration::from_secs(951_782_400)),
+            "20000229-000000"
+        );
+    }
+}
