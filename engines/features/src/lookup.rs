@@ -4,7 +4,8 @@
 //! the cache misses of a block overlap instead of following one another.
 
 use crate::error::Error;
-use crate::shard::{Row, prefetch_row};
+use crate::hash::{hash, shard_of};
+use crate::shard::{Row, View, prefetch_row};
 use crate::table::Table;
 
 /// Keys a block: enough misses to fill the processor's queue of outstanding lines, few enough that their slots and rows
@@ -105,36 +106,62 @@ impl Table {
         &self,
         keys: &[u64],
         found: &mut [u8],
-        mut visit: impl FnMut(Option<Row<'_>>),
+        visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
-        let mut count = 0;
-        for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
-            let mut places = [None; KEYS];
-            for (place, &key) in places.iter_mut().zip(keys) {
-                *place = self.shard_for(key);
-                if let (true, Some((shard, hash))) = (AHEAD, *place) {
-                    shard.prefetch_slot(hash);
-                }
+        match self.opened() {
+            [] => 0,
+            // The usual case is worth code of its own: the one shard's view stays in registers.
+            [only] => {
+                let view = only.view();
+                each_in::<KEYS, AHEAD>(|_| view, keys, found, visit)
             }
-            let mut rows = [None; KEYS];
-            for ((row, place), &key) in rows.iter_mut().zip(places).zip(keys) {
-                *row = place.and_then(|(shard, hash)| shard.find(key, hash));
-                if let (true, Some(row)) = (AHEAD, *row) {
-                    prefetch_row(row);
-                }
-            }
-            found.fill(0);
-            let rows = rows.get(..keys.len()).unwrap_or_default();
-            for (rows, bits) in rows.chunks(8).zip(found) {
-                for (bit, row) in rows.iter().enumerate() {
-                    *bits |= u8::from(row.is_some()) << bit;
-                    visit(*row);
-                }
-                count += bits.count_ones() as usize;
+            [first, others @ ..] => {
+                let count = others.len() as u32 + 1;
+                let view_of = |hash| {
+                    let number = shard_of(hash, count) as usize;
+                    self.opened().get(number).unwrap_or(first).view()
+                };
+                each_in::<KEYS, AHEAD>(view_of, keys, found, visit)
             }
         }
-        count
     }
+}
+
+/// [`Table::each`], given the view of the shard that a hash belongs to.
+#[inline(always)]
+fn each_in<'a, const KEYS: usize, const AHEAD: bool>(
+    view_of: impl Fn(u64) -> View<'a>,
+    keys: &[u64],
+    found: &mut [u8],
+    mut visit: impl FnMut(Option<Row<'a>>),
+) -> usize {
+    let mut count = 0;
+    for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
+        let mut hashes = [0; KEYS];
+        for (place, &key) in hashes.iter_mut().zip(keys) {
+            *place = hash(key);
+            if AHEAD {
+                view_of(*place).prefetch_slot(*place);
+            }
+        }
+        let mut rows = [None; KEYS];
+        for ((row, &hash), &key) in rows.iter_mut().zip(&hashes).zip(keys) {
+            *row = view_of(hash).find(key, hash);
+            if let (true, Some(row)) = (AHEAD, *row) {
+                prefetch_row(row);
+            }
+        }
+        found.fill(0);
+        let rows = rows.get(..keys.len()).unwrap_or_default();
+        for (rows, bits) in rows.chunks(8).zip(found) {
+            for (bit, row) in rows.iter().enumerate() {
+                *bits |= u8::from(row.is_some()) << bit;
+                visit(*row);
+            }
+            count += bits.count_ones() as usize;
+        }
+    }
+    count
 }
 
 /// The bag that rows are being added to.

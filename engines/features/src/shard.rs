@@ -32,9 +32,6 @@ pub(crate) struct Shard {
     pub(crate) header_checksum: u64,
     rows: Section,
     index: Section,
-    /// Slots minus one; ANDed with a hash it gives the first slot.
-    mask: usize,
-    dim: usize,
 }
 
 impl Shard {
@@ -59,8 +56,6 @@ impl Shard {
             path: path.to_path_buf(),
             rows: map(HEADER_BYTES as u64, layout.rows_bytes)?,
             index: map(layout.index_offset, layout.index_bytes)?,
-            mask: header.slots as usize - 1,
-            dim: header.dim as usize,
             header,
             header_checksum,
         })
@@ -80,36 +75,62 @@ impl Shard {
         check("checksum of index", &self.index, self.header.index_checksum)
     }
 
-    fn slots(&self) -> &[Slot] {
-        self.index.as_chunks().0
+    /// What a search needs, gathered once.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            slots: self.index.as_chunks().0,
+            floats: self.rows.as_chunks().0,
+            rows: self.header.rows,
+            probes_max: self.header.probes_max,
+            dim: self.header.dim as usize,
+        }
+    }
+}
+
+/// A shard's sections, as a search sees them.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    /// A power of two of them, as the header was checked for.
+    slots: &'a [Slot],
+    /// All rows, and the padding.
+    floats: Row<'a>,
+    rows: u64,
+    probes_max: u64,
+    dim: usize,
+}
+
+impl<'a> View<'a> {
+    #[inline(always)]
+    fn slot(&self, number: u64) -> Option<&'a Slot> {
+        let mask = self.slots.len().wrapping_sub(1);
+        self.slots.get(number as usize & mask)
     }
 
     /// Asks for the first slot of a hashed key.
     #[inline(always)]
     pub(crate) fn prefetch_slot(&self, hash: u64) {
-        if let Some(slot) = self.slots().get(hash as usize & self.mask) {
+        if let Some(slot) = self.slot(hash) {
             prefetch(slot);
         }
     }
 
     /// The row of a key, if it is there.
     #[inline(always)]
-    pub(crate) fn find(&self, key: u64, hash: u64) -> Option<Row<'_>> {
-        let slots = self.slots();
-        let mut at = hash as usize;
-        for _ in 0..self.header.probes_max {
-            let (halves, _) = slots.get(at & self.mask)?.as_chunks::<8>();
-            let [slot_key, place] = halves else {
+    pub(crate) fn find(&self, key: u64, hash: u64) -> Option<Row<'a>> {
+        let mut at = hash;
+        for _ in 0..self.probes_max {
+            let [slot_key, place] = self.slot(at)?.as_chunks::<8>().0 else {
                 return None;
             };
             // Place 0 wraps to a number no row has, so an empty slot and a damaged one end the search alike.
             let number = u64::from_le_bytes(*place).wrapping_sub(1);
-            if number >= self.header.rows {
+            if number >= self.rows {
                 return None;
             }
             if u64::from_le_bytes(*slot_key) == key {
                 let start = number as usize * self.dim;
-                return self.rows.as_chunks().0.get(start..start + self.dim);
+                return self.floats.get(start..start + self.dim);
             }
             at = at.wrapping_add(1);
         }
@@ -120,11 +141,16 @@ impl Shard {
 /// Asks for the first cache lines of a row and for its last.
 #[inline(always)]
 pub(crate) fn prefetch_row(row: Row<'_>) {
-    for place in row.iter().step_by(LINE_FLOATS).take(LINES_AHEAD_MAX) {
-        prefetch(place);
-    }
     // A row need not begin with a line, so its end may lie in one more.
-    if let Some(place) = row.last() {
-        prefetch(place);
+    if let (Some(first), Some(last)) = (row.first(), row.last()) {
+        prefetch(first);
+        prefetch(last);
+    }
+    if row.len() > LINE_FLOATS {
+        for line in row.chunks_exact(LINE_FLOATS).take(LINES_AHEAD_MAX).skip(1) {
+            if let Some(place) = line.first() {
+                prefetch(place);
+            }
+        }
     }
 }

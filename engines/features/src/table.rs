@@ -7,7 +7,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::hash::{hash, shard_of};
 use crate::header::Header;
 use crate::manifest::{FILE, Manifest, ShardEntry};
 use crate::shard::Shard;
@@ -131,12 +130,9 @@ impl Table {
             })
     }
 
-    /// The shard that may hold a key, with the key's hash.
-    #[inline(always)]
-    pub(crate) fn shard_for(&self, key: u64) -> Option<(&Shard, u64)> {
-        let hash = hash(key);
-        let number = shard_of(hash, self.shards.len() as u32);
-        Some((self.shards.get(number as usize)?, hash))
+    /// The shards themselves, by number.
+    pub(crate) fn opened(&self) -> &[Shard] {
+        &self.shards
     }
 }
 
