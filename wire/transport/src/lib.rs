@@ -1,1 +1,59 @@
-//! Listener, cores, connections: bytes in, calls out, answers back.
+//! Bytes in, calls out, answers back: the listener, the net threads and their connections.
+//!
+//! One acceptor gives each connection to the net thread that has the fewest; a net thread is a tokio `current_thread`
+//! runtime, and a connection lives and dies on it. What is readable is read, every whole frame in it is served, and the
+//! answers are flushed once. Answers made on other threads come back through the net thread's mailbox with one wake-up
+//! a batch. Native frames and HTTP/1.1 share the port and are told apart by the first bytes.
+//!
+//! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
+//! its connection closes; and a connection holds at most its input limit, its output bound and its in-flight bound.
+
+mod acceptor;
+mod answer;
+mod connection;
+mod error;
+mod listener;
+mod mailbox;
+mod net_thread;
+mod service;
+
+pub use acceptor::Transport;
+pub use answer::Body;
+pub use error::Error;
+pub use listener::{Listener, raise_file_limit};
+pub use service::{Meta, Reply, Request, Service, Target, Ticket};
+
+use millpond_wire_frame::Limits;
+use std::sync::atomic::AtomicU64;
+
+/// What one listener's connections may use.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Net threads.
+    pub threads: usize,
+    /// Processors to pin them to, in turn; empty pins nothing.
+    pub cpus: Vec<usize>,
+    /// Connections served at a time; further ones are told `Overloaded` and closed.
+    pub connections_max: usize,
+    /// Calls one connection may have unanswered; it is not read further while it has.
+    pub in_flight_max: usize,
+    /// Sizes of frames and bodies.
+    pub limits: Limits,
+}
+
+/// Totals since start, and the connections of now.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted, refused ones included.
+    pub accepted: AtomicU64,
+    /// Connections told `Overloaded` (or closed at once when even those were too many).
+    pub refused: AtomicU64,
+    /// Connections served now.
+    pub live: AtomicU64,
+    /// Connections being told that they are refused.
+    pub refusing: AtomicU64,
+    /// Connections closed for bytes that are no frame and no HTTP.
+    pub malformed: AtomicU64,
+    /// Answers whose connection was gone.
+    pub undelivered: AtomicU64,
+}

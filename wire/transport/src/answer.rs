@@ -1,0 +1,89 @@
+//! How an answer is written for the protocol its call came by.
+//! It knows no connection; its invariant: one call, one answer, in the call's encoding.
+
+use millpond_wire_frame::{Encoder, Encoding, HttpAnswer, begin_answer, finish_answer, write_http};
+use millpond_wire_schema::Status;
+
+/// What a call needs of its answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// None.
+    Oneway,
+    /// A frame with the call's number.
+    Frame { encoding: Encoding, seq: u32 },
+    /// An HTTP answer, JSON unless the service says otherwise.
+    Http { keep_alive: bool, head_only: bool },
+}
+
+/// An HTTP answer that is not a method's: health, metrics.
+#[derive(Debug, Clone)]
+pub struct Body<'a> {
+    /// 200, 503, …
+    pub status: u16,
+    /// `text/plain; version=0.0.4`, …
+    pub content_type: &'a str,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Form {
+    pub(crate) fn ok(self, out: &mut Vec<u8>, base64: bool, write: impl FnOnce(&mut Encoder<'_>)) {
+        match self {
+            Form::Oneway => {}
+            Form::Frame { encoding, seq } => {
+                let start = begin_answer(out, encoding, 0, seq);
+                write(&mut Encoder::new(out, encoding, base64));
+                finish_answer(out, start);
+            }
+            Form::Http { .. } => {
+                let mut bytes = Vec::with_capacity(256);
+                write(&mut Encoder::new(&mut bytes, Encoding::Json, base64));
+                self.body(
+                    out,
+                    &Body {
+                        status: 200,
+                        content_type: "application/json",
+                        bytes: &bytes,
+                    },
+                );
+            }
+        }
+    }
+
+    pub(crate) fn error(self, out: &mut Vec<u8>, status: &Status) {
+        match self {
+            Form::Oneway => {}
+            Form::Frame { encoding, seq } => {
+                let start = begin_answer(out, encoding, 1, seq);
+                status.encode(&mut Encoder::new(out, encoding, false));
+                finish_answer(out, start);
+            }
+            Form::Http { .. } => {
+                let mut bytes = Vec::with_capacity(128);
+                status.encode(&mut Encoder::new(&mut bytes, Encoding::Json, false));
+                let body = Body {
+                    status: status.code.http_status(),
+                    content_type: "application/json",
+                    bytes: &bytes,
+                };
+                self.body(out, &body);
+            }
+        }
+    }
+
+    pub(crate) fn body(self, out: &mut Vec<u8>, body: &Body<'_>) {
+        if let Form::Http {
+            keep_alive,
+            head_only,
+        } = self
+        {
+            let answer = HttpAnswer {
+                status: body.status,
+                content_type: body.content_type,
+                keep_alive,
+                head_only,
+            };
+            write_http(out, answer, body.bytes);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What can fail when a listener starts.
+
+use std::net::SocketAddr;
+use thiserror::Error;
+
+/// Why a transport did not start.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr} ({key}): {source}; {mend}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// The configuration key that names it.
+        key: String,
+        /// The system's words.
+        source: std::io::Error,
+        /// What to do.
+        mend: &'static str,
+    },
+    /// A thread or its runtime could not be made.
+    #[error("cannot start {what}: {source}")]
+    Thread {
+        /// Which one.
+        what: String,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// A thread cannot be pinned.
+    #[error("cannot pin {what} to processor {cpu}: {source}; name processors that exist in server.cpus")]
+    Pin {
+        /// Which thread.
+        what: String,
+        /// The processor.
+        cpu: usize,
+        /// The system's words.
+        source: std::io::Error,
+    },
+}

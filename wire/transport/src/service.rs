@@ -1,0 +1,193 @@
+//! What the transport calls for every request, and the two ways to answer: at once, or later from any thread.
+//!
+//! Its invariant: a [`Reply`] that is dropped unanswered and a [`Ticket`] that is dropped unsent both answer an error,
+//! so that no caller waits for ever.
+
+use crate::answer::{Body, Form};
+use crate::mailbox::{Delivery, Key, Mailbox};
+use millpond_wire_frame::{Encoder, Encoding};
+use millpond_wire_schema::{Code, Status};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A method, by frame or by `/service/METHOD`.
+    Method(&'a str),
+    /// Any other HTTP path.
+    Path {
+        /// GET, POST, …
+        verb: &'a str,
+        /// The path, percent-encoded.
+        path: &'a str,
+    },
+}
+
+/// What stands beside the payload (HTTP headers); a payload's own reserved keys come before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Meta<'a> {
+    /// `X-Deadline-Ms`.
+    pub deadline_ms: Option<u64>,
+    /// `Authorization: Bearer`.
+    pub token: Option<&'a str>,
+    /// `traceparent`.
+    pub trace: Option<&'a str>,
+    /// `X-Priority`.
+    pub priority: Option<u8>,
+}
+
+/// One request, borrowing from the connection's input.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Method or path.
+    pub target: Target<'a>,
+    /// How the payload is written.
+    pub encoding: Encoding,
+    /// One map, not yet decoded.
+    pub payload: &'a [u8],
+    /// Headers.
+    pub meta: Meta<'a>,
+    /// When its last byte was read: deadlines count from here.
+    pub received: Instant,
+    /// Who asks.
+    pub peer: SocketAddr,
+}
+
+/// Answers requests. It is called on the net threads and must not block them.
+pub trait Service: Clone + Send + 'static {
+    /// Serves one request.
+    fn call(&self, request: Request<'_>, reply: Reply<'_>);
+}
+
+/// How a call ended for its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Dropped,
+    Answered,
+    Detached,
+}
+
+/// What a ticket needs of its connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) key: Key,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) gone: Arc<AtomicBool>,
+}
+
+/// The way back to the caller.
+pub struct Reply<'c> {
+    pub(crate) form: Form,
+    pub(crate) out: &'c mut Vec<u8>,
+    pub(crate) outcome: &'c mut Outcome,
+    pub(crate) origin: &'c Origin,
+    pub(crate) base64: bool,
+}
+
+impl Reply<'_> {
+    /// Binary blocks of a JSON answer as base64 text.
+    pub fn set_base64(&mut self, base64: bool) {
+        self.base64 = base64;
+    }
+
+    /// Answers at once.
+    pub fn ok(self, write: impl FnOnce(&mut Encoder<'_>)) {
+        self.form.ok(self.out, self.base64, write);
+        *self.outcome = Outcome::Answered;
+    }
+
+    /// Answers an error at once.
+    pub fn error(self, status: &Status) {
+        self.form.error(self.out, status);
+        *self.outcome = Outcome::Answered;
+    }
+
+    /// Answers an HTTP body at once; a frame gets an error, because it has no place for one.
+    pub fn body(self, body: &Body<'_>) {
+        match self.form {
+            Form::Http { .. } => self.form.body(self.out, body),
+            _ => self.form.error(
+                self.out,
+                &Status::new(Code::UnknownMethod, "this path is served over HTTP only"),
+            ),
+        }
+        *self.outcome = Outcome::Answered;
+    }
+
+    /// Takes the call off the net thread; it counts as in flight until the ticket is sent or dropped.
+    pub fn detach(self) -> Ticket {
+        *self.outcome = Outcome::Detached;
+        Ticket {
+            form: self.form,
+            origin: self.origin.clone(),
+            base64: self.base64,
+            sent: false,
+        }
+    }
+}
+
+/// The right, and the duty, to answer one call later.
+#[derive(Debug)]
+pub struct Ticket {
+    form: Form,
+    origin: Origin,
+    base64: bool,
+    sent: bool,
+}
+
+impl Ticket {
+    /// Turns true when the caller has gone: work not begun is not worth doing.
+    pub fn gone(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.origin.gone)
+    }
+
+    /// Whether the caller has gone.
+    pub fn is_gone(&self) -> bool {
+        self.origin.gone.load(Ordering::Relaxed)
+    }
+
+    /// Answers.
+    pub fn ok(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        let mut bytes = Vec::with_capacity(256);
+        self.form.ok(&mut bytes, self.base64, write);
+        self.send(bytes);
+    }
+
+    /// Answers an error.
+    pub fn error(mut self, status: &Status) {
+        self.fail(status);
+    }
+
+    fn fail(&mut self, status: &Status) {
+        let mut bytes = Vec::with_capacity(128);
+        self.form.error(&mut bytes, status);
+        self.send(bytes);
+    }
+
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.sent = true;
+        let close = matches!(
+            self.form,
+            Form::Http {
+                keep_alive: false,
+                ..
+            }
+        );
+        self.origin.mailbox.post(Delivery {
+            key: self.origin.key,
+            bytes,
+            close,
+        });
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.fail(&Status::new(Code::Internal, "the handler returned no answer"));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Real sockets against a service that answers at once, later, out of order, or not at all.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_transport::{Listener, Options, Reply, Request, Service, Target, Ticket, Transport};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// "echo" answers at once; "later" hands its ticket to the test; "drop" answers nothing.
+#[derive(Clone)]
+struct Probe {
+    tickets: Arc<Mutex<mpsc::Sender<Ticket>>>,
+}
+
+impl Service for Probe {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        match request.target {
+            Target::Method("echo") => reply.ok(|out| {
+                out.map(1);
+                out.key("bytes");
+                out.uint(request.payload.len() as u64);
+                out.end_map();
+            }),
+            Target::Method("later") => self.tickets.lock().unwrap().send(reply.detach()).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+fn start(connections_max: usize, in_flight_max: usize) -> (Transport, mpsc::Receiver<Ticket>) {
+    let (sender, tickets) = mpsc::channel();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
+    let limits = Limits {
+        frame_bytes_max: 1 << 20,
+    };
+    let options = Options {
+        threads: 2,
+        cpus: Vec::new(),
+        connections_max,
+        in_flight_max,
+        limits,
+    };
+    let service = Probe {
+        tickets: Arc::new(Mutex::new(sender)),
+    };
+    (
+        Transport::start(listener, "net", options, service).unwrap(),
+        tickets,
+    )
+}
+
+fn connect(transport: &Transport) -> TcpStream {
+    let stream = TcpStream::connect(transport.local_addr()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+fn quest(method: &str, seq: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_frame(
+        &mut bytes,
+        Encoding::Msgpack,
+        FrameKind::Twoway { method, seq },
+        payload,
+    )
+    .unwrap();
+    bytes
+}
+
+/// Reads `count` answers: (status, seq) each.
+fn answers(stream: &mut TcpStream, count: usize) -> Vec<(u8, u32)> {
+    let (mut bytes, mut found, mut chunk) = (Vec::new(), Vec::new(), [0; 65536]);
+    while found.len() < count {
+        let read = stream.read(&mut chunk).unwrap();
+        assert!(read > 0, "closed after {} of {count} answers", found.len());
+        bytes.extend_from_slice(&chunk[..read]);
+        let mut used = 0;
+        while let Parsed::Whole { message, len } = parse_frame(&bytes[used..], Limits::default()).unwrap() {
+            let FrameKind::Answer { status, seq } = message.kind else {
+                panic!("not an answer")
+            };
+            found.push((status, seq));
+            used += len;
+            if used == bytes.len() {
+                break;
+            }
+        }
+        bytes.drain(..used);
+    }
+    assert!(bytes.is_empty());
+    found
+}
+
+fn http(stream: &mut TcpStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut chunk).unwrap();
+        bytes.extend_from_slice(&chunk[..read]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if read == 0 || text.ends_with('}') {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn pipelined_calls_are_answered_each_once() {
+    let (transport, _tickets) = start(10, 16);
+    let mut stream = connect(&transport);
+    let calls: Vec<u8> = (0..5000).flat_map(|seq| quest("echo", seq, &[0x80])).collect();
+    // In pieces that cut frames anywhere.
+    for piece in calls.chunks(777) {
+        stream.write_all(piece).unwrap();
+    }
+    let expected: Vec<(u8, u32)> = (0..5000).map(|seq| (0, seq)).collect();
+    assert_eq!(answers(&mut stream, 5000), expected);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn answers_come_in_any_order_and_in_flight_is_bounded() {
+    let (transport, tickets) = start(10, 4);
+    let mut stream = connect(&transport);
+    let calls: Vec<u8> = (0..6).flat_map(|seq| quest("later", seq, &[0x80])).collect();
+    stream.write_all(&calls).unwrap();
+    let mut held: Vec<Ticket> = (0..4).map(|_| tickets.recv().unwrap()).collect();
+    assert!(
+        tickets.recv_timeout(Duration::from_millis(50)).is_err(),
+        "a fifth call was served past the bound"
+    );
+    held.remove(3).ok(|out| out.map(0));
+    assert_eq!(answers(&mut stream, 1), [(0, 3)]);
+    held.push(tickets.recv().unwrap());
+    held.remove(0).ok(|out| out.map(0));
+    assert_eq!(answers(&mut stream, 1), [(0, 0)]);
+    held.push(tickets.recv().unwrap());
+    drop(held);
+    let mut rest = answers(&mut stream, 4);
+    rest.sort_unstable();
+    assert_eq!(
+        rest,
+        [(1, 1), (1, 2), (1, 4), (1, 5)],
+        "a dropped ticket answers an error"
+    );
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn a_large_request_arrives_in_pieces_while_others_are_served() {
+    let (transport, _tickets) = start(10, 16);
+    let (mut slow, mut quick) = (connect(&transport), connect(&transport));
+    let large = quest("echo", 1, &vec![0x80; 900_000]);
+    for piece in large.chunks(100_000) {
+        slow.write_all(piece).unwrap();
+        quick.write_all(&quest("echo", 7, &[0x80])).unwrap();
+        assert_eq!(answers(&mut quick, 1), [(0, 7)]);
+    }
+    assert_eq!(answers(&mut slow, 1), [(0, 1)]);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn http_requests_are_answered_in_turn() {
+    let (transport, tickets) = start(10, 16);
+    let mut stream = connect(&transport);
+    let request = "POST /service/echo HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    for _ in 0..3 {
+        assert!(http(&mut stream, request).starts_with("HTTP/1.1 200 OK"));
+    }
+    // Two pipelined: the second waits for the first, which is answered later.
+    let pair = format!("POST /service/later HTTP/1.1\r\n\r\n{request}");
+    let answering = std::thread::spawn(move || tickets.recv().unwrap().ok(|out| out.map(0)));
+    let mut text = http(&mut stream, &pair);
+    while !text.contains("\"bytes\":2") {
+        text.push_str(&http(&mut stream, ""));
+    }
+    answering.join().unwrap();
+    assert!(
+        text.find("{}")
+            .is_none_or(|first| first < text.find("\"bytes\"").unwrap()),
+        "{text}"
+    );
+    let text = http(&mut stream, "PUT /service/echo HTTP/1.1\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 405"), "{text}");
+    let text = http(
+        &mut stream,
+        "POST /service/none HTTP/1.1\r\nConnection: close\r\n\r\n",
+    );
+    assert!(
+        text.starts_with("HTTP/1.1 500") && text.contains("no answer"),
+        "{text}"
+    );
+    assert_eq!(
+        stream.read(&mut [0; 8]).unwrap(),
+        0,
+        "the connection closes as asked"
+    );
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn refused_connections_are_told_so() {
+    let (transport, _tickets) = start(1, 16);
+    let mut kept = connect(&transport);
+    kept.write_all(&quest("echo", 1, &[0x80])).unwrap();
+    assert_eq!(answers(&mut kept, 1), [(0, 1)]);
+    let mut refused = connect(&transport);
+    let text = http(
+        &mut refused,
+        "POST /service/echo HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+    );
+    assert!(
+        text.starts_with("HTTP/1.1 429") && text.contains("30101") && text.contains("Connection: close"),
+        "{text}"
+    );
+    assert_eq!(refused.read(&mut [0; 8]).unwrap(), 0);
+    let mut refused = connect(&transport);
+    refused.write_all(&quest("echo", 9, &[0x80])).unwrap();
+    assert_eq!(answers(&mut refused, 1), [(1, 9)]);
+    kept.write_all(&quest("echo", 2, &[0x80])).unwrap();
+    assert_eq!(
+        answers(&mut kept, 1),
+        [(0, 2)],
+        "the admitted connection is undisturbed"
+    );
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn bad_bytes_close_their_connection_alone() {
+    let (transport, _tickets) = start(10, 16);
+    let mut good = connect(&transport);
+    for bad in [
+        &b"XPNN\x01\x80\x01\x04"[..],
+        b"FPNN\x01\x80\x05\x04\0\0\0\0\0\0\0\0",
+        b"FPNN\x01\xc0\x00\x04\x01\0\0\0",
+    ] {
+        let mut stream = connect(&transport);
+        stream.write_all(bad).unwrap();
+        assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0, "closed without an answer");
+    }
+    let mut stream = connect(&transport);
+    stream
+        .write_all(&quest("echo", 5, &vec![0; 2 << 20])[..64])
+        .unwrap();
+    assert_eq!(answers(&mut stream, 1), [(1, 5)], "too large, told by number");
+    let text = http(
+        &mut connect(&transport),
+        "POST /service/echo HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
+    );
+    assert!(text.starts_with("HTTP/1.1 413"), "{text}");
+    good.write_all(&quest("echo", 2, &[0x80])).unwrap();
+    assert_eq!(answers(&mut good, 1), [(0, 2)]);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn closing_sends_what_is_owed() {
+    let (transport, tickets) = start(10, 16);
+    let mut stream = connect(&transport);
+    stream.write_all(&quest("later", 1, &[0x80])).unwrap();
+    let ticket = tickets.recv().unwrap();
+    let closing = std::thread::spawn(move || transport.close(Duration::from_secs(20)));
+    ticket.ok(|out| out.map(0));
+    assert_eq!(answers(&mut stream, 1), [(0, 1)]);
+    closing.join().unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
+fn a_peer_that_leaves_marks_its_work_gone() {
+    let (transport, tickets) = start(10, 16);
+    let mut stream = connect(&transport);
+    stream.write_all(&quest("later", 1, &[0x80])).unwrap();
+    let ticket = tickets.recv().unwrap();
+    drop(stream);
+    while !ticket.is_gone() {
+        std::thread::yield_now();
+    }
+    drop(ticket);
+    transport.close(Duration::from_secs(5));
+}
