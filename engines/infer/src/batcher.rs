@@ -1,0 +1,284 @@
+//! Runs one model's requests in batches on instance threads. Not a scheduler of
+//! several models and not a cache. Its one invariant: every accepted request's
+//! `done` is called exactly once, with this request's own rows or the reason why not.
+//!
+//! There is no timer. A request that finds an idle instance wakes it and runs at once.
+//! Requests that arrive while all instances are busy wait together, first come first
+//! served; the instance that finishes cuts the next batch from them, up to
+//! `batch_size_max` rows.
+
+mod batch;
+mod queue;
+mod stats;
+mod warm_up;
+mod worker;
+
+pub use stats::Stats;
+pub use warm_up::{WarmUp, WarmUpRun};
+
+use crate::Error;
+use millpond_backends_interface::{Model, Port, Tensor};
+use queue::Queue;
+use stats::Counters;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// How a model is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatcherOptions {
+    /// Threads that run the model, each with an instance of its own.
+    pub instances: usize,
+    /// Rows a run takes at most. A single request with more runs in chunks of it.
+    pub batch_size_max: usize,
+    /// Requests that may wait while all instances are busy. 0: none may wait.
+    pub queue_max: usize,
+    /// Instance `i` runs on `cpus[i % cpus.len()]` only. Empty: wherever the kernel likes.
+    pub cpus: Vec<usize>,
+}
+
+/// One instance, 64 rows, 1,024 waiting requests, no pinning.
+impl Default for BatcherOptions {
+    fn default() -> BatcherOptions {
+        BatcherOptions {
+            instances: 1,
+            batch_size_max: 64,
+            queue_max: 1024,
+            cpus: Vec::new(),
+        }
+    }
+}
+
+/// How a request is told its result: called once, on an instance thread, so it must
+/// not block. A panic in it is caught and costs this request alone.
+pub type Done = Box<dyn FnOnce(Result<Answer, Error>) + Send + 'static>;
+
+/// One request for one model.
+pub struct Request {
+    /// In signature order, checked by `Signature::check_inputs`.
+    pub inputs: Vec<Tensor>,
+    /// Dimension 0 of every input.
+    pub rows: usize,
+    /// When the answer becomes worthless; a request that still waits then is dropped unrun.
+    pub deadline: Option<Instant>,
+    /// Set by the caller when nobody waits any more; such a request is dropped unrun.
+    pub gone: Arc<AtomicBool>,
+    /// Where the result goes.
+    pub done: Done,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("rows", &self.rows)
+            .field("deadline", &self.deadline)
+            .field("gone", &self.gone)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one request gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// In signature order, this request's rows only.
+    pub outputs: Vec<Tensor>,
+    /// From submission to the start of its run, in microseconds.
+    pub queue_us: u64,
+    /// The run it was part of, in microseconds; all its runs when it ran in chunks.
+    pub compute_us: u64,
+    /// Rows of that run, batch-mates included.
+    pub batch_rows: usize,
+    /// Requests of that run.
+    pub batch_requests: usize,
+}
+
+/// Why a request was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// All instances are busy and as many requests wait as may.
+    #[error("{queued} requests wait and {queue_max} may; offer less load or raise queue_max")]
+    QueueFull {
+        /// Requests that wait.
+        queued: usize,
+        /// How many may.
+        queue_max: usize,
+    },
+    /// [`Batcher::stop`] was called.
+    #[error("the model is stopping; ask again elsewhere")]
+    Stopping,
+}
+
+/// What the instance threads share with the handle.
+struct Shared {
+    name: String,
+    model: Arc<dyn Model>,
+    options: BatcherOptions,
+    queue: Queue,
+    counters: Counters,
+}
+
+/// The running instances of one model. Dropping it does what [`Batcher::stop`] does.
+pub struct Batcher {
+    shared: Arc<Shared>,
+    instances: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Batcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batcher")
+            .field("name", &self.shared.name)
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Batcher {
+    /// Starts `options.instances` threads named `infer-NAME-i` and waits until each has
+    /// its instance of `model` and is pinned.
+    ///
+    /// # Errors
+    /// [`Error::Option`], [`Error::NotBatchable`] or [`Error::Start`]; no thread is left behind.
+    pub fn start(
+        name: impl Into<String>,
+        model: Arc<dyn Model>,
+        options: BatcherOptions,
+    ) -> Result<Batcher, Error> {
+        let name = name.into();
+        check_options(&name, &options)?;
+        check_signature(&name, &*model)?;
+        let shared = Arc::new(Shared {
+            queue: Queue::new(options.instances, options.queue_max),
+            counters: Counters::default(),
+            name,
+            model,
+            options,
+        });
+        let mut batcher = Batcher {
+            shared,
+            instances: Vec::new(),
+        };
+        let (ready, started) = mpsc::sync_channel(batcher.shared.options.instances);
+        for instance in 0..batcher.shared.options.instances {
+            batcher.spawn(instance, ready.clone())?;
+        }
+        drop(ready);
+        for result in started {
+            result?;
+        }
+        Ok(batcher)
+    }
+
+    fn spawn(&mut self, instance: usize, ready: mpsc::SyncSender<Result<(), Error>>) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new()
+            .name(format!("infer-{}-{instance}", shared.name))
+            .spawn(move || worker::run(&shared, instance, &ready))
+            .map_err(|error| Error::Start {
+                model: self.shared.name.clone(),
+                instance,
+                problem: format!("no thread: {error}; configure fewer instances"),
+            })?;
+        self.instances.push(thread);
+        Ok(())
+    }
+
+    /// Hands over a request. Never blocks on a run: it is accepted or refused at once.
+    ///
+    /// # Errors
+    /// [`Rejected`], and the request back, its `done` uncalled.
+    pub fn submit(&self, request: Request) -> Result<(), (Rejected, Request)> {
+        let submitted = self.shared.queue.submit(request);
+        match &submitted {
+            Ok(()) => stats::add(&self.shared.counters.accepted, 1),
+            Err(_) => stats::add(&self.shared.counters.refused, 1),
+        }
+        submitted
+    }
+
+    /// Runs every size of `sizes` (rows) on every instance, twice, on zeros, and reports
+    /// how long that took, so that the first request meets a model that has run.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a size of 0 or above `batch_size_max`, [`Error::WarmUp`]
+    /// when the model fails, [`Error::Stopping`].
+    pub fn warm_up(&self, sizes: &[usize]) -> Result<WarmUp, Error> {
+        warm_up::warm_up(&self.shared, sizes)
+    }
+
+    /// The counters, now.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.read(self.shared.queue.load())
+    }
+
+    /// The name it was started with.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The model it runs.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.shared.model
+    }
+
+    /// The options it was started with.
+    pub fn options(&self) -> &BatcherOptions {
+        &self.shared.options
+    }
+
+    /// Refuses new requests, finishes the accepted ones, and ends the threads.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Batcher {
+    fn drop(&mut self) {
+        self.shared.queue.stop();
+        for thread in self.instances.drain(..) {
+            // The last handle may be dropped by a `done` on an instance thread, which cannot join itself.
+            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+                tracing::error!(model = self.shared.name, "an instance thread ended by a panic");
+            }
+        }
+    }
+}
+
+fn check_options(model: &str, options: &BatcherOptions) -> Result<(), Error> {
+    let at_least_one = |option, found: usize| {
+        if found > 0 {
+            return Ok(());
+        }
+        Err(Error::Option {
+            model: model.to_string(),
+            option,
+            expected: "at least 1".to_string(),
+            found: found.to_string(),
+        })
+    };
+    at_least_one("instances", options.instances)?;
+    at_least_one("batch_size_max", options.batch_size_max)
+}
+
+/// Rows can be joined and cut apart only when dimension 0 is free and no other is.
+fn check_signature(model: &str, loaded: &dyn Model) -> Result<(), Error> {
+    let signature = loaded.signature();
+    let refuse = |problem: String| {
+        Err(Error::NotBatchable {
+            model: model.to_string(),
+            problem,
+        })
+    };
+    if signature.inputs.is_empty() {
+        return refuse("it has no inputs".to_string());
+    }
+    let batchable = |port: &Port| port.shape.first() == Some(&None) && port.row_len().is_some();
+    if let Some(port) = signature.inputs.iter().find(|port| !batchable(port)) {
+        return refuse(format!("input {port} cannot be batched"));
+    }
+    if let Some(port) = signature.outputs.iter().find(|port| !batchable(port)) {
+        return refuse(format!("output {port} cannot be cut by rows"));
+    }
+    Ok(())
+}

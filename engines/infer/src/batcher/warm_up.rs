@@ -1,0 +1,118 @@
+//! Runs every instance once before requests come, so that the first of them meets
+//! touched memory and built plans. Not a benchmark, though it reports what it saw.
+//! Invariant: it reaches every instance, however the instances share their work.
+
+use super::worker::Runner;
+use super::{Rejected, Shared};
+use crate::Error;
+use millpond_backends_interface::{Data, Signature, Tensor};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// What one batch size cost on one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmUpRun {
+    /// Which instance.
+    pub instance: usize,
+    /// The batch size.
+    pub rows: usize,
+    /// The first run, with all that happens once.
+    pub first: Duration,
+    /// The second run.
+    pub second: Duration,
+}
+
+/// What a warm-up did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarmUp {
+    /// By instance, then in the order of the sizes.
+    pub runs: Vec<WarmUpRun>,
+    /// From the call to the last report.
+    pub total: Duration,
+}
+
+/// A warm-up that one instance is sent on.
+pub(super) struct Errand {
+    sizes: Arc<[usize]>,
+    report: mpsc::SyncSender<Result<Vec<WarmUpRun>, Error>>,
+}
+
+impl Errand {
+    /// Does it and reports. A caller that stopped listening is nobody's loss.
+    pub(super) fn run(self, runner: &mut Runner<'_>) {
+        let runs = self.sizes.iter().map(|&rows| warm_up_one(runner, rows)).collect();
+        drop(self.report.send(runs));
+    }
+}
+
+fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error> {
+    let mut run = || {
+        let inputs = zeros(runner.signature(), rows)?;
+        let started = Instant::now();
+        runner.warm(inputs)?;
+        Ok(started.elapsed())
+    };
+    let both = run().and_then(|first| Ok((first, run()?)));
+    let (first, second) = both.map_err(|source| Error::WarmUp {
+        model: runner.model_name().to_string(),
+        rows,
+        source,
+    })?;
+    Ok(WarmUpRun {
+        instance: runner.instance_number(),
+        rows,
+        first,
+        second,
+    })
+}
+
+/// Zeros are in range for every input there is, indices into tables included.
+fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, millpond_backends_interface::Error> {
+    let inputs = signature.inputs.iter().map(|port| {
+        let shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(rows)).collect();
+        let len = port.row_len().and_then(|row_len| row_len.checked_mul(rows));
+        match len {
+            Some(len) => Tensor::new(shape, Data::zeros(port.element_type, len)),
+            None => Err(millpond_backends_interface::Error::TensorTooLarge { shape }),
+        }
+    });
+    inputs.collect()
+}
+
+pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error> {
+    let batch_size_max = shared.options.batch_size_max;
+    if let Some(&size) = sizes.iter().find(|&&size| size == 0 || size > batch_size_max) {
+        return Err(Error::Option {
+            model: shared.name.clone(),
+            option: "every warm-up size",
+            expected: format!("from 1 to batch_size_max, {batch_size_max}"),
+            found: size.to_string(),
+        });
+    }
+    let started = Instant::now();
+    let stopping = || Error::Stopping {
+        model: shared.name.clone(),
+    };
+    let sizes: Arc<[usize]> = sizes.into();
+    let (report, reports) = mpsc::sync_channel(shared.options.instances);
+    let errands = (0..shared.options.instances)
+        .map(|_| Errand {
+            sizes: Arc::clone(&sizes),
+            report: report.clone(),
+        })
+        .collect();
+    drop(report);
+    shared
+        .queue
+        .send_errands(errands)
+        .map_err(|_: Rejected| stopping())?;
+    let mut runs = Vec::new();
+    for _ in 0..shared.options.instances {
+        runs.extend(reports.recv().map_err(|_| stopping())??);
+    }
+    runs.sort_by_key(|run| run.instance);
+    Ok(WarmUp {
+        runs,
+        total: started.elapsed(),
+    })
+}

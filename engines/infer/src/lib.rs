@@ -1,0 +1,56 @@
+//! The inference engine: the [`Batcher`] that runs one model's requests in batches,
+//! and the [`pipeline`] description that says how a request becomes a tensor.
+//!
+//! It is not a server: it never sees a socket or a wire type, and it touches no
+//! other engine; stages that look up features or scan events live in the server.
+//! Its one invariant: every accepted request is answered exactly once.
+//!
+//! ```
+//! use millpond_backends_interface::{Data, ElementType, Error, Instance, Model, Port, Signature, Tensor};
+//! use millpond_engines_infer::{Batcher, BatcherOptions, Request};
+//! use std::sync::{Arc, mpsc};
+//!
+//! /// A model that doubles `x`.
+//! struct Double(Signature);
+//! struct Doubling;
+//! impl Model for Double {
+//!     fn signature(&self) -> &Signature {
+//!         &self.0
+//!     }
+//!     fn instance(&self) -> Result<Box<dyn Instance>, Error> {
+//!         Ok(Box::new(Doubling))
+//!     }
+//! }
+//! impl Instance for Doubling {
+//!     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+//!         let doubled = inputs[0].f32().unwrap_or_default().iter().map(|x| x * 2.0).collect();
+//!         Ok(vec![Tensor::new(inputs[0].shape().to_vec(), Data::F32(doubled))?])
+//!     }
+//! }
+//!
+//! let port = |name: &str| Port { name: name.into(), element_type: ElementType::F32, shape: vec![None] };
+//! let model = Arc::new(Double(Signature { inputs: vec![port("x")], outputs: vec![port("y")] }));
+//! let batcher = Batcher::start("double", model, BatcherOptions::default())?;
+//!
+//! let (answers, answer) = mpsc::sync_channel(1);
+//! let x = Tensor::new(vec![3], Data::F32(vec![1.0, 2.0, 3.0]))?;
+//! let request = Request {
+//!     inputs: vec![x],
+//!     rows: 3,
+//!     deadline: None,
+//!     gone: Arc::default(),
+//!     done: Box::new(move |result| drop(answers.send(result))),
+//! };
+//! assert!(batcher.submit(request).is_ok());
+//! assert_eq!(answer.recv()??.outputs[0].f32(), Some(&[2.0, 4.0, 6.0][..]));
+//! batcher.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod affinity;
+mod batcher;
+mod error;
+pub mod pipeline;
+
+pub use batcher::{Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, WarmUp, WarmUpRun};
+pub use error::Error;
