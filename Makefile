@@ -15,7 +15,7 @@ help: ## list the recipes
 
 demo: ## train, build the table, serve and rank real users (STAY=1 leaves the server up)
 	@.ci/beat "building millpond" $(CARGO) build --locked -p millpond-cli
-	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py
+	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py --millpond $(or $(CARGO_TARGET_DIR),target)/debug/millpond
 
 test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(CARGO) test --workspace --locked
@@ -29,6 +29,7 @@ lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) run --quiet --locked -p millpond-xtask -- edges tidy licences
 
-golden: ## rewrite the stored outputs that tests compare with; read the diff before committing it
-	UPDATE_GOLDEN=1 $(CARGO) test --workspace --locked
-	git --no-pager diff --stat
+golden: ## make the stored references of model outputs again, in the demo's environment; read the diff
+	@test -x .demo/venv/bin/python || { echo "make golden: run make demo first, it makes the environment"; exit 1; }
+	.demo/venv/bin/python backends/tract/tests/data/make_references.py
+	git --no-pager diff --stat -- backends/tract/tests/data

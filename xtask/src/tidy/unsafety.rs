@@ -5,7 +5,12 @@ use super::{File, holds_word};
 use crate::finding::Finding;
 
 /// The files that may `allow(unsafe_code)`. Anywhere else the workspace denies it.
-const ALLOWED_FILES: &[&str] = &["engines/features/src/map.rs", "engines/features/src/prefetch.rs"];
+const ALLOWED_FILES: &[&str] = &[
+    "engines/features/src/map.rs",
+    "engines/features/src/prefetch.rs",
+    "engines/infer/src/affinity.rs",
+    "press/recorder/src/process.rs",
+];
 
 /// How many lines above a block its comment may begin.
 const COMMENT_LINES_MAX: usize = 8;
