@@ -1,1 +1,41 @@
 //! The Rust client: pooled, pipelined, with deadlines.
+//!
+//! A [`Client`] holds a few connections; every call goes to the one with the fewest calls under way, and many calls
+//! share one write. It is not a server and knows no engine; it never repeats a call by itself, because only the caller
+//! knows whether that is safe. Its invariant: every call ends, in an answer or a [`CallError`], once it is answered,
+//! its deadline passes or its connection closes; nothing a server sends makes it panic.
+//!
+//! ```
+//! use millpond_client_rust::{CallError, Client, Options};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! # let idle = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! # let addr = idle.local_addr()?.to_string();
+//! # drop(idle);
+//! // Nobody listens at `addr`: the error says where, why, and the mend.
+//! let error = Client::connect(&addr, Options::default()).await.unwrap_err();
+//! assert!(matches!(error, CallError::Connect { .. }));
+//! assert!(error.to_string().contains(&addr) && error.to_string().contains("millpond serve"));
+//!
+//! # let server = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let addr = server.local_addr()?.to_string();
+//! // This server listens but never answers: the deadline ends the call.
+//! let client = Client::connect(&addr, Options::default()).await.unwrap();
+//! let empty_map = [0x80];
+//! let error = client.call("*ping", &empty_map, Some(Duration::from_millis(5))).await.unwrap_err();
+//! assert!(matches!(error, CallError::Timeout { .. }));
+//! # Ok(())
+//! # }
+//! ```
+
+mod client;
+mod deadline;
+mod error;
+mod link;
+
+pub use client::{Client, Options};
+pub use error::CallError;
+pub use millpond_wire_schema as schema;
+pub use millpond_wire_schema::{Code, Status, frame::Encoding};
