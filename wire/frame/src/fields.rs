@@ -13,12 +13,8 @@ use std::borrow::Cow;
 pub struct Reserved<'a> {
     /// `_deadline_ms`: remaining budget, counted from the server's read.
     pub deadline_ms: Option<u64>,
-    /// `_token`.
-    pub token: Option<Cow<'a, str>>,
     /// `_trace`: a W3C traceparent.
     pub trace: Option<Cow<'a, str>>,
-    /// `_priority`: 0 high to 9 low.
-    pub priority: Option<u8>,
 }
 
 /// The entries of a map that have not been taken yet.
@@ -44,9 +40,7 @@ impl<'a> Fields<'a> {
         };
         let reserved = Reserved {
             deadline_ms: fields.optional_uint("_deadline_ms", u64::MAX)?,
-            token: fields.optional_text("_token")?,
             trace: fields.optional_text("_trace")?,
-            priority: fields.optional_uint("_priority", 9)?.map(|value| value as u8),
         };
         fields.base64 = fields.optional_bool("base64")?.unwrap_or(false);
         fields.known.clear();
@@ -178,7 +172,7 @@ impl<'a> Fields<'a> {
             Some((key, _)) => Err(FieldError::Unknown {
                 key: self.at(key),
                 known: format!(
-                    "{} (and _deadline_ms, _token, _trace, _priority)",
+                    "{} (and _deadline_ms, _trace)",
                     self.known.join(", ")
                 ),
             }),

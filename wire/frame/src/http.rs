@@ -27,10 +27,6 @@ pub struct HttpRequest<'a> {
     pub deadline_ms: Option<u64>,
     /// `traceparent`.
     pub trace: Option<&'a str>,
-    /// `Authorization: Bearer`.
-    pub token: Option<&'a str>,
-    /// `X-Priority`, 0 to 9.
-    pub priority: Option<u8>,
     /// The body, with chunks joined.
     pub body: Cow<'a, [u8]>,
 }
@@ -126,8 +122,6 @@ fn read_head<'a>(head: &httparse::Request<'_, 'a>) -> Result<(HttpRequest<'a>, B
         keep_alive: head.version == Some(1),
         deadline_ms: None,
         trace: None,
-        token: None,
-        priority: None,
         body: Cow::Borrowed(&[]),
     };
     let (mut length, mut chunked, mut wants_continue) = (None, false, false);
@@ -163,12 +157,8 @@ fn read_head<'a>(head: &httparse::Request<'_, 'a>) -> Result<(HttpRequest<'a>, B
             wants_continue = text()?.eq_ignore_ascii_case("100-continue");
         } else if is("x-deadline-ms") {
             request.deadline_ms = Some(number(header.name, text()?, u64::MAX)?);
-        } else if is("x-priority") {
-            request.priority = Some(number(header.name, text()?, 9)? as u8);
         } else if is("traceparent") {
             request.trace = Some(text()?);
-        } else if is("authorization") {
-            request.token = text()?.strip_prefix("Bearer ").map(str::trim);
         }
     }
     match (length, chunked) {

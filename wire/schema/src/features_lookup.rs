@@ -205,6 +205,23 @@ pub fn encode_answer(out: &mut Encoder<'_>, rows: &[Rows], many: bool) {
     out.end_map();
 }
 
+/// Reads the answer in either form: one [`Rows`] a table, in the call's order.
+///
+/// # Errors
+/// [`FieldError`] naming the key.
+pub fn decode_answer(map: Map<'_>) -> Result<Vec<Rows>, FieldError> {
+    let (mut fields, _) = Fields::root(map)?;
+    if !fields.has("lookups") {
+        return Ok(vec![Rows::decode_fields(fields)?]);
+    }
+    let items = fields.array("lookups", "an array of maps")?;
+    let decode = |(at, item)| match item {
+        Value::Map(map) => Rows::decode_fields(fields.nested(map, &format!("lookups[{at}]"))),
+        other => Err(fields.invalid(&format!("lookups[{at}]"), &other, "a map")),
+    };
+    items.into_iter().enumerate().map(decode).collect()
+}
+
 impl Rows {
     fn encode(&self, out: &mut Encoder<'_>) {
         out.map(4);
@@ -224,7 +241,11 @@ impl Rows {
     /// # Errors
     /// [`FieldError`] naming the key.
     pub fn decode(map: Map<'_>) -> Result<Rows, FieldError> {
-        let (mut fields, _) = Fields::root(map)?;
+        let (fields, _) = Fields::root(map)?;
+        Rows::decode_fields(fields)
+    }
+
+    fn decode_fields(mut fields: Fields<'_>) -> Result<Rows, FieldError> {
         let version = fields.optional_uint("version", u64::MAX)?.unwrap_or(0);
         let dim = fields.optional_uint("dim", u64::from(u32::MAX))?.unwrap_or(0) as usize;
         let found = fields.required("found", "a bitmap")?;
@@ -327,6 +348,22 @@ mod tests {
                 false,
             );
             assert_eq!(Rows::decode(decode_map(encoding, &bytes).unwrap()).unwrap(), rows);
+            assert_eq!(decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(), [rows.clone()]);
+            let both = [rows.clone(), Rows { version: 9, ..rows.clone() }];
+            bytes.clear();
+            encode_answer(&mut Encoder::new(&mut bytes, encoding, false), &both, true);
+            assert_eq!(decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(), both);
+        }
+    }
+
+    #[test]
+    fn answers_that_do_not_fit_are_named() {
+        for (json, expected) in [
+            (r#"{"lookups": [1]}"#, "key \"lookups[0]\" is an integer; expected a map"),
+            (r#"{"lookups": [{"found": []}]}"#, "key \"lookups[0].values\" is missing"),
+        ] {
+            let error = decode_answer(decode_map(Encoding::Json, json.as_bytes()).unwrap()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `ordered.get`: `{table?, keys: [bin]}` → `{values: [bin or nil], versions: [uint]}`.
 //! Its invariant: the answer has one entry a key, in the call's order; an absent key is nil with version 0.
 
-use crate::frame::{Encoder, FieldError, Fields, Map, Reserved};
+use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
 use std::borrow::Cow;
 
 /// A decoded call.
@@ -68,6 +68,26 @@ pub fn encode_answer<V: AsRef<[u8]>>(out: &mut Encoder<'_>, found: &[Option<(V, 
     out.end_map();
 }
 
+/// Reads the answer: value and version of each key, `None` where it is absent.
+///
+/// # Errors
+/// [`FieldError`] naming the key.
+pub fn decode_answer<'a>(map: Map<'a>) -> Result<Vec<Option<(Cow<'a, [u8]>, u64)>>, FieldError> {
+    let (mut fields, _) = Fields::root(map)?;
+    let values = fields.array("values", "an array of values")?;
+    let versions = fields.required("versions", "an array of versions")?;
+    let versions = fields.as_u64s("versions", versions)?;
+    if values.len() != versions.len() {
+        let found = format!("{} versions", versions.len());
+        return Err(FieldError::invalid("versions", found, format!("one for each of {} values", values.len())));
+    }
+    let decode = |(at, (value, version))| match value {
+        Value::Nil => Ok(None),
+        value => Ok(Some((fields.as_bytes(&format!("values[{at}]"), value)?, version))),
+    };
+    values.into_iter().zip(versions).enumerate().map(decode).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -95,6 +115,24 @@ mod tests {
             &[Some((b"ab", 7)), None],
         );
         assert_eq!(bytes, br#"{"values":[[97,98],null],"versions":[7,0]}"#);
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            let mut bytes = Vec::new();
+            encode_answer(
+                &mut Encoder::new(&mut bytes, encoding, false),
+                &[Some((&[0, 255][..], 7)), None, Some((b"", u64::MAX))],
+            );
+            let found = decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap();
+            let expected: Vec<Option<(Cow<'_, [u8]>, u64)>> =
+                vec![Some((Cow::Borrowed(&[0, 255]), 7)), None, Some((Cow::Borrowed(b""), u64::MAX))];
+            assert_eq!(found, expected);
+        }
+        let map = decode_map(Encoding::Json, br#"{"values": [null], "versions": []}"#).unwrap();
+        let error = decode_answer(map).unwrap_err().to_string();
+        assert_eq!(error, "key \"versions\" is 0 versions; expected one for each of 1 values");
     }
 
     #[test]

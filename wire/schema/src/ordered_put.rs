@@ -35,15 +35,7 @@ impl<'a> Call<'a> {
             .into_iter()
             .enumerate()
         {
-            let path = format!("entries[{at}]");
-            let pair: [Value<'a>; 2] = match entry {
-                Value::Array(items) => items.try_into().map_err(|items: Vec<_>| {
-                    FieldError::invalid(&path, format!("an array of {}", items.len()), "[key, value]")
-                })?,
-                other => return Err(FieldError::invalid(path, other.kind(), "[key, value]")),
-            };
-            let [key, value] = pair;
-            entries.push((fields.as_bytes(&path, key)?, fields.as_bytes(&path, value)?));
+            entries.push(decode_entry(&fields, at, entry)?);
         }
         let if_version = fields.optional_uint("if_version", u64::MAX)?;
         let if_absent = fields.optional_bool("if_absent")?.unwrap_or(false);
@@ -91,6 +83,19 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Reads one `[key, value]` of the array "entries".
+pub(crate) fn decode_entry<'a>(fields: &Fields<'a>, at: usize, entry: Value<'a>) -> Result<Entry<'a>, FieldError> {
+    let path = format!("entries[{at}]");
+    let pair: [Value<'a>; 2] = match entry {
+        Value::Array(items) => items.try_into().map_err(|items: Vec<_>| {
+            FieldError::invalid(&path, format!("an array of {}", items.len()), "[key, value]")
+        })?,
+        other => return Err(FieldError::invalid(path, other.kind(), "[key, value]")),
+    };
+    let [key, value] = pair;
+    Ok((fields.as_bytes(&path, key)?, fields.as_bytes(&path, value)?))
+}
+
 /// Writes the answer.
 pub fn encode_answer(out: &mut Encoder<'_>, versions: &[u64], durability: &str) {
     out.map(2);
@@ -101,6 +106,29 @@ pub fn encode_answer(out: &mut Encoder<'_>, versions: &[u64], durability: &str) 
     out.key("durability");
     out.text(durability);
     out.end_map();
+}
+
+/// What an answer holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The version each entry got, in the call's order.
+    pub versions: Vec<u64>,
+    /// What the put survives: "memory", "logged" or "synced".
+    pub durability: String,
+}
+
+impl Answer {
+    /// Reads the answer.
+    ///
+    /// # Errors
+    /// [`FieldError`] naming the key.
+    pub fn decode(map: Map<'_>) -> Result<Answer, FieldError> {
+        let (mut fields, _) = Fields::root(map)?;
+        let versions = fields.required("versions", "an array of versions")?;
+        let versions = fields.as_u64s("versions", versions)?;
+        let durability = fields.text("durability")?.into_owned();
+        Ok(Answer { versions, durability })
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +153,16 @@ mod tests {
                 Call::decode(decode_map(encoding, &bytes).unwrap()).unwrap().0,
                 call
             );
+        }
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            let mut bytes = Vec::new();
+            encode_answer(&mut Encoder::new(&mut bytes, encoding, false), &[1, u64::MAX], "synced");
+            let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
+            assert_eq!(found, Answer { versions: vec![1, u64::MAX], durability: "synced".to_owned() });
         }
     }
 

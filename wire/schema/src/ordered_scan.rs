@@ -3,6 +3,7 @@
 //! Its invariant: an answer without a cursor is the end of the range.
 
 use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
+use crate::ordered_put::{Entry, decode_entry};
 use std::borrow::Cow;
 
 /// Entries one call may ask for.
@@ -107,6 +108,41 @@ pub fn encode_answer<B: AsRef<[u8]>>(out: &mut Encoder<'_>, entries: &[(B, B)], 
     out.end_map();
 }
 
+/// What an answer holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// Keys and values, ascending.
+    pub entries: Vec<Entry<'a>>,
+    /// Where the next call goes on; `None` at the end of the range.
+    pub cursor: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Answer<'a> {
+    /// Reads the answer.
+    ///
+    /// # Errors
+    /// [`FieldError`] naming the key.
+    pub fn decode(map: Map<'a>) -> Result<Self, FieldError> {
+        let (mut fields, _) = Fields::root(map)?;
+        let mut entries = Vec::new();
+        for (at, entry) in fields.array("entries", "an array of [key, value] pairs")?.into_iter().enumerate() {
+            entries.push(decode_entry(&fields, at, entry)?);
+        }
+        let cursor = fields.optional("cursor");
+        let cursor = cursor.map(|cursor| fields.as_bytes("cursor", cursor)).transpose()?;
+        Ok(Answer { entries, cursor })
+    }
+
+    /// The same, borrowing nothing.
+    pub fn into_owned(self) -> Answer<'static> {
+        let own = |bytes: Cow<'_, [u8]>| -> Cow<'static, [u8]> { Cow::Owned(bytes.into_owned()) };
+        Answer {
+            entries: self.entries.into_iter().map(|(key, value)| (own(key), own(value))).collect(),
+            cursor: self.cursor.map(own),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -128,6 +164,21 @@ mod tests {
                 Call::decode(decode_map(encoding, &bytes).unwrap()).unwrap().0,
                 call
             );
+        }
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let entry: Entry<'_> = (Cow::Borrowed(b"k"), Cow::Borrowed(&[0, 255]));
+        for cursor in [None, Some(&b"l"[..])] {
+            for encoding in [Encoding::Msgpack, Encoding::Json] {
+                let mut bytes = Vec::new();
+                encode_answer(&mut Encoder::new(&mut bytes, encoding, false), &[entry.clone()], cursor);
+                let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
+                let expected = Answer { entries: vec![entry.clone()], cursor: cursor.map(Cow::Borrowed) };
+                assert_eq!(found, expected);
+                assert_eq!(found.into_owned(), expected);
+            }
         }
     }
 

@@ -31,22 +31,13 @@ impl<'a> Call<'a> {
         let (mut fields, reserved) = Fields::root(map)?;
         let pipeline = fields.optional_text("pipeline")?;
         let user = fields.map("user", "a map, at least {\"id\": …}")?;
-        let items = fields.array("items", "an array of ids")?;
+        let items = decode_ids(&mut fields)?;
         if items.len() > ITEMS_MAX {
             return Err(FieldError::invalid(
                 "items",
                 format!("{} ids", items.len()),
                 format!("at most {ITEMS_MAX}"),
             ));
-        }
-        for (at, item) in items.iter().enumerate() {
-            if !matches!(item, Value::Text(_) | Value::UInt(_) | Value::Int(_)) {
-                return Err(FieldError::invalid(
-                    format!("items[{at}]"),
-                    item.kind(),
-                    "text or an integer",
-                ));
-            }
         }
         let top = fields
             .optional_uint("top", ITEMS_MAX as u64)?
@@ -84,6 +75,20 @@ impl<'a> Call<'a> {
     }
 }
 
+fn decode_ids<'a>(fields: &mut Fields<'a>) -> Result<Vec<Value<'a>>, FieldError> {
+    let items = fields.array("items", "an array of ids")?;
+    for (at, item) in items.iter().enumerate() {
+        if !matches!(item, Value::Text(_) | Value::UInt(_) | Value::Int(_)) {
+            return Err(FieldError::invalid(
+                format!("items[{at}]"),
+                item.kind(),
+                "text or an integer",
+            ));
+        }
+    }
+    Ok(items)
+}
+
 /// What an answer holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer<'a> {
@@ -97,7 +102,47 @@ pub struct Answer<'a> {
     pub versions: Vec<(String, u64)>,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    /// Reads the answer.
+    ///
+    /// # Errors
+    /// [`FieldError`] naming the key.
+    pub fn decode(map: Map<'a>) -> Result<Self, FieldError> {
+        let (mut fields, _) = Fields::root(map)?;
+        let items = decode_ids(&mut fields)?;
+        let scores = crate::infer::decode_scores_field(&mut fields)?;
+        if items.len() != scores.len() {
+            let expected = format!("one for each of {} items", items.len());
+            return Err(FieldError::invalid("scores", format!("{} scores", scores.len()), expected));
+        }
+        let model = fields.text("model")?;
+        let mut versions = Vec::new();
+        for (table, version) in fields.map("versions", "a map of tables and their versions")?.0 {
+            match version {
+                Value::UInt(version) => versions.push((table.into_owned(), version)),
+                other => return Err(fields.invalid(&format!("versions.{table}"), &other, "a version")),
+            }
+        }
+        Ok(Answer { items, scores, model, versions })
+    }
+
+    /// The same, borrowing nothing.
+    pub fn into_owned(self) -> Answer<'static> {
+        let own = |id| match id {
+            Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+            Value::Int(id) => Value::Int(id),
+            Value::UInt(id) => Value::UInt(id),
+            // `decode` lets no other kind in, and an id of another kind could not be told from none.
+            _ => Value::Nil,
+        };
+        Answer {
+            items: self.items.into_iter().map(own).collect(),
+            scores: self.scores,
+            model: Cow::Owned(self.model.into_owned()),
+            versions: self.versions,
+        }
+    }
+
     /// Writes the answer.
     pub fn encode(&self, out: &mut Encoder<'_>) {
         out.map(4);
@@ -157,6 +202,37 @@ mod tests {
             bytes,
             br#"{"items":[5],"scores":[0.25],"model":"m","versions":{"t":1}}"#
         );
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let answer = Answer {
+            items: vec![Value::UInt(5), Value::Text("x".into()), Value::Int(-1)],
+            scores: vec![0.25, -3.0, 0.1],
+            model: "m".into(),
+            versions: vec![("t".into(), u64::MAX)],
+        };
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            let mut bytes = Vec::new();
+            answer.encode(&mut Encoder::new(&mut bytes, encoding, false));
+            let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
+            assert_eq!(found, answer);
+            assert_eq!(found.into_owned(), answer);
+        }
+    }
+
+    #[test]
+    fn answers_that_do_not_fit_are_named() {
+        for (json, expected) in [
+            (r#"{"items": [1], "scores": []}"#, "key \"scores\" is 0 scores; expected one for each of 1 items"),
+            (
+                r#"{"items": [], "scores": [], "model": "m", "versions": {"t": "x"}}"#,
+                "key \"versions.t\" is text; expected a version",
+            ),
+        ] {
+            let error = Answer::decode(decode_map(Encoding::Json, json.as_bytes()).unwrap()).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]

@@ -434,9 +434,7 @@ fn serve_http<S: Service>(
     };
     let meta = Meta {
         deadline_ms: request.deadline_ms,
-        token: request.token,
         trace: request.trace,
-        priority: request.priority,
     };
     let call_request = Request {
         target,

@@ -31,12 +31,8 @@ pub enum Target<'a> {
 pub struct Meta<'a> {
     /// `X-Deadline-Ms`.
     pub deadline_ms: Option<u64>,
-    /// `Authorization: Bearer`.
-    pub token: Option<&'a str>,
     /// `traceparent`.
     pub trace: Option<&'a str>,
-    /// `X-Priority`.
-    pub priority: Option<u8>,
 }
 
 /// One request, borrowing from the connection's input.
