@@ -29,6 +29,8 @@ PRESS = HERE / "press.toml"
 
 AUC_DIFFERENCE_MAX = 1e-4
 TABLE = "embeddings"
+PRESS_REQUESTS = "press-requests.jsonl"
+PRESS_EXPECTED = "press-expected.jsonl"
 SHOWN_USERS = 3
 SHOWN_FILMS = 5
 PROGRESS_S = 3.0
@@ -38,6 +40,12 @@ def read_lines(path):
     """The objects of a file of JSON lines."""
     with open(path, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def write_lines(path, objects):
+    """One JSON object a line."""
+    with open(path, "w", encoding="utf-8") as out:
+        out.writelines(json.dumps(one) + "\n" for one in objects)
 
 
 def build(binary, directory):
@@ -86,17 +94,25 @@ def show_users(client, directory):
 
 
 def served_scores(client, directory):
-    """Ranks every held-out request over the socket: (labels, scores) of all events together."""
-    labels, scores = [], []
+    """Ranks every held-out request over the socket: (labels, scores) of all events together.
+
+    Keeps requests and answers for the press, which expects the same answers again.
+    """
+    labels, scores, answers = [], [], []
     requests = read_lines(directory / "heldout.jsonl")
     started = told = time.monotonic()
     for number, request in enumerate(requests):
-        by_item = dict(client.rank(request["user"], request["items"]))
+        ranked = client.rank(request["user"], request["items"])
+        answers.append({"scores": [score for _, score in ranked]})
+        by_item = dict(ranked)
         labels += request["labels"]
         scores += [by_item[item] for item in request["items"]]
         if time.monotonic() - told > PROGRESS_S:
             told = time.monotonic()
             say(f"  ... {number + 1} of {len(requests)} requests")
+    bodies = ({"pipeline": "rank", "user": one["user"], "items": one["items"]} for one in requests)
+    write_lines(directory / PRESS_REQUESTS, bodies)
+    write_lines(directory / PRESS_EXPECTED, answers)
     say(f"ranked {len(scores)} held-out films of {len(requests)} users in {time.monotonic() - started:.1f} s")
     return labels, scores
 
@@ -128,16 +144,15 @@ def print_comparison(found):
     say(f"AUC of the item mean     {found['item_mean']:.6f}  (the ranker is {found['above_item_mean']:+.4f} above it)")
 
 
-def press(binary, directory, port):
+def press(binary, directory, server):
     """Ten seconds of load with the held-out requests; prints the press's table."""
-    bodies = directory / "press-requests.jsonl"
-    with open(bodies, "w", encoding="utf-8") as out:
-        for request in read_lines(directory / "heldout.jsonl"):
-            out.write(json.dumps({"pipeline": "rank", "user": request["user"], "items": request["items"]}) + "\n")
-    scenario = directory / "press.toml"
-    scenario.write_text(PRESS.read_text(encoding="utf-8").replace("127.0.0.1:13500", f"127.0.0.1:{port}"), encoding="utf-8")
     shutil.rmtree(directory / "press", ignore_errors=True)
-    binary.press_run(scenario, directory / "press")
+    binary.press_run(PRESS, directory / "press", {
+        "target.address": f"127.0.0.1:{server.port}",
+        "target.server_pid": server.child.pid,
+        "requests.file": directory / PRESS_REQUESTS,
+        "requests.expected": directory / PRESS_EXPECTED,
+    })
 
 
 def stay(server, directory):
@@ -184,7 +199,7 @@ def serve_seed(binary, directory, options, show):
         print_comparison(found)
         if show and options.press:
             say("ten seconds of load:")
-            press(binary, directory, port)
+            press(binary, directory, server)
         if show and os.environ.get("STAY", "") not in ("", "0"):
             stay(server, directory)
         server.stop()
@@ -238,7 +253,9 @@ def main():
     options = parser.parse_args()
     if options.seeds < 1:
         parser.error("--seeds must be at least 1")
-    # A SIGTERM unwinds like any error, so that the server never outlives the demo.
+    # Both signals unwind like any error, so that the server never outlives the demo. Ctrl-C is set explicitly because
+    # a shell that starts the demo in the background would have it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         status = demo(options)

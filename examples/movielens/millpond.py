@@ -42,9 +42,12 @@ class Binary:
         """Loads JSON lines of key and value into an ordered store that no server has open."""
         return run([self.path, "ordered", "load", "--dir", directory, events], "loading events into the ordered store")
 
-    def press_run(self, scenario, out):
-        """Runs a press scenario; its table goes to the standard output, its result folder to `out`."""
-        return run([self.path, "press", "run", scenario, "--out", out], "press")
+    def press_run(self, scenario, out, overrides):
+        """Runs a press scenario, some of its keys replaced; its table is printed, its result folder lies in `out`."""
+        command = [self.path, "press", "run", scenario, "--out", out]
+        for key, value in overrides.items():
+            command += ["--set", f"{key}={value}"]
+        return run(command, "press")
 
 
 def free_port(wanted):
@@ -96,8 +99,12 @@ class Server:
 
     def __exit__(self, *_):
         if self.child.poll() is None:
-            self.child.kill()
-            self.child.wait()
+            self.child.terminate()
+            try:
+                self.child.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
         self._log_file.close()
 
     def tail(self):
