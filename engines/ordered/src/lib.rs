@@ -43,6 +43,7 @@ mod queue;
 mod record;
 mod recover;
 mod scan;
+mod segment;
 mod store;
 
 pub use error::Error;

@@ -1,0 +1,155 @@
+//! One segment file that is being read, record by record.
+//!
+//! Finds faults, does not judge them (`recover`), and changes nothing. Invariant: `offset` is where the
+//! next record begins, and everything before it was sound.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::record::{self, Fault, RECORD_PREFIX_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+
+/// One segment that is being read.
+pub(crate) struct Segment {
+    pub path: PathBuf,
+    file: BufReader<File>,
+    pub length: u64,
+    /// Up to here everything was sound.
+    pub offset: u64,
+    /// The record read last; kept so that its space is reused.
+    buffer: Vec<u8>,
+}
+
+/// What lies behind an unreadable record.
+#[derive(Default)]
+pub(crate) struct Behind {
+    /// Sound records of the group that the unreadable one belongs to.
+    pub same_group: u64,
+    /// Where a sound record begins that only a finished group can have before it.
+    pub later_group_at: Option<u64>,
+}
+
+impl Segment {
+    pub fn open(path: PathBuf) -> Result<Segment, Error> {
+        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        match opened {
+            Ok((length, file)) => {
+                let file = BufReader::with_capacity(1 << 20, file);
+                Ok(Segment {
+                    path,
+                    file,
+                    length,
+                    offset: 0,
+                    buffer: Vec::new(),
+                })
+            }
+            Err(source) => Err(Error::Read {
+                file: path,
+                action: "open the segment",
+                source,
+            }),
+        }
+    }
+
+    pub fn header(&mut self) -> Result<SegmentHeader, Error> {
+        let length = self.length.min(SEGMENT_HEADER_BYTES as u64) as usize;
+        self.fill(0, length)?;
+        match SegmentHeader::decode(&self.buffer) {
+            Ok(header) => {
+                self.offset = SEGMENT_HEADER_BYTES as u64;
+                Ok(header)
+            }
+            Err(Fault::Unsupported(found)) => Err(Error::Unsupported {
+                file: self.path.clone(),
+                offset: 4,
+                what: "format",
+                found,
+            }),
+            Err(Fault::Unreadable(found) | Fault::Malformed(found)) => Err(Error::Header {
+                file: self.path.clone(),
+                found,
+            }),
+        }
+    }
+
+    /// The record at `offset`, or why there is none.
+    pub fn next(&mut self, marker: u32) -> Result<Result<Record<'_>, Fault>, Error> {
+        let available = self.length - self.offset;
+        if available < RECORD_PREFIX_BYTES as u64 {
+            return Ok(Err(Fault::Unreadable(format!(
+                "{available} bytes, too few for a record"
+            ))));
+        }
+        self.fill(0, RECORD_PREFIX_BYTES)?;
+        let Some(prefix) = self.buffer.first_chunk() else {
+            return Err(self.read_error(io::ErrorKind::UnexpectedEof.into()));
+        };
+        match record::record_length(prefix, marker, available) {
+            Ok(length) => self.fill(RECORD_PREFIX_BYTES, length)?,
+            Err(fault) => return Ok(Err(fault)),
+        }
+        Ok(record::decode_record(&self.buffer))
+    }
+
+    /// Brings the buffer from `from` to `to` bytes, the new ones from the file.
+    fn fill(&mut self, from: usize, to: usize) -> Result<(), Error> {
+        self.buffer.resize(to, 0);
+        let target = self.buffer.get_mut(from..).unwrap_or_default();
+        self.file
+            .read_exact(target)
+            .map_err(|source| self.read_error(source))
+    }
+
+    /// Searches for sound records behind the unreadable one at `offset`, whose sequence was to be `expected`.
+    pub fn search_behind(&mut self, marker: u32, expected: u64) -> Result<Behind, Error> {
+        let mut rest = Vec::new();
+        self.file
+            .seek(SeekFrom::Start(self.offset))
+            .and_then(|_| self.file.read_to_end(&mut rest))
+            .map_err(|source| self.read_error(source))?;
+        let mut behind = Behind::default();
+        let mut at = 1;
+        while let Some(candidate) = rest.get(at..).filter(|rest| !rest.is_empty()) {
+            let Some(record) = sound_record(candidate, marker) else {
+                at += 1;
+                continue;
+            };
+            let group_first = record.sequence.saturating_sub(record.group_index.into());
+            if record.sequence <= expected || group_first > expected {
+                behind.later_group_at = Some(self.offset + at as u64);
+                return Ok(behind);
+            }
+            behind.same_group += 1;
+            at += record.length;
+        }
+        Ok(behind)
+    }
+
+    pub fn error(&self, fault: Fault, offset: u64) -> Error {
+        let file = self.path.clone();
+        match fault {
+            Fault::Unreadable(found) | Fault::Malformed(found) => Error::Damaged { file, offset, found },
+            Fault::Unsupported(found) => Error::Unsupported {
+                file,
+                offset,
+                what: "record kind",
+                found,
+            },
+        }
+    }
+
+    fn read_error(&self, source: io::Error) -> Error {
+        Error::Read {
+            file: self.path.clone(),
+            action: "read the segment",
+            source,
+        }
+    }
+}
+
+fn sound_record(bytes: &[u8], marker: u32) -> Option<Record<'_>> {
+    let prefix = bytes.first_chunk()?;
+    let length = record::record_length(prefix, marker, bytes.len() as u64).ok()?;
+    record::decode_record(bytes.get(..length)?).ok()
+}
