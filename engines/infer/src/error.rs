@@ -40,6 +40,14 @@ pub enum Error {
         /// Why, with the mend.
         problem: String,
     },
+    /// The request was not accepted.
+    #[error("model `{model}`: {reason}")]
+    Rejected {
+        /// The model's name.
+        model: String,
+        /// Why.
+        reason: crate::Rejected,
+    },
     /// The batcher is stopping.
     #[error("model `{model}` is stopping; ask again elsewhere")]
     Stopping {
