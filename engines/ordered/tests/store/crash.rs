@@ -41,6 +41,11 @@ fn check(seed: u64, puts: usize, segment_bytes_max: u64) {
         let expected = (cut > end || cut < HEADER_BYTES).then(|| (file.clone(), end, cut - end));
         assert_eq!(torn, expected, "seed {seed}, cut at {cut}");
 
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().len(),
+            end.max(HEADER_BYTES),
+            "cut at {cut}"
+        );
         // What was cut is gone for good, and the log goes on behind it.
         store.put_wait(one("later", "put")).unwrap();
         let expected = contents(&store);

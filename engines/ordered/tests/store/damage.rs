@@ -119,6 +119,32 @@ fn a_missing_segment_is_a_gap() {
 }
 
 #[test]
+fn numbers_that_do_not_follow_are_a_gap() {
+    for (field_at, name) in [(16, "sequence"), (32, "version")] {
+        let history = History::write(28, 3, 1 << 20);
+        let records = history.records_of(history.last_segment());
+        let (start, end) = (records[1].1 as usize, records[2].1 as usize);
+        let mut bytes = std::fs::read(history.last_segment()).unwrap();
+        bytes[start + field_at] += 1;
+        let checksum = crc32c::crc32c(&bytes[start + 8..end]);
+        bytes[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+        std::fs::write(history.last_segment(), &bytes).unwrap();
+        match open_fails(&history.dir) {
+            Error::Gap {
+                offset,
+                what,
+                expected,
+                found,
+                ..
+            } => {
+                assert_eq!((offset as usize, what, found), (start, name, expected + 1));
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
 fn a_cut_segment_in_the_middle_is_damage() {
     let history = History::write(24, 20, 300);
     let middle = &segments(&history.dir)[1];
