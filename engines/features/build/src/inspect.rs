@@ -1,0 +1,104 @@
+//! What a table on disk is, for people and for scripts.
+//!
+//! Changes nothing. Invariant: what is shown was checked as far as `checksums_verified` says, else an error is given.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millpond_engines_features::{Handle, ShardInfo, Table};
+
+use crate::error::Error;
+
+/// One version of a table, described.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The version's folder.
+    pub path: PathBuf,
+    /// The table's name.
+    pub name: String,
+    /// This version.
+    pub version: u64,
+    /// The versions in the table folder, ascending; only this one if a version folder was given.
+    pub versions: Vec<u64>,
+    /// Floats in a row.
+    pub dim: usize,
+    /// Rows in all shards.
+    pub rows: u64,
+    /// The shards, by number.
+    pub shards: Vec<ShardInfo>,
+    /// Whether every byte was read and compared with its checksum.
+    pub checksums_verified: bool,
+}
+
+/// Describes a version folder, or the highest version in a table folder, without reading its data.
+///
+/// # Errors
+/// [`Error::Table`]: there is no table, or its manifest or a header is damaged.
+pub fn inspect(version_or_table_dir: &Path) -> Result<Inspection, Error> {
+    let (table, versions) = open(version_or_table_dir)?;
+    Ok(describe(&table, versions, false))
+}
+
+/// Describes as [`inspect`] does, after reading all data and comparing it with its checksums.
+///
+/// # Errors
+/// As [`inspect`], and for any flipped bit.
+pub fn verify(version_or_table_dir: &Path) -> Result<Inspection, Error> {
+    let (table, versions) = open(version_or_table_dir)?;
+    table.verify()?;
+    Ok(describe(&table, versions, true))
+}
+
+fn open(dir: &Path) -> Result<(Arc<Table>, Vec<u64>), Error> {
+    if dir.join("manifest.json").exists() {
+        let table = Table::open(dir)?;
+        let version = table.version();
+        return Ok((Arc::new(table), vec![version]));
+    }
+    let handle = Handle::open(dir, None)?;
+    Ok((handle.pin(), handle.versions()?))
+}
+
+fn describe(table: &Table, versions: Vec<u64>, checksums_verified: bool) -> Inspection {
+    Inspection {
+        path: table.path().to_path_buf(),
+        name: table.name().to_owned(),
+        version: table.version(),
+        versions,
+        dim: table.dim(),
+        rows: table.rows(),
+        shards: table.shards().collect(),
+        checksums_verified,
+    }
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: u64 = self.shards.iter().map(|shard| shard.bytes).sum();
+        writeln!(f, "table     {}", self.name)?;
+        writeln!(
+            f,
+            "version   {} of {:?} in {}",
+            self.version,
+            self.versions,
+            self.path.display()
+        )?;
+        writeln!(f, "rows      {} of {} floats", self.rows, self.dim)?;
+        writeln!(f, "size      {bytes} bytes in {} shard(s)", self.shards.len())?;
+        for shard in &self.shards {
+            let load = shard.rows as f64 / shard.slots as f64;
+            writeln!(
+                f,
+                "  {}  {} rows, {} bytes, index load {load:.2}, at most {} probes",
+                shard.file, shard.rows, shard.bytes, shard.probes_max
+            )?;
+        }
+        let checksums = match self.checksums_verified {
+            true => "every byte verified",
+            false => "headers and manifest verified, data not read",
+        };
+        write!(f, "checksums {checksums}")
+    }
+}
