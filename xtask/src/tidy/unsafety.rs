@@ -10,6 +10,7 @@ const ALLOWED_FILES: &[&str] = &[
     "engines/features/src/prefetch.rs",
     "engines/infer/src/affinity.rs",
     "press/recorder/src/process.rs",
+    "press/runner/src/system.rs",
 ];
 
 /// How many lines above a block its comment may begin.
