@@ -348,21 +348,41 @@ mod tests {
                 false,
             );
             assert_eq!(Rows::decode(decode_map(encoding, &bytes).unwrap()).unwrap(), rows);
-            assert_eq!(decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(), [rows.clone()]);
-            let both = [rows.clone(), Rows { version: 9, ..rows.clone() }];
+            assert_eq!(
+                decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(),
+                [rows.clone()]
+            );
+            let both = [
+                rows.clone(),
+                Rows {
+                    version: 9,
+                    ..rows.clone()
+                },
+            ];
             bytes.clear();
             encode_answer(&mut Encoder::new(&mut bytes, encoding, false), &both, true);
-            assert_eq!(decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(), both);
+            assert_eq!(
+                decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(),
+                both
+            );
         }
     }
 
     #[test]
     fn answers_that_do_not_fit_are_named() {
         for (json, expected) in [
-            (r#"{"lookups": [1]}"#, "key \"lookups[0]\" is an integer; expected a map"),
-            (r#"{"lookups": [{"found": []}]}"#, "key \"lookups[0].values\" is missing"),
+            (
+                r#"{"lookups": [1]}"#,
+                "key \"lookups[0]\" is an integer; expected a map",
+            ),
+            (
+                r#"{"lookups": [{"found": []}]}"#,
+                "key \"lookups[0].values\" is missing",
+            ),
         ] {
-            let error = decode_answer(decode_map(Encoding::Json, json.as_bytes()).unwrap()).unwrap_err().to_string();
+            let error = decode_answer(decode_map(Encoding::Json, json.as_bytes()).unwrap())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

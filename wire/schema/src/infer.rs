@@ -4,6 +4,11 @@
 //! `{samples: [[string …] …], model?}`. Out: `{model, version, outputs: {name: {shape, type, data}}}` or
 //! `{scores: [f32]}`. Its invariant: a tensor's data has exactly the elements that its shape says.
 
+mod answer;
+
+pub(crate) use answer::scores_field;
+pub use answer::{Answer, decode_scores, encode_answer, encode_scores};
+
 use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
 use std::borrow::Cow;
 
@@ -115,26 +120,8 @@ impl<'a> Call<'a> {
             ));
         }
         let version = fields.optional_uint("version", u64::MAX)?;
-        let mut tensors = Vec::new();
-        for (name, value) in fields
-            .map("inputs", "a map of tensors (or \"samples\": [[text …] …])")?
-            .0
-        {
-            let path = format!("inputs.{name}");
-            match value {
-                Value::Map(map) => {
-                    let tensor = decode_tensor(fields.nested(map, &path))?;
-                    tensors.push((name, tensor));
-                }
-                other => {
-                    return Err(FieldError::invalid(
-                        path,
-                        other.kind(),
-                        "a map {shape, type, data}",
-                    ));
-                }
-            }
-        }
+        let expected = "a map of tensors (or \"samples\": [[text …] …])";
+        let tensors = decode_tensors(&mut fields, "inputs", expected)?;
         let mut outputs = Vec::new();
         if let Some(value) = fields.optional("outputs") {
             let Value::Array(names) = value else {
@@ -236,6 +223,31 @@ fn decode_samples<'a>(fields: &mut Fields<'a>) -> Result<Vec<Vec<Cow<'a, str>>>,
         samples.push(sample);
     }
     Ok(samples)
+}
+
+fn decode_tensors<'a>(
+    fields: &mut Fields<'a>,
+    key: &'static str,
+    expected: &str,
+) -> Result<Vec<(Cow<'a, str>, Tensor)>, FieldError> {
+    let mut tensors = Vec::new();
+    for (name, value) in fields.map(key, expected)?.0 {
+        let path = format!("{key}.{name}");
+        match value {
+            Value::Map(map) => {
+                let tensor = decode_tensor(fields.nested(map, &path))?;
+                tensors.push((name, tensor));
+            }
+            other => {
+                return Err(FieldError::invalid(
+                    path,
+                    other.kind(),
+                    "a map {shape, type, data}",
+                ));
+            }
+        }
+    }
+    Ok(tensors)
 }
 
 fn decode_tensor(mut fields: Fields<'_>) -> Result<Tensor, FieldError> {
@@ -372,33 +384,6 @@ fn encode_data(out: &mut Encoder<'_>, data: &Data) {
         Data::U8(values) => out.bytes(values),
         Data::Bool(values) => out.block(values, |value| [u8::from(value)], |out, value| out.bool(value)),
     }
-}
-
-/// Writes the answer to a call with tensors.
-pub fn encode_answer<'t>(
-    out: &mut Encoder<'_>,
-    model: &str,
-    version: u64,
-    outputs: impl ExactSizeIterator<Item = (&'t str, &'t Tensor)>,
-) {
-    out.map(3);
-    out.key("model");
-    out.text(model);
-    out.key("version");
-    out.uint(version);
-    out.key("outputs");
-    encode_tensors(out, outputs);
-    out.end_map();
-}
-
-/// Writes the answer to a call with samples.
-pub fn encode_scores(out: &mut Encoder<'_>, scores: &[f32]) {
-    out.map(1);
-    out.key("scores");
-    out.array(scores.len());
-    scores.iter().for_each(|score| out.f32(*score));
-    out.end_array();
-    out.end_map();
 }
 
 #[cfg(test)]

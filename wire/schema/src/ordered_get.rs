@@ -79,7 +79,11 @@ pub fn decode_answer<'a>(map: Map<'a>) -> Result<Vec<Option<(Cow<'a, [u8]>, u64)
     let versions = fields.as_u64s("versions", versions)?;
     if values.len() != versions.len() {
         let found = format!("{} versions", versions.len());
-        return Err(FieldError::invalid("versions", found, format!("one for each of {} values", values.len())));
+        return Err(FieldError::invalid(
+            "versions",
+            found,
+            format!("one for each of {} values", values.len()),
+        ));
     }
     let decode = |(at, (value, version))| match value {
         Value::Nil => Ok(None),
@@ -126,13 +130,19 @@ mod tests {
                 &[Some((&[0, 255][..], 7)), None, Some((b"", u64::MAX))],
             );
             let found = decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap();
-            let expected: Vec<Option<(Cow<'_, [u8]>, u64)>> =
-                vec![Some((Cow::Borrowed(&[0, 255]), 7)), None, Some((Cow::Borrowed(b""), u64::MAX))];
+            let expected: Vec<Option<(Cow<'_, [u8]>, u64)>> = vec![
+                Some((Cow::Borrowed(&[0, 255]), 7)),
+                None,
+                Some((Cow::Borrowed(b""), u64::MAX)),
+            ];
             assert_eq!(found, expected);
         }
         let map = decode_map(Encoding::Json, br#"{"values": [null], "versions": []}"#).unwrap();
         let error = decode_answer(map).unwrap_err().to_string();
-        assert_eq!(error, "key \"versions\" is 0 versions; expected one for each of 1 values");
+        assert_eq!(
+            error,
+            "key \"versions\" is 0 versions; expected one for each of 1 values"
+        );
     }
 
     #[test]

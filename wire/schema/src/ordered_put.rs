@@ -84,7 +84,11 @@ impl<'a> Call<'a> {
 }
 
 /// Reads one `[key, value]` of the array "entries".
-pub(crate) fn decode_entry<'a>(fields: &Fields<'a>, at: usize, entry: Value<'a>) -> Result<Entry<'a>, FieldError> {
+pub(crate) fn decode_entry<'a>(
+    fields: &Fields<'a>,
+    at: usize,
+    entry: Value<'a>,
+) -> Result<Entry<'a>, FieldError> {
     let path = format!("entries[{at}]");
     let pair: [Value<'a>; 2] = match entry {
         Value::Array(items) => items.try_into().map_err(|items: Vec<_>| {
@@ -160,9 +164,19 @@ mod tests {
     fn answers_round_trip() {
         for encoding in [Encoding::Msgpack, Encoding::Json] {
             let mut bytes = Vec::new();
-            encode_answer(&mut Encoder::new(&mut bytes, encoding, false), &[1, u64::MAX], "synced");
+            encode_answer(
+                &mut Encoder::new(&mut bytes, encoding, false),
+                &[1, u64::MAX],
+                "synced",
+            );
             let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
-            assert_eq!(found, Answer { versions: vec![1, u64::MAX], durability: "synced".to_owned() });
+            assert_eq!(
+                found,
+                Answer {
+                    versions: vec![1, u64::MAX],
+                    durability: "synced".to_owned()
+                }
+            );
         }
     }
 

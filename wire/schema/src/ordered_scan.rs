@@ -125,11 +125,17 @@ impl<'a> Answer<'a> {
     pub fn decode(map: Map<'a>) -> Result<Self, FieldError> {
         let (mut fields, _) = Fields::root(map)?;
         let mut entries = Vec::new();
-        for (at, entry) in fields.array("entries", "an array of [key, value] pairs")?.into_iter().enumerate() {
+        for (at, entry) in fields
+            .array("entries", "an array of [key, value] pairs")?
+            .into_iter()
+            .enumerate()
+        {
             entries.push(decode_entry(&fields, at, entry)?);
         }
         let cursor = fields.optional("cursor");
-        let cursor = cursor.map(|cursor| fields.as_bytes("cursor", cursor)).transpose()?;
+        let cursor = cursor
+            .map(|cursor| fields.as_bytes("cursor", cursor))
+            .transpose()?;
         Ok(Answer { entries, cursor })
     }
 
@@ -137,7 +143,11 @@ impl<'a> Answer<'a> {
     pub fn into_owned(self) -> Answer<'static> {
         let own = |bytes: Cow<'_, [u8]>| -> Cow<'static, [u8]> { Cow::Owned(bytes.into_owned()) };
         Answer {
-            entries: self.entries.into_iter().map(|(key, value)| (own(key), own(value))).collect(),
+            entries: self
+                .entries
+                .into_iter()
+                .map(|(key, value)| (own(key), own(value)))
+                .collect(),
             cursor: self.cursor.map(own),
         }
     }
@@ -173,9 +183,16 @@ mod tests {
         for cursor in [None, Some(&b"l"[..])] {
             for encoding in [Encoding::Msgpack, Encoding::Json] {
                 let mut bytes = Vec::new();
-                encode_answer(&mut Encoder::new(&mut bytes, encoding, false), &[entry.clone()], cursor);
+                encode_answer(
+                    &mut Encoder::new(&mut bytes, encoding, false),
+                    &[entry.clone()],
+                    cursor,
+                );
                 let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
-                let expected = Answer { entries: vec![entry.clone()], cursor: cursor.map(Cow::Borrowed) };
+                let expected = Answer {
+                    entries: vec![entry.clone()],
+                    cursor: cursor.map(Cow::Borrowed),
+                };
                 assert_eq!(found, expected);
                 assert_eq!(found.into_owned(), expected);
             }

@@ -17,10 +17,12 @@ pub fn encode_answer(out: &mut Encoder<'_>, ts_ms: u64) {
 /// [`FieldError`] naming the key.
 pub fn decode_answer(map: Map<'_>) -> Result<u64, FieldError> {
     let (mut fields, _) = Fields::root(map)?;
-    fields.optional_uint("ts", u64::MAX)?.ok_or_else(|| FieldError::Missing {
-        key: "ts".to_owned(),
-        expected: "milliseconds since the Unix epoch".to_owned(),
-    })
+    fields
+        .optional_uint("ts", u64::MAX)?
+        .ok_or_else(|| FieldError::Missing {
+            key: "ts".to_owned(),
+            expected: "milliseconds since the Unix epoch".to_owned(),
+        })
 }
 
 #[cfg(test)]
@@ -34,7 +36,10 @@ mod tests {
         for encoding in [Encoding::Msgpack, Encoding::Json] {
             let mut bytes = Vec::new();
             encode_answer(&mut Encoder::new(&mut bytes, encoding, false), 1_700_000_000_123);
-            assert_eq!(decode_answer(decode_map(encoding, &bytes).unwrap()), Ok(1_700_000_000_123));
+            assert_eq!(
+                decode_answer(decode_map(encoding, &bytes).unwrap()),
+                Ok(1_700_000_000_123)
+            );
         }
         let error = decode_answer(Map::default()).unwrap_err().to_string();
         assert!(error.contains("\"ts\" is missing"), "{error}");

@@ -110,10 +110,14 @@ impl<'a> Answer<'a> {
     pub fn decode(map: Map<'a>) -> Result<Self, FieldError> {
         let (mut fields, _) = Fields::root(map)?;
         let items = decode_ids(&mut fields)?;
-        let scores = crate::infer::decode_scores_field(&mut fields)?;
+        let scores = crate::infer::scores_field(&mut fields)?;
         if items.len() != scores.len() {
             let expected = format!("one for each of {} items", items.len());
-            return Err(FieldError::invalid("scores", format!("{} scores", scores.len()), expected));
+            return Err(FieldError::invalid(
+                "scores",
+                format!("{} scores", scores.len()),
+                expected,
+            ));
         }
         let model = fields.text("model")?;
         let mut versions = Vec::new();
@@ -123,18 +127,16 @@ impl<'a> Answer<'a> {
                 other => return Err(fields.invalid(&format!("versions.{table}"), &other, "a version")),
             }
         }
-        Ok(Answer { items, scores, model, versions })
+        Ok(Answer {
+            items,
+            scores,
+            model,
+            versions,
+        })
     }
 
     /// The same, borrowing nothing.
     pub fn into_owned(self) -> Answer<'static> {
-        let own = |id| match id {
-            Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-            Value::Int(id) => Value::Int(id),
-            Value::UInt(id) => Value::UInt(id),
-            // `decode` lets no other kind in, and an id of another kind could not be told from none.
-            _ => Value::Nil,
-        };
         Answer {
             items: self.items.into_iter().map(own).collect(),
             scores: self.scores,
@@ -164,6 +166,26 @@ impl<'a> Answer<'a> {
         }
         out.end_map();
         out.end_map();
+    }
+}
+
+fn own(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Nil => Value::Nil,
+        Value::Bool(value) => Value::Bool(value),
+        Value::UInt(value) => Value::UInt(value),
+        Value::Int(value) => Value::Int(value),
+        Value::Float(value) => Value::Float(value),
+        Value::Text(value) => Value::Text(Cow::Owned(value.into_owned())),
+        Value::Bytes(value) => Value::Bytes(Cow::Owned(value.into_owned())),
+        Value::Array(items) => Value::Array(items.into_iter().map(own).collect()),
+        Value::Map(map) => {
+            let entries = map
+                .0
+                .into_iter()
+                .map(|(key, value)| (Cow::Owned(key.into_owned()), own(value)));
+            Value::Map(Map(entries.collect()))
+        }
     }
 }
 
@@ -224,7 +246,10 @@ mod tests {
     #[test]
     fn answers_that_do_not_fit_are_named() {
         for (json, expected) in [
-            (r#"{"items": [1], "scores": []}"#, "key \"scores\" is 0 scores; expected one for each of 1 items"),
+            (
+                r#"{"items": [1], "scores": []}"#,
+                "key \"scores\" is 0 scores; expected one for each of 1 items",
+            ),
             (
                 r#"{"items": [], "scores": [], "model": "m", "versions": {"t": "x"}}"#,
                 "key \"versions.t\" is text; expected a version",

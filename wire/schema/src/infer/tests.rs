@@ -96,3 +96,45 @@ fn samples_are_checked() {
     check(r#"{"samples":["a"]}"#, "\"samples[0]\" is text");
     check(r#"{"samples":[],"version":1}"#, "\"version\" is unknown");
 }
+
+#[test]
+fn answers_round_trip() {
+    let tensor = Tensor {
+        shape: vec![2, 1],
+        data: Data::F32(vec![0.1, -2.0]),
+    };
+    let scores = [0.1, -2.0, 1e-30];
+    for encoding in [Encoding::Msgpack, Encoding::Json] {
+        let mut bytes = Vec::new();
+        let mut out = Encoder::new(&mut bytes, encoding, false);
+        encode_answer(&mut out, "m", 3, [("y", &tensor)].into_iter());
+        let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
+        let outputs = vec![("y".to_owned(), tensor.clone())];
+        assert_eq!(
+            found,
+            Answer {
+                model: "m".to_owned(),
+                version: 3,
+                outputs
+            }
+        );
+        bytes.clear();
+        encode_scores(&mut Encoder::new(&mut bytes, encoding, false), &scores);
+        assert_eq!(
+            decode_scores(decode_map(encoding, &bytes).unwrap()).unwrap(),
+            scores
+        );
+    }
+}
+
+#[test]
+fn answers_that_do_not_fit_are_named() {
+    let error = decode_scores(decode_map(Encoding::Json, br#"{"scores": [1, "a"]}"#).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "key \"scores[1]\" is text; expected one f32");
+    let json = br#"{"model": "m", "outputs": {"y": 1}}"#;
+    let error = Answer::decode(decode_map(Encoding::Json, json).unwrap()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "key \"outputs.y\" is an integer; expected a map {shape, type, data}"
+    );
+}
