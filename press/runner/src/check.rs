@@ -1,0 +1,414 @@
+//! What a right answer is: a field of so many finite numbers in a range, and the expected ones where those are known.
+//!
+//! The answer is read once, straight into a vector that is used again; no tree is built. Its invariant: an answer counts
+//! as right only if every rule was looked at and held.
+
+use std::fmt;
+
+use millpond_press_workload::RequestSet;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use crate::scenario::Check;
+
+/// An answer's bytes in the format its protocol carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answer<'a> {
+    Json(&'a [u8]),
+    Msgpack(&'a [u8]),
+}
+
+/// Why an answer is wrong.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Wrong {
+    #[error("the answer is not a map with numbers under the field: {0}")]
+    Unreadable(String),
+    #[error("the answer has no field of that name")]
+    NoField,
+    #[error("expected {expected} numbers, found {found}")]
+    Count { expected: usize, found: usize },
+    #[error("number {at} is {value}, out of range")]
+    Range { at: usize, value: f32 },
+    #[error("number {at} is {found}, expected {expected}")]
+    Differs { at: usize, expected: f32, found: f32 },
+}
+
+/// The rules, made ready for every request of a set.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    rules: Check,
+    /// How many numbers each request asks for; empty where that is not checked.
+    lengths: Vec<usize>,
+    /// The expected numbers of all requests, one after the other.
+    expected: Vec<f32>,
+    /// Where each request's expected numbers end; empty where none are known.
+    expected_ends: Vec<usize>,
+}
+
+impl Checker {
+    /// Reads what the rules need out of the requests and the expected answers.
+    pub(crate) fn new(
+        rules: &Check,
+        requests: &RequestSet,
+        expected: Option<&RequestSet>,
+    ) -> Result<Checker, String> {
+        let mut checker = Checker {
+            rules: rules.clone(),
+            lengths: Vec::new(),
+            expected: Vec::new(),
+            expected_ends: Vec::new(),
+        };
+        if let Some(key) = &rules.length_of {
+            for (number, body) in requests.iter().enumerate() {
+                let length = length_of(key, body).map_err(|error| {
+                    format!(
+                        "check.length_of: request {} has no array `{key}` ({error})",
+                        number + 1
+                    )
+                })?;
+                checker.lengths.push(length);
+            }
+        }
+        let mut numbers = Vec::new();
+        for (number, body) in expected.into_iter().flat_map(RequestSet::iter).enumerate() {
+            read(&rules.field, Answer::Json(body), &mut numbers)
+                .map_err(|wrong| format!("requests.expected, answer {}: {wrong}", number + 1))?;
+            checker.expected.extend_from_slice(&numbers);
+            checker.expected_ends.push(checker.expected.len());
+        }
+        Ok(checker)
+    }
+
+    /// The part of the answers to check.
+    pub(crate) fn share(&self) -> f64 {
+        self.rules.share
+    }
+
+    /// The rules in words.
+    pub(crate) fn in_words(&self) -> String {
+        let rules = &self.rules;
+        let mut words = format!(
+            "`{}` holds finite numbers from {} to {}",
+            rules.field, rules.min, rules.max
+        );
+        if let Some(key) = &rules.length_of {
+            words += &format!(", as many as `{key}`");
+        }
+        if !self.expected_ends.is_empty() {
+            words += &format!(", equal to the expected ones within {}", rules.tolerance);
+        }
+        words
+    }
+
+    /// Checks the answer to request `index`; `numbers` is room to work in.
+    pub(crate) fn check(
+        &self,
+        index: usize,
+        answer: Answer<'_>,
+        numbers: &mut Vec<f32>,
+    ) -> Result<(), Wrong> {
+        read(&self.rules.field, answer, numbers)?;
+        let found = numbers.len();
+        if let Some(&expected) = self.lengths.get(index)
+            && expected != found
+        {
+            return Err(Wrong::Count { expected, found });
+        }
+        // Written so that NaN is out of range.
+        let inside = |value: f32| value >= self.rules.min && value <= self.rules.max;
+        if let Some(at) = numbers.iter().position(|&value| !inside(value)) {
+            return Err(Wrong::Range {
+                at,
+                value: numbers[at],
+            });
+        }
+        self.compare(index, numbers)
+    }
+
+    fn compare(&self, index: usize, numbers: &[f32]) -> Result<(), Wrong> {
+        let Some(&end) = self.expected_ends.get(index) else {
+            return Ok(());
+        };
+        let start = if index == 0 {
+            0
+        } else {
+            self.expected_ends[index - 1]
+        };
+        let expected = &self.expected[start..end];
+        if expected.len() != numbers.len() {
+            return Err(Wrong::Count {
+                expected: expected.len(),
+                found: numbers.len(),
+            });
+        }
+        for (at, (&found, &expected)) in numbers.iter().zip(expected).enumerate() {
+            if (found - expected).abs() > self.rules.tolerance {
+                return Err(Wrong::Differs { at, expected, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the numbers under `field`.
+fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> Result<(), Wrong> {
+    numbers.clear();
+    let unreadable = |error: &dyn fmt::Display| Wrong::Unreadable(error.to_string());
+    let found = match answer {
+        Answer::Json(bytes) => {
+            let mut reader = serde_json::Deserializer::from_slice(bytes);
+            let found = Field {
+                name: field,
+                value: Numbers(numbers),
+            }
+            .deserialize(&mut reader);
+            found
+                .and_then(|found| reader.end().map(|()| found))
+                .map_err(|error| unreadable(&error))?
+        }
+        Answer::Msgpack(bytes) => {
+            let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+            Field {
+                name: field,
+                value: Numbers(numbers),
+            }
+            .deserialize(&mut reader)
+            .map_err(|error| unreadable(&error))?
+        }
+    };
+    found.ok_or(Wrong::NoField)
+}
+
+/// The length of the array under `key`.
+fn length_of(key: &str, body: &[u8]) -> Result<usize, String> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let found = Field {
+        name: key,
+        value: Length,
+    }
+    .deserialize(&mut reader);
+    found
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "no such key".into())
+}
+
+/// Reads one field of a map with `value` and skips the others.
+struct Field<'n, S> {
+    name: &'n str,
+    value: S,
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Field<'_, S> {
+    type Value = Option<S::Value>;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Field<'_, S> {
+    type Value = Option<S::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut seed = Some(self.value);
+        let mut found = None;
+        while let Some(is_it) = map.next_key_seed(Is(self.name))? {
+            if !is_it {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let Some(value) = seed.take() else {
+                return Err(A::Error::custom(format!("`{}` is there twice", self.name)));
+            };
+            found = Some(map.next_value_seed(value)?);
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a key is the one that is looked for.
+struct Is<'n>(&'n str);
+
+impl<'de> DeserializeSeed<'de> for Is<'_> {
+    type Value = bool;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<bool, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
+        Ok(key == self.0)
+    }
+}
+
+/// Reads an array of numbers into a vector.
+struct Numbers<'v>(&'v mut Vec<f32>);
+
+impl<'de> DeserializeSeed<'de> for Numbers<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Numbers<'_> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of numbers")
+    }
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(number) = list.next_element::<f32>()? {
+            self.0.push(number);
+        }
+        Ok(())
+    }
+}
+
+/// Counts the elements of an array.
+struct Length;
+
+impl<'de> DeserializeSeed<'de> for Length {
+    type Value = usize;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<usize, D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Length {
+    type Value = usize;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use std::io::Write;
+
+    fn set(text: &str) -> RequestSet {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        RequestSet::load(file.path()).unwrap()
+    }
+
+    fn checker() -> Checker {
+        let rules = Check {
+            length_of: Some("items".into()),
+            ..Check::default()
+        };
+        let requests = set("{\"user\":{\"items\":[1]},\"items\":[1,2]}\n{\"items\":[1]}");
+        let expected = set("{\"scores\":[0.5,0.25]}\n{\"scores\":[1]}");
+        Checker::new(&rules, &requests, Some(&expected)).unwrap()
+    }
+
+    fn verdict(index: usize, answer: &str) -> Result<(), Wrong> {
+        checker().check(index, Answer::Json(answer.as_bytes()), &mut vec![9.0])
+    }
+
+    #[test]
+    fn right_answers_pass() {
+        assert_eq!(verdict(0, r#"{"scores":[0.5,0.25]}"#), Ok(()));
+        assert_eq!(
+            verdict(
+                0,
+                r#"{"model":{"scores":[]}, "scores" : [0.50005, 2.5e-1], "x":null}"#
+            ),
+            Ok(())
+        );
+        assert_eq!(verdict(1, r#"{"scores":[1.0]}"#), Ok(()));
+    }
+
+    #[test]
+    fn wrong_answers_say_what_is_wrong() {
+        assert_eq!(
+            verdict(0, r#"{"scores":[0.5]}"#),
+            Err(Wrong::Count {
+                expected: 2,
+                found: 1
+            })
+        );
+        assert_eq!(verdict(0, r#"{"score":[0.5,0.25]}"#), Err(Wrong::NoField));
+        assert_eq!(
+            verdict(0, r#"{"scores":[0.5,1.25]}"#),
+            Err(Wrong::Range { at: 1, value: 1.25 })
+        );
+        assert_eq!(
+            verdict(0, r#"{"scores":[-0.1,0.2]}"#),
+            Err(Wrong::Range { at: 0, value: -0.1 })
+        );
+        assert_eq!(
+            verdict(0, r#"{"scores":[0.5,0.2]}"#),
+            Err(Wrong::Differs {
+                at: 1,
+                expected: 0.25,
+                found: 0.2
+            })
+        );
+        for bad in [
+            "",
+            "[]",
+            "null",
+            r#"{"scores":[null,1]}"#,
+            r#"{"scores":["0.5",1]}"#,
+            r#"{"scores":0.5}"#,
+            r#"{"scores":[0.5,0.25]"#,
+            r#"{"scores":[0.5,0.25]}x"#,
+            r#"{"scores":[0.5,0.25],"scores":[0.5,0.25]}"#,
+            r#"{"scores":[1e999,0.25]}"#,
+        ] {
+            let verdict = verdict(0, bad);
+            assert!(
+                matches!(verdict, Err(Wrong::Unreadable(_) | Wrong::Range { .. })),
+                "{bad}: {verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn msgpack_is_read_alike() {
+        #[derive(serde::Serialize)]
+        struct Scores {
+            scores: Vec<f32>,
+        }
+        let check = |scores: &[f32]| {
+            let bytes = rmp_serde::to_vec_named(&Scores {
+                scores: scores.to_vec(),
+            })
+            .unwrap();
+            checker().check(0, Answer::Msgpack(&bytes), &mut Vec::new())
+        };
+        assert_eq!(check(&[0.5, 0.25]), Ok(()));
+        assert!(matches!(check(&[0.5, f32::NAN]), Err(Wrong::Range { at: 1, .. })));
+        assert!(matches!(check(&[0.5]), Err(Wrong::Count { .. })));
+        let cut = checker().check(0, Answer::Msgpack(&[0x81, 0xa6]), &mut Vec::new());
+        assert!(matches!(cut, Err(Wrong::Unreadable(_))));
+    }
+
+    #[test]
+    fn requests_that_cannot_be_checked_are_refused() {
+        let rules = Check {
+            length_of: Some("items".into()),
+            ..Check::default()
+        };
+        let said = Checker::new(&rules, &set("{\"items\":[]}\n{\"items\":3}"), None).expect_err("refused");
+        assert!(said.contains("request 2 has no array `items`"), "{said}");
+        let said = Checker::new(&Check::default(), &set("{}"), Some(&set("{\"x\":1}"))).expect_err("refused");
+        assert!(said.contains("answer 1: the answer has no field"), "{said}");
+    }
+}

@@ -1,0 +1,142 @@
+//! The grid: every combination of some values, one server started for each.
+//!
+//! Its invariant: a value that would change nothing, because no placeholder takes it, is refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::scenario::Server;
+
+type Values = BTreeMap<String, Vec<toml::Value>>;
+
+/// Names that are always there.
+const GIVEN: [&str; 2] = ["millpond", "config"];
+
+/// Checks that grid, placeholders and server belong together.
+pub(crate) fn check(grid: &Values, server: Option<&Server>) -> Result<(), String> {
+    let Some(server) = server else {
+        return match grid.keys().next() {
+            Some(key) => Err(format!(
+                "grid.{key} needs a [server] section: its values are put into server.command, one server a value"
+            )),
+            None => Ok(()),
+        };
+    };
+    if server.command.is_empty() {
+        return Err("server.command is empty; write it as [\"{millpond}\", \"serve\", …]".into());
+    }
+    let texts = || server.command.iter().chain(server.env.values());
+    let used: Vec<String> = texts().flat_map(|text| placeholders(text)).collect();
+    for name in &used {
+        if name == "config" && server.config.is_none() {
+            return Err("server.command holds {config}, but server.config is not set".into());
+        }
+        if !GIVEN.contains(&name.as_str()) && !grid.contains_key(name) {
+            return Err(format!(
+                "server.command or server.env holds {{{name}}}, which is neither {{millpond}}, {{config}} nor a key of [grid]"
+            ));
+        }
+    }
+    if server.config.is_some() && !used.iter().any(|name| name == "config") {
+        return Err("server.config is set, but no {config} stands in server.command".into());
+    }
+    for (key, values) in grid {
+        if GIVEN.contains(&key.as_str()) || key.is_empty() {
+            return Err(format!("grid.{key} cannot be a key of the grid"));
+        }
+        if values.is_empty() {
+            return Err(format!("grid.{key} is empty; give at least one value"));
+        }
+        if !used.contains(key) {
+            return Err(format!(
+                "grid.{key} changes nothing: no {{{key}}} stands in server.command or server.env"
+            ));
+        }
+        if let Some(value) = values.iter().find(|value| value.is_table() || value.is_array()) {
+            return Err(format!(
+                "grid.{key} holds a {}; values must be plain",
+                value.type_str()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every combination, the last key's values changing fastest.
+pub(crate) fn combinations(grid: &Values) -> Vec<BTreeMap<String, String>> {
+    let mut all = vec![BTreeMap::new()];
+    for (key, values) in grid {
+        all = all
+            .iter()
+            .flat_map(|combination| {
+                values.iter().map(|value| {
+                    let mut combination = combination.clone();
+                    let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    combination.insert(key.clone(), plain);
+                    combination
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// What stands in the braces of `text`.
+fn placeholders(text: &str) -> Vec<String> {
+    let inside = |part: &str| part.split_once('}').map(|(name, _)| name.to_owned());
+    text.split('{').skip(1).filter_map(inside).collect()
+}
+
+/// Puts the values in. The braces were checked when the scenario was loaded.
+pub(crate) fn fill(
+    text: &str,
+    millpond: &Path,
+    config: Option<&str>,
+    combination: &BTreeMap<String, String>,
+) -> String {
+    let mut text = text.replace("{millpond}", &millpond.display().to_string());
+    if let Some(config) = config {
+        text = text.replace("{config}", config);
+    }
+    for (key, value) in combination {
+        text = text.replace(&format!("{{{key}}}"), value);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn combinations_are_all_pairs_in_order() {
+        let grid: Values = [
+            (
+                "level".to_owned(),
+                vec![toml::Value::from(2), toml::Value::from(5)],
+            ),
+            (
+                "name".to_owned(),
+                vec![toml::Value::from("a"), toml::Value::from("b")],
+            ),
+        ]
+        .into();
+        let all: Vec<String> = combinations(&grid)
+            .iter()
+            .map(|c| format!("{}{}", c["level"], c["name"]))
+            .collect();
+        assert_eq!(all, ["2a", "2b", "5a", "5b"]);
+        assert_eq!(combinations(&Values::new()), [BTreeMap::new()]);
+    }
+
+    #[test]
+    fn placeholders_are_filled() {
+        let combination = BTreeMap::from([("level".to_owned(), "3".to_owned())]);
+        let fill = |text| fill(text, Path::new("/bin/mp"), Some("c.toml"), &combination);
+        assert_eq!(
+            fill("{millpond} {config} log.level={level}"),
+            "/bin/mp c.toml log.level=3"
+        );
+        assert_eq!(placeholders("a{b}c{d}e{f"), ["b", "d"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Runs a scenario against a server and leaves a result folder.
+//!
+//! The library behind `millpond press run`: it starts servers where the scenario says so, walks the grid, measures each
+//! point in a closed loop and writes what it found. It draws no tables (press/report) and makes no requests up
+//! (press/workload). Its invariant: only answers whose check passed count as such; everything else is counted as what it is,
+//! and nothing a server sends makes a run panic.
+//!
+//! ```no_run
+//! use millpond_press_runner::{RunOptions, run};
+//!
+//! let mut options = RunOptions::new("press/scenarios/r1-quick.toml");
+//! options.set.push("load.connections=[100]".into());
+//! let outcome = run(options)?;
+//! println!("{}\n{}", outcome.markdown, outcome.folder.display());
+//! # Ok::<(), millpond_press_runner::Error>(())
+//! ```
+
+mod check;
+mod client_thread;
+mod closed_loop;
+mod connection;
+mod error;
+mod grid;
+mod probe;
+mod progress;
+mod scenario;
+mod scenario_run;
+mod server_process;
+mod system;
+mod target;
+
+pub use error::Error;
+pub use millpond_press_report::RunResult;
+
+use std::path::PathBuf;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// What to run and where to leave the result.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The scenario file.
+    pub scenario: PathBuf,
+    /// Overrides, each `section.key=value`.
+    pub set: Vec<String>,
+    /// The result folder; `press-results/NAME-TIMESTAMP` where none is given.
+    pub out: Option<PathBuf>,
+    /// Whether [`Outcome::output`] is the result as JSON instead of the report.
+    pub json: bool,
+    /// The program that `{millpond}` stands for in `server.command`.
+    pub millpond: PathBuf,
+    /// Whether a line a second is written to stderr.
+    pub progress: bool,
+    /// Whether an earlier result in the folder is replaced.
+    pub force: bool,
+}
+
+impl RunOptions {
+    /// The options for a scenario with nothing else said: this program is `{millpond}`, and progress is shown.
+    pub fn new(scenario: impl Into<PathBuf>) -> RunOptions {
+        RunOptions {
+            scenario: scenario.into(),
+            set: Vec::new(),
+            out: None,
+            json: false,
+            millpond: std::env::current_exe().unwrap_or_else(|_| "millpond".into()),
+            progress: true,
+            force: false,
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The result folder.
+    pub folder: PathBuf,
+    /// The report.
+    pub markdown: String,
+    /// The content of `result.json`.
+    pub json: String,
+    /// What a program prints of it: one of the two, as [`RunOptions::json`] asked.
+    pub output: String,
+    /// The result itself.
+    pub result: RunResult,
+    /// 0: all answers right. 1: wrong answers or errors. 3: no valid result (interrupted, or a point without an answer).
+    pub exit_code: u8,
+}
+
+/// Runs a scenario; Ctrl-C and SIGTERM stop it and leave a valid partial result.
+///
+/// Blocks the calling thread, from inside an async runtime too.
+///
+/// # Errors
+/// Anything that keeps the scenario from being run; [`Error::exit_code`] tells whose fault it is. Where the result folder
+/// exists by then, it holds the points that were finished and the reason.
+pub fn run(options: RunOptions) -> Result<Outcome, Error> {
+    let (stop, stop_seen) = watch::channel(false);
+    on_own_runtime(async move {
+        tokio::spawn(async move {
+            if a_signal().await.is_ok() {
+                stop.send_replace(true);
+            }
+            // Kept, because a stop that can no longer be told is not a stop.
+            stop.closed().await;
+        });
+        scenario_run::run(options, stop_seen).await
+    })
+}
+
+/// Runs a scenario until it is done or `stop` turns true, leaving signals alone.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until(options: RunOptions, stop: watch::Receiver<bool>) -> Result<Outcome, Error> {
+    on_own_runtime(scenario_run::run(options, stop))
+}
+
+/// The run has a thread of its own: it binds that to cores, and a runtime must not start inside another.
+fn on_own_runtime(run: impl Future<Output = Result<Outcome, Error>> + Send) -> Result<Outcome, Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("press".into())
+            .spawn_scoped(scope, || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime
+                    .map_err(|error| Error::ClientThread(error.to_string()))?
+                    .block_on(run)
+            });
+        let broken = |_| Error::ClientThread("the run panicked, which is a defect of press".into());
+        thread
+            .map_err(|error| Error::ClientThread(error.to_string()))?
+            .join()
+            .map_err(broken)?
+    })
+}
+
+async fn a_signal() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Waits until `stop` is true; for ever if it can no longer become so.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

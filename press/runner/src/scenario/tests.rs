@@ -1,0 +1,221 @@
+//! What a scenario says and what it must not say.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+use std::io::Write;
+
+const GOOD: &str = r#"
+[scenario]
+name = "t"
+
+[target]
+address = "127.0.0.1:13500"
+method = "infer"
+
+[requests.generate]
+requests = 20
+samples = 3
+features = [{ prefix = "u", ids = 100 }, { prefix = "i", ids = 100 }]
+
+[check]
+length_of = "samples"
+
+[load]
+connections = [1, 10]
+requests_per_connection = 100
+"#;
+
+fn load_text(text: &str, set: &[&str]) -> Result<Scenario, Error> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+    load(file.path(), &set)
+}
+
+fn refusal(text: &str, set: &[&str]) -> String {
+    let error = load_text(text, set).expect_err("refused");
+    assert_eq!(error.exit_code(), 2, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_small_scenario_has_sensible_defaults() {
+    let scenario = load_text(GOOD, &[]).unwrap();
+    assert_eq!(
+        (scenario.path.as_str(), scenario.method.as_str()),
+        ("/service/infer", "infer")
+    );
+    assert_eq!(
+        (
+            scenario.in_flight,
+            scenario.client_threads,
+            scenario.warmup_requests
+        ),
+        (1, 1, 0)
+    );
+    assert_eq!(scenario.timeout, Duration::from_secs(10));
+    assert_eq!(scenario.requests.len(), 20);
+    assert_eq!(scenario.connections, [1, 10]);
+    assert_eq!(scenario.grid.len(), 1);
+    assert!(matches!(scenario.amount, Amount::Requests(100)));
+    assert!(matches!(scenario.server_pid, ServerPid::Unknown));
+}
+
+#[test]
+fn overrides_are_laid_over() {
+    let scenario = load_text(
+        GOOD,
+        &[
+            "load.connections=[7]",
+            "target.path = /v2/x",
+            "scenario.seed=9",
+            "target.server_pid_from=infos",
+        ],
+    )
+    .unwrap();
+    assert_eq!(scenario.connections, [7]);
+    assert_eq!((scenario.path.as_str(), scenario.seed), ("/v2/x", 9));
+    assert!(matches!(scenario.server_pid, ServerPid::Infos));
+}
+
+#[test]
+fn unknown_keys_are_named_with_line_and_suggestion() {
+    let said = refusal(&GOOD.replace("connections = [1", "conections = [1"), &[]);
+    assert!(said.contains(", line 18: unknown field `conections`"), "{said}");
+    assert!(said.ends_with("did you mean `connections`?"), "{said}");
+    let said = refusal(&GOOD.replace("[check]", "[chek]"), &[]);
+    assert!(said.contains("did you mean `check`?"), "{said}");
+    let said = refusal(GOOD, &["load.in_fligth=2"]);
+    assert!(said.starts_with("--set load.in_fligth=2: "), "{said}");
+    assert!(said.ends_with("did you mean `in_flight`?"), "{said}");
+    let said = refusal(GOOD, &["target.protocol=htp"]);
+    assert!(said.ends_with("did you mean `http`?"), "{said}");
+}
+
+#[test]
+fn wrong_overrides_are_refused() {
+    for (set, expected) in [
+        ("load.connections", "there is no `=`"),
+        ("load.=1", "empty part"),
+        ("=1", "empty part"),
+        ("load.in_flight.x=1", "invalid type: map"),
+        ("scenario.name.x=1", "`name` is a string, not a section"),
+        ("load.connections=many", "invalid type"),
+    ] {
+        let said = refusal(GOOD, &[set]);
+        assert!(said.contains(expected), "{set}: {said}");
+    }
+}
+
+#[test]
+fn impossible_values_are_refused() {
+    for (set, expected) in [
+        ("load.connections=[]", "load.connections is 0 or empty"),
+        ("load.connections=[5, 0]", "load.connections is 0 or empty"),
+        (
+            "load.requests_per_connection=0",
+            "load.requests_per_connection is 0",
+        ),
+        (
+            "load.duration_s=3",
+            "one of `requests_per_connection` and `duration_s`",
+        ),
+        ("load.in_flight=4", "HTTP/1.1 answers one request after the other"),
+        ("load.client_threads=0", "load.client_threads is 0"),
+        (
+            "target.timeout_ms=99999",
+            "target.timeout_ms is 99999, expected at most 60000",
+        ),
+        ("target.address=nowhere", "no host and port"),
+        ("target.path=x", "must begin with `/`"),
+        ("target.method=\"a b\"", "holds a space"),
+        ("check.share=0.0", "check.share is 0"),
+        ("check.min=2.0", "check.min must not be above"),
+        ("scenario.name=a/b", "names a folder"),
+        ("requests.file=x.jsonl", "one of `file` and `generate`"),
+        ("requests.distinct_min=21", "holds 20 distinct requests"),
+        (
+            "requests.expected=no.jsonl",
+            "cannot read the request file no.jsonl",
+        ),
+        ("grid.level=[1]", "grid.level needs a [server] section"),
+        ("requests.generate.requests=0", "requests is 0"),
+    ] {
+        let said = refusal(GOOD, &[set]);
+        assert!(said.contains(expected), "{set}: {said}");
+    }
+    assert!(refusal("x", &[]).contains("line 1"));
+    assert!(
+        load(Path::new("no.toml"), &[])
+            .expect_err("refused")
+            .to_string()
+            .contains("no.toml")
+    );
+}
+
+#[test]
+fn a_grid_and_its_server_belong_together() {
+    let with_server = |command: &str, more: &str| {
+        format!("{GOOD}\n[server]\ncommand = {command}\nready = \"http://127.0.0.1:1/readyz\"\n{more}")
+    };
+    let good = with_server(
+        r#"["{millpond}", "--set", "log.level={level}"]"#,
+        "[grid]\nlevel = [2, 5]",
+    );
+    let scenario = load_text(&good, &[]).unwrap();
+    let levels: Vec<&str> = scenario
+        .grid
+        .iter()
+        .map(|values| values["level"].as_str())
+        .collect();
+    assert_eq!(levels, ["2", "5"]);
+    for (command, more, expected) in [
+        (
+            r#"["{millpond}"]"#,
+            "[grid]\nlevel = [2]",
+            "grid.level changes nothing",
+        ),
+        (r#"["{level}"]"#, "", "holds {level}, which is neither"),
+        (r#"["{level}"]"#, "[grid]\nlevel = []", "grid.level is empty"),
+        (r#"["{level}"]"#, "[grid]\nlevel = [[1]]", "holds a array"),
+        (r#"["{config}"]"#, "", "server.config is not set"),
+        (r#"["x"]"#, "config = \"c\"", "no {config} stands"),
+        ("[]", "", "server.command is empty"),
+        (r#"["x"]"#, "ready_timeout_s = 0", "server.ready_timeout_s is 0"),
+    ] {
+        let said = refusal(&with_server(command, more), &[]);
+        assert!(said.contains(expected), "{command} {more}: {said}");
+    }
+    assert!(
+        refusal(&with_server(r#"["x"]"#, ""), &["server.ready=readyz"]).contains("http://HOST:PORT/PATH")
+    );
+}
+
+/// The shipped scenarios are parsed as they are; the one that needs the demo's requests is given others.
+#[test]
+fn the_shipped_scenarios_load() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let r1 = load(&folder.join("r1-recommand.toml"), &[]).unwrap();
+    assert_eq!(
+        r1.connections,
+        [1, 10, 20, 50, 100, 200, 500, 1000, 1500, 2000, 3000]
+    );
+    assert!(matches!(r1.amount, Amount::Requests(100)));
+    assert!(r1.requests.distinct() >= 10_000);
+    let levels: Vec<&str> = r1
+        .grid
+        .iter()
+        .map(|values| values["log_level"].as_str())
+        .collect();
+    assert_eq!(levels, ["2", "3", "5"]);
+    let quick = load(&folder.join("r1-quick.toml"), &[]).unwrap();
+    assert!(quick.server.is_none() && quick.connections == [32]);
+    let mut bodies = tempfile::NamedTempFile::new().unwrap();
+    bodies.write_all(b"{\"user\":{},\"items\":[\"1\"]}\n").unwrap();
+    let set = [
+        format!("requests.file={}", bodies.path().display()),
+        "requests.distinct_min=1".into(),
+    ];
+    let rank = load(&folder.join("movielens-rank.toml"), &set).unwrap();
+    assert_eq!(rank.method, "rank");
+}

@@ -1,0 +1,191 @@
+//! The server of a `[server]` section: started on its cores, waited for, stopped; its output kept in the result folder.
+//!
+//! Its invariant: when a [`ServerProcess`] is gone, so is its process.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::probe::Url;
+use crate::scenario::Server;
+use crate::system::{Cores, terminate};
+use crate::{Error, grid};
+
+/// How often the server is asked whether it is ready, or looked at whether it ended.
+const POLL: Duration = Duration::from_millis(20);
+/// How much of its output an error repeats.
+const TAIL_LINES: usize = 12;
+
+pub(crate) struct ServerProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+/// What a server is started with.
+pub(crate) struct Start<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) combination: &'a BTreeMap<String, String>,
+    pub(crate) millpond: &'a Path,
+    pub(crate) folder: &'a Path,
+    /// Where it may run when `server.cpus` is empty.
+    pub(crate) cores: Cores,
+}
+
+impl ServerProcess {
+    /// Starts the server; it is not ready yet.
+    pub(crate) fn start(start: &Start<'_>) -> Result<ServerProcess, Error> {
+        let server = start.server;
+        let fill =
+            |text: &String| grid::fill(text, start.millpond, server.config.as_deref(), start.combination);
+        let words: Vec<String> = server.command.iter().map(fill).collect();
+        let failed = |source| Error::ServerStart {
+            command: words.join(" "),
+            source,
+        };
+        let log = start
+            .folder
+            .join(format!("server-{}.log", log_name(start.combination)));
+        let output = File::create(&log).map_err(failed)?;
+        let mut command = Command::new(words.first().map_or("", String::as_str));
+        command
+            .args(words.iter().skip(1))
+            .envs(server.env.iter().map(|(key, value)| (key, fill(value))))
+            .stdin(Stdio::null())
+            .stderr(output.try_clone().map_err(failed)?)
+            .stdout(output)
+            // A group of its own: Ctrl-C is for the run, which then stops the server in order.
+            .process_group(0);
+        let cores = if server.cpus.is_empty() {
+            start.cores
+        } else {
+            Cores::of(&server.cpus).map_err(failed)?
+        };
+        let child = spawn_on(cores, &mut command).map_err(failed)?;
+        Ok(ServerProcess { child, log })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the server says 200 at its `ready` URL.
+    pub(crate) async fn ready(&mut self, url: &Url, timeout_s: f64) -> Result<(), Error> {
+        let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
+        loop {
+            self.still_runs("it was getting ready")?;
+            let said = match url.get() {
+                Ok(200) => return Ok(()),
+                Ok(status) => format!("status {status}"),
+                Err(reason) => reason,
+            };
+            if Instant::now() >= deadline {
+                let (url, log) = (url.text.clone(), self.log.clone());
+                return Err(Error::ServerNotReady {
+                    seconds: timeout_s,
+                    url,
+                    said,
+                    log,
+                });
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// An error if the process has ended.
+    pub(crate) fn still_runs(&mut self, doing: &'static str) -> Result<(), Error> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(self.ended(status, doing)),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Asks it to end and waits; a server that does not is killed, and that is an error.
+    pub(crate) async fn stop(mut self, server: &Server) -> Result<(), Error> {
+        self.still_runs("it was still needed")?;
+        // The process is ours and not waited for yet, so its number cannot belong to another.
+        let _ = terminate(self.child.id());
+        let deadline = Instant::now() + Duration::from_secs_f64(server.stop_timeout_s);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let log = self.log.clone();
+                return Err(Error::ServerNotStopped {
+                    seconds: server.stop_timeout_s,
+                    log,
+                });
+            }
+            sleep(POLL).await;
+        }
+        self.shorten_output(server.output_bytes_max);
+        Ok(())
+    }
+
+    /// A request log of millions of lines is not worth keeping; the start of it is. Failing to shorten it does no harm.
+    fn shorten_output(&self, bytes_max: u64) {
+        if let Ok(file) = File::options().write(true).open(&self.log)
+            && file.metadata().is_ok_and(|metadata| metadata.len() > bytes_max)
+        {
+            let _ = file.set_len(bytes_max);
+        }
+    }
+
+    fn ended(&self, status: ExitStatus, doing: &'static str) -> Error {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        Error::ServerEnded {
+            status: status.to_string(),
+            doing,
+            log: self.log.clone(),
+            tail,
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A process inherits the cores of the thread that starts it; that thread is made for the purpose, so that no other is
+/// bound with it.
+fn spawn_on(cores: Cores, command: &mut Command) -> std::io::Result<Child> {
+    std::thread::scope(|scope| {
+        let spawning = scope.spawn(|| {
+            cores.bind()?;
+            command.spawn()
+        });
+        spawning
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the starting thread broke")))
+    })
+}
+
+/// A name for the log of one combination: `log_level-2`, or `run` where there is no grid.
+fn log_name(combination: &BTreeMap<String, String>) -> String {
+    if combination.is_empty() {
+        return "run".into();
+    }
+    let parts: Vec<String> = combination
+        .iter()
+        .map(|(key, value)| format!("{key}-{value}"))
+        .collect();
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    parts.join("-").chars().map(plain).collect()
+}
