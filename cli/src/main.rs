@@ -1,1 +1,73 @@
-fn main() {}
+//! `millpond`, the one binary: it parses, calls the library that does the work, and prints.
+//!
+//! Nothing is decided here. Its invariant: exit codes are 0 done, 1 failed, 2 usage, 3 no valid result of a measurement.
+
+mod call;
+mod features;
+mod ordered;
+mod press;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// One online prediction server, and the lab that proves its numbers.
+#[derive(Parser)]
+#[command(version, about, long_about = LONG, propagate_version = true, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const LONG: &str = "One online prediction server, and the lab that proves its numbers.\n\n\
+It accepts requests, fetches features, runs the model in batches and answers in about a millisecond; \
+`press` measures it.\n\n\
+Start with:  millpond serve --config config/millpond.toml\n\
+Then:        millpond call '*ping' '{}'";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve models, features and ordered data until SIGTERM.
+    Serve(serve::Serve),
+    /// Read and check a configuration file, and say what it would serve.
+    CheckConfig(serve::CheckConfig),
+    /// Build, inspect and verify feature tables.
+    #[command(subcommand)]
+    Features(features::Features),
+    /// Work on an ordered store's folder while no server has it open.
+    #[command(subcommand)]
+    Ordered(ordered::Ordered),
+    /// Measure a server.
+    #[command(subcommand)]
+    Press(press::Press),
+    /// Call one method of a running server and print its answer.
+    Call(call::Call),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Serve(serve) => serve::serve(&serve),
+        Command::CheckConfig(check) => serve::check(&check),
+        Command::Features(features) => features::run(features),
+        Command::Ordered(ordered) => ordered::run(&ordered),
+        Command::Press(press) => return press::run(press),
+        Command::Call(call) => call::run(&call),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millpond: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a line of result to standard output; a reader that went away ends the program quietly.
+fn print(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    let _ = out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+}

@@ -1,1 +1,221 @@
-//! Router, handlers, stages, admission, drain, admin and configuration.
+//! The server: configuration, engines, router, admission, drain and the admin port.
+//!
+//! It is the only crate where wire and engines meet. Its invariant: it is ready only when every table is resident and
+//! every model has run its warm-up sizes; and a stop finishes what was accepted.
+//!
+//! ```no_run
+//! use millpond_server::{Server, config::Config};
+//!
+//! let server = Server::start(Config::read("millpond.toml".as_ref())?)?;
+//! println!("serving on {}", server.local_addr());
+//! server.shutdown();
+//! # Ok::<(), millpond_server::Error>(())
+//! ```
+
+mod admin;
+mod admission;
+pub mod config;
+mod engines;
+mod error;
+mod handlers;
+mod load;
+mod log;
+mod metrics;
+mod router;
+mod stages;
+
+pub use error::Error;
+pub use load::{LoadSummary, load_events};
+pub use log::Logging;
+
+use admission::Admission;
+use config::Config;
+use engines::Engines;
+use metrics::Metrics;
+use millpond_wire_frame::Limits;
+use millpond_wire_transport::{Counters, Listener, Options, Transport, raise_file_limit};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tracing_appender::non_blocking::ErrorCounter;
+
+/// How long a stop waits for answers to leave their sockets.
+const FLUSH_GRACE: Duration = Duration::from_secs(2);
+
+/// What every thread of the server sees.
+pub(crate) struct Shared {
+    config: Config,
+    metrics: Metrics,
+    admission: Arc<Admission>,
+    /// Set once everything is open and warm.
+    engines: OnceLock<Engines>,
+    draining: AtomicBool,
+    started: Instant,
+    data_counters: OnceLock<Arc<Counters>>,
+    log_dropped: OnceLock<ErrorCounter>,
+}
+
+impl Shared {
+    fn ready_engines(&self) -> Option<&Engines> {
+        self.engines.get()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.engines.get().is_some() && !self.draining.load(Ordering::Relaxed)
+    }
+
+    fn log_lines_dropped(&self) -> u64 {
+        self.log_dropped
+            .get()
+            .map_or(0, |counter| counter.dropped_lines() as u64)
+    }
+}
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    data: Transport,
+    admin: Transport,
+}
+
+impl Server {
+    /// Binds both ports, opens and warms everything, and serves. While it warms, health is answered and calls are told
+    /// that the server is not ready.
+    ///
+    /// # Errors
+    /// [`Error`]: what, where, and the mend.
+    pub fn start(config: Config) -> Result<Server, Error> {
+        Server::start_logged(config, None)
+    }
+
+    /// As [`Server::start`], with the log whose dropped lines `/metrics` reports.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_logged(config: Config, log: Option<&Logging>) -> Result<Server, Error> {
+        let files = raise_file_limit();
+        if (files as usize) < config.server.connections_max {
+            let connections_max = config.server.connections_max;
+            tracing::warn!(
+                files,
+                connections_max,
+                "fewer files may be open than connections are allowed; raise the limit (ulimit -n)"
+            );
+        }
+        let data = Listener::bind(config.server.listen, "server.listen")?;
+        let admin = Listener::bind(config.admin.listen, "admin.listen")?;
+        let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
+        let shared = Arc::new(Shared {
+            admission: Arc::new(Admission::new(config.server.in_flight_max, deadline_default)),
+            metrics: Metrics::default(),
+            engines: OnceLock::new(),
+            draining: AtomicBool::new(false),
+            started: Instant::now(),
+            data_counters: OnceLock::new(),
+            log_dropped: OnceLock::new(),
+            config,
+        });
+        if let Some(log) = log {
+            let _ = shared.log_dropped.set(log.dropped());
+        }
+        let admin = Transport::start(
+            admin,
+            "admin",
+            admin_options(),
+            admin::Admin {
+                shared: Arc::clone(&shared),
+            },
+        )?;
+        let router = router::Router {
+            shared: Arc::clone(&shared),
+        };
+        let data = Transport::start(data, "net", data_options(&shared.config), router)?;
+        let _ = shared.data_counters.set(data.counters());
+        tracing::info!(listen = %data.local_addr(), admin = %admin.local_addr(), "listening; warming up");
+        let server = Server { shared, data, admin };
+        match server.open_engines() {
+            Ok(()) => Ok(server),
+            Err(error) => {
+                server.close();
+                Err(error)
+            }
+        }
+    }
+
+    fn open_engines(&self) -> Result<(), Error> {
+        let engines = Engines::open(&self.shared.config)?;
+        engines.warm(&self.shared.config)?;
+        let _ = self.shared.engines.set(engines);
+        let ms = self.shared.started.elapsed().as_millis() as u64;
+        tracing::info!(ms, "ready");
+        Ok(())
+    }
+
+    /// Where calls are answered.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.data.local_addr()
+    }
+
+    /// Where health and metrics are.
+    pub fn admin_addr(&self) -> SocketAddr {
+        self.admin.local_addr()
+    }
+
+    /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most).
+    /// Returns whether all of it was.
+    pub fn shutdown(self) -> bool {
+        self.data.stop_accepting();
+        self.shared.draining.store(true, Ordering::Relaxed);
+        tracing::info!(in_flight = self.shared.admission.in_flight(), "draining");
+        let until = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
+        while self.shared.admission.in_flight() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let left = self.shared.admission.in_flight();
+        if left > 0 {
+            tracing::warn!(
+                in_flight = left,
+                "stopping with unfinished calls: server.drain_ms_max is over"
+            );
+        }
+        self.close();
+        tracing::info!("stopped");
+        left == 0
+    }
+
+    fn close(self) {
+        self.data.close(FLUSH_GRACE);
+        self.admin.close(FLUSH_GRACE);
+    }
+}
+
+fn data_options(config: &Config) -> Options {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Options {
+        threads: if config.server.threads == 0 {
+            cores
+        } else {
+            config.server.threads
+        },
+        cpus: config.server.cpus.clone(),
+        connections_max: config.server.connections_max,
+        in_flight_max: config.server.in_flight_per_connection_max,
+        limits: Limits {
+            frame_bytes_max: config.server.frame_bytes_max,
+        },
+    }
+}
+
+fn admin_options() -> Options {
+    let limits = Limits {
+        frame_bytes_max: 64 << 10,
+    };
+    Options {
+        threads: 1,
+        cpus: Vec::new(),
+        connections_max: 100,
+        in_flight_max: 16,
+        limits,
+    }
+}

@@ -110,6 +110,10 @@ pub enum PutError {
         max: usize,
     },
 
+    /// The queue of the log is full; [`crate::Store::put`] says so by [`Busy`], which leaves the put whole.
+    #[error("as many puts wait for the log as may; try again later, or raise queue_max")]
+    QueueFull,
+
     /// The put has no entries.
     #[error("the put has no entries; send at least one")]
     Empty,

@@ -1,0 +1,127 @@
+//! `millpond serve` and `millpond check-config`.
+//! Its invariant: a configuration that `check-config` accepts is refused by `serve` only for what it finds in files and ports.
+
+use anyhow::Context as _;
+use clap::Args;
+use millpond_server::config::{Config, Origin, load};
+use millpond_server::{Logging, Server};
+use std::path::PathBuf;
+
+/// Where the configuration comes from.
+#[derive(Args)]
+struct Source {
+    /// Set one key, over the file and the environment: --set log.level=2 --set 'server.listen="0.0.0.0:13500"'.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Source {
+    fn load(&self, file: Option<PathBuf>) -> Result<Config, millpond_server::Error> {
+        load(&Origin {
+            file,
+            environment: std::env::vars().collect(),
+            flags: self.set.clone(),
+        })
+    }
+}
+
+/// Serves until SIGTERM or Ctrl-C, then finishes what was accepted. Flags come before environment variables
+/// (MILLPOND__LOG__LEVEL=2 is log.level = 2), those before the file, that before the defaults.
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The configuration; every key is explained in config/millpond.toml. Without one only *ping and *infos are served.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Checks a configuration: keys, values, pipelines, and that what it names is there.
+#[derive(Args)]
+pub(crate) struct CheckConfig {
+    /// The configuration.
+    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
+}
+
+pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
+    let config = arguments.source.load(arguments.config.clone())?;
+    let logging = Logging::start(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")?;
+    // Signals are caught before the start, so that one that comes while models warm up is not lost.
+    let mut signals = runtime
+        .block_on(async { Signals::new() })
+        .context("cannot catch signals")?;
+    let server = Server::start_logged(config, Some(&logging))?;
+    crate::print(&format!(
+        "millpond serves on {}, health and metrics on {}",
+        server.local_addr(),
+        server.admin_addr()
+    ));
+    runtime.block_on(signals.next());
+    let finishing = std::thread::spawn(move || server.shutdown());
+    runtime.block_on(async {
+        let mut finished = tokio::task::spawn_blocking(move || finishing.join());
+        tokio::select! {
+            done = &mut finished => match done {
+                Ok(Ok(true)) => Ok(()),
+                Ok(Ok(false)) => anyhow::bail!("stopped with unfinished calls after server.drain_ms_max"),
+                _ => anyhow::bail!("the stop failed"),
+            },
+            () = signals.next() => anyhow::bail!("stopped at once by a second signal; accepted calls were not finished"),
+        }
+    })
+}
+
+/// SIGTERM and Ctrl-C.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
+    let config = arguments.source.load(Some(arguments.file.clone()))?;
+    let names = |what: &str, names: Vec<&String>| match names.as_slice() {
+        [] => format!("  no {what}"),
+        names => format!(
+            "  {what}: {}",
+            names
+                .iter()
+                .map(|name| name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    };
+    crate::print(&format!(
+        "{}: good\n  listens on {}, admin on {}\n{}\n{}\n{}\n{}",
+        arguments.file.display(),
+        config.server.listen,
+        config.admin.listen,
+        names("models", config.models.keys().collect()),
+        names("feature tables", config.features.keys().collect()),
+        names("ordered stores", config.ordered.keys().collect()),
+        names("pipelines", config.pipelines.keys().collect()),
+    ));
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Collects every part's figures into one page of metrics.
+//! Its invariant: reading them stops nothing.
+
+use crate::Shared;
+use crate::engines::Engines;
+use crate::metrics::Page;
+use millpond_engines_infer::Stats;
+use std::sync::atomic::Ordering;
+
+pub(super) fn metrics(shared: &Shared) -> String {
+    let mut page = Page::default();
+    shared.metrics.print(&mut page);
+    page.single(
+        "millpond_in_flight",
+        "gauge",
+        "Calls being worked on.",
+        shared.admission.in_flight() as f64,
+    );
+    page.single(
+        "millpond_ready",
+        "gauge",
+        "1 once warm and until draining.",
+        f64::from(u8::from(shared.is_ready())),
+    );
+    page.single(
+        "millpond_uptime_seconds",
+        "gauge",
+        "Since the start.",
+        shared.started.elapsed().as_secs_f64(),
+    );
+    let dropped = shared.log_lines_dropped() as f64;
+    page.single(
+        "millpond_log_lines_dropped_total",
+        "counter",
+        "Log lines that found the queue full.",
+        dropped,
+    );
+    if let Some(counters) = shared.data_counters.get() {
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        page.single(
+            "millpond_connections",
+            "gauge",
+            "Connections served now.",
+            load(&counters.live),
+        );
+        page.single(
+            "millpond_connections_accepted_total",
+            "counter",
+            "Connections accepted, refused ones included.",
+            load(&counters.accepted),
+        );
+        page.single(
+            "millpond_connections_refused_total",
+            "counter",
+            "Connections over the limit.",
+            load(&counters.refused),
+        );
+        page.single(
+            "millpond_connections_malformed_total",
+            "counter",
+            "Connections closed for bytes that are no request.",
+            load(&counters.malformed),
+        );
+        page.single(
+            "millpond_answers_undelivered_total",
+            "counter",
+            "Answers whose connection was gone.",
+            load(&counters.undelivered),
+        );
+    }
+    if let Some(engines) = shared.ready_engines() {
+        models(&mut page, engines);
+        tables(&mut page, engines);
+        stores(&mut page, engines);
+    }
+    page.into_text()
+}
+
+fn models(page: &mut Page, engines: &Engines) {
+    let stats: Vec<(&str, Stats)> = engines
+        .models
+        .iter()
+        .map(|(name, model)| (name.as_str(), model.batcher.stats()))
+        .collect();
+    let mut family = |name: &str, kind: &str, help: &str, read: fn(&Stats) -> f64| {
+        page.family(name, kind, help);
+        for (model, stats) in &stats {
+            page.sample(name, &[("model", model)], read(stats));
+        }
+    };
+    family(
+        "millpond_model_requests_total",
+        "counter",
+        "Requests answered with outputs.",
+        |s| s.answered as f64,
+    );
+    family(
+        "millpond_model_refused_total",
+        "counter",
+        "Requests refused: the queue was full.",
+        |s| s.refused as f64,
+    );
+    family(
+        "millpond_model_expired_total",
+        "counter",
+        "Requests dropped unrun: deadline passed.",
+        |s| s.expired as f64,
+    );
+    family(
+        "millpond_model_abandoned_total",
+        "counter",
+        "Requests dropped unrun: client gone.",
+        |s| s.abandoned as f64,
+    );
+    family(
+        "millpond_model_failed_total",
+        "counter",
+        "Requests the model failed on.",
+        |s| s.failed as f64,
+    );
+    family("millpond_model_batches_total", "counter", "Runs.", |s| {
+        s.batches as f64
+    });
+    family("millpond_model_rows_total", "counter", "Rows of all runs.", |s| {
+        s.rows as f64
+    });
+    family(
+        "millpond_model_queue_seconds_total",
+        "counter",
+        "Waiting for a run, summed over requests.",
+        |s| s.queue_us_sum as f64 / 1e6,
+    );
+    family(
+        "millpond_model_compute_seconds_total",
+        "counter",
+        "Running, summed over runs.",
+        |s| s.compute_us_sum as f64 / 1e6,
+    );
+    family("millpond_model_queued", "gauge", "Requests waiting now.", |s| {
+        s.queued as f64
+    });
+    family("millpond_model_busy", "gauge", "Instances running now.", |s| {
+        s.busy as f64
+    });
+}
+
+fn tables(page: &mut Page, engines: &Engines) {
+    page.family("millpond_table_version", "gauge", "The version served.");
+    for (name, handle) in &engines.tables {
+        page.sample(
+            "millpond_table_version",
+            &[("table", name)],
+            handle.pin().version() as f64,
+        );
+    }
+    page.family("millpond_table_rows", "gauge", "Rows of it.");
+    for (name, handle) in &engines.tables {
+        page.sample(
+            "millpond_table_rows",
+            &[("table", name)],
+            handle.pin().rows() as f64,
+        );
+    }
+}
+
+fn stores(page: &mut Page, engines: &Engines) {
+    page.family("millpond_store_keys", "gauge", "Keys in the store.");
+    for (name, store) in &engines.stores {
+        page.sample("millpond_store_keys", &[("store", name)], store.len() as f64);
+    }
+}

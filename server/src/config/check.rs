@@ -1,0 +1,179 @@
+//! What can be known to be wrong before anything is opened or bound.
+//! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
+
+use super::{Config, Durability};
+use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Makes relative paths relative to the file's folder.
+pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
+    let resolve = |path: &mut PathBuf| {
+        if path.is_relative() {
+            *path = base.join(&*path);
+        }
+    };
+    config
+        .features
+        .values_mut()
+        .for_each(|table| resolve(&mut table.path));
+    config
+        .models
+        .values_mut()
+        .for_each(|model| resolve(&mut model.path));
+    config
+        .ordered
+        .values_mut()
+        .filter_map(|store| store.path.as_mut())
+        .for_each(resolve);
+    config.log.file.iter_mut().for_each(resolve);
+}
+
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    check_server(config)?;
+    for (name, table) in &config.features {
+        if !table.path.is_dir() {
+            let path = table.path.display();
+            return Err(format!(
+                "features.{name}.path: {path} is no folder; build the table with `millpond features build`"
+            ));
+        }
+    }
+    for (name, store) in &config.ordered {
+        match (&store.path, store.durability) {
+            (None, Durability::Logged | Durability::Synced) => {
+                return Err(format!(
+                    "ordered.{name}.path is missing; name a folder, or set durability = \"memory\""
+                ));
+            }
+            (Some(_), Durability::Memory) => {
+                return Err(format!(
+                    "ordered.{name}: a store with durability \"memory\" keeps no file; leave path out, or choose \"logged\" or \"synced\""
+                ));
+            }
+            _ => {}
+        }
+        positive(&format!("ordered.{name}.queue_max"), store.queue_max)?;
+    }
+    check_models(config)?;
+    for (name, pipeline) in &config.pipelines {
+        let plan = pipeline.plan(name).map_err(|error| error.to_string())?;
+        check_references(config, &plan)?;
+    }
+    check_defaults(config)
+}
+
+fn check_server(config: &Config) -> Result<(), String> {
+    let server = &config.server;
+    positive("server.connections_max", server.connections_max)?;
+    positive("server.in_flight_max", server.in_flight_max)?;
+    positive(
+        "server.in_flight_per_connection_max",
+        server.in_flight_per_connection_max,
+    )?;
+    positive("server.deadline_ms_default", server.deadline_ms_default as usize)?;
+    positive("log.queue_lines_max", config.log.queue_lines_max)?;
+    if !(1024..=1 << 30).contains(&server.frame_bytes_max) {
+        let found = server.frame_bytes_max;
+        return Err(format!(
+            "server.frame_bytes_max is {found}; expected 1024 to 1073741824 bytes"
+        ));
+    }
+    if server.threads > 1024 {
+        return Err(format!(
+            "server.threads is {}; expected at most 1024 (0: one a processor)",
+            server.threads
+        ));
+    }
+    if server.listen == config.admin.listen && server.listen.port() != 0 {
+        return Err(format!(
+            "server.listen and admin.listen are both {}; give them different ports",
+            server.listen
+        ));
+    }
+    Ok(())
+}
+
+fn check_models(config: &Config) -> Result<(), String> {
+    for (name, model) in &config.models {
+        if !model.path.is_file() {
+            return Err(format!(
+                "models.{name}.path: {} is no file; name an ONNX model",
+                model.path.display()
+            ));
+        }
+        positive(&format!("models.{name}.batch_size_max"), model.batch_size_max)?;
+        positive(&format!("models.{name}.instances"), model.instances)?;
+        for rows in model.warm_up.iter().flatten() {
+            if *rows == 0 || *rows > model.batch_size_max {
+                let most = model.batch_size_max;
+                return Err(format!(
+                    "models.{name}.warm_up holds {rows}; expected rows from 1 to batch_size_max ({most})"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_references(config: &Config, plan: &Plan) -> Result<(), String> {
+    for stage in &plan.stages {
+        let at = |key: &str| format!("pipelines.{}, stage {:?}, key {key}", plan.name, stage.name);
+        match &stage.action {
+            Action::Scan { store, .. } => known(&at("scan.store"), store, "ordered", &config.ordered)?,
+            Action::Lookup { table, .. } => known(&at("lookup.table"), table, "features", &config.features)?,
+            Action::Model { model, .. } => known(&at("model.model"), model, "models", &config.models)?,
+            Action::Hash { .. } | Action::Assemble { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_defaults(config: &Config) -> Result<(), String> {
+    if let Some(name) = &config.default_model {
+        known("default_model", name, "models", &config.models)?;
+    }
+    if let Some(name) = &config.default_store {
+        known("default_store", name, "ordered", &config.ordered)?;
+    }
+    if let Some(name) = &config.default_pipeline {
+        known("default_pipeline", name, "pipelines", &config.pipelines)?;
+    }
+    Ok(())
+}
+
+/// The pipeline that a call of `kind` without a name means.
+pub(crate) fn default_pipeline(config: &Config, kind: RequestKind) -> Option<&str> {
+    let of_kind = |name: &&String| {
+        config
+            .pipelines
+            .get(*name)
+            .is_some_and(|pipeline| pipeline.request == kind)
+    };
+    if let Some(name) = config.default_pipeline.as_ref().filter(of_kind) {
+        return Some(name);
+    }
+    let mut fitting = config.pipelines.keys().filter(of_kind);
+    match (fitting.next(), fitting.next()) {
+        (Some(name), None) => Some(name),
+        _ => None,
+    }
+}
+
+fn known<T>(key: &str, name: &str, section: &str, named: &BTreeMap<String, T>) -> Result<(), String> {
+    if named.contains_key(name) {
+        return Ok(());
+    }
+    let there: Vec<&str> = named.keys().map(String::as_str).collect();
+    Err(format!(
+        "{key} is {name:?}, which no [{section}.…] section defines; defined are {there:?}"
+    ))
+}
+
+fn positive(key: &str, value: usize) -> Result<(), String> {
+    if value == 0 {
+        Err(format!("{key} is 0; expected at least 1"))
+    } else {
+        Ok(())
+    }
+}

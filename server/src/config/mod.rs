@@ -1,0 +1,331 @@
+//! The one TOML file: what each key means, its default, and where it comes from.
+//!
+//! Flags come before the environment, that before the file, that before the defaults. It opens nothing; `check` looks
+//! whether what is named is there. Its invariant: an unknown key is refused, wherever it stands.
+
+pub(crate) mod check;
+mod source;
+
+pub use source::{Origin, load};
+
+use crate::Error;
+use millpond_engines_infer::pipeline::Pipeline;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Everything `millpond serve` can be told. Paths are relative to the file's folder.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The model of an `infer` call that names none; may be left out when there is one model.
+    pub default_model: Option<String>,
+    /// The pipeline of a `rank` or samples call that names none; may be left out when one fits.
+    pub default_pipeline: Option<String>,
+    /// The store of an `ordered` call that names none; may be left out when there is one store.
+    pub default_store: Option<String>,
+    /// The data port.
+    pub server: Server,
+    /// Health and metrics.
+    pub admin: Admin,
+    /// Where and how much is logged.
+    pub log: Log,
+    /// Feature tables by name.
+    pub features: BTreeMap<String, Features>,
+    /// Ordered stores by name.
+    pub ordered: BTreeMap<String, Ordered>,
+    /// Models by name.
+    pub models: BTreeMap<String, Model>,
+    /// Pipelines by name.
+    pub pipelines: BTreeMap<String, Pipeline>,
+}
+
+/// `[server]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// Native frames and HTTP.
+    pub listen: SocketAddr,
+    /// Net threads; 0 is one a processor.
+    pub threads: usize,
+    /// Processors for net threads and model instances, in turn; empty pins nothing.
+    pub cpus: Vec<usize>,
+    /// Connections served at a time; further ones are told `Overloaded`.
+    pub connections_max: usize,
+    /// Calls being worked on at a time, over all connections; further ones are told `Overloaded`.
+    pub in_flight_max: usize,
+    /// Calls one connection may have unanswered before it is not read further.
+    pub in_flight_per_connection_max: usize,
+    /// Bytes of a frame or an HTTP body.
+    pub frame_bytes_max: usize,
+    /// The deadline of a call that names none.
+    pub deadline_ms_default: u64,
+    /// How long a stop waits for accepted work.
+    pub drain_ms_max: u64,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            listen: SocketAddr::from(([127, 0, 0, 1], 13500)),
+            threads: 0,
+            cpus: Vec::new(),
+            connections_max: 10_000,
+            in_flight_max: 8192,
+            in_flight_per_connection_max: 1024,
+            frame_bytes_max: 8 << 20,
+            deadline_ms_default: 5000,
+            drain_ms_max: 10_000,
+        }
+    }
+}
+
+/// `[admin]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// `/healthz`, `/readyz`, `/metrics`.
+    pub listen: SocketAddr,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin {
+            listen: SocketAddr::from(([127, 0, 0, 1], 13590)),
+        }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// 2 or "debug": a line a request, with its scores; 3 or "info"; 4 or "warn"; 5 or "error".
+    pub level: Level,
+    /// Appended to; standard error when left out.
+    pub file: Option<PathBuf>,
+    /// "text" or "json".
+    pub format: Format,
+    /// Lines waiting to be written; further ones are dropped and counted.
+    pub queue_lines_max: usize,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log {
+            level: Level::Info,
+            file: None,
+            format: Format::Text,
+            queue_lines_max: 100_000,
+        }
+    }
+}
+
+/// How much is logged, with the numbers of report R1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// 2: a line a request.
+    Debug,
+    /// 3: what happens to the process.
+    Info,
+    /// 4: what may need somebody.
+    Warn,
+    /// 5: what does.
+    Error,
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(i64),
+            Name(String),
+        }
+        let form = Form::deserialize(deserializer)?;
+        match &form {
+            Form::Number(2) => Ok(Level::Debug),
+            Form::Number(3) => Ok(Level::Info),
+            Form::Number(4) => Ok(Level::Warn),
+            Form::Number(5) => Ok(Level::Error),
+            Form::Name(name) if name == "debug" => Ok(Level::Debug),
+            Form::Name(name) if name == "info" => Ok(Level::Info),
+            Form::Name(name) if name == "warn" => Ok(Level::Warn),
+            Form::Name(name) if name == "error" => Ok(Level::Error),
+            Form::Number(found) => Err(level_error(found)),
+            Form::Name(found) => Err(level_error(found)),
+        }
+    }
+}
+
+fn level_error<E: serde::de::Error>(found: impl std::fmt::Debug) -> E {
+    E::custom(format_args!(
+        "log level {found:?}; expected 2 or \"debug\", 3 or \"info\", 4 or \"warn\", 5 or \"error\""
+    ))
+}
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For machines: one object a line.
+    Json,
+}
+
+/// `[features.NAME]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Features {
+    /// The table's folder, as `millpond features build` made it.
+    pub path: PathBuf,
+    /// The version to serve; the highest when left out.
+    pub version: Option<u64>,
+}
+
+/// `[ordered.NAME]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ordered {
+    /// The store's folder; made when absent. Not used with durability "memory".
+    pub path: Option<PathBuf>,
+    /// What an acknowledged put survives: "memory" nothing, "logged" the process, "synced" the machine.
+    #[serde(default)]
+    pub durability: Durability,
+    /// Puts waiting for the log; further ones are told `Overloaded`.
+    #[serde(default = "ordered_queue_max")]
+    pub queue_max: usize,
+    /// Bytes of one log file.
+    #[serde(default = "ordered_segment_bytes_max")]
+    pub segment_bytes_max: u64,
+}
+
+impl Ordered {
+    /// A synced store in that folder, with the defaults.
+    pub fn at(path: PathBuf) -> Ordered {
+        let (queue_max, segment_bytes_max) = (ordered_queue_max(), ordered_segment_bytes_max());
+        Ordered {
+            path: Some(path),
+            durability: Durability::Synced,
+            queue_max,
+            segment_bytes_max,
+        }
+    }
+}
+
+fn ordered_queue_max() -> usize {
+    millpond_engines_ordered::Options::default().queue_max
+}
+
+fn ordered_segment_bytes_max() -> u64 {
+    millpond_engines_ordered::Options::default().segment_bytes_max
+}
+
+/// What an acknowledged put survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Nothing.
+    Memory,
+    /// The end of the process.
+    Logged,
+    /// The end of the machine's power.
+    #[default]
+    Synced,
+}
+
+impl From<Durability> for millpond_engines_ordered::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Memory => millpond_engines_ordered::Durability::Memory,
+            Durability::Logged => millpond_engines_ordered::Durability::Logged,
+            Durability::Synced => millpond_engines_ordered::Durability::Synced,
+        }
+    }
+}
+
+/// `[models.NAME]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The model's file.
+    pub path: PathBuf,
+    /// What runs it.
+    #[serde(default)]
+    pub backend: Backend,
+    /// The number that answers carry.
+    #[serde(default = "model_version")]
+    pub version: u64,
+    /// Rows of one run.
+    #[serde(default = "model_batch_size_max")]
+    pub batch_size_max: usize,
+    /// Threads that run it, each with an instance.
+    #[serde(default = "model_instances")]
+    pub instances: usize,
+    /// Requests waiting for an instance; further ones are told `Overloaded`.
+    #[serde(default = "model_queue_max")]
+    pub queue_max: usize,
+    /// Row counts run before `/readyz`; 1 and `batch_size_max` when left out.
+    pub warm_up: Option<Vec<usize>>,
+}
+
+/// What runs a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// ONNX, compiled in.
+    #[default]
+    Tract,
+}
+
+fn model_version() -> u64 {
+    1
+}
+
+fn model_batch_size_max() -> usize {
+    256
+}
+
+fn model_instances() -> usize {
+    1
+}
+
+fn model_queue_max() -> usize {
+    4096
+}
+
+impl Config {
+    /// Reads and checks a file alone, as `millpond check-config` does.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming file, key and mend.
+    pub fn read(file: &Path) -> Result<Config, Error> {
+        load(&Origin {
+            file: Some(file.to_owned()),
+            ..Origin::default()
+        })
+    }
+
+    /// The model that a call without one means.
+    pub fn model_default(&self) -> Option<&str> {
+        self.default_model.as_deref().or_else(|| only(&self.models))
+    }
+
+    /// The store that a call without one means.
+    pub fn store_default(&self) -> Option<&str> {
+        self.default_store.as_deref().or_else(|| only(&self.ordered))
+    }
+}
+
+fn only<T>(named: &BTreeMap<String, T>) -> Option<&str> {
+    let mut names = named.keys();
+    match (names.next(), names.next()) {
+        (Some(name), None) => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

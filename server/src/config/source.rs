@@ -1,0 +1,116 @@
+//! Puts a configuration together: file, then environment, then flags.
+//! Its invariant: whatever the last word came from, an error names it.
+
+use super::{Config, check};
+use crate::Error;
+use std::path::PathBuf;
+use toml::{Table, Value};
+
+/// Prefix of environment variables: `MILLPOND__LOG__LEVEL=2` is `log.level = 2`.
+const ENVIRONMENT_PREFIX: &str = "MILLPOND__";
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The file; none serves the defaults.
+    pub file: Option<PathBuf>,
+    /// Name and value of environment variables; only those with the prefix count.
+    pub environment: Vec<(String, String)>,
+    /// `key.path=value` flags, in order.
+    pub flags: Vec<String>,
+}
+
+/// Reads, merges, checks.
+///
+/// # Errors
+/// [`Error::Config`] naming the place, the key and the mend.
+pub fn load(origin: &Origin) -> Result<Config, Error> {
+    let (text, place) = match &origin.file {
+        None => (String::new(), "the defaults".to_owned()),
+        Some(file) => {
+            let place = file.display().to_string();
+            let text = std::fs::read_to_string(file).map_err(|error| {
+                Error::config(
+                    &place,
+                    format!("cannot be read: {error}; name an existing file with --config"),
+                )
+            })?;
+            (text, place)
+        }
+    };
+    // The text itself first: its errors carry line and column.
+    let mut config: Config =
+        toml::from_str(&text).map_err(|error| Error::config(&place, error.to_string().trim_end()))?;
+    let overrides = overrides(origin)?;
+    if !overrides.is_empty() {
+        let mut table: Table =
+            toml::from_str(&text).map_err(|error| Error::config(&place, error.to_string()))?;
+        for (from, path, value) in overrides {
+            set(&mut table, &path, value).map_err(|problem| Error::config(&from, problem))?;
+            config = Value::Table(table.clone())
+                .try_into()
+                .map_err(|error: toml::de::Error| Error::config(&from, error.to_string().trim_end()))?;
+        }
+    }
+    let base = origin
+        .file
+        .as_ref()
+        .and_then(|file| file.parent())
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    check::resolve_paths(&mut config, &base);
+    check::check(&config).map_err(|problem| Error::config(&place, problem))?;
+    Ok(config)
+}
+
+type Override = (String, Vec<String>, Value);
+
+fn overrides(origin: &Origin) -> Result<Vec<Override>, Error> {
+    let mut found = Vec::new();
+    let mut environment: Vec<_> = origin.environment.iter().collect();
+    environment.sort();
+    for (name, value) in environment {
+        if let Some(path) = name.strip_prefix(ENVIRONMENT_PREFIX) {
+            let path = path.split("__").map(str::to_lowercase).collect();
+            found.push((format!("environment variable {name}"), path, value_of(value)));
+        }
+    }
+    for flag in &origin.flags {
+        let from = format!("--set {flag}");
+        let Some((path, value)) = flag.split_once('=') else {
+            return Err(Error::config(
+                &from,
+                "expected key.path=value, as in --set log.level=2",
+            ));
+        };
+        let path = path.trim().split('.').map(str::to_owned).collect();
+        found.push((from, path, value_of(value.trim())));
+    }
+    Ok(found)
+}
+
+/// A number, boolean, array or quoted text as TOML reads it; anything else is text.
+fn value_of(text: &str) -> Value {
+    let document: Result<Table, _> = toml::from_str(&format!("value = {text}"));
+    let parsed = document.ok().and_then(|mut table| table.remove("value"));
+    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn set(table: &mut Table, path: &[String], value: Value) -> Result<(), String> {
+    match path {
+        [] => Err("no key is named".to_owned()),
+        [key] => {
+            table.insert(key.clone(), value);
+            Ok(())
+        }
+        [section, rest @ ..] => {
+            let entry = table
+                .entry(section.clone())
+                .or_insert_with(|| Value::Table(Table::new()));
+            match entry {
+                Value::Table(inner) => set(inner, rest, value),
+                _ => Err(format!("\"{section}\" is not a section")),
+            }
+        }
+    }
+}

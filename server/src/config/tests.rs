@@ -1,0 +1,129 @@
+//! Order of sources, refused keys, and what is checked before a bind.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+
+fn check(text: &str, flags: &[&str], expected: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("millpond.toml");
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.path().join("m.onnx"), b"").unwrap();
+    std::fs::create_dir(folder.path().join("t")).unwrap();
+    let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let environment = vec![
+        ("MILLPOND__SERVER__THREADS".to_owned(), "3".to_owned()),
+        ("PATH".to_owned(), "/".to_owned()),
+    ];
+    let found = match load(&Origin {
+        file: Some(file),
+        environment,
+        flags,
+    }) {
+        Ok(config) => format!("{config:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert!(found.contains(expected), "{found}\ndoes not contain {expected:?}");
+}
+
+#[test]
+fn flags_come_before_environment_before_file() {
+    check("[server]\nthreads = 2", &[], "threads: 3");
+    check("[server]\nthreads = 2", &["server.threads=4"], "threads: 4");
+    check("[log]\nlevel = 5", &[], "level: Error");
+    check("[log]\nlevel = 5", &["log.level=2"], "level: Debug");
+    check("", &["log.level=debug"], "level: Debug");
+}
+
+#[test]
+fn unknown_and_wrong_keys_are_named() {
+    check("[server]\nlisen = \"127.0.0.1:1\"", &[], "unknown field `lisen`");
+    check("[server]\nlisen = \"127.0.0.1:1\"", &[], "line 2");
+    check(
+        "",
+        &["server.thread=1"],
+        "--set server.thread=1: unknown field `thread`",
+    );
+    check("", &["server"], "expected key.path=value");
+    check("[log]\nlevel = 7", &[], "log level 7; expected 2");
+    check("[server]\nlisten = \"localhost\"", &[], "invalid socket address");
+    check(
+        "[server]\nconnections_max = 0",
+        &[],
+        "server.connections_max is 0",
+    );
+    check("[admin]\nlisten = \"127.0.0.1:13500\"", &[], "different ports");
+}
+
+#[test]
+fn what_is_named_must_be_there() {
+    check("[features.a]\npath = \"none\"", &[], "features.a.path");
+    check("[models.a]\npath = \"none.onnx\"", &[], "models.a.path");
+    check(
+        "[models.a]\npath = \"m.onnx\"\nwarm_up = [300]",
+        &[],
+        "warm_up holds 300",
+    );
+    check("[ordered.a]\n", &[], "ordered.a.path is missing");
+    check(
+        "[ordered.a]\ndurability = \"memory\"\npath = \"x\"",
+        &[],
+        "keeps no file",
+    );
+    check(
+        "default_model = \"b\"\n[models.a]\npath = \"m.onnx\"",
+        &[],
+        "default_model is \"b\"",
+    );
+    let pipeline = "[pipelines.p]\nrequest = \"samples\"\nstages = [{name = \"k\", hash = {slot = \"0\", from = \"samples.0\"}}, \
+        {name = \"v\", lookup = {table = \"nope\", keys = \"k\"}}, {name = \"s\", model = {model = \"a\", input = \"v\"}}]";
+    check(
+        pipeline,
+        &[],
+        "lookup.table is \"nope\", which no [features.…] section defines",
+    );
+}
+
+#[test]
+fn the_shipped_example_is_whole_and_true() {
+    let text = include_str!("../../../config/millpond.toml");
+    let plain: Config = toml::from_str(text).unwrap();
+    assert_eq!(
+        format!("{plain:?}"),
+        format!("{:?}", Config::default()),
+        "the example's plain keys are the defaults"
+    );
+    let all = text.replace("#: ", "");
+    let config: Config = toml::from_str(&all).unwrap();
+    config.pipelines["rank"].plan("rank").unwrap();
+    let written: toml::Table = toml::from_str(&all).unwrap();
+    let keys = |path: &[&str]| {
+        let table = path
+            .iter()
+            .fold(&written, |table, key| table[*key].as_table().unwrap());
+        table
+            .keys()
+            .cloned()
+            .collect::<std::collections::BTreeSet<String>>()
+    };
+    // Every field that the Debug form of a section names must be explained in the example.
+    for (path, shown) in [
+        (&["server"][..], format!("{:?}", config.server)),
+        (&["admin"], format!("{:?}", config.admin)),
+        (&["log"], format!("{:?}", config.log)),
+        (
+            &["features", "embeddings"],
+            format!("{:?}", config.features["embeddings"]),
+        ),
+        (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
+        (&["models", "ranker"], format!("{:?}", config.models["ranker"])),
+    ] {
+        let keys = keys(path);
+        let fields = shown
+            .split(['{', ','])
+            .filter_map(|part| part.trim().split_once(": "))
+            .map(|(name, _)| name.to_owned());
+        for field in fields {
+            assert!(keys.contains(&field), "{path:?} lacks {field:?}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Opens what the configuration names: tables, stores, models, pipelines; and warms them.
+//!
+//! It serves nothing. Its invariant: when [`Engines::open`] returns, every reference between them holds, and sizes fit.
+
+use crate::Error;
+use crate::config::{self, Config};
+use crate::stages::Prepared;
+use millpond_backends_interface::Backend as _;
+use millpond_backends_tract::Tract;
+use millpond_engines_features::Handle;
+use millpond_engines_infer::{Batcher, BatcherOptions};
+use millpond_engines_ordered::{Options, Store};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A model with its threads.
+pub struct LoadedModel {
+    /// Runs it.
+    pub batcher: Arc<Batcher>,
+    /// The number that answers carry.
+    pub version: u64,
+}
+
+/// Everything that answers.
+pub struct Engines {
+    /// Feature tables by name.
+    pub tables: BTreeMap<String, Arc<Handle>>,
+    /// Ordered stores by name.
+    pub stores: BTreeMap<String, Store>,
+    /// Models by name.
+    pub models: BTreeMap<String, LoadedModel>,
+    /// Pipelines by name.
+    pub pipelines: BTreeMap<String, Arc<Prepared>>,
+}
+
+impl Engines {
+    /// Opens everything, logging what was found.
+    ///
+    /// # Errors
+    /// The first thing that cannot be opened, or does not fit another.
+    pub fn open(config: &Config) -> Result<Engines, Error> {
+        let mut engines = Engines {
+            tables: BTreeMap::new(),
+            stores: BTreeMap::new(),
+            models: BTreeMap::new(),
+            pipelines: BTreeMap::new(),
+        };
+        for (name, table) in &config.features {
+            let wrap = |source| Error::Features {
+                name: name.clone(),
+                source,
+            };
+            let handle = Handle::open(&table.path, table.version).map_err(wrap)?;
+            let pinned = handle.pin();
+            tracing::info!(
+                table = name,
+                version = pinned.version(),
+                rows = pinned.rows(),
+                dim = pinned.dim(),
+                "table opened"
+            );
+            engines.tables.insert(name.clone(), Arc::new(handle));
+        }
+        for (name, store) in &config.ordered {
+            engines.stores.insert(name.clone(), open_store(name, store)?);
+        }
+        for (name, model) in &config.models {
+            engines
+                .models
+                .insert(name.clone(), load_model(name, model, config)?);
+        }
+        for (name, pipeline) in &config.pipelines {
+            let prepared = Prepared::new(pipeline.plan(name)?, &engines)?;
+            engines.pipelines.insert(name.clone(), Arc::new(prepared));
+        }
+        Ok(engines)
+    }
+
+    /// Makes tables resident (checking every byte of them) and runs every model at its warm-up sizes.
+    ///
+    /// # Errors
+    /// A damaged table or a model that fails.
+    pub fn warm(&self, config: &Config) -> Result<(), Error> {
+        for (name, handle) in &self.tables {
+            let started = Instant::now();
+            handle.pin().make_resident().map_err(|source| Error::Features {
+                name: name.clone(),
+                source,
+            })?;
+            tracing::info!(
+                table = name,
+                ms = started.elapsed().as_millis() as u64,
+                "table resident, checksums right"
+            );
+        }
+        for (name, model) in &self.models {
+            let options = model.batcher.options();
+            let sizes = config.models.get(name).and_then(|model| model.warm_up.clone());
+            let sizes = sizes.unwrap_or_else(|| vec![1, options.batch_size_max]);
+            let warm_up = model.batcher.warm_up(&sizes)?;
+            for run in &warm_up.runs {
+                let (first_us, second_us) = (run.first.as_micros() as u64, run.second.as_micros() as u64);
+                tracing::info!(
+                    model = name,
+                    instance = run.instance,
+                    rows = run.rows,
+                    first_us,
+                    second_us,
+                    "model warm"
+                );
+            }
+        }
+        for prepared in self.pipelines.values() {
+            prepared.warm();
+        }
+        Ok(())
+    }
+}
+
+/// Opens a store as `serve` and `millpond ordered load` both do.
+pub(crate) fn open_store(name: &str, config: &config::Ordered) -> Result<Store, Error> {
+    let options = Options {
+        durability: config.durability.into(),
+        queue_max: config.queue_max,
+        segment_bytes_max: config.segment_bytes_max,
+    };
+    let Some(path) = &config.path else {
+        tracing::info!(store = name, durability = "memory", "store opened, empty");
+        return Ok(Store::in_memory(options));
+    };
+    let opened = Store::open(path, options);
+    let (store, recovery) = opened.map_err(|source| Error::Ordered {
+        name: name.to_owned(),
+        source,
+    })?;
+    if let Some(torn) = &recovery.torn_tail {
+        tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log: a write that was never acknowledged");
+    }
+    tracing::info!(
+        store = name,
+        durability = store.durability().as_str(),
+        keys = store.len(),
+        "store opened: {recovery}"
+    );
+    Ok(store)
+}
+
+fn load_model(name: &str, model: &config::Model, config: &Config) -> Result<LoadedModel, Error> {
+    let backend = match model.backend {
+        config::Backend::Tract => Tract,
+    };
+    let started = Instant::now();
+    let loaded = backend.load(&model.path).map_err(|source| Error::Model {
+        name: name.to_owned(),
+        source,
+    })?;
+    let options = BatcherOptions {
+        instances: model.instances,
+        batch_size_max: model.batch_size_max,
+        queue_max: model.queue_max,
+        cpus: config.server.cpus.clone(),
+    };
+    let batcher = Arc::new(Batcher::start(name, loaded, options)?);
+    tracing::info!(
+        model = name,
+        version = model.version,
+        backend = backend.name(),
+        ms = started.elapsed().as_millis() as u64,
+        "model loaded"
+    );
+    Ok(LoadedModel {
+        batcher,
+        version: model.version,
+    })
+}

@@ -1,0 +1,105 @@
+//! Hands a call's tensors to a model's batcher and answers from the instance thread.
+//!
+//! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
+//! the answer is on its way.
+
+use crate::metrics::Method;
+use crate::router::Call;
+use millpond_backends_interface::Tensor;
+use millpond_engines_infer::{Answer, Batcher, Error, Request};
+use millpond_wire_frame::Encoder;
+use millpond_wire_schema::{Code, Status};
+use millpond_wire_transport::Reply;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is asked of a batcher.
+pub(super) struct Run<'b> {
+    pub(super) batcher: &'b Batcher,
+    /// In signature order, checked.
+    pub(super) inputs: Vec<Tensor>,
+    pub(super) rows: usize,
+    pub(super) deadline: Instant,
+    pub(super) trace: Option<String>,
+}
+
+/// Runs it; `print` makes the answer's map from the model's outputs, and gives back its scores for the log.
+pub(super) fn submit<P>(call: &Call<'_>, run: Run<'_>, reply: Reply<'_>, print: P)
+where
+    P: FnOnce(&Answer) -> Result<Printed, Status> + Send + 'static,
+{
+    let permit = match call.shared.admission.enter() {
+        Ok(permit) => permit,
+        Err(status) => return call.refuse(reply, &status),
+    };
+    let (shared, method, received) = (Arc::clone(call.shared), call.method, call.received);
+    let ticket = reply.detach();
+    let gone = ticket.gone();
+    let trace = run.trace;
+    let done = move |result: Result<Answer, Error>| {
+        let printed = result
+            .map_err(|error| status_of(&error))
+            .and_then(|answer| Ok((print(&answer)?, answer)));
+        match printed {
+            Ok((printed, answer)) => {
+                shared.metrics.answered(method, received.elapsed());
+                log(method, received, trace.as_deref(), &printed.scores, &answer);
+                ticket.ok(printed.write);
+            }
+            Err(status) => {
+                shared.metrics.failed(method, &status);
+                tracing::debug!(method = method.name(), code = status.code.number(), ex = %status.ex, "refused");
+                ticket.error(&status);
+            }
+        }
+        drop(permit);
+    };
+    let request = Request {
+        inputs: run.inputs,
+        rows: run.rows,
+        deadline: Some(run.deadline),
+        gone,
+        done: Box::new(done),
+    };
+    if let Err((reason, request)) = run.batcher.submit(request) {
+        let model = run.batcher.name().to_owned();
+        (request.done)(Err(Error::Rejected { model, reason }));
+    }
+}
+
+/// An answer ready to be written.
+pub(super) struct Printed {
+    /// What the debug line shows.
+    pub(super) scores: Vec<f32>,
+    /// Writes the answer's map.
+    pub(super) write: Box<dyn FnOnce(&mut Encoder<'_>)>,
+}
+
+/// The one line a request that level 2 (debug) writes.
+fn log(method: Method, received: Instant, trace: Option<&str>, scores: &[f32], answer: &Answer) {
+    tracing::debug!(
+        method = method.name(),
+        us = received.elapsed().as_micros() as u64,
+        queue_us = answer.queue_us,
+        compute_us = answer.compute_us,
+        batch_rows = answer.batch_rows,
+        batch_requests = answer.batch_requests,
+        trace,
+        ?scores,
+        "answered"
+    );
+}
+
+fn status_of(error: &Error) -> Status {
+    let code = match error {
+        Error::Rejected {
+            reason: millpond_engines_infer::Rejected::QueueFull { .. },
+            ..
+        } => Code::Overloaded,
+        Error::Rejected { .. } | Error::Stopping { .. } => Code::Stopping,
+        Error::DeadlinePassed { .. } => Code::DeadlinePassed,
+        Error::ModelFailed { .. } => Code::ModelFailed,
+        _ => Code::Internal,
+    };
+    Status::new(code, error.to_string())
+}

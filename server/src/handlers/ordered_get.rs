@@ -1,0 +1,41 @@
+//! `ordered.get`, answered on the net thread.
+//! Its invariant: the answer stays within the frame limit, or the call is refused.
+
+use super::store;
+use crate::router::Call;
+use millpond_wire_schema::frame::Map;
+use millpond_wire_schema::{Code, Status, ordered_get as schema};
+use millpond_wire_transport::Reply;
+
+pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(map) {
+        Ok(decoded) => decoded,
+        Err(error) => return call.refuse(reply, &error.into()),
+    };
+    let found = call
+        .deadline(reserved.deadline_ms)
+        .and_then(|_| store(call, decoded.table.as_ref()))
+        .and_then(|store| {
+            let (limit, mut bytes) = (call.shared.config.server.frame_bytes_max, 0);
+            let mut found = Vec::with_capacity(decoded.keys.len());
+            for key in &decoded.keys {
+                let entry = store.get(key).map(|entry| (entry.value, entry.version));
+                bytes += entry.as_ref().map_or(0, |(value, _)| value.len());
+                if bytes > limit {
+                    let ex =
+                        format!("the values are over the limit of {limit} bytes; ask for fewer keys a call");
+                    return Err(Status::new(Code::TooLarge, ex));
+                }
+                found.push(entry);
+            }
+            Ok(found)
+        });
+    match found {
+        Ok(found) => {
+            reply.set_base64(decoded.base64);
+            reply.ok(|out| schema::encode_answer(out, &found));
+            call.answered(reserved.trace.as_deref());
+        }
+        Err(status) => call.refuse(reply, &status),
+    }
+}

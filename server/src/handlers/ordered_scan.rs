@@ -1,0 +1,47 @@
+//! `ordered.scan`, answered on the net thread; its limit bounds how long that takes.
+//! Its invariant: a scan that would outgrow a frame ends early with a cursor.
+
+use super::store;
+use crate::router::Call;
+use millpond_engines_ordered::Scan;
+use millpond_wire_schema::frame::Map;
+use millpond_wire_schema::ordered_scan as schema;
+use millpond_wire_transport::Reply;
+use std::borrow::Cow;
+
+pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(map) {
+        Ok(decoded) => decoded,
+        Err(error) => return call.refuse(reply, &error.into()),
+    };
+    let store = match call
+        .deadline(reserved.deadline_ms)
+        .and_then(|_| store(call, decoded.table.as_ref()))
+    {
+        Ok(store) => store,
+        Err(status) => return call.refuse(reply, &status),
+    };
+    let owned = |bytes: &Option<Cow<'_, [u8]>>| bytes.as_ref().map(|bytes| bytes.to_vec());
+    // A cursor is the key to go on from: a later start.
+    let start = owned(&decoded.cursor).max(owned(&decoded.start));
+    let scan = Scan {
+        start,
+        end: owned(&decoded.end),
+        prefix: owned(&decoded.prefix),
+        limit: decoded.limit,
+    };
+    let bytes_max = call.shared.config.server.frame_bytes_max / 2;
+    let (mut entries, mut bytes, mut cut) = (Vec::new(), 0, None);
+    let rest = store.scan(&scan, &mut |key, value| {
+        bytes += key.len() + value.len();
+        if cut.is_none() && (bytes <= bytes_max || entries.is_empty()) {
+            entries.push((key.to_vec(), value.to_vec()));
+        } else if cut.is_none() {
+            cut = Some(key.to_vec());
+        }
+    });
+    let cursor = cut.or(rest);
+    reply.set_base64(decoded.base64);
+    reply.ok(|out| schema::encode_answer(out, &entries, cursor.as_deref()));
+    call.answered(reserved.trace.as_deref());
+}

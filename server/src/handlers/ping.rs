@@ -1,0 +1,13 @@
+//! `*ping`: the server's clock, whatever else goes on.
+//! Its invariant: it decodes nothing and waits for nothing.
+
+use millpond_wire_schema::ping;
+use millpond_wire_transport::Reply;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(crate) fn answer(reply: Reply<'_>) {
+    let ts_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64);
+    reply.ok(|out| ping::encode_answer(out, ts_ms));
+}

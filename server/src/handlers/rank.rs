@@ -1,0 +1,110 @@
+//! `rank`: a user and candidates through a pipeline; scores, best first where `top` asks for it.
+//! Its invariant: items come back as they went in, each with the score of its own row.
+
+use super::infer::scores;
+use super::model_run::{Printed, Run, submit};
+use super::{find, no_default};
+use crate::config::check::default_pipeline;
+use crate::router::Call;
+use crate::stages::Subject;
+use millpond_engines_infer::pipeline::RequestKind;
+use millpond_wire_schema::frame::{Map, Value};
+use millpond_wire_schema::rank as schema;
+use millpond_wire_transport::Reply;
+use std::borrow::Cow;
+
+pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(map) {
+        Ok(decoded) => decoded,
+        Err(error) => return call.refuse(reply, &error.into()),
+    };
+    let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
+    let named = decoded.pipeline.as_deref();
+    let name = named.or_else(|| default_pipeline(&call.shared.config, RequestKind::Rank));
+    let prepared = match name {
+        Some(name) => find("pipeline", &call.engines.pipelines, name),
+        None => Err(no_default("pipeline for rank", "pipeline", "default_pipeline")),
+    };
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(status) => return call.refuse(reply, &status),
+    };
+    if decoded.items.is_empty() {
+        let answer = schema::Answer {
+            items: Vec::new(),
+            scores: Vec::new(),
+            model: prepared.model.as_str().into(),
+            versions: Vec::new(),
+        };
+        reply.ok(|out| answer.encode(out));
+        return call.answered(trace.as_deref());
+    }
+    let subject = Subject::Rank {
+        user: &decoded.user,
+        items: &decoded.items,
+    };
+    let input = call
+        .deadline(reserved.deadline_ms)
+        .and_then(|deadline| Ok((deadline, prepared.run(&subject)?)));
+    let (deadline, input) = match input {
+        Ok(input) => input,
+        Err(status) => return call.refuse(reply, &status),
+    };
+    let items: Vec<Value<'static>> = decoded.items.iter().map(owned).collect();
+    let (top, model, versions) = (decoded.top, prepared.model.clone(), input.versions);
+    let run = Run {
+        batcher: &prepared.batcher,
+        inputs: vec![input.tensor],
+        rows: input.rows,
+        deadline,
+        trace,
+    };
+    submit(call, run, reply, move |answer| {
+        let scores = scores(answer)?.to_vec();
+        let (items, best) = match top {
+            Some(top) => select(items, &scores, top),
+            None => (items, scores.clone()),
+        };
+        let answer = schema::Answer {
+            items,
+            scores: best,
+            model: model.into(),
+            versions,
+        };
+        Ok(Printed {
+            scores,
+            write: Box::new(move |out| answer.encode(out)),
+        })
+    });
+}
+
+/// The `top` best, best first; equal scores keep the call's order.
+fn select(items: Vec<Value<'static>>, scores: &[f32], top: usize) -> (Vec<Value<'static>>, Vec<f32>) {
+    let mut rows: Vec<(Value<'static>, f32)> = items.into_iter().zip(scores.iter().copied()).collect();
+    rows.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+    rows.truncate(top);
+    rows.into_iter().unzip()
+}
+
+/// An id that outlives the request's bytes.
+fn owned(item: &Value<'_>) -> Value<'static> {
+    match item {
+        Value::Text(text) => Value::Text(Cow::Owned(text.to_string())),
+        Value::UInt(number) => Value::UInt(*number),
+        Value::Int(number) => Value::Int(*number),
+        _ => Value::Nil,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_come_first_and_ties_keep_their_order() {
+        let items = vec![Value::UInt(1), Value::UInt(2), Value::UInt(3), Value::UInt(4)];
+        let (items, scores) = select(items, &[0.5, 0.9, 0.5, 0.1], 3);
+        assert_eq!(items, [Value::UInt(2), Value::UInt(1), Value::UInt(3)]);
+        assert_eq!(scores, [0.9, 0.5, 0.5]);
+    }
+}

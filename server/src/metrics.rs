@@ -1,0 +1,247 @@
+//! What the server counts of its calls, and how `/metrics` prints it.
+//!
+//! Engines and transport count for themselves; here their figures get names. Its invariant: counting a call is a few
+//! relaxed additions and no lock. Source of the text format: Prometheus exposition format 0.0.4.
+
+use millpond_wire_schema::{Code, Status};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The methods that are counted, in the order of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Method {
+    Ping,
+    Infos,
+    FeaturesLookup,
+    OrderedGet,
+    OrderedPut,
+    OrderedScan,
+    Infer,
+    Rank,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Method; 8] = [
+        Method::Ping,
+        Method::Infos,
+        Method::FeaturesLookup,
+        Method::OrderedGet,
+        Method::OrderedPut,
+        Method::OrderedScan,
+        Method::Infer,
+        Method::Rank,
+    ];
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Ping => "*ping",
+            Method::Infos => "*infos",
+            Method::FeaturesLookup => "features.lookup",
+            Method::OrderedGet => "ordered.get",
+            Method::OrderedPut => "ordered.put",
+            Method::OrderedScan => "ordered.scan",
+            Method::Infer => "infer",
+            Method::Rank => "rank",
+        }
+    }
+
+    /// The method of that name.
+    pub fn named(name: &str) -> Option<Method> {
+        Method::ALL.into_iter().find(|method| method.name() == name)
+    }
+}
+
+/// Upper bounds of the latency buckets, in microseconds: powers of two up to 8 s.
+const BUCKETS: usize = 24;
+
+/// One method's counts.
+#[derive(Debug, Default)]
+struct Calls {
+    answered: AtomicU64,
+    latency_us_sum: AtomicU64,
+    /// Calls of at most 2^i microseconds (and more than 2^(i-1)); the last holds all longer ones.
+    latency: [AtomicU64; BUCKETS],
+    errors: [AtomicU64; Code::ALL.len()],
+}
+
+/// All methods' counts.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    calls: [Calls; Method::ALL.len()],
+    unknown_methods: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts a call that was answered with a result.
+    pub fn answered(&self, method: Method, took: Duration) {
+        let calls = &self.calls[method as usize];
+        let us = took.as_micros().min(u128::from(u64::MAX)) as u64;
+        let bucket = (64 - us.saturating_sub(1).leading_zeros() as usize).min(BUCKETS - 1);
+        calls.answered.fetch_add(1, Ordering::Relaxed);
+        calls.latency_us_sum.fetch_add(us, Ordering::Relaxed);
+        calls.latency[bucket].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a call that was answered with an error.
+    pub fn failed(&self, method: Method, status: &Status) {
+        let at = Code::ALL
+            .iter()
+            .position(|code| *code == status.code)
+            .unwrap_or(0);
+        self.calls[method as usize].errors[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a call to a method that does not exist.
+    pub fn unknown(&self) {
+        self.unknown_methods.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Answered and failed calls of a method since start.
+    pub fn totals(&self, method: Method) -> (u64, u64) {
+        let calls = &self.calls[method as usize];
+        let failed = calls
+            .errors
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum();
+        (calls.answered.load(Ordering::Relaxed), failed)
+    }
+
+    /// Prints all of it.
+    pub fn print(&self, page: &mut Page) {
+        page.family("millpond_calls_total", "counter", "Calls answered with a result.");
+        for method in Method::ALL {
+            page.sample(
+                "millpond_calls_total",
+                &[("method", method.name())],
+                self.totals(method).0 as f64,
+            );
+        }
+        page.family(
+            "millpond_errors_total",
+            "counter",
+            "Calls answered with an error, by code.",
+        );
+        for method in Method::ALL {
+            for (code, count) in Code::ALL.iter().zip(&self.calls[method as usize].errors) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    let code = code.number().to_string();
+                    page.sample(
+                        "millpond_errors_total",
+                        &[("method", method.name()), ("code", &code)],
+                        count as f64,
+                    );
+                }
+            }
+        }
+        let unknown = self.unknown_methods.load(Ordering::Relaxed);
+        page.single(
+            "millpond_unknown_methods_total",
+            "counter",
+            "Calls to methods that do not exist.",
+            unknown as f64,
+        );
+        page.family(
+            "millpond_call_seconds",
+            "histogram",
+            "From the read of a call to its answer.",
+        );
+        for method in Method::ALL {
+            self.print_latency(page, method);
+        }
+    }
+
+    fn print_latency(&self, page: &mut Page, method: Method) {
+        let calls = &self.calls[method as usize];
+        let mut total = 0;
+        for (at, count) in calls.latency.iter().enumerate() {
+            total += count.load(Ordering::Relaxed);
+            let bound = if at == BUCKETS - 1 {
+                "+Inf".to_owned()
+            } else {
+                format!("{}", (1u64 << at) as f64 / 1e6)
+            };
+            page.sample(
+                "millpond_call_seconds_bucket",
+                &[("method", method.name()), ("le", &bound)],
+                total as f64,
+            );
+        }
+        let sum = calls.latency_us_sum.load(Ordering::Relaxed) as f64 / 1e6;
+        page.sample("millpond_call_seconds_sum", &[("method", method.name())], sum);
+        page.sample(
+            "millpond_call_seconds_count",
+            &[("method", method.name())],
+            total as f64,
+        );
+    }
+}
+
+/// A page of metrics as Prometheus reads it.
+#[derive(Debug, Default)]
+pub struct Page {
+    text: String,
+}
+
+impl Page {
+    /// Begins a family: its samples follow.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// One sample. Labels hold names from the configuration, so quotes and backslashes are escaped.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.text.push_str(name);
+        for (at, (key, label)) in labels.iter().enumerate() {
+            let label = label
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let _ = write!(self.text, "{}{key}=\"{label}\"", if at == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    /// A family of one sample without labels.
+    pub fn single(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// The page.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_what_they_say() {
+        let metrics = Metrics::default();
+        for us in [0, 1, 2, 3, 1024, 1025, u64::MAX / 2] {
+            metrics.answered(Method::Infer, Duration::from_micros(us));
+        }
+        metrics.failed(Method::Infer, &Status::new(Code::Overloaded, ""));
+        let mut page = Page::default();
+        metrics.print(&mut page);
+        let text = page.into_text();
+        for expected in [
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000001\"} 2",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000004\"} 4",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.001024\"} 5",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.002048\"} 6",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"+Inf\"} 7",
+            "millpond_errors_total{method=\"infer\",code=\"30101\"} 1",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Takes a request from the transport to its method's handler.
+//!
+//! It decodes the payload's map and nothing of its meaning. Its invariant: a request is refused for the first reason that
+//! holds, in this order: unknown method, draining, not ready, bad payload.
+
+use crate::Shared;
+use crate::engines::Engines;
+use crate::handlers;
+use crate::metrics::Method;
+use millpond_wire_frame::decode_map;
+use millpond_wire_schema::{Code, Status};
+use millpond_wire_transport::{Body, Reply, Request, Service, Target};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// The service of the data port.
+#[derive(Clone)]
+pub(crate) struct Router {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What every handler gets beside its payload.
+pub(crate) struct Call<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) engines: &'a Engines,
+    pub(crate) method: Method,
+    /// When the request's last byte was read.
+    pub(crate) received: Instant,
+    /// `X-Deadline-Ms`, which a payload's `_deadline_ms` overrides.
+    pub(crate) header_deadline_ms: Option<u64>,
+    /// `traceparent`, which a payload's `_trace` overrides.
+    pub(crate) header_trace: Option<&'a str>,
+}
+
+impl Service for Router {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        match request.target {
+            Target::Method(name) => self.method(name, &request, reply),
+            Target::Path { verb, path } => self.path(verb, path, reply),
+        }
+    }
+}
+
+impl Router {
+    fn method(&self, name: &str, request: &Request<'_>, reply: Reply<'_>) {
+        let shared = &self.shared;
+        let Some(method) = Method::named(name) else {
+            shared.metrics.unknown();
+            let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+            let ex = format!("unknown method {name:?}; methods are {}", known.join(", "));
+            return reply.error(&Status::new(Code::UnknownMethod, ex));
+        };
+        if method == Method::Ping {
+            handlers::ping::answer(reply);
+            return shared.metrics.answered(method, request.received.elapsed());
+        }
+        let refuse = |reply: Reply<'_>, status: Status| {
+            shared.metrics.failed(method, &status);
+            tracing::debug!(method = name, code = status.code.number(), ex = %status.ex, "refused");
+            reply.error(&status);
+        };
+        if shared.draining.load(Ordering::Relaxed) {
+            return refuse(
+                reply,
+                Status::new(Code::Stopping, "the server is stopping; call another one"),
+            );
+        }
+        let map = match decode_map(request.encoding, request.payload) {
+            Ok(map) => map,
+            Err(error) => return refuse(reply, error.into()),
+        };
+        if method == Method::Infos {
+            handlers::infos::answer(shared, reply);
+            return shared.metrics.answered(method, request.received.elapsed());
+        }
+        let Some(engines) = shared.ready_engines() else {
+            return refuse(
+                reply,
+                Status::new(
+                    Code::NotReady,
+                    "the server is warming up; /readyz on the admin port turns 200 when it is done",
+                ),
+            );
+        };
+        let call = Call {
+            shared,
+            engines,
+            method,
+            received: request.received,
+            header_deadline_ms: request.meta.deadline_ms,
+            header_trace: request.meta.trace,
+        };
+        match method {
+            Method::FeaturesLookup => handlers::features_lookup::answer(&call, map, reply),
+            Method::OrderedGet => handlers::ordered_get::answer(&call, map, reply),
+            Method::OrderedPut => handlers::ordered_put::answer(&call, map, reply),
+            Method::OrderedScan => handlers::ordered_scan::answer(&call, map, reply),
+            Method::Infer => handlers::infer::answer(&call, map, reply),
+            Method::Rank => handlers::rank::answer(&call, map, reply),
+            Method::Ping | Method::Infos => {}
+        }
+    }
+
+    fn path(&self, verb: &str, path: &str, reply: Reply<'_>) {
+        let plain = |status, text: &'static str| Body {
+            status,
+            content_type: "text/plain",
+            bytes: text.as_bytes(),
+        };
+        match (verb, path) {
+            ("GET" | "HEAD", "/v2/health/live") => reply.body(&plain(200, "live\n")),
+            ("GET" | "HEAD", "/v2/health/ready") if self.shared.is_ready() => {
+                reply.body(&plain(200, "ready\n"))
+            }
+            ("GET" | "HEAD", "/v2/health/ready") => reply.body(&plain(503, "not ready\n")),
+            _ => {
+                let ex = format!("{verb} {path} is not served here; call methods with POST /service/METHOD");
+                reply.error(&Status::new(Code::UnknownMethod, ex));
+            }
+        }
+    }
+}
+
+impl Call<'_> {
+    /// When this call becomes worthless.
+    pub(crate) fn deadline(&self, payload_ms: Option<u64>) -> Result<Instant, Status> {
+        self.shared
+            .admission
+            .deadline(self.received, payload_ms.or(self.header_deadline_ms))
+    }
+
+    /// Answers an error at once, counted and logged.
+    pub(crate) fn refuse(&self, reply: Reply<'_>, status: &Status) {
+        self.shared.metrics.failed(self.method, status);
+        tracing::debug!(method = self.method.name(), code = status.code.number(), ex = %status.ex, "refused");
+        reply.error(status);
+    }
+
+    /// Counts and logs a call that was answered at once.
+    pub(crate) fn answered(&self, trace: Option<&str>) {
+        let took = self.received.elapsed();
+        self.shared.metrics.answered(self.method, took);
+        let trace = trace.or(self.header_trace);
+        tracing::debug!(
+            method = self.method.name(),
+            us = took.as_micros() as u64,
+            trace,
+            "answered"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! Bad requests: each gets its error, and the next request on the server is served.
+
+use crate::harness::{Http, Millpond, r1_folder};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, decode_map, parse_frame, write_frame};
+use millpond_wire_schema::Status;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+fn served(server: &Millpond) {
+    let (status, answer) = server.call("infer", &json!({"samples": [["v1", "v2"]]}));
+    assert_eq!(status, 200, "{answer}");
+}
+
+/// Sends one native call and reads its error, if the connection gives one.
+fn native(server: &Millpond, bytes: &[u8]) -> Option<Status> {
+    let mut stream = TcpStream::connect(&server.addr).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(bytes).unwrap();
+    let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut chunk).unwrap_or(0);
+        answer.extend_from_slice(&chunk[..read]);
+        match parse_frame(&answer, Limits::default()) {
+            Ok(Parsed::Whole { message, .. }) => {
+                assert!(matches!(message.kind, FrameKind::Answer { status: 1, .. }));
+                return Some(Status::decode(
+                    &decode_map(message.encoding, message.payload).unwrap(),
+                ));
+            }
+            _ if read == 0 => return None,
+            _ => {}
+        }
+    }
+}
+
+fn quest(method: &str, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_frame(
+        &mut bytes,
+        Encoding::Msgpack,
+        FrameKind::Twoway { method, seq: 1 },
+        payload,
+    )
+    .unwrap();
+    bytes
+}
+
+#[test]
+fn frames() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &["server.frame_bytes_max=65536"]);
+    let check = |bytes: &[u8], code: u32, words: &str| {
+        let status =
+            native(&server, bytes).unwrap_or_else(|| panic!("closed without an answer; expected {words:?}"));
+        assert_eq!(status.code.number(), code, "{status}");
+        assert!(status.ex.contains(words), "{status}");
+        served(&server);
+    };
+    assert!(
+        native(&server, b"XPNN\x01\x80\x01\x04").is_none(),
+        "a wrong magic is closed"
+    );
+    check(&quest("infer", &vec![0x80; 70_000]), 30110, "the limit is 65536");
+    check(&quest("nope", &[0x80]), 20004, "unknown method \"nope\"");
+    check(&quest("infer", &[0x93, 1, 2, 3]), 10006, "root is an array");
+    check(
+        &quest("infer", &[0x81, 0xa1, b'a', 0xdd, 0xff, 0xff, 0xff, 0xff]),
+        20006,
+        "not valid msgpack",
+    );
+    check(&quest("infer", &[0x81, 0xa1]), 20006, "not valid msgpack");
+    let mut flags = quest("infer", &[0x80]);
+    flags[5] = 0xc0;
+    check(&flags, 10003, "frame flags");
+    // A frame cut short and abandoned.
+    let mut stream = TcpStream::connect(&server.addr).unwrap();
+    stream.write_all(&quest("infer", &[0x80; 100])[..50]).unwrap();
+    drop(stream);
+    served(&server);
+}
+
+#[test]
+fn payloads() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let mut check = |method: &str, payload: Value, status: u16, code: u64, words: &str| {
+        let (found, answer) = http.call(method, &payload);
+        assert_eq!(
+            (found, answer["code"].as_u64()),
+            (status, Some(code)),
+            "{method} {payload}: {answer}"
+        );
+        let ex = answer["ex"].as_str().unwrap();
+        assert!(ex.contains(words), "{ex:?} does not contain {words:?}");
+        assert!(!ex.contains(".rs"), "no file of the program is named: {ex}");
+    };
+    let x = |data: Value| json!({"inputs": {"x": {"shape": [1, 16], "type": "f32", "data": data}}});
+    check("infer", json!({}), 400, 10009, "\"inputs\" is missing");
+    check(
+        "infer",
+        json!({"samples": [["a", "b"]], "smaples": 1}),
+        400,
+        30104,
+        "\"smaples\" is unknown",
+    );
+    check("infer", json!({"samples": [["a"]]}), 400, 30104, "samples[0]");
+    check(
+        "infer",
+        json!({"samples": [["a", 2]]}),
+        400,
+        30104,
+        "samples[0][1]",
+    );
+    check(
+        "infer",
+        json!({"samples": [["a", "b"]], "model": "none"}),
+        404,
+        30105,
+        "none",
+    );
+    check(
+        "infer",
+        json!({"model": "none", "inputs": {}}),
+        404,
+        30105,
+        "there are [\"mlp\"]",
+    );
+    check(
+        "infer",
+        json!({"version": 3, "inputs": {}}),
+        410,
+        30106,
+        "serves version 1",
+    );
+    check("infer", x(json!([1, 2])), 400, 30104, "inputs.x.data");
+    check(
+        "infer",
+        json!({"inputs": {"y": {"shape": [1], "type": "f32", "data": [1]}}}),
+        400,
+        30104,
+        "y",
+    );
+    check(
+        "infer",
+        json!({"inputs": {"x": {"shape": [1, 3], "type": "f32", "data": [1, 2, 3]}}}),
+        400,
+        30104,
+        "x",
+    );
+    check(
+        "features.lookup",
+        json!({"table": "none", "keys": [1]}),
+        404,
+        30105,
+        "there are [\"embeddings\"]",
+    );
+    check(
+        "features.lookup",
+        json!({"table": "embeddings", "keys": [1], "at_version": 7}),
+        410,
+        30106,
+        "serves version 1",
+    );
+    check(
+        "features.lookup",
+        json!({"table": "embeddings", "keys": vec![1; 300_000]}),
+        413,
+        30110,
+        "fewer keys",
+    );
+    check("ordered.scan", json!({"limit": 20_000}), 400, 30104, "10000");
+    check("ordered.put", json!({"entries": []}), 400, 30104, "no entries");
+    check(
+        "ordered.put",
+        json!({"entries": [["a"]]}),
+        400,
+        30104,
+        "entries[0]",
+    );
+    check(
+        "ordered.get",
+        json!({"table": "none", "keys": []}),
+        404,
+        30105,
+        "there are [\"events\"]",
+    );
+    served(&server);
+}
+
+#[test]
+fn not_a_number_is_named() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut values = [0.5_f32; 16];
+    values[5] = f32::NAN;
+    let bin: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut payload = Vec::new();
+    let mut out = millpond_wire_frame::Encoder::new(&mut payload, Encoding::Msgpack, false);
+    out.map(1);
+    out.key("inputs");
+    out.map(1);
+    out.key("x");
+    out.map(3);
+    out.key("shape");
+    out.array(2);
+    out.uint(1);
+    out.uint(16);
+    out.key("type");
+    out.text("f32");
+    out.key("data");
+    out.bytes(&bin);
+    let status = native(&server, &quest("infer", &payload)).unwrap();
+    assert_eq!(status.code.number(), 30104, "{status}");
+    assert!(
+        status.ex.contains('x') && status.ex.contains("NaN") && status.ex.contains('5'),
+        "{status}"
+    );
+    served(&server);
+}
+
+#[test]
+fn paths_and_verbs() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let (status, body) = http.send("GET /service/*ping HTTP/1.1\r\n\r\n");
+    assert!(status == 200 && body.starts_with("{\"ts\":"), "{body}");
+    assert_eq!(http.send("GET /nowhere HTTP/1.1\r\n\r\n").0, 404);
+    assert_eq!(http.send("DELETE /service/infer HTTP/1.1\r\n\r\n").0, 405);
+    assert_eq!(http.send("GET /v2/health/ready HTTP/1.1\r\n\r\n").0, 200);
+    assert_eq!(
+        http.send("POST /service/infer HTTP/1.1\r\nContent-Length: 3\r\n\r\n{x}")
+            .0,
+        400
+    );
+    assert_eq!(server.admin_get("/nowhere").0, 404);
+    assert_eq!(server.admin_get("/healthz").0, 200);
+}

@@ -1,0 +1,118 @@
+//! What keeps a server from starting: each with what, where and the mend, and no port left bound.
+
+use crate::harness::{Millpond, r1_folder};
+use std::net::TcpListener;
+use std::path::Path;
+
+fn check(folder: &Path, set: &[&str], words: &[&str]) {
+    match Millpond::try_start(folder, set) {
+        Ok(_) => panic!("it started; expected {words:?}"),
+        Err((status, stderr)) => {
+            assert_eq!(status.code(), Some(1), "{stderr}");
+            for word in words {
+                assert!(stderr.contains(word), "{word:?} is not in:\n{stderr}");
+            }
+            assert!(!stderr.contains("panicked"), "{stderr}");
+        }
+    }
+}
+
+fn shard(folder: &Path) -> std::path::PathBuf {
+    folder.join("tables/embeddings/00000001/shard-00000.mpf")
+}
+
+#[test]
+fn keys_and_references_are_refused_by_name() {
+    let folder = r1_folder();
+    check(folder.path(), &["server.lisen=1"], &["lisen", "listen"]);
+    check(
+        folder.path(),
+        &["default_model=nope"],
+        &["default_model", "nope", "mlp"],
+    );
+    check(
+        folder.path(),
+        &["models.mlp.path=gone.onnx"],
+        &["models.mlp.path", "gone.onnx"],
+    );
+    check(
+        folder.path(),
+        &["features.embeddings.version=9"],
+        &["version 9", "[1]"],
+    );
+    let text = std::fs::read_to_string(folder.path().join("millpond.toml")).unwrap();
+    std::fs::write(
+        folder.path().join("millpond.toml"),
+        text.replace("threads = 2", "threads = 2\nthread = 1"),
+    )
+    .unwrap();
+    check(folder.path(), &[], &["millpond.toml", "line 5", "thread"]);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let folder = r1_folder();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    check(
+        folder.path(),
+        &[&format!("server.listen={addr}")],
+        &[&addr, "server.listen", "another process"],
+    );
+    check(
+        folder.path(),
+        &[&format!("admin.listen={addr}")],
+        &[&addr, "admin.listen"],
+    );
+}
+
+#[test]
+fn damaged_tables_are_refused_before_ready() {
+    let folder = r1_folder();
+    let file = shard(folder.path());
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    check(
+        folder.path(),
+        &[],
+        &["features.embeddings", "shard-00000.mpf", "restore"],
+    );
+    let mut flipped = whole.clone();
+    let last = flipped.len() - 3;
+    flipped[last] ^= 4;
+    std::fs::write(&file, &flipped).unwrap();
+    check(folder.path(), &[], &["features.embeddings", "shard-00000.mpf"]);
+    std::fs::write(&file, &whole).unwrap();
+    drop(Millpond::start(folder.path(), &[]));
+}
+
+#[test]
+fn models_and_stores_that_cannot_be_opened_are_named() {
+    let folder = r1_folder();
+    std::fs::write(folder.path().join("mlp.onnx"), b"not a model").unwrap();
+    check(folder.path(), &[], &["models.mlp", "mlp.onnx"]);
+    let folder = r1_folder();
+    std::fs::write(folder.path().join("events"), b"a file where the folder belongs").unwrap();
+    check(folder.path(), &[], &["ordered.events", "events"]);
+    check(
+        folder.path(),
+        &["log.file=\"events/x.log\""],
+        &["log.file", "x.log"],
+    );
+}
+
+#[test]
+fn a_store_has_one_server() {
+    let folder = r1_folder();
+    let _server = Millpond::start(folder.path(), &["log.file=a.log"]);
+    check(folder.path(), &["log.file=b.log"], &["ordered.events"]);
+}
+
+#[test]
+fn models_must_fit_their_pipelines() {
+    let folder = r1_folder();
+    let wider =
+        crate::harness::R1.replace("columns = [\"av\", \"bv\"]", "columns = [\"av\", \"bv\", \"av\"]");
+    std::fs::write(folder.path().join("millpond.toml"), wider).unwrap();
+    check(folder.path(), &[], &["pipelines.r1", "mlp", "24"]);
+}

@@ -1,0 +1,44 @@
+//! A stop finishes what was accepted and says so.
+
+use crate::harness::{Http, Millpond, r1_folder};
+use serde_json::json;
+use std::io::Write;
+
+#[test]
+fn accepted_calls_are_answered_and_the_exit_is_clean() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut clients: Vec<Http> = (0..8).map(|_| Http::connect(&server.addr)).collect();
+    let samples: Vec<[&str; 2]> = vec![["v1", "v2"]; 2000];
+    let body = json!({"samples": samples}).to_string();
+    for http in &mut clients {
+        http.call("*ping", &json!({}));
+    }
+    for http in &mut clients {
+        let request = format!(
+            "POST /service/infer HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        http.stream.write_all(request.as_bytes()).unwrap();
+    }
+    // Answers arrive, or the one word that the server is stopping: nobody is left without either.
+    server.signal("TERM");
+    let statuses: Vec<u16> = clients
+        .iter_mut()
+        .map(|http| http.answer().expect("an answer, not a closed connection").0)
+        .collect();
+    assert!(
+        statuses.iter().all(|status| *status == 200 || *status == 503),
+        "{statuses:?}"
+    );
+    assert!(server.terminate_sent().success());
+    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    assert!(log.contains("draining") && log.contains("stopped"), "{log}");
+}
+
+impl Millpond {
+    /// Waits for the end of a server that was signalled already.
+    fn terminate_sent(mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+}

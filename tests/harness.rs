@@ -1,0 +1,218 @@
+//! Starts the binary on ports of its own, calls it over HTTP, and makes tables and models for it.
+
+use millpond_engines_features::write::Writer;
+use millpond_engines_infer::pipeline::key_hash;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Floats a row of [`make_table`]'s rows: two of them make the 16 inputs of the MLP.
+pub const DIM: usize = 8;
+
+/// The configuration of an R1-shaped server: samples of two strings, one table, the small MLP.
+pub const R1: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+threads = 2
+[admin]
+listen = "127.0.0.1:0"
+[log]
+file = "millpond.log"
+[features.embeddings]
+path = "tables/embeddings"
+[ordered.events]
+path = "events"
+[models.mlp]
+path = "mlp.onnx"
+batch_size_max = 64
+[pipelines.r1]
+request = "samples"
+stages = [
+    { name = "a", hash = { slot = "0", from = "samples.0" } },
+    { name = "b", hash = { slot = "1", from = "samples.1" } },
+    { name = "av", lookup = { table = "embeddings", keys = "a" } },
+    { name = "bv", lookup = { table = "embeddings", keys = "b" } },
+    { name = "x", assemble = { columns = ["av", "bv"] } },
+    { name = "scores", model = { model = "mlp", input = "x" } },
+]
+"#;
+
+/// A folder with everything [`R1`] names.
+pub fn r1_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), R1).unwrap();
+    std::fs::copy(data("mlp.onnx"), folder.path().join("mlp.onnx")).unwrap();
+    make_table(&folder.path().join("tables/embeddings"), "embeddings", 1);
+    folder
+}
+
+/// A model or reference that the tract backend's tests ship.
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../backends/tract/tests/data")
+        .join(name)
+}
+
+/// Rows for users and items 0..100 of slots "0" and "1".
+pub fn make_table(dir: &Path, name: &str, version: u64) {
+    let mut writer = Writer::create(dir, name, version, DIM, 2, 200).unwrap();
+    for id in 0..100 {
+        for slot in ["0", "1"] {
+            writer
+                .push(key_hash(slot, &format!("v{id}")), &row(slot, id))
+                .unwrap();
+        }
+    }
+    writer.finish().unwrap();
+}
+
+/// The row of one id: any fixed function of it will do.
+pub fn row(slot: &str, id: usize) -> Vec<f32> {
+    let bias = if slot == "0" { 0.1 } else { -0.2 };
+    (0..DIM)
+        .map(|column| ((id * 7 + column * 3) % 19) as f32 / 19.0 + bias)
+        .collect()
+}
+
+/// A running server; dropping it kills it.
+pub struct Millpond {
+    pub child: Child,
+    pub addr: String,
+    pub admin: String,
+}
+
+impl Millpond {
+    /// Starts `serve` with the folder's configuration and waits until it is ready.
+    pub fn start(folder: &Path, set: &[&str]) -> Millpond {
+        match Millpond::try_start(folder, set) {
+            Ok(started) => started,
+            Err((status, stderr)) => panic!("the server did not start: {status}\n{stderr}"),
+        }
+    }
+
+    /// The same, or the exit status and what it said.
+    pub fn try_start(folder: &Path, set: &[&str]) -> Result<Millpond, (ExitStatus, String)> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+        command
+            .args(["serve", "--config"])
+            .arg(folder.join("millpond.toml"));
+        set.iter().for_each(|pair| {
+            command.args(["--set", pair]);
+        });
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        match line
+            .trim()
+            .strip_prefix("millpond serves on ")
+            .and_then(|rest| rest.split_once(", health and metrics on "))
+        {
+            Some((addr, admin)) => Ok(Millpond {
+                addr: addr.to_owned(),
+                admin: admin.to_owned(),
+                child,
+            }),
+            None => {
+                let mut stderr = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+                Err((child.wait().unwrap(), stderr))
+            }
+        }
+    }
+
+    /// Calls a method on a connection of its own.
+    pub fn call(&self, method: &str, payload: &Value) -> (u16, Value) {
+        Http::connect(&self.addr).call(method, payload)
+    }
+
+    /// The status and body of a GET on the admin port.
+    pub fn admin_get(&self, path: &str) -> (u16, String) {
+        Http::connect(&self.admin).send(&format!("GET {path} HTTP/1.1\r\n\r\n"))
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn terminate(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.child.wait().unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+}
+
+impl Drop for Millpond {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One HTTP connection, kept open.
+pub struct Http {
+    pub stream: TcpStream,
+}
+
+impl Http {
+    pub fn connect(addr: &str) -> Http {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Http { stream }
+    }
+
+    /// Status and JSON of one call.
+    pub fn call(&mut self, method: &str, payload: &Value) -> (u16, Value) {
+        let body = payload.to_string();
+        let (status, text) = self.send(&format!(
+            "POST /service/{method} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        (
+            status,
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{method}: {error} in {text:?}")),
+        )
+    }
+
+    /// Status and body of one request.
+    pub fn send(&mut self, request: &str) -> (u16, String) {
+        self.stream.write_all(request.as_bytes()).unwrap();
+        self.answer().expect("the connection closed without an answer")
+    }
+
+    /// The next answer, or `None` at the end of the stream.
+    pub fn answer(&mut self) -> Option<(u16, String)> {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            if self.stream.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "))
+            .unwrap()
+            .parse()
+            .unwrap();
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).ok()?;
+        Some((status, String::from_utf8(body).unwrap()))
+    }
+}

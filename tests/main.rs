@@ -1,0 +1,15 @@
+//! Black-box tests: the real binary, real sockets, real files. One behaviour a module.
+//! No test here asserts a time; waits are bounded only so that a hang fails.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
+
+mod bad_input;
+mod configuration;
+mod drain;
+mod harness;
+mod infer;
+mod kills;
+mod logging;
+mod ordered;
+mod overload;
+mod press;
+mod rank;

@@ -1,0 +1,125 @@
+//! `ordered.*` over the socket, and what a restart finds.
+
+use crate::harness::{Http, Millpond, r1_folder};
+use serde_json::json;
+use std::io::Write;
+
+#[test]
+fn entries_are_put_read_scanned_and_survive_a_restart() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let entries: Vec<[String; 2]> = (0..25)
+        .map(|at| [format!("k{at:02}"), format!("value {at}")])
+        .collect();
+    let (status, answer) = http.call("ordered.put", &json!({"entries": entries}));
+    assert_eq!((status, answer["versions"].as_array().unwrap().len()), (200, 25));
+    let (status, answer) = http.call(
+        "ordered.put",
+        &json!({"entries": [["k00", "x"]], "if_absent": true}),
+    );
+    assert_eq!((status, answer["code"].as_u64()), (409, Some(30112)), "{answer}");
+    drop(http);
+    assert!(server.terminate().success());
+
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let (_, answer) = http.call("ordered.get", &json!({"keys": ["k07", "none"], "base64": false}));
+    assert_eq!(answer["values"], json!([b"value 7".to_vec(), null]));
+    let mut keys = Vec::new();
+    let mut cursor = json!(null);
+    loop {
+        let (status, page) = http.call(
+            "ordered.scan",
+            &json!({"prefix": "k", "limit": 10, "cursor": cursor}),
+        );
+        assert_eq!(status, 200, "{page}");
+        let key = |entry: &serde_json::Value| {
+            let bytes: Vec<u8> = entry[0]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|byte| byte.as_u64().unwrap() as u8)
+                .collect();
+            String::from_utf8(bytes).unwrap()
+        };
+        keys.extend(page["entries"].as_array().unwrap().iter().map(key));
+        match page.get("cursor") {
+            Some(next) => cursor = next.clone(),
+            None => break,
+        }
+    }
+    let expected: Vec<String> = (0..25).map(|at| format!("k{at:02}")).collect();
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_said_so() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    assert_eq!(
+        server.call("ordered.put", &json!({"entries": [["a", "1"]]})).0,
+        200
+    );
+    assert!(server.terminate().success());
+    let is_segment = |entry: &std::fs::DirEntry| {
+        entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "mpl")
+    };
+    let segment = std::fs::read_dir(folder.path().join("events"))
+        .unwrap()
+        .flatten()
+        .find(is_segment)
+        .unwrap()
+        .path();
+    let mut file = std::fs::OpenOptions::new().append(true).open(segment).unwrap();
+    file.write_all(&[77; 11]).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    assert_eq!(
+        server.call("ordered.get", &json!({"keys": ["a"]})).1["values"],
+        json!([[49]])
+    );
+    assert!(server.terminate().success());
+    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    assert!(log.contains("torn tail") && log.contains("bytes=11"), "{log}");
+}
+
+#[test]
+fn a_file_is_loaded_before_the_server_starts() {
+    let folder = r1_folder();
+    let load = |text: &str| {
+        let file = folder.path().join("events.jsonl");
+        std::fs::write(&file, text).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_millpond"));
+        command
+            .args(["ordered", "load", "--dir"])
+            .arg(folder.path().join("events"))
+            .arg(file)
+            .output()
+            .unwrap()
+    };
+    let done = load("{\"key\": \"a\", \"value\": \"1\"}\n\n{\"key\": \"b\", \"value\": \"é\"}\n");
+    assert!(done.status.success(), "{done:?}");
+    assert!(
+        String::from_utf8_lossy(&done.stdout).contains("2 entries loaded"),
+        "{done:?}"
+    );
+    let bad = load("{\"key\": \"a\", \"value\": \"1\"}\n{\"key\": \"b\"}\n");
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(
+        !bad.status.success() && said.contains("line 2") && said.contains("value"),
+        "{said}"
+    );
+    let server = Millpond::start(folder.path(), &[]);
+    assert_eq!(
+        server.call("ordered.get", &json!({"keys": ["b"]})).1["values"],
+        json!(["é".as_bytes()])
+    );
+    let locked = load("{\"key\": \"c\", \"value\": \"1\"}\n");
+    assert!(
+        !locked.status.success(),
+        "a store that a server has open is not loaded into"
+    );
+}
