@@ -34,6 +34,7 @@ mod client;
 mod deadline;
 mod error;
 mod link;
+mod methods;
 
 pub use client::{Client, Options};
 pub use error::CallError;

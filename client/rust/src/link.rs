@@ -350,3 +350,38 @@ impl Drop for Registered<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn open_link() -> (Arc<Link>, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        let link = Arc::new(Link::new(&addr, &Options::default()));
+        link.open().await.unwrap();
+        (link, listener)
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_leaves_takes_its_entry_along() {
+        let (link, _listener) = open_link().await;
+        tokio::time::pause();
+        let call = link.call(Encoding::Msgpack, "m", &[0x80]);
+        timeout(Duration::from_secs(1), call).await.err().unwrap();
+        assert!(link.lock().pending.is_empty());
+    }
+
+    #[tokio::test]
+    async fn numbers_wrap_around_those_that_wait() {
+        let (link, _listener) = open_link().await;
+        let mut state = link.lock();
+        (state.seq_first, state.seq_next) = (u32::MAX, u32::MAX);
+        state.pending.insert(0, oneshot::channel().0);
+        assert_eq!([state.give_seq(), state.give_seq()], [u32::MAX, 1]);
+        assert!([u32::MAX, 0, 1].into_iter().all(|seq| state.has_issued(seq)));
+        assert!([u32::MAX - 1, 2].into_iter().all(|seq| !state.has_issued(seq)));
+    }
+}

@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(Rows::decode(decode_map(encoding, &bytes).unwrap()).unwrap(), rows);
             assert_eq!(
                 decode_answer(decode_map(encoding, &bytes).unwrap()).unwrap(),
-                [rows.clone()]
+                std::slice::from_ref(&rows)
             );
             let both = [
                 rows.clone(),

@@ -68,11 +68,14 @@ pub fn encode_answer<V: AsRef<[u8]>>(out: &mut Encoder<'_>, found: &[Option<(V, 
     out.end_map();
 }
 
+/// A value and its version.
+pub type Versioned<'a> = (Cow<'a, [u8]>, u64);
+
 /// Reads the answer: value and version of each key, `None` where it is absent.
 ///
 /// # Errors
 /// [`FieldError`] naming the key.
-pub fn decode_answer<'a>(map: Map<'a>) -> Result<Vec<Option<(Cow<'a, [u8]>, u64)>>, FieldError> {
+pub fn decode_answer(map: Map<'_>) -> Result<Vec<Option<Versioned<'_>>>, FieldError> {
     let (mut fields, _) = Fields::root(map)?;
     let values = fields.array("values", "an array of values")?;
     let versions = fields.required("versions", "an array of versions")?;

@@ -185,7 +185,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 encode_answer(
                     &mut Encoder::new(&mut bytes, encoding, false),
-                    &[entry.clone()],
+                    std::slice::from_ref(&entry),
                     cursor,
                 );
                 let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();

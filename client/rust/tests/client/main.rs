@@ -1,0 +1,10 @@
+//! The client against a server that does what each test tells it: one behaviour a module.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod closing;
+mod deadlines;
+mod hostile;
+mod limits;
+mod peer;
+mod pipelining;
+mod typed;
