@@ -60,6 +60,17 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// When the backend cannot prepare another one.
     fn instance(&self) -> Result<Box<dyn Instance>, Error>;
+
+    /// Makes runs of exactly `rows` rows as fast as the backend can, at the price of time
+    /// and memory now. Warm-up calls it once a batch size, before the first run. A backend
+    /// that has nothing to prepare, or has prepared as much as it may, does nothing.
+    ///
+    /// # Errors
+    /// When `rows` rows cannot be run.
+    fn prepare(&self, rows: usize) -> Result<(), Error> {
+        let _ = rows;
+        Ok(())
+    }
 }
 
 /// One thread's way to run a model.

@@ -197,8 +197,9 @@ impl Batcher {
         submitted
     }
 
-    /// Runs every size of `sizes` (rows) on every instance, twice, on zeros, and reports
-    /// how long that took, so that the first request meets a model that has run.
+    /// Prepares the model for every size of `sizes` (rows) and runs each on every instance,
+    /// twice, on zeros, and reports how long that took, so that the first request meets a
+    /// model that has run. List the sizes that requests will have: backends may be faster on them.
     ///
     /// # Errors
     /// [`Error::Option`] for a size of 0 or above `batch_size_max`, [`Error::WarmUp`]

@@ -90,6 +90,13 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error>
         });
     }
     let started = Instant::now();
+    for &rows in sizes {
+        shared.model.prepare(rows).map_err(|source| Error::WarmUp {
+            model: shared.name.clone(),
+            rows,
+            source,
+        })?;
+    }
     let stopping = || Error::Stopping {
         model: shared.name.clone(),
     };

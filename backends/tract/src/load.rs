@@ -1,0 +1,170 @@
+//! From a file to a model that can run: read, decode, check, analyse. It runs nothing.
+//! Its one invariant: whatever the file holds, it ends in a model or in an error that
+//! names the file, what is wrong, and the mend; never in a panic.
+
+use crate::convert;
+use crate::model::TractModel;
+use crate::ports::{self, Refusal};
+use millpond_backends_interface::{Error, Port, Signature};
+use std::any::Any;
+use std::collections::{BTreeSet, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::{fs, io};
+use tract_onnx::Onnx;
+use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::prelude::{
+    Framework, InferenceFact, InferenceModelExt, Symbol, TDim, TractResult, TypedModel,
+};
+
+/// Domains whose operators are the standard ones; in another domain a name may mean anything.
+const DOMAINS: [&str; 4] = ["", "ai.onnx", "ai.onnx.ml", "com.microsoft"];
+
+pub(crate) fn load(path: &Path) -> Result<TractModel, Error> {
+    let refuse = |(problem, mend)| Error::Load {
+        path: path.to_path_buf(),
+        problem,
+        mend,
+    };
+    let bytes = fs::read(path).map_err(|error| refuse(unreadable(&error)))?;
+    let onnx = tract_onnx::onnx();
+    let proto = decode(&onnx, &bytes).map_err(refuse)?;
+    let graph = check(&onnx, &proto).map_err(refuse)?;
+    let inputs = ports::inputs(graph).map_err(refuse)?;
+    // tract trusts files more than we do: what it still panics on is a bad file as well.
+    let analysed = catch_unwind(AssertUnwindSafe(|| analyse(onnx, path, &proto, &inputs)));
+    let (typed, rows) = match analysed {
+        Ok(Ok(analysed)) => analysed,
+        Ok(Err(error)) => return Err(refuse(not_analysed(&format!("{error:#}")))),
+        Err(panic) => return Err(refuse(not_analysed(text_of(&*panic)))),
+    };
+    let outputs = ports::outputs(graph, &typed, &rows).map_err(refuse)?;
+    let built = catch_unwind(AssertUnwindSafe(|| {
+        TractModel::new(Signature { inputs, outputs }, typed, rows)
+    }));
+    match built {
+        Ok(Ok(model)) => Ok(model),
+        Ok(Err(error)) => Err(refuse(not_analysed(&format!("{error:#}")))),
+        Err(panic) => Err(refuse(not_analysed(text_of(&*panic)))),
+    }
+}
+
+fn unreadable(error: &io::Error) -> Refusal {
+    let mend = match error.kind() {
+        io::ErrorKind::NotFound => "check the path in the configuration",
+        io::ErrorKind::PermissionDenied => "let the server's user read it",
+        _ => "check the path and the disk",
+    };
+    (format!("it cannot be read: {error}"), mend.to_string())
+}
+
+fn decode(onnx: &Onnx, mut bytes: &[u8]) -> Result<ModelProto, Refusal> {
+    let whole = "copy or export the file again".to_string();
+    if bytes.is_empty() {
+        return Err(("it is empty".to_string(), whole));
+    }
+    onnx.proto_model_for_read(&mut bytes).map_err(|error| {
+        (
+            format!("it is damaged, cut short, or no ONNX file: {error:#}"),
+            whole,
+        )
+    })
+}
+
+/// What can be told from the decoded file alone.
+fn check<'a>(onnx: &Onnx, proto: &'a ModelProto) -> Result<&'a GraphProto, Refusal> {
+    let again = || "copy or export the file again".to_string();
+    let Some(graph) = &proto.graph else {
+        return Err((
+            "it holds no graph: it is cut short or no ONNX file".to_string(),
+            again(),
+        ));
+    };
+    if proto.opset_import.is_empty() {
+        return Err((
+            "it does not say which operator set it uses: it is cut short".to_string(),
+            again(),
+        ));
+    }
+    let mut unsupported = BTreeSet::new();
+    find_unsupported(onnx, graph, &mut unsupported);
+    if !unsupported.is_empty() {
+        let names: Vec<String> = unsupported.into_iter().collect();
+        let mend = "export it with standard operators, or serve it through another backend".to_string();
+        return Err((
+            format!("tract does not have the operator {}", names.join(", ")),
+            mend,
+        ));
+    }
+    if graph.output.is_empty() {
+        return Err((
+            "it has no outputs".to_string(),
+            "export it with at least one".to_string(),
+        ));
+    }
+    let made: HashSet<&str> = (graph.node.iter().flat_map(|node| node.output.iter()))
+        .chain(graph.input.iter().map(|input| &input.name))
+        .chain(graph.initializer.iter().map(|weight| &weight.name))
+        .map(String::as_str)
+        .collect();
+    match graph
+        .output
+        .iter()
+        .find(|output| !made.contains(output.name.as_str()))
+    {
+        Some(output) => Err((format!("no operator makes its output `{}`", output.name), again())),
+        None => Ok(graph),
+    }
+}
+
+/// Operators that tract lacks, in `graph` and the graphs inside its operators.
+fn find_unsupported(onnx: &Onnx, graph: &GraphProto, found: &mut BTreeSet<String>) {
+    for node in &graph.node {
+        if !DOMAINS.contains(&node.domain.as_str()) {
+            found.insert(format!("`{}` of domain `{}`", node.op_type, node.domain));
+        } else if !onnx.op_register.0.contains_key(&node.op_type) {
+            found.insert(format!("`{}`", node.op_type));
+        }
+        for inner in node
+            .attribute
+            .iter()
+            .flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+        {
+            find_unsupported(onnx, inner, found);
+        }
+    }
+}
+
+/// The typed graph, with one symbol as dimension 0 of every input, whatever the file calls it.
+fn analyse(
+    onnx: Onnx,
+    path: &Path,
+    proto: &ModelProto,
+    inputs: &[Port],
+) -> TractResult<(TypedModel, Symbol)> {
+    let folder = path.parent().and_then(Path::to_str);
+    // Shapes noted inside the file use the file's own names for the batch, so they are left aside.
+    let mut model = onnx.with_ignore_value_info(true).parse(proto, folder)?.model;
+    let rows = model.symbols.sym("rows");
+    for (index, port) in inputs.iter().enumerate() {
+        let inner = port.shape.iter().skip(1).flatten().map(|&size| TDim::from(size));
+        let shape: Vec<TDim> = std::iter::once(TDim::from(rows.clone())).chain(inner).collect();
+        model.set_input_fact(
+            index,
+            InferenceFact::dt_shape(convert::datum_type(port.element_type), shape),
+        )?;
+    }
+    Ok((model.into_typed()?.into_decluttered()?, rows))
+}
+
+fn not_analysed(problem: &str) -> Refusal {
+    let mend = "check it with onnx.checker, export it again, or serve it through another backend";
+    (format!("tract cannot prepare it: {problem}"), mend.to_string())
+}
+
+/// The words of a panic.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}

@@ -1,0 +1,264 @@
+"""Writes the ONNX models beside this file and, for each, JSON with inputs and ONNX Runtime's outputs.
+
+Not part of any build: what it wrote is committed, and tests/references.rs reads that. Run it again only
+to add a model, in an environment of its own:
+
+    python3 -m venv /tmp/references && . /tmp/references/bin/activate
+    pip install numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
+    python backends/tract/tests/data/make_references.py
+
+Every seed is fixed. A model is a row-wise function, so the reference of a batch of k rows is the first
+k rows of the one reference stored.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+HERE = Path(__file__).parent
+ROWS = 64
+NAMES = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32", "uint8": "u8", "bool": "bool"}
+
+
+def constant(name, array):
+    return numpy_helper.from_array(np.ascontiguousarray(array), name)
+
+
+def dense(random, name, rows, columns):
+    """A weight and a bias of a size that keeps activations near one."""
+    weight = (random.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+    bias = (random.standard_normal(columns) * 0.1).astype(np.float32)
+    return [constant(f"{name}.weight", weight), constant(f"{name}.bias", bias)]
+
+
+def floats(random, *shape):
+    """Two decimals, so that the JSON stays small and reads back exactly."""
+    return np.round(random.uniform(-1, 1, shape), 2).astype(np.float32)
+
+
+def tensor(name, array):
+    """f32 is written with as few digits as read back to the same f32."""
+    shortest = [float(str(value)) for value in array.ravel()] if array.dtype == np.float32 else array.ravel().tolist()
+    return {"name": name, "type": NAMES[str(array.dtype)], "shape": list(array.shape), "data": shortest}
+
+
+def write(name, nodes, inputs, outputs, initializers, values=None):
+    graph = helper.make_graph(nodes, name, inputs, outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    for value in model.graph.input:
+        first = value.type.tensor_type.shape.dim[0] if value.type.tensor_type.shape.dim else None
+        if first is not None and first.dim_param == "-1":
+            first.dim_value = -1
+    model_bytes = model.SerializeToString()
+    (HERE / f"{name}.onnx").write_bytes(model_bytes)
+    if values is None:
+        return
+    session = onnxruntime.InferenceSession(model_bytes, providers=["CPUExecutionProvider"])
+    answers = session.run(None, values)
+    names = [output.name for output in session.get_outputs()]
+    reference = {
+        "inputs": [tensor(key, array) for key, array in values.items()],
+        "outputs": [tensor(key, array) for key, array in zip(names, answers)],
+    }
+    (HERE / f"{name}.json").write_text(json.dumps(reference, separators=(",", ":")) + "\n")
+
+
+def mlp():
+    random = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("Gemm", ["x", "l1.weight", "l1.bias"], ["h1"]),
+        helper.make_node("Relu", ["h1"], ["a1"]),
+        helper.make_node("Gemm", ["a1", "l2.weight", "l2.bias"], ["h2"]),
+        helper.make_node("Relu", ["h2"], ["a2"]),
+        helper.make_node("Gemm", ["a2", "l3.weight", "l3.bias"], ["h3"]),
+        helper.make_node("Sigmoid", ["h3"], ["score"]),
+    ]
+    write(
+        "mlp",
+        nodes,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 16])],
+        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["N", 1])],
+        dense(random, "l1", 16, 24) + dense(random, "l2", 24, 16) + dense(random, "l3", 16, 1),
+        {"x": floats(random, ROWS, 16)},
+    )
+
+
+def ranker():
+    """user 16, film 16, history 16, profile 8, genres 24; the first three also meet as products."""
+    random = np.random.default_rng(2)
+    bounds = {"user": (0, 16), "film": (16, 32), "history": (32, 48)}
+    nodes, initializers = [], [constant("axis", np.array([1], np.int64))]
+    for part, (start, end) in bounds.items():
+        initializers.append(constant(f"{part}.start", np.array([start], np.int64)))
+        initializers.append(constant(f"{part}.end", np.array([end], np.int64)))
+        nodes.append(helper.make_node("Slice", ["x", f"{part}.start", f"{part}.end", "axis"], [part]))
+    nodes += [
+        helper.make_node("Mul", ["user", "film"], ["user_film"]),
+        helper.make_node("Mul", ["history", "film"], ["history_film"]),
+        helper.make_node("Concat", ["x", "user_film", "history_film"], ["wide"], axis=1),
+        helper.make_node("Gemm", ["wide", "l1.weight", "l1.bias"], ["h1"]),
+        helper.make_node("Relu", ["h1"], ["a1"]),
+        helper.make_node("MatMul", ["a1", "l2.weight"], ["h2"]),
+        helper.make_node("Add", ["h2", "l2.bias"], ["b2"]),
+        helper.make_node("Sigmoid", ["b2"], ["column"]),
+        helper.make_node("Squeeze", ["column", "axis"], ["score"]),
+    ]
+    write(
+        "ranker",
+        nodes,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 80])],
+        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["batch"])],
+        initializers + dense(random, "l1", 112, 12) + dense(random, "l2", 12, 1),
+        {"x": floats(random, ROWS, 80)},
+    )
+
+
+def two_by_two():
+    """Two inputs whose batch dimensions have different names, two outputs."""
+    random = np.random.default_rng(3)
+    nodes = [
+        helper.make_node("Gemm", ["b", "l1.weight", "l1.bias"], ["wide_b"]),
+        helper.make_node("Add", ["a", "wide_b"], ["sum"]),
+        helper.make_node("Mul", ["sum", "a"], ["product"]),
+        helper.make_node("ReduceSum", ["product", "axis"], ["score"], keepdims=1),
+    ]
+    write(
+        "two_by_two",
+        nodes,
+        [
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, ["left", 8]),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, ["right", 4]),
+        ],
+        [
+            helper.make_tensor_value_info("sum", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("score", TensorProto.FLOAT, None),
+        ],
+        [constant("axis", np.array([1], np.int64))] + dense(random, "l1", 4, 8),
+        {"a": floats(random, ROWS, 8), "b": floats(random, ROWS, 4)},
+    )
+
+
+def gather():
+    """Ids looked up in a constant table, the mean of three rows, one layer. The batch dimension is -1."""
+    random = np.random.default_rng(4)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"], axis=0),
+        helper.make_node("ReduceMean", ["rows"], ["mean"], axes=[1], keepdims=0),
+        helper.make_node("Gemm", ["mean", "l1.weight", "l1.bias"], ["y"]),
+    ]
+    write(
+        "gather",
+        nodes,
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["-1", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [constant("table", random.standard_normal((50, 8)).astype(np.float32))] + dense(random, "l1", 8, 4),
+        {"ids": random.integers(0, 50, (ROWS, 3), dtype=np.int64)},
+    )
+
+
+def types():
+    """Every element type in; f32, f64, i64, i32, u8 and bool out. The batch dimension has no name."""
+    random = np.random.default_rng(5)
+    kinds = {
+        "f": TensorProto.FLOAT,
+        "d": TensorProto.DOUBLE,
+        "l": TensorProto.INT64,
+        "i": TensorProto.INT32,
+        "u": TensorProto.UINT8,
+        "m": TensorProto.BOOL,
+    }
+    nodes, previous = [], "f"
+    for name in ["d", "l", "i", "u", "m"]:
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_f"], to=TensorProto.FLOAT))
+        nodes.append(helper.make_node("Add", [previous, f"{name}_f"], [f"sum_{name}"]))
+        previous = f"sum_{name}"
+    nodes += [
+        helper.make_node("Add", ["d", "d"], ["d2"]),
+        helper.make_node("Add", ["l", "l"], ["l2"]),
+        helper.make_node("Add", ["i", "i"], ["i2"]),
+        helper.make_node("Identity", ["u"], ["u2"]),
+        helper.make_node("Not", ["m"], ["not_m"]),
+    ]
+    outputs = {
+        previous: TensorProto.FLOAT,
+        "d2": TensorProto.DOUBLE,
+        "l2": TensorProto.INT64,
+        "i2": TensorProto.INT32,
+        "u2": TensorProto.UINT8,
+        "not_m": TensorProto.BOOL,
+    }
+    write(
+        "types",
+        nodes,
+        [helper.make_tensor_value_info(name, kind, [None, 2]) for name, kind in kinds.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
+        [],
+        {
+            "f": floats(random, ROWS, 2),
+            "d": np.round(random.uniform(-1, 1, (ROWS, 2)), 3),
+            "l": random.integers(-9, 9, (ROWS, 2), dtype=np.int64),
+            "i": random.integers(-9, 9, (ROWS, 2), dtype=np.int32),
+            "u": random.integers(0, 256, (ROWS, 2), dtype=np.uint8),
+            "m": random.integers(0, 2, (ROWS, 2)).astype(bool),
+        },
+    )
+
+
+def bench_mlp():
+    """256 -> 512 -> 256 -> 1 for benches/mlp.rs. Each weight is the product of a column and a row, so that
+    the file is a few kB while the folded matrices are dense and full-sized."""
+    random = np.random.default_rng(6)
+    nodes, initializers, source = [], [], "x"
+    for layer, (rows, columns) in enumerate([(256, 512), (512, 256), (256, 1)], start=1):
+        column = (random.standard_normal((rows, 1)) / np.sqrt(rows)).astype(np.float32)
+        row = random.standard_normal((1, columns)).astype(np.float32)
+        bias = (random.standard_normal(columns) * 0.1).astype(np.float32)
+        initializers += [constant(f"c{layer}", column), constant(f"r{layer}", row), constant(f"b{layer}", bias)]
+        last = layer == 3
+        nodes += [
+            helper.make_node("Mul", [f"c{layer}", f"r{layer}"], [f"w{layer}"]),
+            helper.make_node("Gemm", [source, f"w{layer}", f"b{layer}"], [f"h{layer}"]),
+            helper.make_node("Sigmoid" if last else "Relu", [f"h{layer}"], ["score" if last else f"a{layer}"]),
+        ]
+        source = f"a{layer}"
+    write(
+        "bench_mlp",
+        nodes,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 256])],
+        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["N", 1])],
+        initializers,
+        None,
+    )
+
+
+def refused():
+    """Files that a backend must refuse: each is named after the reason."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    write("refused_unsupported_op", [helper.make_node("Frobnicate", ["x"], ["y"], domain="example")], [x], [y], [])
+    write("refused_unknown_op", [helper.make_node("Frobnicate", ["x"], ["y"])], [x], [y], [])
+    two = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "M"])
+    write("refused_two_dynamic", [helper.make_node("Relu", ["x"], ["y"])], [two], [y], [])
+    fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    write("refused_fixed_batch", [helper.make_node("Relu", ["x"], ["y"])], [fixed], [y], [])
+    half = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 4])
+    write("refused_half_float", [helper.make_node("Relu", ["x"], ["y"])], [half], [y], [])
+    write(
+        "refused_output_without_rows",
+        [helper.make_node("ReduceSum", ["x", "axis"], ["y"], keepdims=0)],
+        [x],
+        [y],
+        [constant("axis", np.array([0], np.int64))],
+    )
+    write("refused_output_from_nowhere", [helper.make_node("Relu", ["x"], ["z"])], [x], [y], [])
+
+
+if __name__ == "__main__":
+    for make in (mlp, ranker, two_by_two, gather, types, bench_mlp, refused):
+        make()
+    print(f"numpy {np.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")
