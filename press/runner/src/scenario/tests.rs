@@ -191,31 +191,78 @@ fn a_grid_and_its_server_belong_together() {
     );
 }
 
-/// The shipped scenarios are parsed as they are; the one that needs the demo's requests is given others.
+/// The shipped scenarios are parsed as they are, but for the files, which only the demo and the benchmark make.
 #[test]
 fn the_shipped_scenarios_load() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
-    let r1 = load(&folder.join("r1-recommand.toml"), &[]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let lines = |name: &str, lines: Vec<String>| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        path.display().to_string()
+    };
+    let numbers = || 0..10_000;
+    let r1 = lines(
+        "r1.jsonl",
+        numbers()
+            .map(|n| format!("{{\"samples\":[[\"{n}\",\"1\"]]}}"))
+            .collect(),
+    );
+    let rank = lines(
+        "rank.jsonl",
+        numbers().map(|n| format!("{{\"items\":[\"{n}\"]}}")).collect(),
+    );
+    let expected = lines(
+        "expected.jsonl",
+        numbers().map(|_| "{\"scores\":[0.5]}".into()).collect(),
+    );
+    let load = |name: &str, file: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../scenarios")
+            .join(name);
+        load(
+            &path,
+            &[
+                format!("requests.file={file}"),
+                format!("requests.expected={expected}"),
+            ],
+        )
+        .unwrap()
+    };
+    let grid = load("r1-recommand.toml", &r1);
     assert_eq!(
-        r1.connections,
+        grid.connections,
         [1, 10, 20, 50, 100, 200, 500, 1000, 1500, 2000, 3000]
     );
-    assert!(matches!(r1.amount, Amount::Requests(100)));
-    assert!(r1.requests.distinct() >= 10_000);
-    let levels: Vec<&str> = r1
+    assert!(matches!(grid.amount, Amount::Requests(100)));
+    let levels: Vec<&str> = grid
         .grid
         .iter()
         .map(|values| values["log_level"].as_str())
         .collect();
     assert_eq!(levels, ["2", "3", "5"]);
-    let quick = load(&folder.join("r1-quick.toml"), &[]).unwrap();
+    let quick = load("r1-quick.toml", &r1);
     assert!(quick.server.is_none() && quick.connections == [32]);
-    let mut bodies = tempfile::NamedTempFile::new().unwrap();
-    bodies.write_all(b"{\"user\":{},\"items\":[\"1\"]}\n").unwrap();
-    let set = [
-        format!("requests.file={}", bodies.path().display()),
-        "requests.distinct_min=1".into(),
-    ];
-    let rank = load(&folder.join("movielens-rank.toml"), &set).unwrap();
-    assert_eq!(rank.method, "rank");
+    assert_eq!(load("movielens-rank.toml", &rank).method, "rank");
+}
+
+/// Keys that stand in comments are keys all the same: with every one of them in place, the file still parses.
+#[test]
+fn every_key_of_the_commented_scenario_exists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/r1-recommand.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut uncommented = String::new();
+    let mut count = 0;
+    for line in text.lines() {
+        let bare = line.strip_prefix("# ").unwrap_or(line);
+        let is_key = bare
+            .split_once(" = ")
+            .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        let is_code = is_key || bare.starts_with('[') || bare.starts_with("    {") || bare.starts_with(']');
+        count += usize::from(is_code && bare != line);
+        uncommented += if is_code { bare } else { "" };
+        uncommented.push('\n');
+    }
+    assert!(count > 15, "{uncommented}");
+    // `pid` and `from`, `file` and `generate` exclude each other by value, not by name.
+    text::parse("uncommented", &uncommented, &[]).unwrap();
 }
