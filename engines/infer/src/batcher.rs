@@ -164,7 +164,8 @@ impl Batcher {
             batcher.spawn(instance, ready.clone())?;
         }
         drop(ready);
-        for result in started {
+        // One report each: a thread keeps its sender for as long as it serves.
+        for result in started.iter().take(batcher.shared.options.instances) {
             result?;
         }
         Ok(batcher)
