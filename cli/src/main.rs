@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// One online prediction server, and the lab that proves its numbers.
 #[derive(Parser)]
-#[command(version, about, long_about = LONG, propagate_version = true, max_term_width = 100)]
+#[command(version, about, long_about = LONG, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -56,10 +56,22 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millpond: {error:#}");
+            eprintln!("millpond: {}", told(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, less those whose words it has said already.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| {
+        let words = cause.to_string();
+        match told.as_str() {
+            "" => words,
+            _ if told.contains(&words) => told,
+            _ => format!("{told}: {words}"),
+        }
+    })
 }
 
 /// Prints a line of result to standard output; a reader that went away ends the program quietly.
@@ -70,4 +82,15 @@ fn print(text: &str) {
         .write_all(text.as_bytes())
         .and_then(|()| out.write_all(b"\n"))
         .and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
 }

@@ -52,11 +52,13 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start a runtime")?;
-    // Signals are caught before the start, so that one that comes while models warm up is not lost.
+    // Signals are caught before the start, so that one that comes while models warm up ends it.
     let mut signals = runtime
         .block_on(async { Signals::new() })
         .context("cannot catch signals")?;
-    let server = Server::start_logged(config, Some(&logging))?;
+    let Some(server) = start(&runtime, &mut signals, config, &logging)? else {
+        return Ok(());
+    };
     crate::print(&format!(
         "millpond serves on {}, health and metrics on {}",
         server.local_addr(),
@@ -73,6 +75,24 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
                 _ => anyhow::bail!("the stop failed"),
             },
             () = signals.next() => anyhow::bail!("stopped at once by a second signal; accepted calls were not finished"),
+        }
+    })
+}
+
+/// Starts the server; `None` when a signal came first. Nothing is accepted before it is ready, so nothing is left.
+fn start(
+    runtime: &tokio::runtime::Runtime,
+    signals: &mut Signals,
+    config: Config,
+    logging: &Logging,
+) -> anyhow::Result<Option<Server>> {
+    let dropped = logging.dropped();
+    let (done, mut started) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || done.send(Server::start_logged(config, Some(dropped))));
+    runtime.block_on(async {
+        tokio::select! {
+            server = &mut started => Ok(Some(server.context("the start failed")??)),
+            () = signals.next() => Ok(None),
         }
     })
 }

@@ -89,11 +89,11 @@ impl Server {
         Server::start_logged(config, None)
     }
 
-    /// As [`Server::start`], with the log whose dropped lines `/metrics` reports.
+    /// As [`Server::start`], with the log's count of dropped lines for `/metrics`.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_logged(config: Config, log: Option<&Logging>) -> Result<Server, Error> {
+    pub fn start_logged(config: Config, log: Option<ErrorCounter>) -> Result<Server, Error> {
         let files = raise_file_limit();
         if (files as usize) < config.server.connections_max {
             let connections_max = config.server.connections_max;
@@ -116,8 +116,8 @@ impl Server {
             log_dropped: OnceLock::new(),
             config,
         });
-        if let Some(log) = log {
-            let _ = shared.log_dropped.set(log.dropped());
+        if let Some(dropped) = log {
+            let _ = shared.log_dropped.set(dropped);
         }
         let admin = Transport::start(
             admin,
