@@ -19,6 +19,7 @@ mod check;
 mod client_thread;
 mod closed_loop;
 mod connection;
+mod describe;
 mod error;
 mod grid;
 mod probe;

@@ -3,6 +3,7 @@
 //! Nothing is opened, bound or started here, except that the request files are read. Its invariant: a scenario that loads
 //! can be run; everything impossible is refused with the file, the line or key, and the mend.
 
+mod checks;
 mod keys;
 mod text;
 
@@ -79,11 +80,25 @@ pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error>
         place: name.clone(),
         message,
     };
-    check_numbers(&file).map_err(bad)?;
-    check_names(&file).map_err(bad)?;
+    checks::check(&file).map_err(bad)?;
     grid::check(&file.grid, file.server.as_ref()).map_err(bad)?;
 
-    let (requests, requests_source) = load_requests(&file).map_err(|error| match error {
+    let bodies = read_bodies(&file, bad)?;
+    let address = resolve(&file.target.address).map_err(bad)?;
+    let ready = file
+        .server
+        .as_ref()
+        .map(|server| Url::parse(&server.ready))
+        .transpose();
+    let ready = ready.map_err(|message| bad(format!("server.ready: {message}")))?;
+    Ok(Scenario::of(file, text, bodies, address, ready))
+}
+
+/// The requests, where they come from in words, and the expected answers.
+type Bodies = (RequestSet, String, Option<RequestSet>);
+
+fn read_bodies(file: &keys::File, bad: impl Fn(String) -> Error) -> Result<Bodies, Error> {
+    let (requests, requests_source) = load_requests(file).map_err(|error| match error {
         Trouble::Words(message) => bad(message),
         Trouble::Workload(error) => Error::Requests(error),
     })?;
@@ -102,50 +117,56 @@ pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error>
             requests.len()
         )));
     }
-    let address = resolve(&file.target.address).map_err(bad)?;
-    let ready = file
-        .server
-        .as_ref()
-        .map(|server| Url::parse(&server.ready))
-        .transpose();
-    let ready = ready.map_err(|message| bad(format!("server.ready: {message}")))?;
-    let (method, path) = method_and_path(&file.target);
-    let load = &file.load;
-    Ok(Scenario {
-        name: file.scenario.name,
-        title: file.scenario.title,
-        layout: file.scenario.layout,
-        seed: file.scenario.seed,
-        protocol: file.target.protocol,
-        address_text: file.target.address,
-        address,
-        method,
-        path,
-        timeout: Duration::from_millis(file.target.timeout_ms),
-        answer_bytes_max: file.target.answer_bytes_max,
-        server_pid: match (file.target.server_pid, file.target.server_pid_from) {
-            (Some(pid), _) => ServerPid::Given(pid),
-            (None, Some(PidFrom::Infos)) => ServerPid::Infos,
-            (None, None) => ServerPid::Unknown,
-        },
-        requests,
-        requests_source,
-        expected,
-        check: file.check,
-        connections: load.connections.clone(),
-        amount: match (load.requests_per_connection, load.duration_s) {
-            (Some(requests), _) => Amount::Requests(requests),
-            (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
-        },
-        in_flight: load.in_flight,
-        client_threads: load.client_threads,
-        client_cpus: load.client_cpus.clone(),
-        warmup_requests: load.warmup_requests,
-        connect_parallel: load.connect_parallel,
-        grid: grid::combinations(&file.grid),
-        server: file.server.zip(ready),
-        text,
-    })
+    Ok((requests, requests_source, expected))
+}
+
+impl Scenario {
+    fn of(
+        file: keys::File,
+        text: String,
+        bodies: Bodies,
+        address: SocketAddr,
+        ready: Option<Url>,
+    ) -> Scenario {
+        let (requests, requests_source, expected) = bodies;
+        let (method, path) = method_and_path(&file.target);
+        let load = &file.load;
+        Scenario {
+            name: file.scenario.name,
+            title: file.scenario.title,
+            layout: file.scenario.layout,
+            seed: file.scenario.seed,
+            protocol: file.target.protocol,
+            address_text: file.target.address,
+            address,
+            method,
+            path,
+            timeout: Duration::from_millis(file.target.timeout_ms),
+            answer_bytes_max: file.target.answer_bytes_max,
+            server_pid: match (file.target.server_pid, file.target.server_pid_from) {
+                (Some(pid), _) => ServerPid::Given(pid),
+                (None, Some(PidFrom::Infos)) => ServerPid::Infos,
+                (None, None) => ServerPid::Unknown,
+            },
+            requests,
+            requests_source,
+            expected,
+            check: file.check,
+            connections: load.connections.clone(),
+            amount: match (load.requests_per_connection, load.duration_s) {
+                (Some(requests), _) => Amount::Requests(requests),
+                (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
+            },
+            in_flight: load.in_flight,
+            client_threads: load.client_threads,
+            client_cpus: load.client_cpus.clone(),
+            warmup_requests: load.warmup_requests,
+            connect_parallel: load.connect_parallel,
+            grid: grid::combinations(&file.grid),
+            server: file.server.zip(ready),
+            text,
+        }
+    }
 }
 
 enum Trouble {
@@ -185,137 +206,6 @@ fn load_requests(file: &keys::File) -> Result<(RequestSet, String), Trouble> {
         )));
     }
     Ok((set, source))
-}
-
-/// The largest number that still makes sense, so that sums of them cannot overflow.
-const SECONDS_MAX: f64 = 7.0 * 86_400.0;
-
-fn check_numbers(file: &keys::File) -> Result<(), String> {
-    let load = &file.load;
-    let at_least_one: [(&str, u64); 6] = [
-        (
-            "load.connections",
-            load.connections.iter().copied().min().unwrap_or(0) as u64,
-        ),
-        (
-            "load.requests_per_connection",
-            load.requests_per_connection.unwrap_or(1),
-        ),
-        ("load.in_flight", load.in_flight as u64),
-        ("load.client_threads", load.client_threads as u64),
-        ("load.connect_parallel", load.connect_parallel as u64),
-        ("target.timeout_ms", file.target.timeout_ms),
-    ];
-    for (key, value) in at_least_one {
-        if value == 0 {
-            return Err(format!("{key} is 0 or empty, expected at least 1"));
-        }
-    }
-    let at_most: [(&str, u64, u64); 7] = [
-        (
-            "load.connections",
-            load.connections.iter().copied().max().unwrap_or(0) as u64,
-            1_000_000,
-        ),
-        (
-            "load.requests_per_connection",
-            load.requests_per_connection.unwrap_or(0),
-            1 << 40,
-        ),
-        ("load.in_flight", load.in_flight as u64, 65_536),
-        ("load.client_threads", load.client_threads as u64, 1_024),
-        ("load.warmup_requests", load.warmup_requests, 1 << 40),
-        // Longer ones could not be told apart by the histogram.
-        ("target.timeout_ms", file.target.timeout_ms, 60_000),
-        (
-            "target.answer_bytes_max",
-            file.target.answer_bytes_max as u64,
-            1 << 30,
-        ),
-    ];
-    for (key, value, max) in at_most {
-        if value > max {
-            return Err(format!("{key} is {value}, expected at most {max}"));
-        }
-    }
-    let mut seconds: Vec<(&str, f64)> = load
-        .duration_s
-        .map(|s| ("load.duration_s", s))
-        .into_iter()
-        .collect();
-    if let Some(server) = &file.server {
-        seconds.push(("server.ready_timeout_s", server.ready_timeout_s));
-        seconds.push(("server.stop_timeout_s", server.stop_timeout_s));
-    }
-    for (key, value) in seconds {
-        if !(value > 0.0 && value <= SECONDS_MAX) {
-            return Err(format!(
-                "{key} is {value}, expected more than 0 and at most {SECONDS_MAX}"
-            ));
-        }
-    }
-    let check = &file.check;
-    if !(check.share > 0.0 && check.share <= 1.0) {
-        return Err(format!(
-            "check.share is {}, expected more than 0 and at most 1 (all answers)",
-            check.share
-        ));
-    }
-    if !(check.min <= check.max && check.tolerance >= 0.0) {
-        return Err("check.min must not be above check.max, and check.tolerance not negative".into());
-    }
-    Ok(())
-}
-
-fn check_names(file: &keys::File) -> Result<(), String> {
-    let name = &file.scenario.name;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-        return Err(format!(
-            "scenario.name is {name:?}; it names a folder, so use letters, digits, `-`, `_` and `.`"
-        ));
-    }
-    let (load, target) = (&file.load, &file.target);
-    if load.requests_per_connection.is_some() == load.duration_s.is_some() {
-        return Err("[load] needs one of `requests_per_connection` and `duration_s`, and not both".into());
-    }
-    if target.server_pid.is_some() && target.server_pid_from.is_some() {
-        return Err("[target] takes one of `server_pid` and `server_pid_from`, and not both".into());
-    }
-    match target.protocol {
-        Protocol::Http if load.in_flight > 1 => {
-            return Err(format!(
-                "load.in_flight is {}, but HTTP/1.1 answers one request after the other; \
-                 use more connections or target.protocol = \"binary\"",
-                load.in_flight
-            ));
-        }
-        Protocol::Binary if target.path.is_some() => {
-            return Err(
-                "target.path is for protocol \"http\"; the binary protocol takes target.method".into(),
-            );
-        }
-        _ => {}
-    }
-    if target.method.is_none() && target.path.is_none() {
-        return Err("[target] needs `method`, such as \"infer\" (or, for HTTP, `path`)".into());
-    }
-    let bad = |c: char| c.is_whitespace() || c.is_control();
-    for (key, value) in [("method", &target.method), ("path", &target.path)] {
-        if value
-            .as_ref()
-            .is_some_and(|value| value.is_empty() || value.contains(bad))
-        {
-            return Err(format!("target.{key} is empty or holds a space"));
-        }
-    }
-    if target.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-        return Err("target.path must begin with `/`".into());
-    }
-    if file.check.field.is_empty() {
-        return Err("check.field is empty; name the key of the answer that holds the numbers".into());
-    }
-    Ok(())
 }
 
 /// The method and the path; each follows from the other where only one is given.

@@ -6,24 +6,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use millpond_press_recorder::{Load, Machine};
-use millpond_press_report::{
-    Build, Folder, Point, Requests, RunResult, SCHEMA, Server, State, TargetName, compact_utc, report,
-    rfc3339_utc,
-};
+use millpond_press_recorder::Load;
+use millpond_press_report::{Folder, RunResult, Server, State, compact_utc, report};
 use tokio::sync::watch;
 
 use crate::check::Checker;
 use crate::client_thread::Plan;
 use crate::closed_loop::{Measured, measure};
 use crate::probe;
-use crate::scenario::{self, Amount, Protocol, Scenario, ServerPid};
+use crate::scenario::{self, Protocol, Scenario, ServerPid};
 use crate::server_process::{ServerProcess, Start};
 use crate::system::{Cores, raise_open_files};
 use crate::target::Target;
 use crate::target::binary::Binary;
 use crate::target::http::Http;
-use crate::{Error, Outcome, RunOptions, stopped};
+use crate::{Error, Outcome, RunOptions, describe, stopped};
 
 /// Open files this process needs beside its connections.
 const FILES_BESIDE: u64 = 64;
@@ -94,7 +91,7 @@ impl Run {
             .unwrap_or_else(|| format!("press-results/{}-{}", scenario.name, compact_utc(now)).into());
         let folder = Folder::create(&out, options.force)?;
         folder.write("scenario.toml", scenario.text.as_bytes())?;
-        let result = describe(&scenario, &checker, &options, now);
+        let result = describe::run(&scenario, &checker, &options, now);
         let checker = Arc::new(checker);
         let started = Instant::now();
         let run = Run {
@@ -224,7 +221,7 @@ impl Run {
                 tally.latency_refused.to_csv().as_bytes(),
             )?;
         }
-        let point = self.describe_point(number, combination, connections, server, measured);
+        let point = describe::point(&self.scenario, number, combination, connections, server, measured);
         self.result.points.push(point);
         self.save()?;
         Ok(interrupted)
@@ -267,53 +264,6 @@ impl Run {
         .await
     }
 
-    fn describe_point(
-        &self,
-        number: usize,
-        combination: &BTreeMap<String, String>,
-        connections: usize,
-        server: Option<Server>,
-        measured: Measured,
-    ) -> Point {
-        let scenario = &self.scenario;
-        let (protocol, path) = match scenario.protocol {
-            Protocol::Http => ("http", &scenario.path),
-            Protocol::Binary => ("binary", &scenario.method),
-        };
-        let (requests_per_connection, duration_s) = match scenario.amount {
-            Amount::Requests(requests) => (Some(requests), None),
-            Amount::For(span) => (None, Some(span.as_secs_f64())),
-        };
-        let answers = measured.tally.counters.answers() as f64;
-        let seconds = measured.us_total as f64 / 1e6;
-        Point {
-            number,
-            grid: combination.clone(),
-            target: TargetName {
-                protocol: protocol.into(),
-                address: scenario.address_text.clone(),
-                path: path.clone(),
-            },
-            server,
-            connections,
-            in_flight: scenario.in_flight,
-            client_threads: measured.client_threads,
-            requests_per_connection,
-            duration_s,
-            interrupted: measured.interrupted,
-            us_total: measured.us_total,
-            qps: if seconds > 0.0 { answers / seconds } else { 0.0 },
-            latency: measured.tally.latency.summary(),
-            latency_refused: measured.tally.latency_refused.summary(),
-            counters: measured.tally.counters,
-            server_cpu: measured.server_cpu,
-            client_cpu: measured.client_cpu,
-            server_memory_bytes: measured.server_memory_bytes,
-            client_memory_bytes: measured.client_memory_bytes,
-            series: measured.series,
-        }
-    }
-
     fn save(&mut self) -> Result<(), Error> {
         self.result.wall_s = self.started.elapsed().as_secs_f64();
         self.result.load_after = Load::read();
@@ -333,25 +283,9 @@ impl Run {
             },
             markdown,
             json,
-            exit_code: exit_code(&self.result),
+            exit_code: describe::exit_code(&self.result),
             result: self.result,
         }
-    }
-}
-
-fn exit_code(result: &RunResult) -> u8 {
-    let mut counters = result.points.iter().map(|point| &point.counters);
-    if result.state != State::Complete {
-        3
-    } else if counters
-        .clone()
-        .any(|counters| counters.failed_total() + counters.connections_failed > 0)
-    {
-        1
-    } else if counters.any(|counters| counters.answers() == 0) {
-        3
-    } else {
-        0
     }
 }
 
@@ -401,38 +335,4 @@ fn check_cores(key: &str, numbers: &[usize]) -> Result<(), String> {
     Cores::of(numbers)
         .and_then(|cores| cores.bind())
         .map_err(|error| format!("{key}: {error}"))
-}
-
-fn describe(scenario: &Scenario, checker: &Checker, options: &RunOptions, now: SystemTime) -> RunResult {
-    RunResult {
-        schema: SCHEMA,
-        state: State::Running,
-        failure: None,
-        name: scenario.name.clone(),
-        title: scenario.title.clone(),
-        layout: scenario.layout,
-        started_at: rfc3339_utc(now),
-        wall_s: 0.0,
-        command: std::env::args_os()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        set: options.set.clone(),
-        seed: scenario.seed,
-        press: Build {
-            version: Some(env!("CARGO_PKG_VERSION").into()),
-            build: Some(if cfg!(debug_assertions) { "dev" } else { "release" }.into()),
-        },
-        machine: Machine::read(),
-        load_before: Load::read(),
-        load_after: None,
-        requests: Requests {
-            source: scenario.requests_source.clone(),
-            count: scenario.requests.len(),
-            distinct: scenario.requests.distinct(),
-            bytes: scenario.requests.bytes(),
-            check: checker.in_words(),
-            check_share: checker.share(),
-        },
-        points: Vec::new(),
-    }
 }
