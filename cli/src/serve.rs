@@ -65,14 +65,14 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         server.admin_addr()
     ));
     runtime.block_on(signals.next());
-    let finishing = std::thread::spawn(move || server.shutdown());
+    let (done, mut finished) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || done.send(server.shutdown()));
     runtime.block_on(async {
-        let mut finished = tokio::task::spawn_blocking(move || finishing.join());
         tokio::select! {
-            done = &mut finished => match done {
-                Ok(Ok(true)) => Ok(()),
-                Ok(Ok(false)) => anyhow::bail!("stopped with unfinished calls after server.drain_ms_max"),
-                _ => anyhow::bail!("the stop failed"),
+            all = &mut finished => match all {
+                Ok(true) => Ok(()),
+                Ok(false) => anyhow::bail!("stopped with unfinished calls after server.drain_ms_max"),
+                Err(_) => anyhow::bail!("the stop failed"),
             },
             () = signals.next() => anyhow::bail!("stopped at once by a second signal; accepted calls were not finished"),
         }

@@ -102,7 +102,7 @@ impl Transport {
         let mut pending = Vec::new();
         for thread in self.threads.iter() {
             let (done, closed) = oneshot::channel();
-            if thread.orders.send(Order::Close { grace, done }).is_ok() {
+            if thread.orders.blocking_send(Order::Close { grace, done }).is_ok() {
                 pending.push(closed);
             }
         }
@@ -172,16 +172,17 @@ fn place(
     else {
         return;
     };
-    if refused {
-        counters.refusing.fetch_add(1, Ordering::Relaxed);
-    } else {
-        counters.live.fetch_add(1, Ordering::Relaxed);
-        thread.live.fetch_add(1, Ordering::Relaxed);
+    thread.count(counters, refused);
+    // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
+    if thread
+        .orders
+        .try_send(Order::Adopt {
+            stream,
+            peer,
+            refused,
+        })
+        .is_err()
+    {
+        thread.uncount(counters, refused);
     }
-    // A thread that has ended has been told to close: the connection closes with the order that cannot be sent.
-    let _ = thread.orders.send(Order::Adopt {
-        stream,
-        peer,
-        refused,
-    });
 }

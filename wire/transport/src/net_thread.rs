@@ -19,6 +19,9 @@ use tokio::task::LocalSet;
 /// One read's worth of bytes, shared by all connections of the thread.
 const SCRATCH_BYTES: usize = 64 << 10;
 
+/// Connections that may wait to be taken over; beyond it they are closed.
+const ORDERS_MAX: usize = 4096;
+
 /// What a net thread is told.
 pub(crate) enum Order {
     /// Serve (or refuse) this connection.
@@ -36,10 +39,36 @@ pub(crate) enum Order {
 
 /// The outside's handle to a net thread.
 pub(crate) struct NetThread {
-    pub(crate) orders: mpsc::UnboundedSender<Order>,
+    pub(crate) orders: mpsc::Sender<Order>,
     /// Connections served on it now.
     pub(crate) live: Arc<AtomicUsize>,
     pub(crate) join: std::thread::JoinHandle<()>,
+}
+
+impl NetThread {
+    /// Counts a connection in before its order is given, so that the next one sees it.
+    pub(crate) fn count(&self, counters: &Counters, refused: bool) {
+        if refused {
+            counters.refusing.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.live.fetch_add(1, Ordering::Relaxed);
+            counters.live.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts it out again.
+    pub(crate) fn uncount(&self, counters: &Counters, refused: bool) {
+        uncount(counters, &self.live, refused);
+    }
+}
+
+fn uncount(counters: &Counters, live: &AtomicUsize, refused: bool) {
+    if refused {
+        counters.refusing.fetch_sub(1, Ordering::Relaxed);
+    } else {
+        live.fetch_sub(1, Ordering::Relaxed);
+        counters.live.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What all tasks of one net thread share.
@@ -72,7 +101,7 @@ pub(crate) fn start<S: Service>(
         .enable_all()
         .build()
         .map_err(thread_error)?;
-    let (orders, inbox) = mpsc::unbounded_channel();
+    let (orders, inbox) = mpsc::channel(ORDERS_MAX);
     let live = Arc::new(AtomicUsize::new(0));
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
     let thread_live = Arc::clone(&live);
@@ -113,7 +142,7 @@ async fn thread<S: Service>(
     options: Options,
     counters: Arc<Counters>,
     live: Arc<AtomicUsize>,
-    mut inbox: mpsc::UnboundedReceiver<Order>,
+    mut inbox: mpsc::Receiver<Order>,
 ) {
     let net = Rc::new(Net {
         service,
@@ -225,12 +254,7 @@ impl<S> Net<S> {
     }
 
     fn uncount(&self, refused: bool) {
-        if refused {
-            self.counters.refusing.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            self.live.fetch_sub(1, Ordering::Relaxed);
-            self.counters.live.fetch_sub(1, Ordering::Relaxed);
-        }
+        uncount(&self.counters, &self.live, refused);
     }
 
     /// Waits until no connection is owed anything.

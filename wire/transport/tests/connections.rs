@@ -11,7 +11,7 @@ use std::time::Duration;
 /// "echo" answers at once; "later" hands its ticket to the test; "drop" answers nothing.
 #[derive(Clone)]
 struct Probe {
-    tickets: Arc<Mutex<mpsc::Sender<Ticket>>>,
+    tickets: Arc<Mutex<mpsc::SyncSender<Ticket>>>,
 }
 
 impl Service for Probe {
@@ -30,7 +30,7 @@ impl Service for Probe {
 }
 
 fn start(connections_max: usize, in_flight_max: usize) -> (Transport, mpsc::Receiver<Ticket>) {
-    let (sender, tickets) = mpsc::channel();
+    let (sender, tickets) = mpsc::sync_channel(64);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
     let limits = Limits {
         frame_bytes_max: 1 << 20,
