@@ -11,9 +11,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
-//! # let idle = std::net::TcpListener::bind("127.0.0.1:0")?;
-//! # let addr = idle.local_addr()?.to_string();
-//! # drop(idle);
+//! # let held = tokio::net::TcpSocket::new_v4()?;
+//! # held.bind("127.0.0.1:0".parse().unwrap())?;
+//! # let addr = held.local_addr()?.to_string();
 //! // Nobody listens at `addr`: the error says where, why, and the mend.
 //! let error = Client::connect(&addr, Options::default()).await.unwrap_err();
 //! assert!(matches!(error, CallError::Connect { .. }));

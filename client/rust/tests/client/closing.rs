@@ -1,12 +1,11 @@
 //! Connections that close: who is told what, and what the next call does.
 
-use crate::peer::{EMPTY, Peer, answer, listen, number, pair};
+use crate::peer::{EMPTY, Peer, answer, hold, number, pair};
 use millpond_client_rust::{CallError, Client, Options};
 
 #[tokio::test]
 async fn nobody_listening_is_a_clear_error() {
-    let (listener, addr) = listen().await;
-    drop(listener);
+    let (_held, addr) = hold("127.0.0.1:0");
     for (addr, expected) in [(addr.as_str(), "refused"), ("no-port", "HOST:PORT")] {
         let error = Client::connect(addr, Options::default()).await.unwrap_err();
         assert!(
@@ -74,11 +73,13 @@ async fn the_next_call_opens_a_new_connection() {
 #[tokio::test]
 async fn a_server_that_is_gone_fails_all_callers_at_once() {
     let (client, mut peer, listener) = pair().await;
+    let addr = listener.local_addr().unwrap().to_string();
     let server = async move {
         peer.call().await;
         drop((peer, listener));
+        hold(&addr)
     };
-    let (found, ()) = tokio::join!(client.call("m", EMPTY, None), server);
+    let (found, _held) = tokio::join!(client.call("m", EMPTY, None), server);
     assert!(matches!(found, Err(CallError::Closed { .. })));
     let (x, y, z) = tokio::join!(
         client.call("m", EMPTY, None),

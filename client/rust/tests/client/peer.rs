@@ -5,7 +5,7 @@
 use millpond_client_rust::schema::frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_client_rust::{Client, Options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// The empty msgpack map.
 pub const EMPTY: &[u8] = &[0x80];
@@ -31,6 +31,15 @@ pub async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap().to_string();
     (listener, addr)
+}
+
+/// A port that nobody listens on and that no other process can take while the socket lives.
+pub fn hold(addr: &str) -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(addr.parse().unwrap()).unwrap();
+    let addr = socket.local_addr().unwrap().to_string();
+    (socket, addr)
 }
 
 /// A client with one connection, and that connection's other end.
