@@ -175,7 +175,7 @@ impl Batcher {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new()
             .name(format!("infer-{}-{instance}", shared.name))
-            .spawn(move || worker::run(&shared, instance, &ready))
+            .spawn(move || worker::run(&shared, instance, ready))
             .map_err(|error| Error::Start {
                 model: self.shared.name.clone(),
                 instance,

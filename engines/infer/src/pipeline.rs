@@ -8,11 +8,11 @@
 //! let text = r#"
 //!     request = "samples"
 //!     [[stages]]
-//!     name = "user"
+//!     name = "user_key"
 //!     hash = { slot = "0", from = "samples.0" }
 //!     [[stages]]
 //!     name = "user_vec"
-//!     lookup = { table = "embeddings", keys = "user" }
+//!     lookup = { table = "embeddings", keys = "user_key" }
 //!     [[stages]]
 //!     name = "x"
 //!     assemble = { columns = ["user_vec"] }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The body of an instance thread: says through `ready` whether it could start, then
 /// serves until the queue stops.
-pub(super) fn run(shared: &Shared, number: usize, ready: &SyncSender<Result<(), Error>>) {
+pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), Error>>) {
     let mut runner = Runner {
         shared,
         number,
@@ -28,6 +28,7 @@ pub(super) fn run(shared: &Shared, number: usize, ready: &SyncSender<Result<(), 
     });
     let failed = started.is_err();
     drop(ready.send(started));
+    drop(ready); // the starter waits until nobody can report any more
     if failed {
         return;
     }
