@@ -81,22 +81,42 @@ fn frames() {
     served(&server);
 }
 
-#[test]
-fn payloads() {
-    let folder = r1_folder();
-    let server = Millpond::start(folder.path(), &[]);
-    let mut http = Http::connect(&server.addr);
-    let mut check = |method: &str, payload: Value, status: u16, code: u64, words: &str| {
-        let (found, answer) = http.call(method, &payload);
+/// Calls that must each be refused with this status, code and words.
+struct Refused<'s> {
+    server: &'s Millpond,
+    http: Http,
+}
+
+impl Refused<'_> {
+    fn check(&mut self, method: &str, payload: Value, status: u16, code: u64, words: &str) {
+        let (found, answer) = self.http.call(method, &payload);
+        let expected = (status, Some(code));
         assert_eq!(
             (found, answer["code"].as_u64()),
-            (status, Some(code)),
+            expected,
             "{method} {payload}: {answer}"
         );
         let ex = answer["ex"].as_str().unwrap();
         assert!(ex.contains(words), "{ex:?} does not contain {words:?}");
         assert!(!ex.contains(".rs"), "no file of the program is named: {ex}");
-    };
+        served(self.server);
+    }
+}
+
+fn refused(server: &Millpond) -> Refused<'_> {
+    Refused {
+        server,
+        http: Http::connect(&server.addr),
+    }
+}
+
+#[test]
+fn infer_payloads() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut calls = refused(&server);
+    let mut check =
+        |method: &str, payload, status, code, words: &str| calls.check(method, payload, status, code, words);
     let x = |data: Value| json!({"inputs": {"x": {"shape": [1, 16], "type": "f32", "data": data}}});
     check("infer", json!({}), 400, 10009, "\"inputs\" is missing");
     check(
@@ -150,6 +170,15 @@ fn payloads() {
         30104,
         "x",
     );
+}
+
+#[test]
+fn keyed_payloads() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut calls = refused(&server);
+    let mut check =
+        |method: &str, payload, status, code, words: &str| calls.check(method, payload, status, code, words);
     check(
         "features.lookup",
         json!({"table": "none", "keys": [1]}),
@@ -187,7 +216,6 @@ fn payloads() {
         30105,
         "there are [\"events\"]",
     );
-    served(&server);
 }
 
 #[test]

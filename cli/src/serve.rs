@@ -88,7 +88,10 @@ fn start(
 ) -> anyhow::Result<Option<Server>> {
     let dropped = logging.dropped();
     let (done, mut started) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || done.send(Server::start_logged(config, Some(dropped))));
+    std::thread::spawn(move || {
+        // Nobody waits any more when a signal came first.
+        drop(done.send(Server::start_logged(config, Some(dropped))));
+    });
     runtime.block_on(async {
         tokio::select! {
             server = &mut started => Ok(Some(server.context("the start failed")??)),

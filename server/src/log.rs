@@ -42,13 +42,9 @@ impl Logging {
             Level::Warn => LevelFilter::WARN,
             Level::Error => LevelFilter::ERROR,
         };
-        // Libraries speak only when something is wrong; `millpond` speaks at the level that was asked for.
-        let filter = tracing_subscriber::EnvFilter::new(format!(
-            "error,millpond={level},millpond_server={level},millpond_wire_transport={level},millpond_engines_infer={level}"
-        ));
         let base = tracing_subscriber::fmt()
             .with_writer(writer)
-            .with_env_filter(filter)
+            .with_max_level(level)
             .with_ansi(false)
             .with_target(false);
         let _ = match config.format {
