@@ -21,6 +21,10 @@ pub fn report(run: &RunResult) -> String {
         let _ = writeln!(text, "**{warning}**\n");
     }
     text += &tables(run);
+    if let Some(failure) = &run.failure {
+        // A fence longer than any that the server's own words may hold.
+        let _ = write!(text, "\n## Why it failed\n\n``````\n{failure}\n``````\n");
+    }
     text += &troubles(run);
     text += &refusals(run);
     text += &method(run);
@@ -80,10 +84,9 @@ fn warnings(run: &RunResult) -> Vec<String> {
         State::Complete => {}
         State::Running => warnings.push("This run has not ended, or its process died.".into()),
         State::Interrupted => warnings.push("This run was interrupted: the last point is cut short.".into()),
-        State::Failed => warnings.push(format!(
-            "This run failed: {}",
-            run.failure.as_deref().unwrap_or("no reason given")
-        )),
+        State::Failed => {
+            warnings.push("This run failed, as told below: it has the points before that.".into())
+        }
     }
     let servers = || run.points.iter().filter_map(|point| point.server.as_ref());
     if servers().any(|server| server.build.as_deref() == Some("dev")) {

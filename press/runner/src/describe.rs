@@ -20,6 +20,7 @@ pub(crate) fn run(
     scenario: &Scenario,
     checker: &Checker,
     options: &RunOptions,
+    machine: Machine,
     now: SystemTime,
 ) -> RunResult {
     RunResult {
@@ -40,7 +41,7 @@ pub(crate) fn run(
             version: Some(env!("CARGO_PKG_VERSION").into()),
             build: Some(if cfg!(debug_assertions) { "dev" } else { "release" }.into()),
         },
-        machine: Machine::read(),
+        machine,
         load_before: Load::read(),
         load_after: None,
         requests: Requests {

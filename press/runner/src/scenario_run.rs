@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use millpond_press_recorder::Load;
+use millpond_press_recorder::{Load, Machine};
 use millpond_press_report::{Folder, RunResult, Server, State, compact_utc, report};
 use tokio::sync::watch;
 
@@ -73,6 +73,8 @@ impl Run {
         let checker =
             Checker::new(&scenario.check, &scenario.requests, scenario.expected.as_ref()).map_err(bad)?;
         let prepared = prepare_requests(&scenario).map_err(bad)?;
+        // Before this thread is bound, so that all cores are counted.
+        let machine = Machine::read();
         let broken = |error: std::io::Error| Error::ClientThread(error.to_string());
         let cores = Cores::current().map_err(broken)?;
         if let Some((server, _)) = &scenario.server
@@ -91,7 +93,7 @@ impl Run {
             .unwrap_or_else(|| format!("press-results/{}-{}", scenario.name, compact_utc(now)).into());
         let folder = Folder::create(&out, options.force)?;
         folder.write("scenario.toml", scenario.text.as_bytes())?;
-        let result = describe::run(&scenario, &checker, &options, now);
+        let result = describe::run(&scenario, &checker, &options, machine, now);
         let checker = Arc::new(checker);
         let started = Instant::now();
         let run = Run {

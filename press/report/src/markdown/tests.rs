@@ -143,6 +143,13 @@ fn what_went_wrong_is_told_with_its_first_message() {
             "{expected} is not in\n{text}"
         );
     }
+    result.state = State::Failed;
+    result.failure = Some("the server ended\nits last line".into());
+    let text = report(&result);
+    assert!(
+        text.contains("**This run failed") && text.contains("\nthe server ended\nits last line\n``````\n"),
+        "{text}"
+    );
     let clean = report(&run(Layout::General, vec![point(1, "")]));
     assert!(
         !clean.contains("went wrong") && !clean.contains("Refusals") && !clean.contains("**"),
