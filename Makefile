@@ -22,7 +22,8 @@ test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
 
 bench: ## measure the bars (AREA=spine), in the release build
-	$(CARGO) run --release --locked -p millpond-benches -- $(AREA)
+	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
+	@$(or $(CARGO_TARGET_DIR),target)/release/millpond-benches $(AREA)
 
 lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) fmt --all -- --check

@@ -1,0 +1,42 @@
+//! The bars of each area, in the order in which they are measured. One module below is one group of bars.
+//!
+//! Its invariant: every bar stands in exactly one group.
+
+mod auc;
+mod demo;
+mod first_request;
+mod grid;
+mod levels;
+mod one_core;
+mod refusal;
+
+use crate::bar::Group;
+
+/// The first whole path. What loads the machine with other things stands last, so that the others find it idle.
+pub(crate) const SPINE: &[Group] = &[
+    one_core::GROUP,
+    first_request::GROUP,
+    levels::GROUP,
+    refusal::GROUP,
+    grid::GROUP,
+    auc::GROUP,
+    demo::GROUP,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique() {
+        let bars: Vec<&str> = SPINE
+            .iter()
+            .flat_map(|group| group.bars)
+            .map(|bar| bar.name)
+            .collect();
+        let distinct: BTreeSet<&str> = bars.iter().copied().collect();
+        assert_eq!(bars.len(), distinct.len());
+        assert!(bars.iter().all(|name| !name.contains(' ')));
+    }
+}

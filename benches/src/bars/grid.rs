@@ -1,0 +1,131 @@
+//! R1's grid at level 5: what is left of the best point's rate at three thousand connections.
+//!
+//! The scenario is press/scenarios/r1-recommand.toml, server on core 0, press on core 1, connection limit 4,000; a new server
+//! each repeat. Small points last a fraction of a second, so each point's figure is the median of the repeats. Its invariant:
+//! an answer that was refused, wrong or late leaves no figure.
+
+use crate::bar::{Bar, Group, Op};
+use crate::report::Report;
+use crate::series::Series;
+use crate::setup::Setup;
+use crate::{press, r1};
+use anyhow::{Context as _, ensure};
+use millpond_press_report::Point;
+
+const OVER_BEST: Bar = Bar::new("r1-qps-3000-over-best", Op::AtLeast, 0.90);
+
+pub(crate) const GROUP: Group = Group {
+    name: "grid",
+    title: "R1's grid, level 5, connection limit 4,000",
+    bars: &[OVER_BEST],
+    measure,
+};
+
+const SCENARIO: &str = "press/scenarios/r1-recommand.toml";
+const LIMIT: usize = 4000;
+const MANY: usize = 3000;
+
+/// One number of connections, over the repeats.
+#[derive(Default)]
+struct Row {
+    connections: usize,
+    qps: Series,
+    ms_mean: Series,
+    ms_p50: Series,
+    ms_p99: Series,
+    server_cores: Series,
+    client_cores: Series,
+}
+
+fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
+    r1::prepare(setup)?;
+    let each = setup.pick(100, 10);
+    let mut rows: Vec<Row> = Vec::new();
+    for repeat in 1..=setup.pick(3, 1) {
+        let set = vec![
+            format!("server.command={}", server_command()?),
+            "grid.log_level=[5]".into(),
+            format!("load.requests_per_connection={each}"),
+        ];
+        let outcome = press::scenario(setup, SCENARIO, &format!("grid-{repeat}"), set)?;
+        report.say(&outcome.markdown);
+        for (at, point) in outcome.result.points.iter().enumerate() {
+            if rows.len() <= at {
+                rows.push(Row::default());
+            }
+            rows[at].add(point, each)?;
+        }
+    }
+    print(report, &rows);
+    let best = rows
+        .iter()
+        .max_by(|a, b| a.qps.median().total_cmp(&b.qps.median()));
+    let many = rows.iter().find(|row| row.connections == MANY);
+    let (best, many) = best
+        .zip(many)
+        .context("the scenario has no point of 3,000 connections")?;
+    let value = many.qps.median() / best.qps.median();
+    let runs = many.qps.over(&best.qps);
+    report.say(&format!(
+        "\nmedians: {:.0} qps at {MANY} connections, best {:.0} qps at {}; run by run {runs:.3}\n",
+        many.qps.median(),
+        best.qps.median(),
+        best.connections
+    ));
+    report.bar(&OVER_BEST, value, runs);
+    Ok(())
+}
+
+/// The scenario's command with the limit and the knobs of one core.
+fn server_command() -> anyhow::Result<String> {
+    let limit = format!("server.connections_max={LIMIT}");
+    let mut words = vec!["{millpond}", "serve", "--config", "{config}"];
+    for pair in ["log.level={log_level}", &limit].iter().chain(r1::ONE_CORE) {
+        words.extend(["--set", pair]);
+    }
+    // An array of strings is the same in JSON and in TOML.
+    Ok(serde_json::to_string(&words)?)
+}
+
+impl Row {
+    fn add(&mut self, point: &Point, each: u64) -> anyhow::Result<()> {
+        let (answers, offered) = (point.counters.answers(), point.connections as u64 * each);
+        ensure!(
+            answers == offered,
+            "{} connections: {answers} answers to {offered} requests, {} refused",
+            point.connections,
+            point.counters.refused_total()
+        );
+        let ms = |us: Option<u64>| us.map_or(f64::NAN, |us| us as f64 / 1e3);
+        self.connections = point.connections;
+        self.qps.push(point.qps);
+        self.ms_mean
+            .push(point.latency.us_mean.map_or(f64::NAN, |us| us / 1e3));
+        self.ms_p50.push(ms(point.latency.us_p50));
+        self.ms_p99.push(ms(point.latency.us_p99));
+        self.server_cores
+            .push(point.server_cpu.map_or(f64::NAN, |cpu| cpu.percent / 1e2));
+        self.client_cores
+            .push(point.client_cpu.map_or(f64::NAN, |cpu| cpu.percent / 1e2));
+        Ok(())
+    }
+}
+
+fn print(report: &mut Report, rows: &[Row]) {
+    report.say(
+        "| connections | qps, median (min..max) | mean ms | p50 ms | p99 ms | cores, server | cores, press |",
+    );
+    report.say("|---:|---:|---:|---:|---:|---:|---:|");
+    for row in rows {
+        report.say(&format!(
+            "| {} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+            row.connections,
+            row.qps,
+            row.ms_mean.median(),
+            row.ms_p50.median(),
+            row.ms_p99.median(),
+            row.server_cores.median(),
+            row.client_cores.median(),
+        ));
+    }
+}

@@ -1,0 +1,119 @@
+//! Measures the bars of `make bench`: what the issues promise of the whole, on this machine, in this build.
+//!
+//!     make bench AREA=spine                                        all of it, about twenty minutes
+//!     make bench AREA="spine --only first-request-over-median"     one bar, or one group of them
+//!     cargo run -p millpond-benches -- spine --quick --millpond target/debug/millpond
+//!
+//! It is no regression tracker and keeps no history: every run leaves a folder `bench-results/AREA-TIMESTAMP`, and prints
+//! one line a bar, `bar NAME VALUE OP LIMIT pass|fail`. Its invariant: every bar that was asked for gets its line, `NaN` and
+//! `fail` where it could not be measured, and the exit status is 0 only when all of them pass.
+#![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
+
+mod bar;
+mod bare_loop;
+mod bars;
+mod child;
+mod cores;
+mod exposition;
+mod http;
+mod idle;
+mod press;
+mod r1;
+mod report;
+mod series;
+mod server;
+mod setup;
+mod stop;
+mod threads;
+
+use anyhow::{Context as _, bail};
+use bar::{Bar, Group};
+use clap::{Parser, ValueEnum};
+use report::Report;
+use setup::Setup;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Measures the bars of an area; fails when one of them does.
+#[derive(Parser)]
+pub(crate) struct Arguments {
+    /// What to measure.
+    area: Area,
+    /// Short and few runs, without waiting for an idle machine: tries the bench itself, its figures mean nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Measure one bar, or one group of bars, by its name.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// The server's binary; `millpond` beside this program when left out.
+    #[arg(long, value_name = "FILE")]
+    millpond: Option<PathBuf>,
+    /// The result folder; bench-results/AREA-TIMESTAMP when left out.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+/// A set of bars.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Area {
+    /// The first whole path: demo, R1 grid, logging, first request, one core.
+    Spine,
+}
+
+fn main() -> ExitCode {
+    match measure(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("millpond-benches: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Measures what was asked for; whether all of it passed.
+fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
+    let groups: Vec<&Group> = match arguments.area {
+        Area::Spine => bars::SPINE.iter().collect(),
+    };
+    let chosen = choose(&groups, arguments.only.as_deref())?;
+    let setup = Setup::find(arguments)?;
+    let mut report = Report::create(&setup)?;
+    if setup.quick {
+        report.say("--quick: the figures below only show that the bench runs");
+    } else {
+        idle::wait(&setup, &mut report)?;
+    }
+    for group in chosen {
+        setup.stop.check()?;
+        report.say(&format!("\n## {}: {}\n", group.name, group.title));
+        if let Err(error) = (group.measure)(&setup, &mut report) {
+            setup.stop.check()?;
+            report.say(&format!("not measured: {error:#}"));
+        }
+        report.close(group)?;
+    }
+    report
+        .finish()
+        .with_context(|| format!("cannot write to {}", setup.out.display()))
+}
+
+fn choose<'g>(groups: &[&'g Group], only: Option<&str>) -> anyhow::Result<Vec<&'g Group>> {
+    let Some(only) = only else {
+        return Ok(groups.to_vec());
+    };
+    let is_asked = |bar: &&Bar| bar.name == only;
+    let chosen: Vec<&Group> = groups
+        .iter()
+        .filter(|group| group.name == only || group.bars.iter().any(|bar| is_asked(&bar)))
+        .copied()
+        .collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
+        bail!(
+            "no bar and no group is called {only:?}; the groups are {}",
+            names.join(", ")
+        );
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,157 @@
+//! A server of a bar's own: started on its core with free ports, watched over the admin port alone, stopped.
+//!
+//! Servers that a press scenario starts are the press's. Its invariant: nothing here sends anything to the data port, and
+//! when a [`Server`] is gone, so is its process.
+
+use crate::cores;
+use crate::exposition::Exposition;
+use crate::http::{Connection, request};
+use crate::r1;
+use crate::setup::Setup;
+use anyhow::{Context as _, bail};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const READY_MAX: Duration = Duration::from_secs(60);
+const STOP_MAX: Duration = Duration::from_secs(30);
+const QUIET_MAX: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+    /// Host and port of the data port.
+    pub(crate) address: String,
+    admin: String,
+}
+
+impl Server {
+    /// Starts R1's server on [`cores::SERVER`] and waits until `/readyz` says 200; `name` names its output's file.
+    pub(crate) fn start_r1(setup: &Setup, name: &str, set: &[&str]) -> anyhow::Result<Server> {
+        let log = setup.out.join(format!("server-{name}.log"));
+        let mut command = Command::new(&setup.millpond);
+        command.args(["serve", "--config", r1::CONFIG]);
+        let own = ["server.listen=127.0.0.1:0", "admin.listen=127.0.0.1:0"];
+        for pair in own.iter().chain(r1::ONE_CORE).chain(set) {
+            command.args(["--set", pair]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
+        // A process inherits the cores of the thread that starts it, as with `taskset -c 0`.
+        let child = cores::on(cores::SERVER, || {
+            command.spawn().context("cannot start the server")
+        })?;
+        let mut server = Server {
+            child,
+            log,
+            address: String::new(),
+            admin: String::new(),
+        };
+        server.read_addresses()?;
+        server.ready()?;
+        Ok(server)
+    }
+
+    fn read_addresses(&mut self) -> anyhow::Result<()> {
+        let mut line = String::new();
+        if let Some(stdout) = self.child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let words = line.trim().strip_prefix("millpond serves on ");
+        let Some((address, admin)) = words.and_then(|rest| rest.split_once(", health and metrics on "))
+        else {
+            bail!(
+                "the server did not start, see {}; it said {line:?}",
+                self.log.display()
+            );
+        };
+        (self.address, self.admin) = (address.to_owned(), admin.to_owned());
+        Ok(())
+    }
+
+    fn ready(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + READY_MAX;
+        while self.get("/readyz")?.0 != 200 {
+            if Instant::now() >= deadline {
+                bail!(
+                    "the server is not ready after {} s, see {}",
+                    READY_MAX.as_secs(),
+                    self.log.display()
+                );
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
+        let mut connection = Connection::open(&self.admin)?;
+        let (status, body) = connection.exchange(&request("GET", path, b""))?;
+        Ok((status, String::from_utf8_lossy(body).into_owned()))
+    }
+
+    /// `/metrics`, now.
+    pub(crate) fn metrics(&self) -> anyhow::Result<Exposition> {
+        match self.get("/metrics")? {
+            (200, page) => Ok(Exposition(page)),
+            (status, _) => bail!("/metrics answers with status {status}"),
+        }
+    }
+
+    /// Waits until no connection is left on the data port.
+    pub(crate) fn wait_quiet(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + QUIET_MAX;
+        while self.metrics()?.value("millpond_connections")? > 0.0 {
+            if Instant::now() >= deadline {
+                bail!(
+                    "the server still has connections {} s after the load",
+                    QUIET_MAX.as_secs()
+                );
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Ends it with SIGTERM: it finishes what it accepted, writes its log, and must say that all went well.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        terminate(&self.child)?;
+        let deadline = Instant::now() + STOP_MAX;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("the server ended with {status}, see {}", self.log.display()),
+                None if Instant::now() >= deadline => {
+                    bail!(
+                        "the server did not end within {} s of SIGTERM",
+                        STOP_MAX.as_secs()
+                    )
+                }
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Asks a child to end. It is not waited for yet, so its number cannot belong to another process.
+pub(crate) fn terminate(child: &Child) -> anyhow::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process};
+    kill_process(Pid::from_child(child), Signal::TERM).context("cannot send SIGTERM")
+}
