@@ -102,10 +102,10 @@ fn choose<'g>(groups: &[&'g Group], only: Option<&str>) -> anyhow::Result<Vec<&'
     let Some(only) = only else {
         return Ok(groups.to_vec());
     };
-    let is_asked = |bar: &&Bar| bar.name == only;
+    let is_asked = |bar: &Bar| bar.name == only;
     let chosen: Vec<&Group> = groups
         .iter()
-        .filter(|group| group.name == only || group.bars.iter().any(|bar| is_asked(&bar)))
+        .filter(|group| group.name == only || group.bars.iter().any(is_asked))
         .copied()
         .collect();
     if chosen.is_empty() {

@@ -103,10 +103,10 @@ impl Report {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Prints a bar's line; `runs` are the figures its value was made of.
+    /// Keeps a bar's line for the end, and shows what it will say; `runs` are the figures its value was made of.
     pub(crate) fn bar(&mut self, bar: &Bar, value: f64, runs: Series) {
         let line = bar.line(value);
-        self.say(&line);
+        self.say(&format!("  = {}", line.trim_start_matches("bar ")));
         self.lines.push(line);
         self.outcomes.push(Outcome {
             name: bar.name,
@@ -128,13 +128,12 @@ impl Report {
         self.write("bars.json", &serde_json::to_string_pretty(&self.outcomes)?)
     }
 
-    /// Prints all lines once more; whether all bars passed.
+    /// Prints the lines of all bars, which nothing follows; whether all of them passed.
     pub(crate) fn finish(mut self) -> anyhow::Result<bool> {
         let minutes = self.started.elapsed().as_secs_f64() / 60.0;
-        let lines = self.lines.join("\n");
-        let folder = self.folder.display().to_string();
+        let (folder, lines) = (self.folder.display().to_string(), self.lines.join("\n"));
         self.say(&format!(
-            "\n## All bars, after {minutes:.1} minutes\n\n{lines}\n\n{folder}"
+            "\n## All bars, after {minutes:.1} minutes; raw results in {folder}\n\n{lines}"
         ));
         self.text.sync_all()?;
         Ok(self.outcomes.iter().all(|outcome| outcome.pass))

@@ -71,7 +71,7 @@ impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = f.precision().unwrap_or(2);
         let (median, min, max) = (self.median(), self.min(), self.max());
-        f.pad(&format!("{median:.places$} ({min:.places$}..{max:.places$})"))
+        write!(f, "{median:.places$} ({min:.places$}..{max:.places$})")
     }
 }
 
