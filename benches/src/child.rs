@@ -31,7 +31,8 @@ pub(crate) fn python_of_demo(setup: &Setup) -> anyhow::Result<PathBuf> {
     let mut fetch = Command::new(python());
     fetch.args(["-u", "examples/movielens/fetch.py"]);
     run(setup, "fetch", fetch)?.succeeded()?;
-    Ok(PathBuf::from(".demo/venv/bin/python").canonicalize()?)
+    // Not made canonical: the link itself is what makes it the environment.
+    Ok(PathBuf::from(".demo/venv/bin/python"))
 }
 
 /// Runs `command` to its end. `name` is its log's: NAME.log.
