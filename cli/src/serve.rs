@@ -36,7 +36,8 @@ pub(crate) struct Serve {
     source: Source,
 }
 
-/// Checks a configuration: keys, values, pipelines, and that what it names is there.
+/// Checks a configuration: keys, values and pipelines; opens the tables and models it names, and sees whether they fit.
+/// Ordered stores and ports are left alone.
 #[derive(Args)]
 pub(crate) struct CheckConfig {
     /// The configuration.
@@ -125,6 +126,7 @@ impl Signals {
 
 pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
     let config = arguments.source.load(Some(arguments.file.clone()))?;
+    millpond_server::dry_open(&config)?;
     let names = |what: &str, names: Vec<&String>| match names.as_slice() {
         [] => format!("  no {what}"),
         names => format!(

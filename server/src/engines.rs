@@ -135,7 +135,7 @@ pub(crate) fn open_store(name: &str, config: &config::Ordered) -> Result<Store, 
         source,
     })?;
     if let Some(torn) = &recovery.torn_tail {
-        tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log: a write that was never acknowledged");
+        tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log");
     }
     tracing::info!(
         store = name,

@@ -26,7 +26,7 @@ mod stages;
 
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
-pub use log::Logging;
+pub use log::{Dropped, Logging};
 
 use admission::Admission;
 use config::Config;
@@ -38,7 +38,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tracing_appender::non_blocking::ErrorCounter;
 
 /// How long a stop waits for answers to leave their sockets.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
@@ -53,7 +52,7 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
-    log_dropped: OnceLock<ErrorCounter>,
+    log_dropped: OnceLock<Dropped>,
 }
 
 impl Shared {
@@ -66,10 +65,24 @@ impl Shared {
     }
 
     fn log_lines_dropped(&self) -> u64 {
-        self.log_dropped
-            .get()
-            .map_or(0, |counter| counter.dropped_lines() as u64)
+        self.log_dropped.get().map_or(0, Dropped::lines)
     }
+}
+
+/// Opens what a configuration names, as a start would, and closes it again; ordered stores are left alone, because opening one
+/// may mend it.
+///
+/// # Errors
+/// What a start would say.
+pub fn dry_open(config: &Config) -> Result<(), Error> {
+    let mut dry = config.clone();
+    for store in dry.ordered.values_mut() {
+        (store.path, store.durability) = (None, config::Durability::Memory);
+    }
+    for model in dry.models.values_mut() {
+        model.instances = 1;
+    }
+    Engines::open(&dry).map(drop)
 }
 
 /// A running server.
@@ -80,8 +93,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds both ports, opens and warms everything, and serves. While it warms, health is answered and calls are told
-    /// that the server is not ready.
+    /// Opens everything, binds both ports, warms, and serves. While it warms, health is answered and calls are told that
+    /// the server is not ready.
     ///
     /// # Errors
     /// [`Error`]: what, where, and the mend.
@@ -93,7 +106,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_logged(config: Config, log: Option<ErrorCounter>) -> Result<Server, Error> {
+    pub fn start_logged(config: Config, log: Option<Dropped>) -> Result<Server, Error> {
         let files = raise_file_limit();
         if (files as usize) < config.server.connections_max {
             let connections_max = config.server.connections_max;
@@ -103,6 +116,7 @@ impl Server {
                 "fewer files may be open than connections are allowed; raise the limit (ulimit -n)"
             );
         }
+        let engines = Engines::open(&config)?;
         let data = Listener::bind(config.server.listen, "server.listen")?;
         let admin = Listener::bind(config.admin.listen, "admin.listen")?;
         let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
@@ -134,7 +148,7 @@ impl Server {
         let _ = shared.data_counters.set(data.counters());
         tracing::info!(listen = %data.local_addr(), admin = %admin.local_addr(), "listening; warming up");
         let server = Server { shared, data, admin };
-        match server.open_engines() {
+        match server.warm(engines) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.close();
@@ -143,8 +157,7 @@ impl Server {
         }
     }
 
-    fn open_engines(&self) -> Result<(), Error> {
-        let engines = Engines::open(&self.shared.config)?;
+    fn warm(&self, engines: Engines) -> Result<(), Error> {
         engines.warm(&self.shared.config)?;
         let _ = self.shared.engines.set(engines);
         let ms = self.shared.started.elapsed().as_millis() as u64;

@@ -7,7 +7,7 @@ use crate::Shared;
 use crate::engines::Engines;
 use crate::handlers;
 use crate::metrics::Method;
-use millpond_wire_frame::decode_map;
+use millpond_wire_frame::{Fields, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Service, Target};
 use std::sync::Arc;
@@ -51,16 +51,12 @@ impl Router {
             let ex = format!("unknown method {name:?}; methods are {}", known.join(", "));
             return reply.error(&Status::new(Code::UnknownMethod, ex));
         };
-        if method == Method::Ping {
-            handlers::ping::answer(reply);
-            return shared.metrics.answered(method, request.received.elapsed());
-        }
         let refuse = |reply: Reply<'_>, status: Status| {
             shared.metrics.failed(method, &status);
-            tracing::debug!(method = name, code = status.code.number(), ex = %status.ex, "refused");
+            tracing::debug!(method = name, code = status.code.number(), ex = ?status.ex, "refused");
             reply.error(&status);
         };
-        if shared.draining.load(Ordering::Relaxed) {
+        if method != Method::Ping && shared.draining.load(Ordering::Relaxed) {
             return refuse(
                 reply,
                 Status::new(Code::Stopping, "the server is stopping; call another one"),
@@ -70,8 +66,15 @@ impl Router {
             Ok(map) => map,
             Err(error) => return refuse(reply, error.into()),
         };
-        if method == Method::Infos {
-            handlers::infos::answer(shared, reply);
+        if matches!(method, Method::Ping | Method::Infos) {
+            // Neither takes a key of its own.
+            if let Err(error) = Fields::root(map).and_then(|(fields, _)| fields.finish()) {
+                return refuse(reply, error.into());
+            }
+            match method {
+                Method::Ping => handlers::ping::answer(reply),
+                _ => handlers::infos::answer(shared, reply),
+            }
             return shared.metrics.answered(method, request.received.elapsed());
         }
         let Some(engines) = shared.ready_engines() else {
@@ -133,7 +136,7 @@ impl Call<'_> {
     /// Answers an error at once, counted and logged.
     pub(crate) fn refuse(&self, reply: Reply<'_>, status: &Status) {
         self.shared.metrics.failed(self.method, status);
-        tracing::debug!(method = self.method.name(), code = status.code.number(), ex = %status.ex, "refused");
+        tracing::debug!(method = self.method.name(), code = status.code.number(), ex = ?status.ex, "refused");
         reply.error(status);
     }
 

@@ -164,8 +164,8 @@ impl Batcher {
             batcher.spawn(instance, ready.clone())?;
         }
         drop(ready);
-        // One report each: a thread keeps its sender for as long as it serves.
-        for result in started.iter().take(batcher.shared.options.instances) {
+        // Each thread lets go of its sender once it has reported, so this ends.
+        for result in started {
             result?;
         }
         Ok(batcher)

@@ -28,6 +28,8 @@
 //! ```
 
 mod plan;
+mod planner;
+mod references;
 mod source;
 
 pub use plan::{Action, KeysPerRow, Plan, PlannedStage, Rows, Value};
@@ -160,7 +162,7 @@ impl Pipeline {
     /// # Errors
     /// As [`Pipeline::validate`].
     pub fn plan(&self, name: &str) -> Result<Plan, Error> {
-        plan::plan(name, self)
+        planner::plan(name, self)
     }
 }
 

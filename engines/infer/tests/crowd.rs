@@ -115,7 +115,7 @@ fn a_full_queue_loses_nothing() {
 #[test]
 fn warm_up_reaches_every_instance() {
     let (model, gate) = GateModel::free();
-    let batcher = start(model, 3, 8, 0);
+    let batcher = start(model, 3, 8, 1);
     let warm_up = batcher.warm_up(&[1, 8]).unwrap();
     let reached: Vec<(usize, usize)> = warm_up.runs.iter().map(|run| (run.instance, run.rows)).collect();
     assert_eq!(reached, [(0, 1), (0, 8), (1, 1), (1, 8), (2, 1), (2, 8)]);

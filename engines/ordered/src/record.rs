@@ -11,7 +11,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = PUT_BYTES_MAX + RECORD_HEADER_BYTES;
 /// As much of a record as tells its length.
 pub(crate) const RECORD_PREFIX_BYTES: usize = 12;
 
-const MAGIC: &[u8; 4] = b"MPLG";
+pub(crate) const MAGIC: &[u8; 4] = b"MPLG";
 const FORMAT: u32 = 1;
 const KIND_PUT: u8 = 1;
 const ENTRY_HEADER_BYTES: usize = 8;

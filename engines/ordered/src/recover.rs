@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::index::{Index, Versioned};
-use crate::record::{Fault, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{Fault, Record, SegmentHeader};
 use crate::segment::Segment;
 
 /// What opening a store found in its log.
@@ -153,7 +153,7 @@ impl Recovered {
         let header = match segment.header() {
             Ok(header) => header,
             // Records are written only after the header is on disk: this segment never had one.
-            Err(Error::Header { found, .. }) if is_last && segment.length <= SEGMENT_HEADER_BYTES as u64 => {
+            Err(Error::Header { found, .. }) if is_last && segment.is_begun() => {
                 self.recovery.torn_tail = Some(TornTail {
                     file: segment.path.clone(),
                     offset: 0,

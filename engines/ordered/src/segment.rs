@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::record::{self, Fault, RECORD_PREFIX_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{self, Fault, MAGIC, RECORD_PREFIX_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// One segment that is being read.
 pub(crate) struct Segment {
@@ -71,6 +71,14 @@ impl Segment {
                 found,
             }),
         }
+    }
+
+    /// Whether it can be a segment whose header was being written when the writer ended: no longer than a header, and of
+    /// the format's first bytes as far as it goes. Any other file is not ours to replace.
+    pub fn is_begun(&self) -> bool {
+        let mark = &self.buffer[..self.buffer.len().min(MAGIC.len())];
+        let blank = self.buffer.iter().all(|byte| *byte == 0);
+        self.length <= SEGMENT_HEADER_BYTES as u64 && (blank || MAGIC.starts_with(mark))
     }
 
     /// The record at `offset`, or why there is none.

@@ -14,6 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use crate::client_thread::{self, Handed, Phase, Plan, Ready};
 use crate::progress::Progress;
+use crate::scenario::Amount;
 use crate::target::Target;
 use crate::{Error, stopped};
 
@@ -64,6 +65,11 @@ pub(crate) async fn measure<T: Target>(
 ) -> Result<Measured, Error> {
     let connections = plan.connections;
     let client_threads = plan.client_threads;
+    // A run of a given length is that long, also when the server died in it and the last answer came early.
+    let planned = match plan.amount {
+        Amount::For(length) => length,
+        Amount::Requests(_) => Duration::ZERO,
+    };
     let mut crew = Crew::start(plan, name, shown)?;
     let prepared = crew.prepare(connections, stop).await;
     let mut interrupted = matches!(prepared, Prepared::Interrupted);
@@ -88,6 +94,7 @@ pub(crate) async fn measure<T: Target>(
         });
     }
     let total = last_end.map_or(Duration::ZERO, |end| end.saturating_duration_since(start));
+    let total = if interrupted { total } else { total.max(planned) };
     series.push(Second {
         s: total.as_secs_f64(),
         answers: tally.counters.answers(),

@@ -2,14 +2,13 @@
 //! Its invariant: it names no file of this machine and no peer.
 
 use crate::Shared;
+use crate::engines::Engines;
 use crate::metrics::Method;
 use millpond_wire_schema::infos::{self, Info};
 use millpond_wire_transport::Reply;
 use std::sync::atomic::Ordering;
 
 pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
-    let count = |name: &str, value: u64| (name.to_owned(), Info::Count(value));
-    let text = |name: &str, value: &str| (name.to_owned(), Info::Text(value.to_owned()));
     let connections = shared.data_counters.get();
     let of = |read: fn(&millpond_wire_transport::Counters) -> u64| {
         connections.map_or(0, |counters| read(counters))
@@ -45,36 +44,52 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         ("methods".to_owned(), Info::Group(methods.into())),
     ];
     if let Some(engines) = shared.ready_engines() {
-        let tables = engines.tables.iter().map(|(name, handle)| {
-            let table = handle.pin();
-            let infos = vec![
-                count("version", table.version()),
-                count("rows", table.rows()),
-                count("dim", table.dim() as u64),
-            ];
-            (name.clone(), Info::Group(infos))
-        });
-        let stores = engines.stores.iter().map(|(name, store)| {
-            let infos = vec![
-                count("keys", store.len() as u64),
-                text("durability", store.durability().as_str()),
-            ];
-            (name.clone(), Info::Group(infos))
-        });
-        let models = engines.models.iter().map(|(name, model)| {
-            let stats = model.batcher.stats();
-            let infos = vec![
-                count("version", model.version),
-                count("answered", stats.answered),
-                count("refused", stats.refused),
-                count("batches", stats.batches),
-                count("rows", stats.rows),
-            ];
-            (name.clone(), Info::Group(infos))
-        });
-        millpond.push(("features".to_owned(), Info::Group(tables.collect())));
-        millpond.push(("ordered".to_owned(), Info::Group(stores.collect())));
-        millpond.push(("models".to_owned(), Info::Group(models.collect())));
+        millpond.extend(served(engines));
     }
     reply.ok(|out| infos::encode_answer(out, &fpnn, &millpond));
+}
+
+fn count(name: &str, value: u64) -> (String, Info) {
+    (name.to_owned(), Info::Count(value))
+}
+
+fn text(name: &str, value: &str) -> (String, Info) {
+    (name.to_owned(), Info::Text(value.to_owned()))
+}
+
+/// What each table, store and model is and has done.
+fn served(engines: &Engines) -> [(String, Info); 3] {
+    let tables = engines.tables.iter().map(|(name, handle)| {
+        let table = handle.pin();
+        let infos = vec![
+            count("version", table.version()),
+            count("rows", table.rows()),
+            count("dim", table.dim() as u64),
+        ];
+        (name.clone(), Info::Group(infos))
+    });
+    let stores = engines.stores.iter().map(|(name, store)| {
+        let infos = vec![
+            count("keys", store.len() as u64),
+            text("durability", store.durability().as_str()),
+        ];
+        (name.clone(), Info::Group(infos))
+    });
+    let models = engines.models.iter().map(|(name, model)| {
+        let stats = model.batcher.stats();
+        let infos = vec![
+            count("version", model.version),
+            count("answered", stats.answered),
+            count("refused", stats.refused),
+            count("batches", stats.batches),
+            count("rows", stats.rows),
+        ];
+        (name.clone(), Info::Group(infos))
+    });
+    let group = |name: &str, infos| (name.to_owned(), Info::Group(infos));
+    [
+        group("features", tables.collect()),
+        group("ordered", stores.collect()),
+        group("models", models.collect()),
+    ]
 }

@@ -13,6 +13,9 @@ use millpond_wire_transport::Reply;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Scores that a log line shows: its length is bounded like everything else.
+const LOGGED_SCORES_MAX: usize = 256;
+
 /// What is asked of a batcher.
 pub(super) struct Run<'b> {
     pub(super) batcher: &'b Batcher,
@@ -48,7 +51,7 @@ where
             }
             Err(status) => {
                 shared.metrics.failed(method, &status);
-                tracing::debug!(method = method.name(), code = status.code.number(), ex = %status.ex, "refused");
+                tracing::debug!(method = method.name(), code = status.code.number(), ex = ?status.ex, "refused");
                 ticket.error(&status);
             }
         }
@@ -85,7 +88,7 @@ fn log(method: Method, received: Instant, trace: Option<&str>, scores: &[f32], a
         batch_rows = answer.batch_rows,
         batch_requests = answer.batch_requests,
         trace,
-        ?scores,
+        scores = ?scores.get(..LOGGED_SCORES_MAX).unwrap_or(scores),
         "answered"
     );
 }

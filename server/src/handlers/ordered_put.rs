@@ -50,7 +50,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             Err(error) => {
                 let status = status_of(&error);
                 shared.metrics.failed(Method::OrderedPut, &status);
-                tracing::debug!(method = "ordered.put", code = status.code.number(), ex = %status.ex, "refused");
+                tracing::debug!(method = "ordered.put", code = status.code.number(), ex = ?status.ex, "refused");
                 ticket.error(&status);
             }
         }

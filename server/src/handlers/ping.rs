@@ -1,5 +1,5 @@
 //! `*ping`: the server's clock, whatever else goes on.
-//! Its invariant: it decodes nothing and waits for nothing.
+//! Its invariant: it waits for nothing, and answers while the server warms up and drains.
 
 use millpond_wire_schema::ping;
 use millpond_wire_transport::Reply;

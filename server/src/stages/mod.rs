@@ -13,7 +13,7 @@ pub use subject::Subject;
 
 use crate::Error;
 use crate::engines::Engines;
-use millpond_backends_interface::{Data, Tensor};
+use millpond_backends_interface::{Data, Port, Tensor};
 use millpond_engines_features::{Handle, Table};
 use millpond_engines_infer::Batcher;
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
@@ -34,6 +34,18 @@ pub struct Prepared {
     pub model: String,
     /// Runs the model.
     pub batcher: Arc<Batcher>,
+}
+
+/// A port for messages: `x: f32[rows, 112]`.
+fn shown(port: &Port) -> String {
+    let size = |size: &Option<usize>| size.map_or("rows".to_owned(), |size| size.to_string());
+    let shape: Vec<String> = port.shape.iter().map(size).collect();
+    format!(
+        "{}: {}[{}]",
+        port.name,
+        port.element_type.as_str(),
+        shape.join(", ")
+    )
 }
 
 enum Part {
@@ -137,10 +149,13 @@ impl Prepared {
         };
         let width = self.width(self.input);
         if input.element_type.as_str() != "f32" || input.shape.len() != 2 || input.row_len() != Some(width) {
-            return unfit(format!("takes {input:?}; its stage gives f32 rows of {width}"));
+            return unfit(format!(
+                "takes {}; its stage gives f32 rows of {width}",
+                shown(input)
+            ));
         }
         if output.element_type.as_str() != "f32" || output.row_len().is_some_and(|len| len != 1) {
-            return unfit(format!("gives {output:?}; expected one f32 a row"));
+            return unfit(format!("gives {}; expected one f32 a row", shown(output)));
         }
         Ok(())
     }

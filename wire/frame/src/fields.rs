@@ -171,10 +171,7 @@ impl<'a> Fields<'a> {
             None => Ok(()),
             Some((key, _)) => Err(FieldError::Unknown {
                 key: self.at(key),
-                known: format!(
-                    "{} (and _deadline_ms, _trace)",
-                    self.known.join(", ")
-                ),
+                known: format!("{} (and _deadline_ms, _trace)", self.known.join(", ")),
             }),
         }
     }

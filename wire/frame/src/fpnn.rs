@@ -53,6 +53,17 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
+/// A frame's header, checked, with the places of what follows it.
+struct Head {
+    mtype: u8,
+    ss: u8,
+    encoding: Encoding,
+    seq: Option<u32>,
+    method_start: usize,
+    payload_start: usize,
+    len: usize,
+}
+
 /// Reads the frame at the front of `input`.
 ///
 /// # Errors
@@ -64,6 +75,38 @@ pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, Fr
             wants_continue: false,
         })
     };
+    let head = match parse_head(input, limits)? {
+        Ok(head) => head,
+        Err(needed) => return partial(needed),
+    };
+    let Some(payload) = input.get(head.payload_start..head.len) else {
+        return partial(head.len);
+    };
+    let method = input
+        .get(head.method_start..head.payload_start)
+        .unwrap_or_default();
+    let method = std::str::from_utf8(method).map_err(|_| FrameError::Method {
+        problem: "not UTF-8",
+        seq: head.seq,
+    })?;
+    let kind = match (head.mtype, head.seq) {
+        (1, Some(seq)) => FrameKind::Twoway { method, seq },
+        (2, Some(seq)) => FrameKind::Answer { status: head.ss, seq },
+        _ => FrameKind::Oneway { method },
+    };
+    let frame = Frame {
+        kind,
+        encoding: head.encoding,
+        payload,
+    };
+    Ok(Parsed::Whole {
+        message: frame,
+        len: head.len,
+    })
+}
+
+/// Reads and checks the header; `Err` inside holds the bytes needed for more.
+fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, FrameError> {
     let magic_seen = input.len().min(4);
     if input[..magic_seen] != MAGIC[..magic_seen] {
         let mut found = [0; 4];
@@ -71,24 +114,20 @@ pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, Fr
         return Err(FrameError::Magic { found });
     }
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
-        return partial(HEADER_BYTES);
+        return Ok(Err(HEADER_BYTES));
     };
     let [_, _, _, _, version, flag, mtype, ss, psize @ ..] = *header;
-    let psize = u32::from_le_bytes(psize) as usize;
     let (has_seq, method_bytes) = match mtype {
         0 => (false, usize::from(ss)),
         1 => (true, usize::from(ss)),
         2 => (true, 0),
         found => return Err(FrameError::Kind { found }),
     };
-    let start = HEADER_BYTES + if has_seq { 4 } else { 0 };
-    if has_seq && input.len() < start {
-        return partial(start);
-    }
-    let seq = has_seq.then(|| {
-        let bytes = input.get(HEADER_BYTES..start).unwrap_or_default();
-        u32::from_le_bytes(bytes.try_into().unwrap_or_default())
-    });
+    let seq = match input[HEADER_BYTES..].first_chunk() {
+        _ if !has_seq => None,
+        Some(bytes) => Some(u32::from_le_bytes(*bytes)),
+        None => return Ok(Err(HEADER_BYTES + 4)),
+    };
     if version != VERSION {
         return Err(FrameError::Version { found: version, seq });
     }
@@ -97,16 +136,15 @@ pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, Fr
         FLAG_JSON => Encoding::Json,
         found => return Err(FrameError::Flags { found, seq }),
     };
-    if psize == 0 {
+    let payload_bytes = u32::from_le_bytes(psize) as usize;
+    if payload_bytes == 0 {
         return Err(FrameError::EmptyPayload { seq });
     }
-    let len = start + method_bytes + psize;
-    if len > limits.frame_bytes_max {
-        return Err(FrameError::TooLarge {
-            bytes: len,
-            limit: limits.frame_bytes_max,
-            seq,
-        });
+    let method_start = HEADER_BYTES + if has_seq { 4 } else { 0 };
+    let payload_start = method_start + method_bytes;
+    let (bytes, limit) = (payload_start + payload_bytes, limits.frame_bytes_max);
+    if bytes > limit {
+        return Err(FrameError::TooLarge { bytes, limit, seq });
     }
     if mtype != 2 && method_bytes == 0 {
         return Err(FrameError::Method {
@@ -114,27 +152,15 @@ pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, Fr
             seq,
         });
     }
-    let Some(body) = input.get(start..len) else {
-        return partial(len);
-    };
-    let (method, payload) = body.split_at(method_bytes);
-    let method = std::str::from_utf8(method).map_err(|_| FrameError::Method {
-        problem: "not UTF-8",
+    Ok(Ok(Head {
+        mtype,
+        ss,
+        encoding,
         seq,
-    })?;
-    let kind = match (mtype, seq) {
-        (1, Some(seq)) => FrameKind::Twoway { method, seq },
-        (2, Some(seq)) => FrameKind::Answer { status: ss, seq },
-        _ => FrameKind::Oneway { method },
-    };
-    Ok(Parsed::Whole {
-        message: Frame {
-            kind,
-            encoding,
-            payload,
-        },
-        len,
-    })
+        method_start,
+        payload_start,
+        len: bytes,
+    }))
 }
 
 /// Appends a whole frame to `out`.

@@ -13,7 +13,7 @@ use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
 use std::borrow::Cow;
 
 /// Samples one call may carry.
-pub const SAMPLES_MAX: usize = 100_000;
+pub const SAMPLES_MAX: usize = 10_000;
 
 /// The elements of a tensor.
 #[derive(Debug, Clone, PartialEq)]

@@ -43,6 +43,11 @@ impl<'a> Call<'a> {
         let (start, end, prefix, cursor) =
             (bytes("start")?, bytes("end")?, bytes("prefix")?, bytes("cursor")?);
         let limit = fields.optional_uint("limit", LIMIT_MAX)?;
+        if limit == Some(0) {
+            // A page of nothing would go on at its own start for ever.
+            let expected = format!("an integer from 1 to {LIMIT_MAX}");
+            return Err(FieldError::invalid(fields.at("limit"), "0", expected));
+        }
         let limit = limit.ok_or_else(|| FieldError::Missing {
             key: fields.at("limit"),
             expected: format!("an integer up to {LIMIT_MAX}"),

@@ -7,7 +7,7 @@ use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
 use std::borrow::Cow;
 
 /// Candidates one call may carry.
-pub const ITEMS_MAX: usize = 100_000;
+pub const ITEMS_MAX: usize = 10_000;
 
 /// A decoded call.
 #[derive(Debug, Clone, PartialEq)]

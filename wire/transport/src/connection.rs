@@ -345,10 +345,10 @@ fn serve_frame<S: Service>(
         Err(error) => {
             tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
             if let Some(seq) = error.seq() {
-                let form = Form::Frame {
-                    encoding: Encoding::Msgpack,
-                    seq,
-                };
+                // The reason in the caller's own encoding, as far as its flags name one.
+                let json = rest.get(5).is_some_and(|flags| flags & 0xc0 == 0x40);
+                let encoding = if json { Encoding::Json } else { Encoding::Msgpack };
+                let form = Form::Frame { encoding, seq };
                 form.error(&mut state.out, &Status::from(error));
             }
             return Step::Malformed;

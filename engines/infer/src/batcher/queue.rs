@@ -135,9 +135,26 @@ impl Queue {
         Ok(())
     }
 
+    /// The first turn of an instance, which was counted idle from the beginning.
+    pub(super) fn first(&self, instance: usize, batch_size_max: usize, cut: &mut Cut) -> Turn {
+        let state = self.sleep(self.lock(), instance);
+        self.turn(state, instance, batch_size_max, cut)
+    }
+
     /// Sleeps until there is something to do for `instance`; a batch is put into `cut`.
     pub(super) fn next(&self, instance: usize, batch_size_max: usize, cut: &mut Cut) -> Turn {
-        let mut state = self.lock();
+        self.turn(self.lock(), instance, batch_size_max, cut)
+    }
+
+    /// A call is taken and its request is cut under one lock, or a sleeper's call could be
+    /// taken in between and its request cut by another.
+    fn turn<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        instance: usize,
+        batch_size_max: usize,
+        cut: &mut Cut,
+    ) -> Turn {
         loop {
             if let Some(errand) = state.errands[instance].pop_front() {
                 return Turn::WarmUp(errand);
@@ -152,11 +169,6 @@ impl Queue {
             state.idle += 1;
             state = self.sleep(state, instance);
         }
-    }
-
-    /// The first sleep of an instance, which was counted idle from the beginning.
-    pub(super) fn rest(&self, instance: usize) {
-        drop(self.sleep(self.lock(), instance));
     }
 
     /// Sleeps, counted idle, until called, sent on an errand, or told to stop.
@@ -209,7 +221,8 @@ impl Queue {
 }
 
 impl State {
-    /// Takes requests from the front while their rows fit; the first always fits.
+    /// Takes requests from the front while their rows fit; the first always fits. One is left
+    /// for each instance that was called and has not come yet, so that they run side by side.
     fn cut(&mut self, batch_size_max: usize, cut: &mut Cut) {
         if self.waiting.is_empty() {
             return;
@@ -219,7 +232,8 @@ impl State {
         while let Some(front) = self.waiting.front() {
             let dropped = front.dropped(now);
             let with_front = rows.saturating_add(front.request.rows);
-            if dropped.is_none() && !cut.batch.is_empty() && with_front > batch_size_max {
+            let enough = with_front > batch_size_max || self.waiting.len() <= self.called;
+            if dropped.is_none() && !cut.batch.is_empty() && enough {
                 return;
             }
             let Some(waiting) = self.waiting.pop_front() else {

@@ -28,18 +28,20 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
     });
     let failed = started.is_err();
     drop(ready.send(started));
-    drop(ready); // the starter waits until nobody can report any more
+    drop(ready); // `Batcher::start` listens until nobody can report any more
     if failed {
         return;
     }
     let mut cut = Cut::default();
-    shared.queue.rest(number);
+    let batch_size_max = shared.options.batch_size_max;
+    let mut turn = shared.queue.first(number, batch_size_max, &mut cut);
     loop {
-        match shared.queue.next(number, shared.options.batch_size_max, &mut cut) {
+        match turn {
             Turn::Serve => runner.serve(&mut cut),
             Turn::WarmUp(errand) => errand.run(&mut runner),
             Turn::Stop => return,
         }
+        turn = shared.queue.next(number, batch_size_max, &mut cut);
     }
 }
 
