@@ -146,8 +146,8 @@ impl Queue {
         self.turn(self.lock(), instance, batch_size_max, cut)
     }
 
-    /// A call is taken and its request is cut under one lock, or a sleeper's call could be
-    /// taken in between and its request cut by another.
+    /// What an awake instance does. It must not let go of the lock between taking a call and
+    /// cutting: another instance would see no call outstanding and take its request along.
     fn turn<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
