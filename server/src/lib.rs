@@ -6,7 +6,8 @@
 //! ```no_run
 //! use millpond_server::{Server, config::Config};
 //!
-//! let server = Server::start(Config::read("millpond.toml".as_ref())?)?;
+//! let config = Config::read(std::path::Path::new("millpond.toml"))?;
+//! let server = Server::start(config)?;
 //! println!("serving on {}", server.local_addr());
 //! server.shutdown();
 //! # Ok::<(), millpond_server::Error>(())
