@@ -214,7 +214,8 @@ impl Prepared {
         }
     }
 
-    /// Runs the stages once with an empty request, so that their code and pages are there before the first real one.
+    /// Runs the stages of a samples pipeline once with an empty request, so that their code and pages are there before the
+    /// first real one. A rank pipeline is left alone: what its users have is not known here.
     pub fn warm(&self) {
         let sample = vec![std::borrow::Cow::Borrowed(""); self.plan.sample_width];
         let samples = [sample];
