@@ -1,6 +1,6 @@
 //! `infer` in both forms against the real model: reference outputs, and samples against tensors.
 
-use crate::harness::{Http, Millpond, R1, data, r1_folder, row};
+use crate::harness::{Http, Millpond, data, r1_folder, row};
 use serde_json::{Value, json};
 
 fn floats(value: &Value) -> Vec<f64> {
@@ -109,18 +109,27 @@ fn the_first_thing_said_is_that_it_is_ready() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);
     assert_eq!(server.admin_get("/readyz"), (200, "ready\n".to_owned()));
-    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap_or_default();
-    assert!(R1.contains("millpond.log"));
     let (status, metrics) = server.admin_get("/metrics");
     assert_eq!(status, 200);
     for expected in [
         "millpond_ready 1",
         "millpond_table_rows{table=\"embeddings\"} 200",
+        // The server's calls to itself are counted nowhere.
         "millpond_model_batches_total{model=\"mlp\"} 0",
+        "millpond_model_requests_total{model=\"mlp\"} 0",
+        "millpond_calls_total{method=\"infer\"} 0",
+        "millpond_connections 0",
+        "millpond_connections_accepted_total 0",
+        "millpond_in_flight 0",
     ] {
-        assert!(
-            metrics.contains(expected),
-            "{expected} is not in\n{metrics}\n{log}"
-        );
+        assert!(metrics.contains(expected), "{expected} is not in\n{metrics}");
     }
+    assert!(server.terminate().success());
+    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    // One pipeline, one table, one store; two protocols, two net threads: each call at least once.
+    let calls = log
+        .split("rehearsed calls=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    assert!(calls.unwrap().parse::<usize>().unwrap() >= 12, "{log}");
 }

@@ -78,6 +78,14 @@ fn the_newest_events_and_the_items_make_the_scores() {
 }
 
 #[test]
+fn no_items_are_no_work() {
+    let (_folder, server) = server();
+    let (status, ranked) = server.call("rank", &json!({"user": {"id": 7}, "items": []}));
+    let expected = json!({"items": [], "scores": [], "model": "mlp", "versions": {"embeddings": 1}});
+    assert_eq!((status, ranked), (200, expected));
+}
+
+#[test]
 fn what_a_user_lacks_is_named() {
     let (_folder, server) = server();
     let check = |payload: Value, status: u16, words: &str| {
@@ -91,6 +99,11 @@ fn what_a_user_lacks_is_named() {
         "\"user.id\" is missing",
     );
     check(json!({"items": ["v1"]}), 400, "\"user\" is missing");
+    check(
+        json!({"user": {"id": [1, 2]}, "items": ["v1"]}),
+        400,
+        "\"user.id\" is an array; expected text or an integer",
+    );
     check(json!({"user": {"id": 1}, "items": [1.5]}), 400, "items[0]");
     check(
         json!({"pipeline": "nope", "user": {}, "items": []}),

@@ -95,9 +95,8 @@ impl Engines {
             );
         }
         for (name, model) in &self.models {
-            let options = model.batcher.options();
-            let sizes = config.models.get(name).and_then(|model| model.warm_up.clone());
-            let sizes = sizes.unwrap_or_else(|| vec![1, options.batch_size_max]);
+            let sizes = config.models.get(name).map(config::Model::warm_up_sizes);
+            let sizes = sizes.unwrap_or_default();
             let warm_up = model.batcher.warm_up(&sizes)?;
             for run in &warm_up.runs {
                 let (first_us, second_us) = (run.first.as_micros() as u64, run.second.as_micros() as u64);
@@ -111,10 +110,14 @@ impl Engines {
                 );
             }
         }
-        for prepared in self.pipelines.values() {
-            prepared.warm();
-        }
         Ok(())
+    }
+
+    /// Lets every count begin at zero.
+    pub fn forget_counts(&self) {
+        for model in self.models.values() {
+            model.batcher.forget_counts();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server: configuration, engines, router, admission, drain and the admin port.
 //!
-//! It is the only crate where wire and engines meet. Its invariant: it is ready only when every table is resident and
-//! every model has run its warm-up sizes; and a stop finishes what was accepted.
+//! It is the only crate where wire and engines meet. Its invariant: it is ready only when every table is resident, every
+//! model has run its warm-up sizes and every pipeline has answered calls; and a stop finishes what was accepted.
 //!
 //! ```no_run
 //! use millpond_server::{Server, config::Config};
@@ -22,6 +22,7 @@ mod handlers;
 mod load;
 mod log;
 mod metrics;
+mod rehearsal;
 mod router;
 mod stages;
 
@@ -32,8 +33,9 @@ pub use log::{Dropped, Logging};
 use admission::Admission;
 use config::Config;
 use engines::Engines;
-use metrics::Metrics;
+use metrics::{Method, Metrics};
 use millpond_wire_frame::Limits;
+use millpond_wire_schema::Status;
 use millpond_wire_transport::{Counters, Listener, Options, Transport, raise_file_limit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +51,9 @@ pub(crate) struct Shared {
     metrics: Metrics,
     admission: Arc<Admission>,
     /// Set once everything is open and warm.
-    engines: OnceLock<Engines>,
+    engines: OnceLock<Arc<Engines>>,
+    /// Nobody calls but the process itself: calls are not logged.
+    is_rehearsal: bool,
     draining: AtomicBool,
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
@@ -57,8 +61,31 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    fn new(config: Config, is_rehearsal: bool) -> Shared {
+        let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
+        Shared {
+            admission: Arc::new(Admission::new(config.server.in_flight_max, deadline_default)),
+            metrics: Metrics::default(),
+            engines: OnceLock::new(),
+            is_rehearsal,
+            draining: AtomicBool::new(false),
+            started: Instant::now(),
+            data_counters: OnceLock::new(),
+            log_dropped: OnceLock::new(),
+            config,
+        }
+    }
+
     fn ready_engines(&self) -> Option<&Engines> {
-        self.engines.get()
+        self.engines.get().map(Arc::as_ref)
+    }
+
+    /// Counts and logs a call that gets an error.
+    fn refused(&self, method: Method, status: &Status) {
+        self.metrics.failed(method, status);
+        if !self.is_rehearsal {
+            tracing::debug!(method = method.name(), code = status.code.number(), ex = ?status.ex, "refused");
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -120,17 +147,8 @@ impl Server {
         let engines = Engines::open(&config)?;
         let data = Listener::bind(config.server.listen, "server.listen")?;
         let admin = Listener::bind(config.admin.listen, "admin.listen")?;
-        let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
-        let shared = Arc::new(Shared {
-            admission: Arc::new(Admission::new(config.server.in_flight_max, deadline_default)),
-            metrics: Metrics::default(),
-            engines: OnceLock::new(),
-            draining: AtomicBool::new(false),
-            started: Instant::now(),
-            data_counters: OnceLock::new(),
-            log_dropped: OnceLock::new(),
-            config,
-        });
+        let rehearsal = Arc::new(Shared::new(config.clone(), true));
+        let shared = Arc::new(Shared::new(config, false));
         if let Some(dropped) = log {
             let _ = shared.log_dropped.set(dropped);
         }
@@ -144,12 +162,13 @@ impl Server {
         )?;
         let router = router::Router {
             shared: Arc::clone(&shared),
+            rehearsal: Arc::clone(&rehearsal),
         };
         let data = Transport::start(data, "net", data_options(&shared.config), router)?;
         let _ = shared.data_counters.set(data.counters());
         tracing::info!(listen = %data.local_addr(), admin = %admin.local_addr(), "listening; warming up");
         let server = Server { shared, data, admin };
-        match server.warm(engines) {
+        match server.warm(Arc::new(engines), &rehearsal) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.close();
@@ -158,8 +177,11 @@ impl Server {
         }
     }
 
-    fn warm(&self, engines: Engines) -> Result<(), Error> {
+    fn warm(&self, engines: Arc<Engines>, rehearsal: &Shared) -> Result<(), Error> {
         engines.warm(&self.shared.config)?;
+        let _ = rehearsal.engines.set(Arc::clone(&engines));
+        rehearsal::hold(rehearsal, &engines, &self.data);
+        engines.forget_counts();
         let _ = self.shared.engines.set(engines);
         let ms = self.shared.started.elapsed().as_millis() as u64;
         tracing::info!(ms, "ready");

@@ -18,6 +18,8 @@ use std::time::Instant;
 #[derive(Clone)]
 pub(crate) struct Router {
     pub(crate) shared: Arc<Shared>,
+    /// What the server's calls to itself see and are counted in.
+    pub(crate) rehearsal: Arc<Shared>,
 }
 
 /// What every handler gets beside its payload.
@@ -44,7 +46,11 @@ impl Service for Router {
 
 impl Router {
     fn method(&self, name: &str, request: &Request<'_>, reply: Reply<'_>) {
-        let shared = &self.shared;
+        let shared = if request.rehearsal {
+            &self.rehearsal
+        } else {
+            &self.shared
+        };
         let Some(method) = Method::named(name) else {
             shared.metrics.unknown();
             let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
@@ -52,8 +58,7 @@ impl Router {
             return reply.error(&Status::new(Code::UnknownMethod, ex));
         };
         let refuse = |reply: Reply<'_>, status: Status| {
-            shared.metrics.failed(method, &status);
-            tracing::debug!(method = name, code = status.code.number(), ex = ?status.ex, "refused");
+            shared.refused(method, &status);
             reply.error(&status);
         };
         if method != Method::Ping && shared.draining.load(Ordering::Relaxed) {
@@ -135,8 +140,7 @@ impl Call<'_> {
 
     /// Answers an error at once, counted and logged.
     pub(crate) fn refuse(&self, reply: Reply<'_>, status: &Status) {
-        self.shared.metrics.failed(self.method, status);
-        tracing::debug!(method = self.method.name(), code = status.code.number(), ex = ?status.ex, "refused");
+        self.shared.refused(self.method, status);
         reply.error(status);
     }
 
@@ -145,6 +149,9 @@ impl Call<'_> {
         let took = self.received.elapsed();
         self.shared.metrics.answered(self.method, took);
         let trace = trace.or(self.header_trace);
+        if self.shared.is_rehearsal {
+            return;
+        }
         tracing::debug!(
             method = self.method.name(),
             us = took.as_micros() as u64,

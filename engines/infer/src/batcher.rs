@@ -214,6 +214,11 @@ impl Batcher {
         self.shared.counters.read(self.shared.queue.load())
     }
 
+    /// Lets the counters begin at zero again; meant for the moment before the first request.
+    pub fn forget_counts(&self) {
+        self.shared.counters.clear();
+    }
+
     /// The name it was started with.
     pub fn name(&self) -> &str {
         &self.shared.name

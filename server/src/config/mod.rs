@@ -11,6 +11,7 @@ pub use source::{Origin, load};
 use crate::Error;
 use millpond_engines_infer::pipeline::Pipeline;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
     /// Native frames and HTTP.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// Net threads; 0 is one a processor.
     pub threads: usize,
@@ -86,6 +88,7 @@ impl Default for Server {
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
     /// `/healthz`, `/readyz`, `/metrics`.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
 }
 
@@ -267,8 +270,20 @@ pub struct Model {
     /// Requests waiting for an instance; further ones are told `Overloaded`.
     #[serde(default = "model_queue_max")]
     pub queue_max: usize,
-    /// Row counts run before `/readyz`; 1 and `batch_size_max` when left out.
+    /// Row counts run before `/readyz`; 1, 16 and `batch_size_max` when left out.
     pub warm_up: Option<Vec<usize>>,
+}
+
+impl Model {
+    /// The row counts to run before `/readyz`.
+    pub fn warm_up_sizes(&self) -> Vec<usize> {
+        let most = self.batch_size_max;
+        self.warm_up.clone().unwrap_or_else(|| {
+            let mut sizes = vec![1, 16.min(most), most];
+            sizes.dedup();
+            sizes
+        })
+    }
 }
 
 /// What runs a model.
@@ -278,6 +293,16 @@ pub enum Backend {
     /// ONNX, compiled in.
     #[default]
     Tract,
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let bad = |_| {
+        D::Error::custom(format!(
+            "{text:?} is no address; write IP:PORT, as in \"127.0.0.1:13500\""
+        ))
+    };
+    text.parse().map_err(bad)
 }
 
 fn model_version() -> u64 {

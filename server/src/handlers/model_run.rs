@@ -46,12 +46,13 @@ where
         match printed {
             Ok((printed, answer)) => {
                 shared.metrics.answered(method, received.elapsed());
-                log(method, received, trace.as_deref(), &printed.scores, &answer);
+                if !shared.is_rehearsal {
+                    log(method, received, trace.as_deref(), &printed.scores, &answer);
+                }
                 ticket.ok(printed.write);
             }
             Err(status) => {
-                shared.metrics.failed(method, &status);
-                tracing::debug!(method = method.name(), code = status.code.number(), ex = ?status.ex, "refused");
+                shared.refused(method, &status);
                 ticket.error(&status);
             }
         }
@@ -102,6 +103,7 @@ fn status_of(error: &Error) -> Status {
         Error::Rejected { .. } | Error::Stopping { .. } => Code::Stopping,
         Error::DeadlinePassed { .. } => Code::DeadlinePassed,
         Error::ModelFailed { .. } => Code::ModelFailed,
+        Error::ClientGone { .. } => Code::ConnectionClosed,
         _ => Code::Internal,
     };
     Status::new(code, error.to_string())

@@ -49,8 +49,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             }
             Err(error) => {
                 let status = status_of(&error);
-                shared.metrics.failed(Method::OrderedPut, &status);
-                tracing::debug!(method = "ordered.put", code = status.code.number(), ex = ?status.ex, "refused");
+                shared.refused(Method::OrderedPut, &status);
                 ticket.error(&status);
             }
         }

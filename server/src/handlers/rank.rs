@@ -34,7 +34,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             items: Vec::new(),
             scores: Vec::new(),
             model: prepared.model.as_str().into(),
-            versions: Vec::new(),
+            versions: prepared.versions(),
         };
         reply.ok(|out| answer.encode(out));
         return call.answered(trace.as_deref());

@@ -19,6 +19,7 @@ use millpond_engines_infer::Batcher;
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use millpond_engines_ordered::Store;
 use millpond_wire_schema::{Code, Status};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A plan with its tables, stores and model found and measured.
@@ -174,6 +175,24 @@ impl Prepared {
         self.plan.request
     }
 
+    /// Its tables and the versions they serve now.
+    pub fn versions(&self) -> Vec<(String, u64)> {
+        let tables = self.tables.iter();
+        tables
+            .map(|(name, handle)| (name.clone(), handle.pin().version()))
+            .collect()
+    }
+
+    /// Strings that each sample must have.
+    pub fn sample_width(&self) -> usize {
+        self.plan.sample_width
+    }
+
+    /// The fields of a user that its stages read.
+    pub fn user_fields(&self) -> BTreeSet<&str> {
+        self.plan.user_fields()
+    }
+
     /// Runs every stage before the model.
     ///
     /// # Errors
@@ -212,17 +231,5 @@ impl Prepared {
             }
             _ => Err(Status::new(Code::Internal, "the model's input is no floats")),
         }
-    }
-
-    /// Runs the stages of a samples pipeline once with an empty request, so that their code and pages are there before the
-    /// first real one. A rank pipeline is left alone: what its users have is not known here.
-    pub fn warm(&self) {
-        let sample = vec![std::borrow::Cow::Borrowed(""); self.plan.sample_width];
-        let samples = [sample];
-        let subject = match self.plan.request {
-            RequestKind::Samples => Subject::Samples(&samples),
-            RequestKind::Rank => return,
-        };
-        let _ = self.run(&subject);
     }
 }

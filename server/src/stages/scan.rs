@@ -1,7 +1,6 @@
 //! The newest entries below a prefix of an ordered store, as texts.
 //! Its invariant: it reads at most its limit, in key order, which the writer makes newest first.
 
-use super::subject::missing_field;
 use super::{Output, Subject};
 use millpond_engines_infer::pipeline::Template;
 use millpond_engines_ordered::{Scan, Store};
@@ -15,7 +14,7 @@ pub(super) fn run(
 ) -> Result<Output, Status> {
     let prefix = prefix
         .fill(|field| subject.user_text(field))
-        .map_err(missing_field)?;
+        .map_err(|field| subject.no_text(field))?;
     let scan = Scan {
         start: None,
         end: None,

@@ -61,6 +61,22 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// The error for a field that [`Subject::user_text`] does not give.
+    pub(super) fn no_text(&self, field: &str) -> Status {
+        let value = match self {
+            Subject::Rank { user, .. } => user.get(field),
+            Subject::Samples(_) => None,
+        };
+        match value {
+            None => missing_field(field),
+            Some(value) => {
+                let found = value.kind();
+                let ex = format!("key \"user.{field}\" is {found}; expected text or an integer");
+                Status::new(Code::BadArgument, ex)
+            }
+        }
+    }
+
     /// A field of the user as one or several texts.
     pub(super) fn user_texts(&self, field: &str) -> Result<Vec<Cow<'a, str>>, Status> {
         let invalid = |found: &str| {
@@ -84,7 +100,7 @@ impl<'a> Subject<'a> {
 }
 
 /// The error for a user field that a pipeline reads and a request lacks.
-pub(super) fn missing_field(field: &str) -> Status {
+fn missing_field(field: &str) -> Status {
     Status::new(
         Code::KeyNotFound,
         format!("key \"user.{field}\" is missing; the pipeline reads it"),

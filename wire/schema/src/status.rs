@@ -38,6 +38,8 @@ codes! {
     KeyNotFound = 10009, 400, false;
     /// Something failed inside the server.
     Internal = 20001, 500, false;
+    /// The caller went away before its call was worked on; it is counted, and nobody reads it.
+    ConnectionClosed = 20002, 499, true;
     /// No method of that name.
     UnknownMethod = 20004, 404, false;
     /// The msgpack does not parse.

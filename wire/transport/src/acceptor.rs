@@ -3,10 +3,10 @@
 //! It runs on a thread of its own, so that no work starves it. Its invariant: a connection over the limit is still
 //! accepted and told so, as long as no more than [`REFUSING_MAX`] are being told at once.
 
-use crate::net_thread::{self, NetThread, Order};
+use crate::net_thread::{self, Kind, NetThread, Order};
 use crate::service::Service;
 use crate::{Counters, Error, Listener, Options};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -90,6 +90,34 @@ impl Transport {
         Arc::clone(&self.counters)
     }
 
+    /// A blocking connection to each net thread, for the process to call itself before others do: its requests say that
+    /// they are a [`rehearsal`](crate::Request::rehearsal), and it is counted nowhere.
+    ///
+    /// # Errors
+    /// What the sockets say; a loopback address is needed.
+    pub fn rehearse(&self) -> std::io::Result<Vec<TcpStream>> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let connect = |thread: &NetThread| {
+            let own = TcpStream::connect(listener.local_addr()?)?;
+            own.set_nodelay(true)?;
+            // Anybody on this machine could have come first; only the own end is taken.
+            let (stream, peer) = loop {
+                let (stream, peer) = listener.accept()?;
+                if peer == own.local_addr()? {
+                    break (stream, peer);
+                }
+            };
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            let kind = Kind::Rehearsal;
+            let order = Order::Adopt { stream, peer, kind };
+            let ended = |_| std::io::Error::other("a net thread has ended");
+            thread.orders.blocking_send(order).map_err(ended)?;
+            Ok(own)
+        };
+        self.threads.iter().map(connect).collect()
+    }
+
     /// Closes the listening socket; connections go on.
     pub fn stop_accepting(&self) {
         let _ = self.accepting.send(false);
@@ -155,11 +183,12 @@ fn place(
     counters: &Counters,
     threads: &[NetThread],
     connections_max: u64,
-    stream: std::net::TcpStream,
+    stream: TcpStream,
     peer: SocketAddr,
 ) {
     counters.accepted.fetch_add(1, Ordering::Relaxed);
     let refused = counters.live.load(Ordering::Relaxed) >= connections_max;
+    let kind = if refused { Kind::Refused } else { Kind::Served };
     if refused {
         counters.refused.fetch_add(1, Ordering::Relaxed);
         if counters.refusing.load(Ordering::Relaxed) >= REFUSING_MAX {
@@ -172,17 +201,13 @@ fn place(
     else {
         return;
     };
-    thread.count(counters, refused);
+    thread.count(counters, kind);
     // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
     if thread
         .orders
-        .try_send(Order::Adopt {
-            stream,
-            peer,
-            refused,
-        })
+        .try_send(Order::Adopt { stream, peer, kind })
         .is_err()
     {
-        thread.uncount(counters, refused);
+        thread.uncount(counters, kind);
     }
 }

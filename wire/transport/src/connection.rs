@@ -3,16 +3,13 @@
 //! It is not shared with other threads: answers from them come through the mailbox. Its invariant: while it is blocked
 //! (a bound is reached, or an HTTP answer must come first) it serves nothing and reads little; an idle one holds no buffer.
 
-use crate::answer::Form;
+mod requests;
+
 use crate::mailbox::Delivery;
-use crate::net_thread::Net;
-use crate::service::{Meta, Origin, Outcome, Reply, Request, Service, Target};
-use millpond_wire_frame::{
-    Encoding, Frame, FrameKind, HttpError, HttpRequest, Parsed, is_http, parse_frame, parse_http,
-    service_method, service_payload,
-};
-use millpond_wire_schema::{Code, Status};
-use std::borrow::Cow;
+use crate::net_thread::{Kind, Net};
+use crate::service::{Origin, Service};
+use millpond_wire_frame::is_http;
+use requests::{Step, serve_frame, serve_http};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -41,8 +38,7 @@ pub(crate) struct Connection {
     pub(crate) writer: OwnedWriteHalf,
     pub(crate) peer: SocketAddr,
     pub(crate) origin: Origin,
-    /// Over the connection limit: its first request is answered `Overloaded`, and that is all.
-    pub(crate) refused: bool,
+    pub(crate) kind: Kind,
     pub(crate) state: RefCell<State>,
     /// Rung when a delivery unblocked it.
     pub(crate) resume: Notify,
@@ -111,6 +107,10 @@ impl State {
 }
 
 impl Connection {
+    fn refused(&self) -> bool {
+        self.kind == Kind::Refused
+    }
+
     /// Adds an answer from another thread.
     pub(crate) fn deliver(&self, delivery: &Delivery) {
         let mut state = self.state.borrow_mut();
@@ -160,7 +160,7 @@ fn flush(writer: &OwnedWriteHalf, state: &mut State) {
 
 /// The life of a connection, until either side ends it.
 pub(crate) async fn run<S: Service>(net: Rc<Net<S>>, connection: Rc<Connection>, mut reader: OwnedReadHalf) {
-    if connection.refused {
+    if connection.refused() {
         let _ = tokio::time::timeout(REFUSAL_WAIT, serve_loop(&net, &connection, &mut reader)).await;
     } else {
         serve_loop(&net, &connection, &mut reader).await;
@@ -310,191 +310,9 @@ fn serve<S: Service>(net: &Net<S>, connection: &Connection, state: &mut State, i
                 used = input.len();
             }
         }
-        if connection.refused {
+        if connection.refused() {
             state.closing = true;
         }
     }
     used
-}
-
-/// What came of the bytes at the front.
-enum Step {
-    Served(usize),
-    Partial { needed: usize, wants_continue: bool },
-    Malformed,
-}
-
-fn serve_frame<S: Service>(
-    net: &Net<S>,
-    connection: &Connection,
-    state: &mut State,
-    rest: &[u8],
-    received: Instant,
-) -> Step {
-    let (frame, len): (Frame<'_>, usize) = match parse_frame(rest, net.options.limits) {
-        Ok(Parsed::Whole { message, len }) => (message, len),
-        Ok(Parsed::Partial {
-            needed,
-            wants_continue,
-        }) => {
-            return Step::Partial {
-                needed,
-                wants_continue,
-            };
-        }
-        Err(error) => {
-            tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
-            if let Some(seq) = error.seq() {
-                // The reason in the caller's own encoding, as far as its flags name one.
-                let json = rest.get(5).is_some_and(|flags| flags & 0xc0 == 0x40);
-                let encoding = if json { Encoding::Json } else { Encoding::Msgpack };
-                let form = Form::Frame { encoding, seq };
-                form.error(&mut state.out, &Status::from(error));
-            }
-            return Step::Malformed;
-        }
-    };
-    let (form, method) = match frame.kind {
-        FrameKind::Oneway { method } => (Form::Oneway, method),
-        FrameKind::Twoway { method, seq } => (
-            Form::Frame {
-                encoding: frame.encoding,
-                seq,
-            },
-            method,
-        ),
-        // No call has gone out from here, so nothing waits for this.
-        FrameKind::Answer { .. } => return Step::Served(len),
-    };
-    let request = Request {
-        target: Target::Method(method),
-        encoding: frame.encoding,
-        payload: frame.payload,
-        meta: Meta::default(),
-        received,
-        peer: connection.peer,
-    };
-    call(net, connection, state, form, request);
-    Step::Served(len)
-}
-
-fn serve_http<S: Service>(
-    net: &Net<S>,
-    connection: &Connection,
-    state: &mut State,
-    rest: &[u8],
-    received: Instant,
-) -> Step {
-    let (request, len) = match parse_http(rest, net.options.limits) {
-        Ok(Parsed::Whole { message, len }) => (message, len),
-        Ok(Parsed::Partial {
-            needed,
-            wants_continue,
-        }) => {
-            return Step::Partial {
-                needed,
-                wants_continue,
-            };
-        }
-        Err(error) => {
-            tracing::info!(peer = %connection.peer, %error, "connection closed: bad HTTP request");
-            let code = match error {
-                HttpError::BodyTooLarge { .. } => Code::TooLarge,
-                HttpError::Malformed { .. } | HttpError::HeadTooLarge { .. } => Code::BadHttp,
-            };
-            let form = Form::Http {
-                keep_alive: false,
-                head_only: false,
-            };
-            form.error(&mut state.out, &Status::new(code, error.to_string()));
-            return Step::Malformed;
-        }
-    };
-    let keep_alive = request.keep_alive && !connection.refused;
-    let form = Form::Http {
-        keep_alive,
-        head_only: request.verb == "HEAD",
-    };
-    let method = service_method(request.path);
-    let Some(payload) = http_payload(&request, method.is_some()) else {
-        let ex = format!(
-            "{} {} is not served; call methods with POST /service/METHOD or GET /service/METHOD?fpnn=…",
-            request.verb, request.path
-        );
-        form.error(&mut state.out, &Status::new(Code::ReadOnly, ex));
-        state.closing |= !keep_alive;
-        return Step::Served(len);
-    };
-    let target = match &method {
-        Some(method) => Target::Method(method),
-        None => Target::Path {
-            verb: request.verb,
-            path: request.path,
-        },
-    };
-    let meta = Meta {
-        deadline_ms: request.deadline_ms,
-        trace: request.trace,
-    };
-    let call_request = Request {
-        target,
-        encoding: Encoding::Json,
-        payload: &payload,
-        meta,
-        received,
-        peer: connection.peer,
-    };
-    let outcome = call(net, connection, state, form, call_request);
-    if outcome == Outcome::Detached {
-        state.http_waits = true;
-    } else {
-        state.closing |= !keep_alive;
-    }
-    Step::Served(len)
-}
-
-/// The map a method is called with; `None` when the verb cannot call a method.
-fn http_payload<'r>(request: &'r HttpRequest<'_>, is_method: bool) -> Option<Cow<'r, [u8]>> {
-    match request.verb {
-        _ if !is_method => Some(Cow::Borrowed(request.body.as_ref())),
-        "POST" if request.body.is_empty() => Some(Cow::Borrowed(b"{}")),
-        "POST" => Some(Cow::Borrowed(request.body.as_ref())),
-        "GET" | "HEAD" => Some(service_payload(request.query)),
-        _ => None,
-    }
-}
-
-fn call<S: Service>(
-    net: &Net<S>,
-    connection: &Connection,
-    state: &mut State,
-    form: Form,
-    request: Request<'_>,
-) -> Outcome {
-    if connection.refused {
-        let ex = format!(
-            "the connection limit of {} is reached; try again later, or raise server.connections_max",
-            net.options.connections_max
-        );
-        form.error(&mut state.out, &Status::new(Code::Overloaded, ex));
-        return Outcome::Answered;
-    }
-    let mut outcome = Outcome::Dropped;
-    let reply = Reply {
-        form,
-        out: &mut state.out,
-        outcome: &mut outcome,
-        origin: &connection.origin,
-        base64: false,
-    };
-    net.service.call(request, reply);
-    match outcome {
-        Outcome::Dropped => form.error(
-            &mut state.out,
-            &Status::new(Code::Internal, "the handler returned no answer"),
-        ),
-        Outcome::Detached => state.in_flight += 1,
-        Outcome::Answered => {}
-    }
-    outcome
 }

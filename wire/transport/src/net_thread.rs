@@ -28,13 +28,24 @@ pub(crate) enum Order {
     Adopt {
         stream: TcpStream,
         peer: SocketAddr,
-        refused: bool,
+        kind: Kind,
     },
     /// Send what is owed, for this long at most, then close everything and end.
     Close {
         grace: Duration,
         done: oneshot::Sender<()>,
     },
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Calls.
+    Served,
+    /// Over the connection limit: its first request is answered `Overloaded`, and that is all.
+    Refused,
+    /// The process calls itself before it is ready; counted nowhere.
+    Rehearsal,
 }
 
 /// The outside's handle to a net thread.
@@ -47,27 +58,35 @@ pub(crate) struct NetThread {
 
 impl NetThread {
     /// Counts a connection in before its order is given, so that the next one sees it.
-    pub(crate) fn count(&self, counters: &Counters, refused: bool) {
-        if refused {
-            counters.refusing.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.live.fetch_add(1, Ordering::Relaxed);
-            counters.live.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, counters: &Counters, kind: Kind) {
+        match kind {
+            Kind::Served => {
+                self.live.fetch_add(1, Ordering::Relaxed);
+                counters.live.fetch_add(1, Ordering::Relaxed);
+            }
+            Kind::Refused => {
+                counters.refusing.fetch_add(1, Ordering::Relaxed);
+            }
+            Kind::Rehearsal => {}
         }
     }
 
     /// Counts it out again.
-    pub(crate) fn uncount(&self, counters: &Counters, refused: bool) {
-        uncount(counters, &self.live, refused);
+    pub(crate) fn uncount(&self, counters: &Counters, kind: Kind) {
+        uncount(counters, &self.live, kind);
     }
 }
 
-fn uncount(counters: &Counters, live: &AtomicUsize, refused: bool) {
-    if refused {
-        counters.refusing.fetch_sub(1, Ordering::Relaxed);
-    } else {
-        live.fetch_sub(1, Ordering::Relaxed);
-        counters.live.fetch_sub(1, Ordering::Relaxed);
+fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
+    match kind {
+        Kind::Served => {
+            live.fetch_sub(1, Ordering::Relaxed);
+            counters.live.fetch_sub(1, Ordering::Relaxed);
+        }
+        Kind::Refused => {
+            counters.refusing.fetch_sub(1, Ordering::Relaxed);
+        }
+        Kind::Rehearsal => {}
     }
 }
 
@@ -158,11 +177,7 @@ async fn thread<S: Service>(
     let delivering = tokio::task::spawn_local(deliver(Rc::clone(&net)));
     while let Some(order) = inbox.recv().await {
         match order {
-            Order::Adopt {
-                stream,
-                peer,
-                refused,
-            } => adopt(&net, stream, peer, refused),
+            Order::Adopt { stream, peer, kind } => adopt(&net, stream, peer, kind),
             Order::Close { grace, done } => {
                 let _ = tokio::time::timeout(grace, net.quiet()).await;
                 delivering.abort();
@@ -173,12 +188,12 @@ async fn thread<S: Service>(
     }
 }
 
-fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: SocketAddr, refused: bool) {
+fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: SocketAddr, kind: Kind) {
     let stream = match tokio::net::TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
             tracing::warn!(%peer, %error, "connection dropped: it cannot be watched");
-            net.uncount(refused);
+            net.uncount(kind);
             return;
         }
     };
@@ -199,7 +214,7 @@ fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: SocketAddr, refu
         writer,
         peer,
         origin,
-        refused,
+        kind,
         state: RefCell::new(State::default()),
         resume: Notify::new(),
     });
@@ -249,12 +264,12 @@ impl<S> Net<S> {
         self.connections
             .borrow_mut()
             .try_remove(connection.origin.key.slot);
-        self.uncount(connection.refused);
+        self.uncount(connection.kind);
         self.quieter.notify_waiters();
     }
 
-    fn uncount(&self, refused: bool) {
-        uncount(&self.counters, &self.live, refused);
+    fn uncount(&self, kind: Kind) {
+        uncount(&self.counters, &self.live, kind);
     }
 
     /// Waits until no connection is owed anything.

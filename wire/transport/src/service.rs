@@ -50,6 +50,8 @@ pub struct Request<'a> {
     pub received: Instant,
     /// Who asks.
     pub peer: SocketAddr,
+    /// Nobody: the process calls itself, over [`crate::Transport::rehearse`].
+    pub rehearsal: bool,
 }
 
 /// Answers requests. It is called on the net threads and must not block them.

@@ -78,6 +78,37 @@ pub(super) fn micros(duration: Duration) -> u64 {
 }
 
 impl Counters {
+    pub(super) fn clear(&self) {
+        let Counters {
+            accepted,
+            refused,
+            answered,
+            failed,
+            expired,
+            abandoned,
+            batches,
+            rows,
+            panics,
+            queue_ns_sum,
+            compute_ns_sum,
+        } = self;
+        for counter in [
+            accepted,
+            refused,
+            answered,
+            failed,
+            expired,
+            abandoned,
+            batches,
+            rows,
+            panics,
+            queue_ns_sum,
+            compute_ns_sum,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn read(&self, load: Load) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {

@@ -3,6 +3,7 @@
 //! Invariant: a [`PlannedStage`] refers to stages of smaller index only.
 
 use super::{Pool, RequestKind, Source, Template};
+use std::collections::BTreeSet;
 
 /// A pipeline ready to be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,26 @@ pub struct Plan {
     pub sample_width: usize,
     /// The stages in the order they run; the last one is the model.
     pub stages: Vec<PlannedStage>,
+}
+
+impl Plan {
+    /// The fields of a user that its stages read.
+    pub fn user_fields(&self) -> BTreeSet<&str> {
+        let mut fields = BTreeSet::new();
+        for stage in &self.stages {
+            match &stage.action {
+                Action::Hash {
+                    from: Source::User(field),
+                    ..
+                } => {
+                    fields.insert(field.as_str());
+                }
+                Action::Scan { prefix, .. } => fields.extend(prefix.fields()),
+                _ => {}
+            }
+        }
+        fields
+    }
 }
 
 /// One stage of a [`Plan`].

@@ -123,6 +123,14 @@ impl Template {
         }
         Ok(filled)
     }
+
+    /// The fields of a user that it holds.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::User(field) => Some(field.as_str()),
+        })
+    }
 }
 
 impl fmt::Display for Template {

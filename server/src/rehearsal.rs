@@ -1,0 +1,231 @@
+//! Before it is ready, the server calls itself: every pipeline, table and store, in both protocols, on every net thread.
+//!
+//! A model that has run is not a server that has answered: the first request of a fresh process would still meet code and
+//! memory that nothing has touched. Its invariant: it writes to no store, and its calls are counted and logged nowhere.
+
+use crate::Shared;
+use crate::engines::Engines;
+use crate::stages::Prepared;
+use millpond_engines_infer::pipeline::RequestKind;
+use millpond_wire_frame::{
+    Encoder, Encoding, FrameKind, Limits, Map, Parsed, Value, parse_frame, write_frame,
+};
+use millpond_wire_schema::{features_lookup, infer, ordered_get, rank};
+use millpond_wire_transport::Transport;
+use std::borrow::Cow;
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Times each call is made on each net thread, in each protocol.
+const ROUNDS: usize = 30;
+/// What a call may cost on one net thread before it is made no more; one that is slower than this is made once.
+const CALL_SPAN: Duration = Duration::from_millis(300);
+/// How long an answer may take before the rehearsal is given up.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// Keys of a lookup.
+const KEYS: u64 = 64;
+
+/// Writes the payload of one round of a call.
+type Payload<'e> = Box<dyn Fn(&mut Encoder<'_>, usize) + 'e>;
+
+/// One call to be made.
+struct Call<'e> {
+    method: &'static str,
+    payload: Payload<'e>,
+}
+
+/// Makes every call, and logs how many there were and how long they took. A rehearsal that cannot be held is a slower first
+/// request, not a server that does not start: it is logged.
+pub(crate) fn hold(shared: &Shared, engines: &Engines, data: &Transport) {
+    let started = Instant::now();
+    let calls = calls(shared, engines);
+    let held = data.rehearse().and_then(|streams| {
+        let mut made = 0;
+        for mut stream in streams {
+            stream.set_read_timeout(Some(ANSWER_WAIT))?;
+            for call in &calls {
+                made += rehearse(&mut stream, call)?;
+            }
+        }
+        Ok(made)
+    });
+    let ms = started.elapsed().as_millis() as u64;
+    match held {
+        Ok(calls) => tracing::info!(calls, ms, "rehearsed"),
+        Err(error) => {
+            tracing::warn!(%error, ms, "not rehearsed to the end; the first requests will be slower")
+        }
+    }
+}
+
+/// Makes a call over and over; returns how often.
+fn rehearse(stream: &mut TcpStream, call: &Call<'_>) -> Result<usize, Error> {
+    let started = Instant::now();
+    for round in 0..ROUNDS {
+        http(stream, call, round)?;
+        frame(stream, call, round)?;
+        if started.elapsed() > CALL_SPAN {
+            return Ok(2 * (round + 1));
+        }
+    }
+    Ok(2 * ROUNDS)
+}
+
+fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
+    let mut calls = Vec::new();
+    for (name, prepared) in &engines.pipelines {
+        let rows = rows(shared, prepared);
+        calls.push(match prepared.request() {
+            RequestKind::Samples => Call {
+                method: "infer",
+                payload: Box::new(move |out, round| samples(name, prepared, rows, round).encode(out)),
+            },
+            RequestKind::Rank => Call {
+                method: "rank",
+                payload: Box::new(move |out, round| candidates(name, prepared, rows, round).encode(out)),
+            },
+        });
+    }
+    for name in engines.tables.keys() {
+        calls.push(Call {
+            method: "features.lookup",
+            payload: Box::new(move |out, round| lookup(name, round).encode(out)),
+        });
+    }
+    for name in engines.stores.keys() {
+        calls.push(Call {
+            method: "ordered.get",
+            payload: Box::new(move |out, round| {
+                let key = format!("{round}").into_bytes();
+                let call = ordered_get::Call {
+                    table: Some(name.into()),
+                    keys: vec![key.into()],
+                    base64: false,
+                };
+                call.encode(out);
+            }),
+        });
+    }
+    calls
+}
+
+/// The smallest size above one row that the model was warmed for: what its requests are expected to have.
+fn rows(shared: &Shared, prepared: &Prepared) -> usize {
+    let model = shared.config.models.get(&prepared.model);
+    let sizes = model.map(|model| model.warm_up_sizes()).unwrap_or_default();
+    let most = rank::ITEMS_MAX.min(infer::SAMPLES_MAX);
+    sizes
+        .into_iter()
+        .filter(|rows| *rows > 1)
+        .min()
+        .unwrap_or(1)
+        .min(most)
+}
+
+fn samples<'n>(name: &'n str, prepared: &Prepared, rows: usize, round: usize) -> infer::Call<'n> {
+    let sample = |row| vec![Cow::Owned(format!("{round}-{row}")); prepared.sample_width()];
+    infer::Call {
+        model: Some(name.into()),
+        version: None,
+        inputs: infer::Inputs::Samples((0..rows).map(sample).collect()),
+        outputs: Vec::new(),
+        base64: false,
+    }
+}
+
+fn candidates<'n>(name: &'n str, prepared: &'n Prepared, rows: usize, round: usize) -> rank::Call<'n> {
+    let fields = prepared.user_fields();
+    let text = || Value::Text(Cow::Owned(round.to_string()));
+    rank::Call {
+        pipeline: Some(name.into()),
+        user: Map(fields
+            .iter()
+            .map(|field| (Cow::Borrowed(*field), text()))
+            .collect()),
+        items: (0..rows)
+            .map(|row| Value::UInt((round * rows + row) as u64))
+            .collect(),
+        top: Some(rows),
+    }
+}
+
+fn lookup(name: &str, round: usize) -> features_lookup::Call<'_> {
+    let first = round as u64 * KEYS;
+    let lookup = features_lookup::Lookup {
+        table: name.into(),
+        keys: (first..first + KEYS).collect(),
+        at_version: None,
+        pool: features_lookup::Pool::None,
+        offsets: Vec::new(),
+    };
+    features_lookup::Call {
+        lookups: vec![lookup],
+        many: false,
+        base64: false,
+    }
+}
+
+fn payload(call: &Call<'_>, encoding: Encoding, round: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    (call.payload)(&mut Encoder::new(&mut bytes, encoding, false), round);
+    bytes
+}
+
+/// One call over HTTP; whatever the answer says, it was answered.
+fn http(stream: &mut TcpStream, call: &Call<'_>, round: usize) -> Result<(), Error> {
+    let body = payload(call, Encoding::Json, round);
+    let mut request = format!(
+        "POST /service/{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        call.method,
+        body.len()
+    )
+    .into_bytes();
+    request.extend_from_slice(&body);
+    stream.write_all(&request)?;
+    read_answer(stream, |answer| {
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+        let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        Some(head + length.unwrap_or(0))
+    })
+}
+
+/// One call in a native frame.
+fn frame(stream: &mut TcpStream, call: &Call<'_>, round: usize) -> Result<(), Error> {
+    let kind = FrameKind::Twoway {
+        method: call.method,
+        seq: round as u32,
+    };
+    let mut request = Vec::new();
+    let written = write_frame(
+        &mut request,
+        Encoding::Msgpack,
+        kind,
+        &payload(call, Encoding::Msgpack, round),
+    );
+    written.map_err(Error::other)?;
+    stream.write_all(&request)?;
+    let limits = Limits {
+        frame_bytes_max: usize::MAX,
+    };
+    read_answer(stream, |answer| match parse_frame(answer, limits) {
+        Ok(Parsed::Whole { len, .. }) => Some(len),
+        _ => None,
+    })
+}
+
+/// Reads until `whole` knows an answer's length and that many bytes have come.
+fn read_answer(stream: &mut TcpStream, whole: impl Fn(&[u8]) -> Option<usize>) -> Result<(), Error> {
+    let mut answer = Vec::new();
+    let mut chunk = [0; 16 << 10];
+    while whole(&answer).is_none_or(|len| answer.len() < len) {
+        match stream.read(&mut chunk)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            read => answer.extend_from_slice(&chunk[..read]),
+        }
+    }
+    Ok(())
+}
