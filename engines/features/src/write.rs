@@ -95,11 +95,12 @@ impl Writer {
         if shards == 0 || shards > SHARDS_MAX {
             return Err(Error::argument("shards", format!("1 to {SHARDS_MAX}"), shards));
         }
+        let is_new = !table_dir.exists();
         fs::create_dir_all(table_dir).map_err(Error::io("make folder", table_dir))?;
         if table_dir.join(folder(version)).exists() {
             return Err(exists(table_dir, version));
         }
-        let unfinished = Unfinished::create(table_dir, version)?;
+        let unfinished = Unfinished::create(table_dir, version, is_new)?;
         let shard_rows_hint = rows_hint / u64::from(shards);
         let shards = (0..shards)
             .map(|number| ShardWriter::create(&unfinished.path, number, shard_rows_hint))
@@ -187,11 +188,13 @@ impl Writer {
 /// A folder that is removed unless it is published.
 struct Unfinished {
     path: PathBuf,
+    /// The table folder, when this writer made it.
+    new_table_dir: Option<PathBuf>,
     published: bool,
 }
 
 impl Unfinished {
-    fn create(table_dir: &Path, version: u64) -> Result<Unfinished, Error> {
+    fn create(table_dir: &Path, version: u64, is_new: bool) -> Result<Unfinished, Error> {
         // Two writers of one version, in one process or in two, must not meet in one folder.
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -200,6 +203,7 @@ impl Unfinished {
         fs::create_dir(&path).map_err(Error::io("make folder", &path))?;
         Ok(Unfinished {
             path,
+            new_table_dir: is_new.then(|| table_dir.to_path_buf()),
             published: false,
         })
     }
@@ -220,6 +224,10 @@ impl Drop for Unfinished {
         if !self.published {
             // Nobody is left to tell; readers ignore the folder in any case.
             let _ = fs::remove_dir_all(&self.path);
+            if let Some(table_dir) = &self.new_table_dir {
+                // Goes only while it is empty.
+                let _ = fs::remove_dir(table_dir);
+            }
         }
     }
 }

@@ -36,6 +36,17 @@ pub enum Error {
         /// The reader's reason.
         source: ParquetError,
     },
+    /// The input is compressed in a way that is not read.
+    #[error(
+        "{} is compressed with {codec}; write it with snappy, zstd or no compression",
+        path.display()
+    )]
+    Codec {
+        /// The input.
+        path: PathBuf,
+        /// The codec.
+        codec: String,
+    },
     /// The input has no column of that name.
     #[error(
         "{} has no column {column:?}: found {available:?}; name the key and the value column",

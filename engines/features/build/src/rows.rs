@@ -8,6 +8,7 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use parquet::basic::Compression;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, Int64Type};
 use parquet::errors::ParquetError;
@@ -42,6 +43,7 @@ impl Rows<'_> {
         let metadata = reader.metadata().file_metadata();
         let columns = Columns::find(metadata.schema_descr(), key, value, path)?;
         let rows_total = u64::try_from(metadata.num_rows()).unwrap_or(0);
+        check_codecs(&reader, &columns, path)?;
         Ok(Rows {
             path,
             reader,
@@ -236,6 +238,27 @@ where
             false => Ok(&self.vector),
         }
     }
+}
+
+/// A codec that this build does not have is no damage.
+fn check_codecs(reader: &SerializedFileReader<File>, columns: &Columns, path: &Path) -> Result<(), Error> {
+    for group in reader.metadata().row_groups() {
+        for column in [columns.key, columns.value] {
+            let codec = group.column(column).compression();
+            if !matches!(
+                codec,
+                Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)
+            ) {
+                // Some are shown with their level behind them.
+                let codec = codec.to_string().to_lowercase();
+                return Err(Error::Codec {
+                    path: path.to_path_buf(),
+                    codec: codec.split('(').next().unwrap_or_default().to_owned(),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Calls the Parquet reader, which panics on some damaged pages; a damaged file must end in an error like any other.
