@@ -201,6 +201,10 @@ fn keyed_payloads() {
         "fewer keys",
     );
     check("ordered.scan", json!({"limit": 20_000}), 400, 30104, "10000");
+    check("ordered.scan", json!({"limit": 0}), 400, 30104, "from 1 to 10000");
+    check("*ping", json!({"loud": true}), 400, 30104, "\"loud\"");
+    let many = vec![["v1", "v2"]; 10_001];
+    check("infer", json!({"samples": many}), 400, 30104, "at most 10000");
     check("ordered.put", json!({"entries": []}), 400, 30104, "no entries");
     check(
         "ordered.put",

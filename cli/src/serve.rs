@@ -75,7 +75,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
                 Ok(false) => anyhow::bail!("stopped with unfinished calls after server.drain_ms_max"),
                 Err(_) => anyhow::bail!("the stop failed"),
             },
-            () = signals.next() => anyhow::bail!("stopped at once by a second signal; accepted calls were not finished"),
+            () = signals.next() => anyhow::bail!("stopped at once by a second signal, before the first one's stop was done"),
         }
     })
 }

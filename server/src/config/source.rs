@@ -25,15 +25,12 @@ pub struct Origin {
 /// # Errors
 /// [`Error::Config`] naming the place, the key and the mend.
 pub fn load(origin: &Origin) -> Result<Config, Error> {
-    let (text, place) = match &origin.file {
+    let (text, mut place) = match &origin.file {
         None => (String::new(), "the defaults".to_owned()),
         Some(file) => {
             let place = file.display().to_string();
             let text = std::fs::read_to_string(file).map_err(|error| {
-                Error::config(
-                    &place,
-                    format!("cannot be read: {error}; name an existing file with --config"),
-                )
+                Error::config(&place, format!("cannot be read: {error}; name an existing file"))
             })?;
             (text, place)
         }
@@ -45,6 +42,8 @@ pub fn load(origin: &Origin) -> Result<Config, Error> {
     if !overrides.is_empty() {
         let mut table: Table =
             toml::from_str(&text).map_err(|error| Error::config(&place, error.to_string()))?;
+        let over: Vec<&str> = overrides.iter().map(|(from, _, _)| from.as_str()).collect();
+        place = format!("{place} with {}", over.join(", "));
         for (from, path, value) in overrides {
             set(&mut table, &path, value).map_err(|problem| Error::config(&from, problem))?;
             config = Value::Table(table.clone())

@@ -45,7 +45,11 @@ fn unknown_and_wrong_keys_are_named() {
     );
     check("", &["server"], "expected key.path=value");
     check("[log]\nlevel = 7", &[], "log level 7; expected 2");
-    check("[server]\nlisten = \"localhost\"", &[], "invalid socket address");
+    check(
+        "[server]\nlisten = \"localhost\"",
+        &[],
+        "\"localhost\" is no address; write IP:PORT",
+    );
     check(
         "[server]\nconnections_max = 0",
         &[],
