@@ -21,12 +21,8 @@ const TABLE_STAMP: &str = ".demo/r1/tables.stamp.json";
 /// Samples of one request: the batch of the bare loop.
 pub(crate) const SAMPLES: usize = 15;
 
-/// Everything on one core, and the model prepared for the sizes that its requests come in.
-pub(crate) const ONE_CORE: &[&str] = &[
-    "server.cpus=[0]",
-    "server.threads=1",
-    "models.r1.warm_up=[15, 30, 45, 60, 75, 90, 105, 120, 135, 150, 165, 180, 195, 210, 225, 240]",
-];
+/// Everything on one core.
+pub(crate) const ONE_CORE: &[&str] = &["server.cpus=[0]", "server.threads=1"];
 
 /// One request as the bare loop takes it.
 #[derive(Debug, Clone, Deserialize)]
