@@ -149,7 +149,6 @@ def press(binary, directory, server):
     shutil.rmtree(directory / "press", ignore_errors=True)
     binary.press_run(PRESS, directory / "press", {
         "target.address": f"127.0.0.1:{server.port}",
-        "target.server_pid": server.child.pid,
         "requests.file": directory / PRESS_REQUESTS,
         "requests.expected": directory / PRESS_EXPECTED,
     })
