@@ -17,6 +17,7 @@ mod cores;
 mod exposition;
 mod http;
 mod idle;
+mod model_rows;
 mod press;
 mod r1;
 mod report;

@@ -3,9 +3,7 @@
 //!
 //! There are two kinds of plan. The symbolic one runs any number of rows. A concrete
 //! one is built for exactly one number, which lets tract choose its kernels for it.
-//! benches/mlp.rs compares them. On a busy machine the bare plans of its model took, in
-//! their best rounds, 31 and 21 us at 1 row, 124 and 102 at 15, 425 and 375 at 60; at 64
-//! no gain was seen (444 and 499). tract packs the weights anew for each
+//! `make bench AREA=spine` compares them (docs/performance.md). tract packs the weights anew for each
 //! plan, so concrete plans are shared by all instances and bounded: at most
 //! [`PLANS_MAX`] of them and [`PLANS_BYTES_MAX`] bytes of weights in all. They are built
 //! by `Model::prepare`, never during a run; rows without one take the symbolic plan.

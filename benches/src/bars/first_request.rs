@@ -3,7 +3,7 @@
 //! Before it the server sees a look at `/readyz` on the admin port, and a connection on which nothing is sent for a moment; not
 //! one request. The moment is short, because on a machine whose cores sleep any request after a longer pause is slow, the
 //! first or the thousandth: a column shows by how much. The client's own code runs against a stand-in first, so that its first steps are not counted as the
-//! server's. Its invariant: the worst restart is the figure.
+//! server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
 
 use crate::bar::{Bar, Group, Op};
 use crate::cores;
@@ -21,11 +21,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const OVER_MEDIAN: Bar = Bar::new("first-request-over-median", Op::AtMost, 3.0);
+const WORST: Bar = Bar::new("first-request-over-median-worst", Op::AtMost, 3.0);
 
 pub(crate) const GROUP: Group = Group {
     name: "first-request",
     title: "the first request of a fresh process",
-    bars: &[OVER_MEDIAN],
+    bars: &[OVER_MEDIAN, WORST],
     measure,
 };
 
@@ -78,8 +79,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         ));
         ratios.push(ratio);
     }
-    report.say(&format!("\nfirst over median: {ratios:.2}; the worst counts\n"));
-    report.bar(&OVER_MEDIAN, ratios.max(), ratios);
+    report.say(&format!("\nfirst over median: {ratios:.2}\n"));
+    report.bar(&OVER_MEDIAN, ratios.median(), ratios.clone());
+    report.bar(&WORST, ratios.max(), ratios);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::threads::{self, Threads};
-use crate::{cores, r1};
+use crate::{cores, model_rows, r1};
 use millpond_press_report::Point;
 use std::time::Duration;
 
@@ -78,10 +78,12 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         last = Some(served);
     }
     server.stop()?;
+    let by_rows = cores::on(cores::SERVER, || model_rows::measure(setup.pick(15, 3)))?;
     let parts = cores::on(cores::SERVER, || bare.run_in_parts(span))?;
     if let Some(served) = &last {
         explain(report, served, &parts);
     }
+    explain_model(report, &by_rows);
     let over_loop = served_qps.over(&bare_qps);
     let over_report = served_qps.over(&(0..5).map(|_| REPORT_QPS).collect());
     report.say(&format!(
@@ -90,6 +92,26 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     report.bar(&OVER_REPORT, over_report.median(), over_report);
     report.bar(&OVER_LOOP, over_loop.median(), over_loop);
     Ok(())
+}
+
+/// The model alone: what a batch costs.
+fn explain_model(report: &mut Report, table: &[model_rows::Row]) {
+    report.say(
+        "\nThe model alone, by the rows of a run: us a run, median (min..max), and the median for a row:\n",
+    );
+    report.say("| rows | prepared for | a row | not prepared for | a row |");
+    report.say("|---:|---:|---:|---:|---:|");
+    for row in table {
+        let each = |series: &Series| series.median() / row.rows as f64;
+        report.say(&format!(
+            "| {} | {:.0} | {:.1} | {:.0} | {:.1} |",
+            row.rows,
+            row.prepared,
+            each(&row.prepared),
+            row.unprepared,
+            each(&row.unprepared)
+        ));
+    }
 }
 
 fn serve(setup: &Setup, server: &Server, round: usize, span: Duration) -> anyhow::Result<Served> {

@@ -209,33 +209,6 @@ def types():
     )
 
 
-def bench_mlp():
-    """256 -> 512 -> 256 -> 1 for benches/mlp.rs. Each weight is the product of a column and a row, so that
-    the file is a few kB while the folded matrices are dense and full-sized."""
-    random = np.random.default_rng(6)
-    nodes, initializers, source = [], [], "x"
-    for layer, (rows, columns) in enumerate([(256, 512), (512, 256), (256, 1)], start=1):
-        column = (random.standard_normal((rows, 1)) / np.sqrt(rows)).astype(np.float32)
-        row = random.standard_normal((1, columns)).astype(np.float32)
-        bias = (random.standard_normal(columns) * 0.1).astype(np.float32)
-        initializers += [constant(f"c{layer}", column), constant(f"r{layer}", row), constant(f"b{layer}", bias)]
-        last = layer == 3
-        nodes += [
-            helper.make_node("Mul", [f"c{layer}", f"r{layer}"], [f"w{layer}"]),
-            helper.make_node("Gemm", [source, f"w{layer}", f"b{layer}"], [f"h{layer}"]),
-            helper.make_node("Sigmoid" if last else "Relu", [f"h{layer}"], ["score" if last else f"a{layer}"]),
-        ]
-        source = f"a{layer}"
-    write(
-        "bench_mlp",
-        nodes,
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 256])],
-        [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["N", 1])],
-        initializers,
-        None,
-    )
-
-
 def refused():
     """Files that a backend must refuse: each is named after the reason."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
@@ -259,6 +232,6 @@ def refused():
 
 
 if __name__ == "__main__":
-    for make in (mlp, ranker, two_by_two, gather, types, bench_mlp, refused):
+    for make in (mlp, ranker, two_by_two, gather, types, refused):
         make()
     print(f"numpy {np.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")
