@@ -23,14 +23,13 @@ fn entries(writer: usize, number: usize) -> Vec<[String; 2]> {
 
 /// Puts until the server dies; returns the first number not yet tried. Acknowledged numbers go to `acknowledged`.
 fn write(
-    addr: &str,
+    mut http: Http,
     writer: usize,
     from: usize,
     acknowledged: &Mutex<Vec<(usize, usize)>>,
     count: &AtomicUsize,
 ) -> usize {
     use std::io::Write as _;
-    let mut http = Http::connect(addr);
     for number in from.. {
         let body = json!({"entries": entries(writer, number)}).to_string();
         let request = format!(
@@ -100,12 +99,15 @@ fn nothing_acknowledged_is_lost() {
             .wrapping_add(1442695040888963407);
         let until = 1 + (random >> 33) as usize % 120;
         let count = AtomicUsize::new(0);
-        let addr = server.addr.clone();
+        // Connected before the first one puts: the kill may come before the last one has begun.
+        let connections: Vec<Http> = (0..WRITERS).map(|_| Http::connect(&server.addr)).collect();
         next = std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..WRITERS)
-                .map(|writer| {
-                    let (addr, acknowledged, count, from) = (&addr, &acknowledged, &count, next[writer]);
-                    scope.spawn(move || write(addr, writer, from, acknowledged, count))
+            let writers: Vec<_> = connections
+                .into_iter()
+                .enumerate()
+                .map(|(writer, http)| {
+                    let (acknowledged, count, from) = (&acknowledged, &count, next[writer]);
+                    scope.spawn(move || write(http, writer, from, acknowledged, count))
                 })
                 .collect();
             while count.load(Ordering::SeqCst) < until {

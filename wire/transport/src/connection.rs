@@ -10,9 +10,11 @@ use crate::net_thread::{Kind, Net};
 use crate::service::{Origin, Service};
 use millpond_wire_frame::is_http;
 use requests::{Step, serve_frame, serve_http};
-use std::cell::RefCell;
+use socket2::SockRef;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -40,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) origin: Origin,
     pub(crate) kind: Kind,
     pub(crate) state: RefCell<State>,
+    /// Set by the stop: everything that the peer had sent by then was read.
+    pub(crate) drained: Cell<bool>,
     /// Rung when a delivery unblocked it.
     pub(crate) resume: Notify,
 }
@@ -130,11 +134,24 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is owed to the peer.
+    /// Whether nothing is owed to the peer, not even the look at what it had sent when it was first asked.
     pub(crate) fn is_quiet(&self) -> bool {
         let state = self.state.borrow();
-        state.in_flight == 0 && state.unsent() == 0
+        if state.in_flight > 0 || state.unsent() > 0 {
+            return false;
+        }
+        let unread = self.kind == Kind::Served && !state.closing && !state.ended && !state.broken;
+        if unread && !self.drained.get() {
+            self.drained.set(!has_unread(&self.writer));
+        }
+        !unread || self.drained.get()
     }
+}
+
+/// Whether the peer has sent what was not read yet.
+fn has_unread(writer: &OwnedWriteHalf) -> bool {
+    let mut byte = [MaybeUninit::uninit()];
+    matches!(SockRef::from(writer.as_ref()).peek(&mut byte), Ok(1..))
 }
 
 /// Writes without waiting.

@@ -22,6 +22,9 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// Connections that may wait to be taken over; beyond it they are closed.
 const ORDERS_MAX: usize = 4096;
 
+/// How often a stop looks again whether everything is answered.
+const RECHECK: Duration = Duration::from_millis(5);
+
 /// What a net thread is told.
 pub(crate) enum Order {
     /// Serve (or refuse) this connection.
@@ -216,6 +219,7 @@ fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: SocketAddr, kind
         origin,
         kind,
         state: RefCell::new(State::default()),
+        drained: Cell::new(false),
         resume: Notify::new(),
     });
     entry.insert(Rc::clone(&connection));
@@ -284,7 +288,8 @@ impl<S> Net<S> {
             {
                 return;
             }
-            changed.await;
+            // What waits in a socket is read by its connection's task, which tells nobody here.
+            let _ = tokio::time::timeout(RECHECK, changed).await;
         }
     }
 }
