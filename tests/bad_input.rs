@@ -262,6 +262,7 @@ fn paths_and_verbs() {
     assert!(status == 200 && body.starts_with("{\"ts\":"), "{body}");
     assert_eq!(http.send("GET /nowhere HTTP/1.1\r\n\r\n").0, 404);
     assert_eq!(http.send("DELETE /service/infer HTTP/1.1\r\n\r\n").0, 405);
+    assert_eq!(http.send("PATCH /service/infer HTTP/1.1\r\n\r\n").0, 405);
     assert_eq!(http.send("GET /v2/health/ready HTTP/1.1\r\n\r\n").0, 200);
     assert_eq!(
         http.send("POST /service/infer HTTP/1.1\r\nContent-Length: 3\r\n\r\n{x}")

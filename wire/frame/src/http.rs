@@ -33,7 +33,7 @@ pub struct HttpRequest<'a> {
 
 /// Whether the first bytes choose HTTP; `None` while they could still be either.
 pub fn is_http(first: &[u8]) -> Option<bool> {
-    const VERBS: [&[u8]; 6] = [b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI"];
+    const VERBS: [&[u8]; 7] = [b"GET ", b"POST", b"PUT ", b"PATC", b"DELE", b"HEAD", b"OPTI"];
     match first.first_chunk::<4>() {
         Some(four) => Some(VERBS.iter().any(|verb| *verb == four)),
         None if VERBS.iter().any(|verb| verb.starts_with(first)) => None,
@@ -146,13 +146,9 @@ fn read_head<'a>(head: &httparse::Request<'_, 'a>) -> Result<(HttpRequest<'a>, B
             }
             chunked = true;
         } else if is("connection") {
-            for option in text()?.split(',') {
-                match option.trim() {
-                    option if option.eq_ignore_ascii_case("close") => request.keep_alive = false,
-                    option if option.eq_ignore_ascii_case("keep-alive") => request.keep_alive = true,
-                    _ => {}
-                }
-            }
+            // HTTP/1.0 connections end with their answer, whatever they ask: it would have to be promised in a header.
+            let close = |option: &str| option.trim().eq_ignore_ascii_case("close");
+            request.keep_alive &= !text()?.split(',').any(close);
         } else if is("expect") {
             wants_continue = text()?.eq_ignore_ascii_case("100-continue");
         } else if is("x-deadline-ms") {

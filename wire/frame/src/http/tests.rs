@@ -135,3 +135,16 @@ proptest::proptest! {
         let _ = parse_http(&input, Limits { frame_bytes_max: 64 });
     }
 }
+
+#[test]
+fn connections_end_when_asked_to_and_always_in_1_0() {
+    let check = |input: &str, expected: bool| match parse_http(input.as_bytes(), Limits::default()) {
+        Ok(Parsed::Whole { message, .. }) => assert_eq!(message.keep_alive, expected, "{input}"),
+        other => panic!("{input}: {other:?}"),
+    };
+    check("GET / HTTP/1.1\r\n\r\n", true);
+    check("GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n", true);
+    check("GET / HTTP/1.1\r\nConnection: upgrade, Close\r\n\r\n", false);
+    check("GET / HTTP/1.0\r\n\r\n", false);
+    check("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", false);
+}
