@@ -1,6 +1,5 @@
 //! Ties the calling thread to one CPU. Not a scheduler: it makes one system call.
 //! Invariant: a CPU number that the kernel's set cannot hold is refused, never written.
-#![allow(unsafe_code)] // sched_setaffinity has no safe wrapper in std.
 
 use std::io;
 
@@ -10,22 +9,13 @@ use std::io;
 /// When there is no such CPU here or the process may not use it.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
-    let set_bits = size_of::<libc::cpu_set_t>() * 8;
-    if cpu >= set_bits {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: an all-zero cpu_set_t is the empty set; `cpu` is inside the set, as
-    // checked above; the call reads the set during the call only, and pid 0 is this thread.
-    let status = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Elsewhere pinning is refused rather than ignored.
