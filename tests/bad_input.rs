@@ -79,6 +79,13 @@ fn frames() {
     stream.write_all(&quest("infer", &[0x80; 100])[..50]).unwrap();
     drop(stream);
     served(&server);
+    // The log says so, once the server has seen the end and the line is written.
+    let log = || std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    let said = (0..6000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        log().contains("in the middle of a request")
+    });
+    assert!(said && log().contains("not a frame"), "{}", log());
 }
 
 /// Calls that must each be refused with this status, code and words.
@@ -202,6 +209,13 @@ fn keyed_payloads() {
     );
     check("ordered.scan", json!({"limit": 20_000}), 400, 30104, "10000");
     check("ordered.scan", json!({"limit": 0}), 400, 30104, "from 1 to 10000");
+    check(
+        "ordered.scan",
+        json!({"limit": -1}),
+        400,
+        30104,
+        "is a negative integer",
+    );
     check("*ping", json!({"loud": true}), 400, 30104, "\"loud\"");
     let many = vec![["v1", "v2"]; 10_001];
     check("infer", json!({"samples": many}), 400, 30104, "at most 10000");

@@ -58,7 +58,7 @@ pub(super) fn metrics(shared: &Shared) -> String {
         page.single(
             "millpond_connections_malformed_total",
             "counter",
-            "Connections closed for bytes that are no request.",
+            "Connections closed for bytes that are no request, or only a part of one.",
             load(&counters.malformed),
         );
         page.single(

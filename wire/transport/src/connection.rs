@@ -185,6 +185,11 @@ pub(crate) async fn run<S: Service>(net: Rc<Net<S>>, connection: Rc<Connection>,
     connection.origin.gone.store(true, Ordering::Relaxed);
     let linger = {
         let state = connection.state.borrow();
+        if state.ended && !state.broken && !state.input.is_empty() && !connection.refused() {
+            let (peer, bytes) = (connection.peer, state.input.len());
+            tracing::info!(%peer, bytes, "connection closed by its peer in the middle of a request");
+            net.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        }
         !state.broken && !state.ended
     };
     net.forget(&connection);

@@ -52,7 +52,7 @@ pub struct Counters {
     pub live: AtomicU64,
     /// Connections being told that they are refused.
     pub refusing: AtomicU64,
-    /// Connections closed for bytes that are no frame and no HTTP.
+    /// Connections closed for bytes that are no frame and no HTTP, or that ended in the middle of a request.
     pub malformed: AtomicU64,
     /// Answers whose connection was gone.
     pub undelivered: AtomicU64,
