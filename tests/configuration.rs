@@ -3,6 +3,7 @@
 use crate::harness::{Millpond, r1_folder};
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 
 fn check(folder: &Path, set: &[&str], words: &[&str]) {
     match Millpond::try_start(folder, set) {
@@ -82,6 +83,19 @@ fn damaged_tables_are_refused_before_ready() {
     flipped[last] ^= 4;
     std::fs::write(&file, &flipped).unwrap();
     check(folder.path(), &[], &["features.embeddings", "shard-00000.mpf"]);
+    // Found before the first bind, and by check-config too.
+    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    assert!(!log.contains("listening"), "{log}");
+    let checked = Command::new(env!("CARGO_BIN_EXE_millpond"))
+        .arg("check-config")
+        .arg(folder.path().join("millpond.toml"))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&checked.stderr);
+    assert!(
+        !checked.status.success() && stderr.contains("shard-00000.mpf"),
+        "{stderr}"
+    );
     std::fs::write(&file, &whole).unwrap();
     drop(Millpond::start(folder.path(), &[]));
 }

@@ -21,7 +21,7 @@ pub(crate) struct Call {
     #[arg(long, default_value = "127.0.0.1:13500")]
     addr: String,
     /// Give up after this long; the server is told.
-    #[arg(long, default_value_t = 5000, value_name = "MS")]
+    #[arg(long, default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     deadline_ms: u64,
     /// Print the answer as it came, on one line.
     #[arg(long)]

@@ -36,8 +36,8 @@ pub(crate) struct Serve {
     source: Source,
 }
 
-/// Checks a configuration: keys, values and pipelines; opens the tables and models it names, and sees whether they fit.
-/// Ordered stores and ports are left alone.
+/// Checks a configuration: keys, values and pipelines; reads every byte of the tables and loads the models it names, and sees
+/// whether they fit. Ordered stores, the log file and ports are left alone: opening them would change them.
 #[derive(Args)]
 pub(crate) struct CheckConfig {
     /// The configuration.

@@ -77,11 +77,11 @@ impl Engines {
         Ok(engines)
     }
 
-    /// Makes tables resident (checking every byte of them) and runs every model at its warm-up sizes.
+    /// Makes tables resident, which checks every byte of them.
     ///
     /// # Errors
-    /// A damaged table or a model that fails.
-    pub fn warm(&self, config: &Config) -> Result<(), Error> {
+    /// A damaged table.
+    pub fn make_resident(&self) -> Result<(), Error> {
         for (name, handle) in &self.tables {
             let started = Instant::now();
             handle.pin().make_resident().map_err(|source| Error::Features {
@@ -94,6 +94,14 @@ impl Engines {
                 "table resident, checksums right"
             );
         }
+        Ok(())
+    }
+
+    /// Runs every model at its warm-up sizes.
+    ///
+    /// # Errors
+    /// A model that fails.
+    pub fn warm(&self, config: &Config) -> Result<(), Error> {
         for (name, model) in &self.models {
             let sizes = config.models.get(name).map(config::Model::warm_up_sizes);
             let sizes = sizes.unwrap_or_default();

@@ -110,7 +110,7 @@ pub fn dry_open(config: &Config) -> Result<(), Error> {
     for model in dry.models.values_mut() {
         model.instances = 1;
     }
-    Engines::open(&dry).map(drop)
+    Engines::open(&dry)?.make_resident()
 }
 
 /// A running server.
@@ -145,6 +145,7 @@ impl Server {
             );
         }
         let engines = Engines::open(&config)?;
+        engines.make_resident()?;
         let data = Listener::bind(config.server.listen, "server.listen")?;
         let admin = Listener::bind(config.admin.listen, "admin.listen")?;
         let rehearsal = Arc::new(Shared::new(config.clone(), true));

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 30;
 /// What a call may cost on one net thread before it is made no more; one that is slower than this is made once.
 const CALL_SPAN: Duration = Duration::from_millis(300);
+/// What all calls together may cost; the rest is not made.
+const SPAN_MAX: Duration = Duration::from_secs(3);
 /// How long an answer may take before the rehearsal is given up.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Keys of a lookup.
@@ -45,6 +47,10 @@ pub(crate) fn hold(shared: &Shared, engines: &Engines, data: &Transport) {
         for mut stream in streams {
             stream.set_read_timeout(Some(ANSWER_WAIT))?;
             for call in &calls {
+                if started.elapsed() > SPAN_MAX {
+                    tracing::info!("rehearsal cut short: it has taken its time");
+                    return Ok(made);
+                }
                 made += rehearse(&mut stream, call)?;
             }
         }

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// Characters of an unknown method's name that the log shows.
+const UNKNOWN_SHOWN_MAX: usize = 64;
+
 /// The service of the data port.
 #[derive(Clone)]
 pub(crate) struct Router {
@@ -53,6 +56,8 @@ impl Router {
         };
         let Some(method) = Method::named(name) else {
             shared.metrics.unknown();
+            let shown: String = name.chars().take(UNKNOWN_SHOWN_MAX).collect();
+            tracing::debug!(method = ?shown, code = Code::UnknownMethod.number(), "refused");
             let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
             let ex = format!("unknown method {name:?}; methods are {}", known.join(", "));
             return reply.error(&Status::new(Code::UnknownMethod, ex));
@@ -80,7 +85,11 @@ impl Router {
                 Method::Ping => handlers::ping::answer(reply),
                 _ => handlers::infos::answer(shared, reply),
             }
-            return shared.metrics.answered(method, request.received.elapsed());
+            let took = request.received.elapsed();
+            if !shared.is_rehearsal {
+                tracing::debug!(method = name, us = took.as_micros() as u64, "answered");
+            }
+            return shared.metrics.answered(method, took);
         }
         let Some(engines) = shared.ready_engines() else {
             return refuse(

@@ -30,7 +30,12 @@ pub fn load(origin: &Origin) -> Result<Config, Error> {
         Some(file) => {
             let place = file.display().to_string();
             let text = std::fs::read_to_string(file).map_err(|error| {
-                Error::config(&place, format!("cannot be read: {error}; name an existing file"))
+                let mend = match error.kind() {
+                    std::io::ErrorKind::NotFound => "name an existing file",
+                    std::io::ErrorKind::InvalidData => "save it as UTF-8",
+                    _ => "name a file that this user may read",
+                };
+                Error::config(&place, format!("cannot be read: {error}; {mend}"))
             })?;
             (text, place)
         }

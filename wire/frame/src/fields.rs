@@ -171,7 +171,10 @@ impl<'a> Fields<'a> {
             None => Ok(()),
             Some((key, _)) => Err(FieldError::Unknown {
                 key: self.at(key),
-                known: format!("{} (and _deadline_ms, _trace)", self.known.join(", ")),
+                known: match self.known.as_slice() {
+                    [] => "_deadline_ms, _trace".to_owned(),
+                    known => format!("{} (and _deadline_ms, _trace)", known.join(", ")),
+                },
             }),
         }
     }
@@ -324,7 +327,7 @@ mod tests {
         let keys = f.required("keys", "keys").unwrap();
         assert_eq!(
             f.as_u64s("keys", keys).unwrap_err().to_string(),
-            "key \"keys[1]\" is an integer; expected one u64"
+            "key \"keys[1]\" is a negative integer; expected one u64"
         );
     }
 

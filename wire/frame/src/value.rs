@@ -22,7 +22,7 @@ pub enum Value<'a> {
     UInt(u64),
     /// A whole number below zero.
     Int(i64),
-    /// A number with a fraction.
+    /// A number with a fraction, an exponent, or more than 64 bits.
     Float(f64),
     /// UTF-8 text.
     Text(Cow<'a, str>),
@@ -54,8 +54,9 @@ impl Value<'_> {
         match self {
             Value::Nil => "null",
             Value::Bool(_) => "a boolean",
-            Value::UInt(_) | Value::Int(_) => "an integer",
-            Value::Float(_) => "a number with a fraction",
+            Value::UInt(_) => "an integer",
+            Value::Int(_) => "a negative integer",
+            Value::Float(_) => "a floating-point number",
             Value::Text(_) => "text",
             Value::Bytes(_) => "bytes",
             Value::Array(_) => "an array",

@@ -154,6 +154,9 @@ mod tests {
         assert_eq!(Call::decode(map).unwrap().0.keys, [&b"u/1"[..], &[1, 2]]);
         let map = decode_map(Encoding::Json, br#"{"keys": [1.5]}"#).unwrap();
         let error = Call::decode(map).unwrap_err().to_string();
-        assert!(error.contains("keys[0]") && error.contains("fraction"), "{error}");
+        assert!(
+            error.contains("keys[0]") && error.contains("floating-point"),
+            "{error}"
+        );
     }
 }

@@ -42,15 +42,19 @@ impl<'a> Call<'a> {
         };
         let (start, end, prefix, cursor) =
             (bytes("start")?, bytes("end")?, bytes("prefix")?, bytes("cursor")?);
-        let limit = fields.optional_uint("limit", LIMIT_MAX)?;
-        if limit == Some(0) {
-            // A page of nothing would go on at its own start for ever.
+        let limit = fields.optional_uint("limit", u64::MAX)?;
+        // A page of nothing would go on at its own start for ever.
+        if let Some(limit) = limit.filter(|limit| !(1..=LIMIT_MAX).contains(limit)) {
             let expected = format!("an integer from 1 to {LIMIT_MAX}");
-            return Err(FieldError::invalid(fields.at("limit"), "0", expected));
+            return Err(FieldError::invalid(
+                fields.at("limit"),
+                limit.to_string(),
+                expected,
+            ));
         }
         let limit = limit.ok_or_else(|| FieldError::Missing {
             key: fields.at("limit"),
-            expected: format!("an integer up to {LIMIT_MAX}"),
+            expected: format!("an integer from 1 to {LIMIT_MAX}"),
         })?;
         let base64 = fields.base64();
         fields.finish()?;
@@ -208,7 +212,7 @@ mod tests {
     fn limits_are_needed_and_bounded() {
         for (json, expected) in [
             ("{}", "\"limit\" is missing"),
-            (r#"{"limit": 10001}"#, "from 0 to 10000"),
+            (r#"{"limit": 10001}"#, "from 1 to 10000"),
         ] {
             let error = Call::decode(decode_map(Encoding::Json, json.as_bytes()).unwrap())
                 .unwrap_err()

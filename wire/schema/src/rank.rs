@@ -266,7 +266,7 @@ mod tests {
         let error = Call::decode(map).unwrap_err().to_string();
         assert_eq!(
             error,
-            "key \"items[1]\" is a number with a fraction; expected text or an integer"
+            "key \"items[1]\" is a floating-point number; expected text or an integer"
         );
     }
 }

@@ -80,7 +80,7 @@ impl Runner<'_> {
         };
         affinity::pin_to(cpu).map_err(|error| {
             self.cannot_start(format!(
-                "cpu {cpu}: {error}; list CPUs this process may use, or none"
+                "cpu {cpu}: {error}; list CPUs that are there and this process may use (server.cpus), or none"
             ))
         })
     }

@@ -75,7 +75,7 @@ fn tensors_are_checked() {
     );
     check(
         r#"{"inputs":{"x":{"shape":[1],"type":"i32","data":[1.5]}}}"#,
-        "\"inputs.x.data[0]\" is a number with a fraction",
+        "\"inputs.x.data[0]\" is a floating-point number",
     );
     check(
         r#"{"inputs":{"x":{"shape":[4294967295,4294967295,4294967295],"type":"u8","data":[]}}}"#,
