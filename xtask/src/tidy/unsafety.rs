@@ -8,7 +8,6 @@ use crate::finding::Finding;
 const ALLOWED_FILES: &[&str] = &[
     "engines/features/src/map.rs",
     "engines/features/src/prefetch.rs",
-    "engines/infer/src/affinity.rs",
     "press/recorder/src/process.rs",
     "press/runner/src/system.rs",
 ];
