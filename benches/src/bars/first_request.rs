@@ -2,8 +2,8 @@
 //!
 //! Before it the server sees a look at `/readyz` on the admin port, and a connection on which nothing is sent for a moment; not
 //! one request. The moment is short, because on a machine whose cores sleep any request after a longer pause is slow, the
-//! first or the thousandth: a column shows by how much. The client's own code runs against a stand-in first, so that its first steps are not counted as the
-//! server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
+//! first or the thousandth: a column shows by how much. The client's own code runs against a stand-in first, so that its
+//! first steps are not counted as the server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
 
 use crate::bar::{Bar, Group, Op};
 use crate::cores;

@@ -93,6 +93,8 @@ fn take_turns(setup: &Setup, report: &mut Report, best: usize) -> anyhow::Result
         };
         let point = press::point(setup, &format!("turn-{round}-{connections}"), &server, &load)?;
         server.wait_quiet()?;
+        let refused = point.counters.refused_total();
+        ensure!(refused == 0, "{connections} connections: {refused} refused");
         Ok(point.qps)
     };
     let mut ratios = Series::default();
