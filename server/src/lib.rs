@@ -121,7 +121,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens everything, binds both ports, warms, and serves. While it warms, health is answered and calls are told that
+    /// Opens everything, reads every byte of the tables, binds both ports, warms, and serves. While it warms, health is answered and calls are told that
     /// the server is not ready.
     ///
     /// # Errors
