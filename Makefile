@@ -20,6 +20,7 @@ demo: ## train, build the table, serve and rank real users (STAY=1 leaves the se
 test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(CARGO) test --workspace --locked
 	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
+	$(PYTHON) -m unittest discover --start-directory tests/browser --pattern 'test_*.py'
 
 bench: ## measure the bars (AREA=spine), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches

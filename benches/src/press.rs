@@ -23,8 +23,8 @@ pub(crate) enum Amount {
 pub(crate) struct Load {
     pub(crate) connections: usize,
     pub(crate) amount: Amount,
-    /// Requests on each connection before the clock starts.
-    pub(crate) warm_up: u64,
+    /// The longest warm-up before the clock starts, in seconds.
+    pub(crate) warm_up: f64,
 }
 
 /// Offers one load to a server that runs; `name` is the result folder's.
@@ -40,7 +40,7 @@ pub(crate) fn point(setup: &Setup, name: &str, server: &Server, load: &Load) -> 
             "target={{ protocol = \"http\", address = \"{address}\", method = \"infer\", timeout_ms = 60000, server_pid = {pid} }}"
         ),
         format!(
-            "load={{ connections = [{connections}], {amount}, warmup_requests = {warm_up}, client_cpus = [{core}] }}"
+            "load={{ connections = [{connections}], {amount}, warmup_s_max = {warm_up:?}, client_cpus = [{core}] }}"
         ),
     ];
     let outcome = scenario(setup, QUICK, name, set)?;
@@ -63,7 +63,7 @@ pub(crate) fn scenario(setup: &Setup, file: &str, name: &str, set: Vec<String>) 
         ensure!(
             counters.failed_total() == 0 && !point.interrupted,
             "press, {name}: {} connections, {} answers, but {} wrong, errors {:?}, {:?}",
-            point.connections,
+            point.offered.connections,
             counters.answers(),
             counters.wrong,
             counters.errors,

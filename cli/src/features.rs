@@ -2,7 +2,9 @@
 //! It prints what the builder and the tables say of themselves.
 
 use clap::{Args, Subcommand};
-use millpond_engines_features_build::{BuildOptions, Progress, build, inspect, verify};
+use millpond_engines_features_build::{
+    BuildOptions, Progress, RandomOptions, build, inspect, random, verify,
+};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Features {
     /// Build a new version of a table from a Parquet file.
     Build(Build),
+    /// Build a new version of a table from random rows, to try a server or to measure one.
+    Random(Random),
     /// Say what a table, or one version of it, holds.
     Inspect(Table),
     /// Read every byte of a table and check its checksums.
@@ -43,6 +47,32 @@ pub(crate) struct Build {
     shards: u32,
 }
 
+/// Builds the folder OUT/NAME/VERSION with the keys 0 to ROWS - 1 and floats from -1 to 1 that follow from the seed.
+#[derive(Args)]
+pub(crate) struct Random {
+    /// The folder that holds tables.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The table's name.
+    #[arg(long)]
+    name: String,
+    /// Rows.
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    /// Floats of a row.
+    #[arg(long, default_value_t = 16)]
+    dim: usize,
+    /// What the rows are derived from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Files to spread the rows over.
+    #[arg(long, default_value_t = 1)]
+    shards: u32,
+    /// Leave a table alone that has as many rows of as many floats.
+    #[arg(long)]
+    keep: bool,
+}
+
 /// A table's folder, or the folder of one version.
 #[derive(Args)]
 pub(crate) struct Table {
@@ -62,14 +92,23 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
                 value_column: arguments.value_column,
                 shards: arguments.shards,
             };
-            let mut shown = Instant::now();
-            let summary = build(&options, &mut |progress: Progress| {
-                if shown.elapsed() > Duration::from_secs(1) {
-                    shown = Instant::now();
-                    eprintln!("{progress}");
-                }
-            })?;
+            let summary = build(&options, &mut shown_each_second())?;
             crate::print(&summary.to_string());
+        }
+        Features::Random(arguments) => {
+            let options = RandomOptions {
+                out_dir: arguments.out,
+                name: arguments.name,
+                rows: arguments.rows,
+                dim: arguments.dim,
+                seed: arguments.seed,
+                shards: arguments.shards,
+                keep: arguments.keep,
+            };
+            match random(&options, &mut shown_each_second())? {
+                Some(summary) => crate::print(&summary.to_string()),
+                None => crate::print("the table is there already, and was kept"),
+            }
         }
         Features::Inspect(table) => crate::print(inspect(&table.dir)?.to_string().trim_end()),
         Features::Verify(table) => {
@@ -81,4 +120,15 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Shows how far a build is, at most once a second.
+fn shown_each_second() -> impl FnMut(Progress) {
+    let mut shown = Instant::now();
+    move |progress| {
+        if shown.elapsed() > Duration::from_secs(1) {
+            shown = Instant::now();
+            eprintln!("{progress}");
+        }
+    }
 }

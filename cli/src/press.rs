@@ -1,9 +1,10 @@
-//! `millpond press run`.
-//! It prints the runner's report and passes its exit code on.
+//! `millpond press`: run, search, report, practice.
+//! It prints what the runner and the report give and passes their exit codes on.
 
 use clap::{Args, Subcommand};
-use millpond_press_runner::{RunOptions, run as run_scenario};
-use std::path::PathBuf;
+use millpond_press_practice::Arguments as Practice;
+use millpond_press_runner::{Error, Outcome, RunOptions};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What to measure.
@@ -11,10 +12,17 @@ use std::process::ExitCode;
 pub(crate) enum Press {
     /// Run a scenario and leave a result folder.
     Run(Run),
+    /// Find the highest rate at which a scenario's target meets its SLO.
+    Search(Run),
+    /// Draw result folders as one HTML page, Markdown and CSV.
+    Report(Report),
+    /// A server of known behaviour, to try a scenario on.
+    Practice(Practice),
 }
 
-/// Runs a scenario file: every key is explained in press/scenarios/r1-recommand.toml. Ctrl-C leaves a valid partial result.
-/// Exit codes: 0 all answers right, 1 wrong answers or errors, 2 usage, 3 no valid result.
+/// Runs a scenario file: every key is explained in press/scenarios/r1-recommand.toml and echo-floor.toml, recipes are in
+/// docs/press.md. Ctrl-C leaves a valid partial result. Exit codes: 0 the SLO was met or, without one, all answers were
+/// right; 1 it was missed, or answers were wrong; 2 usage; 3 no valid result.
 #[derive(Args)]
 pub(crate) struct Run {
     /// The scenario.
@@ -36,23 +44,72 @@ pub(crate) struct Run {
     quiet: bool,
 }
 
+/// Draws from result folders alone, without measuring anything. Several folders give one page that lays their figures over
+/// each other.
+#[derive(Args)]
+pub(crate) struct Report {
+    /// Result folders of `press run` or `press search`.
+    #[arg(required = true)]
+    folders: Vec<PathBuf>,
+    /// Where the page goes [default: report.html in the folder, or in the current one for several].
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the result files' content as a JSON array instead of the report.
+    #[arg(long)]
+    json: bool,
+}
+
 pub(crate) fn run(press: Press) -> ExitCode {
-    let Press::Run(arguments) = press;
-    let mut options = RunOptions::new(arguments.scenario);
-    options.set = arguments.set;
-    options.out = arguments.out;
-    options.force = arguments.force;
-    options.json = arguments.json;
-    options.progress = !arguments.quiet;
-    match run_scenario(options) {
+    match press {
+        Press::Run(arguments) => measured(millpond_press_runner::run(arguments.options())),
+        Press::Search(arguments) => measured(millpond_press_runner::search(arguments.options())),
+        Press::Report(arguments) => report(&arguments),
+        Press::Practice(arguments) => match millpond_press_practice::run(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error, 2),
+        },
+    }
+}
+
+impl Run {
+    fn options(self) -> RunOptions {
+        let mut options = RunOptions::new(self.scenario);
+        options.set = self.set;
+        options.out = self.out;
+        options.force = self.force;
+        options.json = self.json;
+        options.progress = !self.quiet;
+        options
+    }
+}
+
+fn measured(outcome: Result<Outcome, Error>) -> ExitCode {
+    match outcome {
         Ok(outcome) => {
             crate::print(outcome.output.trim_end());
             eprintln!("result folder: {}", outcome.folder.display());
             ExitCode::from(outcome.exit_code)
         }
-        Err(error) => {
-            eprintln!("millpond: {error}");
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => failed(&error, error.exit_code()),
     }
+}
+
+fn report(arguments: &Report) -> ExitCode {
+    match millpond_press_runner::draw(&arguments.folders, arguments.html.as_deref()) {
+        Ok(drawn) => {
+            crate::print(if arguments.json {
+                &drawn.json
+            } else {
+                &drawn.markdown
+            });
+            eprintln!("page: {}", Path::new(&drawn.page).display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error, error.exit_code()),
+    }
+}
+
+fn failed(error: &dyn std::error::Error, code: u8) -> ExitCode {
+    eprintln!("millpond: {error}");
+    ExitCode::from(code)
 }

@@ -23,26 +23,34 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("press/workload", &[]),
     ("press/recorder", &[]),
     ("press/report", &["press/recorder"]),
+    ("press/practice", &[]),
     (
         "press/runner",
         &[
             "press/workload",
             "press/recorder",
             "press/report",
-            "client/rust",
             "engines/*",
+            "backends/interface",
+            "backends/tract",
         ],
     ),
     (
         "cli",
-        &["server", "client/rust", "press/runner", "engines/features/build"],
+        &[
+            "server",
+            "client/rust",
+            "press/runner",
+            "press/practice",
+            "engines/features/build",
+        ],
     ),
     ("benches", &["*"]),
     ("xtask", &[]),
 ];
 
 /// What any crate's tests may use besides.
-const ALLOWED_IN_TESTS: &[&str] = &["press/workload", "client/rust"];
+const ALLOWED_IN_TESTS: &[&str] = &["press/workload", "press/practice", "client/rust"];
 
 /// The crate whose tests are the black-box test binary and may use everything.
 const BLACK_BOX: &str = "cli";

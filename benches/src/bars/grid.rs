@@ -89,7 +89,7 @@ fn take_turns(setup: &Setup, report: &mut Report, best: usize) -> anyhow::Result
         let load = Load {
             connections,
             amount: Amount::Seconds(setup.pick(10.0, 2.0)),
-            warm_up: 1,
+            warm_up: 0.5,
         };
         let point = press::point(setup, &format!("turn-{round}-{connections}"), &server, &load)?;
         server.wait_quiet()?;
@@ -132,15 +132,15 @@ fn server_command() -> anyhow::Result<String> {
 
 impl Row {
     fn add(&mut self, point: &Point, each: u64) -> anyhow::Result<()> {
-        let (answers, offered) = (point.counters.answers(), point.connections as u64 * each);
+        let (answers, offered) = (point.counters.answers(), point.offered.connections as u64 * each);
         ensure!(
             answers == offered,
             "{} connections: {answers} answers to {offered} requests, {} refused",
-            point.connections,
+            point.offered.connections,
             point.counters.refused_total()
         );
-        let ms = |us: Option<u64>| us.map_or(f64::NAN, |us| us as f64 / 1e3);
-        self.connections = point.connections;
+        let ms = |us: Option<f64>| us.map_or(f64::NAN, |us| us / 1e3);
+        self.connections = point.offered.connections;
         self.qps.push(point.qps);
         self.ms_mean
             .push(point.latency.us_mean.map_or(f64::NAN, |us| us / 1e3));

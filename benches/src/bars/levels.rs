@@ -31,7 +31,7 @@ pub(crate) const GROUP: Group = Group {
 /// Each round begins with another one.
 const TURNS: [[u8; 3]; 3] = [[5, 2, 3], [2, 3, 5], [3, 5, 2]];
 const CONNECTIONS: usize = 32;
-const WARM_UP: u64 = 50;
+const WARM_UP: f64 = 0.5;
 
 /// One level's runs.
 #[derive(Default)]
@@ -86,7 +86,7 @@ fn run(setup: &Setup, report: &mut Report, round: usize, level: u8, runs: &mut L
     server.stop()?;
     let (lines, bytes) = count(&log)?;
     std::fs::remove_file(&log).with_context(|| format!("cannot remove {}", log.display()))?;
-    let requests = point.counters.answers() + point.counters.warm_up.ok;
+    let requests = point.counters.answers() + point.warm_up.answers;
     let cpu_us = point.server_cpu.map_or(f64::NAN, |cpu| cpu.seconds * 1e6);
     report.say(&format!(
         "| {round} | {level} | {:.0} | {requests} | {lines} | {dropped} | {:.1} | {:.1} |",

@@ -29,7 +29,7 @@ pub(crate) const GROUP: Group = Group {
 /// What the original's service did a core, in requests a second.
 const REPORT_QPS: f64 = 910.0;
 const CONNECTIONS: usize = 32;
-const WARM_UP: u64 = 50;
+const WARM_UP: f64 = 0.5;
 
 /// Sums of `/metrics` that grow with every request.
 const SUMS: [&str; 5] = [
@@ -64,7 +64,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         let alone = cores::on(cores::SERVER, || bare.run(span))?;
         let served = serve(setup, &server, round, span)?;
         let (qps, latency) = (served.point.qps, &served.point.latency);
-        let us = |us: Option<u64>| us.map_or("-".into(), |us| us.to_string());
+        let us = |us: Option<f64>| us.map_or("-".into(), |us| format!("{us:.0}"));
         report.say(&format!(
             "| {round} | {:.0} | {qps:.0} | {:.3} | {} | {} | {:.2} |",
             alone.qps(),

@@ -66,7 +66,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         alone.push(quiet.point.qps);
         beside.push(crowd.point.qps);
         told.push(told_count as f64 / crowd.refused);
-        let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
+        let ms = |us: Option<f64>| us.map_or("-".into(), |us| format!("{:.1}", us / 1e3));
         let latency = &crowd.point.latency_refused;
         report.say(&format!(
             "| {round} | {:.0} | {:.0} | {} | {told_count} | {} | {} |",
@@ -100,7 +100,7 @@ fn offer(
     let load = Load {
         connections,
         amount,
-        warm_up: 0,
+        warm_up: 0.0,
     };
     let point = press::point(setup, name, server, &load)?;
     Ok(Refusing {

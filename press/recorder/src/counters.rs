@@ -22,6 +22,8 @@ pub enum ErrorKind {
     TooLarge,
     /// The server answered that it failed; the codes are counted beside.
     Status,
+    /// An answer that nothing asked for: twice, or out of order.
+    Unexpected,
 }
 
 impl ErrorKind {
@@ -34,18 +36,9 @@ impl ErrorKind {
             ErrorKind::Garbage => "garbage",
             ErrorKind::TooLarge => "too_large",
             ErrorKind::Status => "status",
+            ErrorKind::Unexpected => "unexpected",
         }
     }
-}
-
-/// Requests sent before the clock started; they are in no other count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WarmUp {
-    /// Requests sent.
-    pub sent: u64,
-    /// Those of them that got a right answer.
-    pub ok: u64,
 }
 
 /// The counts of one point, or of one thread of it.
@@ -74,8 +67,8 @@ pub struct Counters {
     pub connections_refused: u64,
     /// Attempts to connect that failed.
     pub connections_failed: u64,
-    /// Requests before the clock started.
-    pub warm_up: WarmUp,
+    /// Answers that came after their request had been given up; the request itself is counted as what it was given up for.
+    pub late: u64,
     /// The first message of each kind of trouble, so that a count can be understood.
     pub first: BTreeMap<String, String>,
 }
@@ -114,8 +107,7 @@ impl Counters {
         self.connections_opened += other.connections_opened;
         self.connections_refused += other.connections_refused;
         self.connections_failed += other.connections_failed;
-        self.warm_up.sent += other.warm_up.sent;
-        self.warm_up.ok += other.warm_up.ok;
+        self.late += other.late;
         for (kind, message) in &other.first {
             self.note(kind, || message.clone());
         }

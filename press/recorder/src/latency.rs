@@ -1,4 +1,4 @@
-//! Latencies of one thread in a high dynamic range histogram: 1 µs to 60 s, three digits, no lock.
+//! Latencies of one thread in a high dynamic range histogram: 1 ns to 60 s, three digits, no lock.
 //!
 //! Its invariant: merging loses nothing, and no percentile is named that fewer than ten samples stand behind.
 
@@ -7,45 +7,62 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, PackedLatency};
 
-/// The largest latency that is told apart; longer ones are recorded as this.
-const US_MAX: u64 = 60_000_000;
+/// The largest latency that is told apart, in nanoseconds; longer ones are recorded as this.
+pub(crate) const NS_MAX: u64 = 60_000_000_000;
 
 /// A percentile is named only when at least this many samples lie beyond it.
 pub const SAMPLES_BEYOND_MIN: u64 = 10;
+
+/// Points of a curve between a part of the samples and half of what lies beyond it.
+const CURVE_TICKS: u32 = 5;
 
 /// The percentiles a report names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Percentile {
     /// Half of the samples.
     P50,
+    /// 75 %.
+    P75,
     /// 90 %.
     P90,
+    /// 95 %.
+    P95,
     /// 99 %.
     P99,
     /// 99.9 %.
     P99_9,
+    /// 99.99 %.
+    P99_99,
 }
 
 impl Percentile {
-    fn per_mille(self) -> u64 {
+    fn per_ten_thousand(self) -> u32 {
         match self {
-            Percentile::P50 => 500,
-            Percentile::P90 => 900,
-            Percentile::P99 => 990,
-            Percentile::P99_9 => 999,
+            Percentile::P50 => 5_000,
+            Percentile::P75 => 7_500,
+            Percentile::P90 => 9_000,
+            Percentile::P95 => 9_500,
+            Percentile::P99 => 9_900,
+            Percentile::P99_9 => 9_990,
+            Percentile::P99_99 => 9_999,
         }
+    }
+
+    fn quantile(self) -> f64 {
+        f64::from(self.per_ten_thousand()) / 10_000.0
     }
 
     /// Whether `count` samples are enough to name this percentile.
     pub fn has_enough(self, count: u64) -> bool {
-        u128::from(count) * u128::from(1_000 - self.per_mille()) >= u128::from(SAMPLES_BEYOND_MIN) * 1_000
+        let beyond = u128::from(count) * u128::from(10_000 - self.per_ten_thousand());
+        beyond >= u128::from(SAMPLES_BEYOND_MIN) * 10_000
     }
 }
 
-/// A histogram of latencies with an exact sum and an exact maximum beside it.
-#[derive(Debug, Clone)]
+/// A histogram of latencies with an exact sum and an exact maximum beside it; equal when all three are.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Latency {
     histogram: Histogram<u64>,
     /// Kept apart because the mean of a histogram is rounded by its buckets.
@@ -63,15 +80,21 @@ pub struct LatencySummary {
     /// Their exact mean.
     pub us_mean: Option<f64>,
     /// The median.
-    pub us_p50: Option<u64>,
+    pub us_p50: Option<f64>,
+    /// The 75th percentile.
+    pub us_p75: Option<f64>,
     /// The 90th percentile.
-    pub us_p90: Option<u64>,
+    pub us_p90: Option<f64>,
+    /// The 95th percentile.
+    pub us_p95: Option<f64>,
     /// The 99th percentile.
-    pub us_p99: Option<u64>,
+    pub us_p99: Option<f64>,
     /// The 99.9th percentile.
-    pub us_p99_9: Option<u64>,
+    pub us_p99_9: Option<f64>,
+    /// The 99.99th percentile.
+    pub us_p99_99: Option<f64>,
     /// The exact maximum.
-    pub us_max: Option<u64>,
+    pub us_max: Option<f64>,
 }
 
 impl Default for Latency {
@@ -81,11 +104,11 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// An empty histogram, about 140 KB.
+    /// An empty histogram, about 220 KB.
     pub fn new() -> Latency {
         // Constants that the library accepts, as every test of this file shows.
         #[allow(clippy::expect_used)]
-        let histogram = Histogram::new_with_bounds(1, US_MAX, 3).expect("1 < 2 × 1 <= 60 s, three digits");
+        let histogram = Histogram::new_with_bounds(1, NS_MAX, 3).expect("1 < 2 × 1 <= 60 s, three digits");
         Latency {
             histogram,
             sum_ns: 0,
@@ -93,23 +116,46 @@ impl Latency {
         }
     }
 
-    /// Adds one sample, rounded to the nearest microsecond and at least 1.
+    /// Adds one sample.
     #[inline]
     pub fn record(&mut self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.histogram.saturating_record(microseconds(ns));
+        self.record_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds one sample of `ns` nanoseconds; its bucket is that of 1 ns to 60 s, sum and maximum stay exact.
+    #[inline]
+    pub fn record_ns(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns.clamp(1, NS_MAX));
         self.sum_ns += u128::from(ns);
         self.ns_max = self.ns_max.max(ns);
     }
 
     /// Adds all samples of `other`.
     pub fn merge(&mut self, other: &Latency) {
-        for step in other.histogram.iter_recorded() {
-            self.histogram
-                .saturating_record_n(step.value_iterated_to(), step.count_at_value());
-        }
+        // Both have the bounds of `new`, so every sample of one has its bucket in the other.
+        let added = self.histogram.add(&other.histogram);
+        debug_assert!(added.is_ok(), "histograms of one kind add up");
         self.sum_ns += other.sum_ns;
         self.ns_max = self.ns_max.max(other.ns_max);
+    }
+
+    /// Whether both hold the same buckets, sum and maximum.
+    pub fn is_same(&self, other: &Latency) -> bool {
+        self == other
+    }
+
+    /// Whether both hold the same buckets; sum and maximum may differ, as they do after storing.
+    pub fn has_same_buckets(&self, other: &Latency) -> bool {
+        self.histogram == other.histogram
+    }
+
+    /// Forgets all samples.
+    pub fn clear(&mut self) {
+        if self.count() > 0 {
+            self.histogram.reset();
+        }
+        self.sum_ns = 0;
+        self.ns_max = 0;
     }
 
     /// How many samples there are.
@@ -117,16 +163,47 @@ impl Latency {
         self.histogram.len()
     }
 
+    /// The sum of all samples in nanoseconds, exact.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
     /// The percentile in microseconds, or nothing when fewer than [`SAMPLES_BEYOND_MIN`] samples lie beyond it.
-    pub fn percentile_us(&self, percentile: Percentile) -> Option<u64> {
-        if !percentile.has_enough(self.count()) {
-            return None;
-        }
-        let us = self
-            .histogram
-            .value_at_quantile(percentile.per_mille() as f64 / 1_000.0);
+    pub fn percentile_us(&self, percentile: Percentile) -> Option<f64> {
+        percentile
+            .has_enough(self.count())
+            .then(|| self.us_at(percentile.quantile()))
+    }
+
+    /// The latency in microseconds that the part `quantile` (0 to 1) of the samples does not exceed, or nothing when fewer
+    /// than [`SAMPLES_BEYOND_MIN`] samples lie beyond it or it is no such part.
+    pub fn quantile_us(&self, quantile: f64) -> Option<f64> {
+        // The hair's breadth forgives what 1 - 0.9 loses.
+        let beyond = self.count() as f64 * (1.0 - quantile) + 1e-6;
+        let is_part = (0.0..=1.0).contains(&quantile);
+        (is_part && beyond >= SAMPLES_BEYOND_MIN as f64).then(|| self.us_at(quantile))
+    }
+
+    fn us_at(&self, quantile: f64) -> f64 {
         // A bucket's upper edge may lie above every sample in it.
-        Some(us.min(microseconds(self.ns_max)))
+        microseconds(self.histogram.value_at_quantile(quantile).min(self.ns_max))
+    }
+
+    /// Points `(percentile, us)` for a plot over 1 / (1 - p): five for each halving of what lies beyond, as long as ten
+    /// samples do. Percentiles are of 100, the first is 0.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        let mut points = Vec::new();
+        for halving in 0..64 {
+            let beyond = 0.5f64.powi(halving);
+            for tick in 0..CURVE_TICKS {
+                let part = 1.0 - beyond * (1.0 - f64::from(tick) / f64::from(2 * CURVE_TICKS));
+                match self.quantile_us(part) {
+                    Some(us) => points.push((100.0 * part, us)),
+                    None => return points,
+                }
+            }
+        }
+        points
     }
 
     /// All figures at once.
@@ -136,22 +213,65 @@ impl Latency {
             count,
             us_mean: (count > 0).then(|| self.sum_ns as f64 / 1_000.0 / count as f64),
             us_p50: self.percentile_us(Percentile::P50),
+            us_p75: self.percentile_us(Percentile::P75),
             us_p90: self.percentile_us(Percentile::P90),
+            us_p95: self.percentile_us(Percentile::P95),
             us_p99: self.percentile_us(Percentile::P99),
             us_p99_9: self.percentile_us(Percentile::P99_9),
+            us_p99_99: self.percentile_us(Percentile::P99_99),
             us_max: (count > 0).then(|| microseconds(self.ns_max)),
         }
     }
 
-    /// Every bucket that holds a sample as a line `us,count`, where `us` is the upper edge of the bucket.
+    /// The buckets that hold samples, with sum and maximum: all there is, in a fraction of the memory.
+    pub fn pack(&self) -> PackedLatency {
+        PackedLatency::from_buckets(self.buckets().collect(), self.sum_ns, self.ns_max)
+    }
+
+    pub(crate) fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
+    /// The samples of a histogram that was stored, if it has these bounds; sum and maximum come back as the buckets say.
+    pub(crate) fn from_histogram(histogram: &Histogram<u64>) -> Option<Latency> {
+        if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, NS_MAX, 3) {
+            return None;
+        }
+        let mut latency = Latency::new();
+        for step in histogram.iter_recorded() {
+            latency.add_stored(step.value_iterated_to(), step.count_at_value());
+        }
+        Some(latency)
+    }
+
+    /// Adds a bucket, with what it says of sum and maximum.
+    fn add_stored(&mut self, ns: u64, count: u64) {
+        self.add_bucket(ns, count);
+        self.add_sum_and_max(u128::from(ns) * u128::from(count), ns);
+    }
+
+    /// Adds `count` samples of a bucket that [`Latency::buckets`] named, without sum and maximum.
+    pub(crate) fn add_bucket(&mut self, ns: u64, count: u64) {
+        self.histogram.saturating_record_n(ns, count);
+    }
+
+    pub(crate) fn add_sum_and_max(&mut self, sum_ns: u128, ns_max: u64) {
+        self.sum_ns += sum_ns;
+        self.ns_max = self.ns_max.max(ns_max);
+    }
+
+    /// Upper edge in nanoseconds and count of every bucket that holds a sample, ascending.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.histogram
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+    }
+
+    /// Every bucket that holds a sample as a line `ns,count`, where `ns` is the upper edge of the bucket.
     pub fn to_csv(&self) -> String {
-        let mut text = String::from("us,count\n");
-        for step in self.histogram.iter_recorded() {
-            text.push_str(&format!(
-                "{},{}\n",
-                step.value_iterated_to(),
-                step.count_at_value()
-            ));
+        let mut text = String::from("ns,count\n");
+        for (ns, count) in self.buckets() {
+            text.push_str(&format!("{ns},{count}\n"));
         }
         text
     }
@@ -163,116 +283,31 @@ impl Latency {
     pub fn from_csv(text: &str) -> Result<Latency, Error> {
         let mut latency = Latency::new();
         for (index, line) in text.lines().enumerate() {
-            if index == 0 && line == "us,count" {
+            if index == 0 && line == "ns,count" {
                 continue;
             }
-            let parsed = line.split_once(',').and_then(|(us, count)| {
-                let us = us
+            let parsed = line.split_once(',').and_then(|(ns, count)| {
+                let ns = ns
                     .parse::<u64>()
                     .ok()
-                    .filter(|us| (1..=2 * US_MAX).contains(us))?;
-                Some((us, count.parse::<u64>().ok()?))
+                    .filter(|ns| (1..=NS_MAX + NS_MAX / 1_000).contains(ns))?;
+                Some((ns, count.parse::<u64>().ok()?))
             });
-            let Some((us, count)) = parsed else {
+            let Some((ns, count)) = parsed else {
                 return Err(Error::BadLatencies {
                     line: index + 1,
                     found: line.chars().take(60).collect(),
                 });
             };
-            latency.histogram.saturating_record_n(us, count);
-            latency.sum_ns += u128::from(us) * 1_000 * u128::from(count);
-            latency.ns_max = latency.ns_max.max(us * 1_000);
+            latency.add_stored(ns, count);
         }
         Ok(latency)
     }
 }
 
-fn microseconds(ns: u64) -> u64 {
-    (ns.saturating_add(500) / 1_000).max(1)
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1_000.0
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::*;
-    use proptest::prelude::*;
-
-    fn of(us: impl IntoIterator<Item = u64>) -> Latency {
-        let mut latency = Latency::new();
-        for us in us {
-            latency.record(Duration::from_micros(us));
-        }
-        latency
-    }
-
-    #[test]
-    fn a_percentile_needs_ten_samples_beyond_it() {
-        let check = |count: u64, expected: [bool; 4]| {
-            let summary = of(1..=count).summary();
-            let named = [summary.us_p50, summary.us_p90, summary.us_p99, summary.us_p99_9];
-            assert_eq!(named.map(|figure| figure.is_some()), expected, "{count} samples");
-        };
-        check(0, [false; 4]);
-        check(19, [false; 4]);
-        check(20, [true, false, false, false]);
-        check(99, [true, false, false, false]);
-        check(100, [true, true, false, false]);
-        check(999, [true, true, false, false]);
-        check(1_000, [true, true, true, false]);
-        check(10_000, [true; 4]);
-    }
-
-    #[test]
-    fn figures_are_exact_to_three_digits() {
-        let summary = of(1..=100_000).summary();
-        let near = |figure: Option<u64>, expected: f64| {
-            let figure = figure.unwrap() as f64;
-            assert!(
-                (figure - expected).abs() <= expected / 1_000.0,
-                "{figure} is not {expected}"
-            );
-        };
-        near(summary.us_p50, 50_000.0);
-        near(summary.us_p99_9, 99_900.0);
-        assert_eq!(summary.us_max, Some(100_000));
-        assert_eq!(summary.us_mean, Some(50_000.5));
-    }
-
-    #[test]
-    fn what_lies_outside_the_range_is_kept_at_its_edge() {
-        let mut latency = of([]);
-        latency.record(Duration::from_nanos(1));
-        latency.record(Duration::from_secs(100));
-        assert_eq!(latency.count(), 2);
-        assert_eq!(latency.summary().us_max, Some(100_000_000));
-    }
-
-    proptest! {
-        #[test]
-        fn merging_and_storing_lose_nothing(
-            left in prop::collection::vec(1u64..70_000_000, 0..300),
-            right in prop::collection::vec(1u64..5_000, 0..300),
-        ) {
-            let whole = of(left.iter().chain(&right).copied());
-            let mut merged = of(left);
-            merged.merge(&of(right));
-            prop_assert_eq!(merged.summary(), whole.summary());
-            prop_assert_eq!(merged.to_csv(), whole.to_csv());
-            let read = Latency::from_csv(&whole.to_csv()).unwrap();
-            prop_assert_eq!(read.to_csv(), whole.to_csv());
-        }
-    }
-
-    #[test]
-    fn a_bad_stored_line_is_named() {
-        for bad in [
-            "us,count\n12",
-            "us,count\n0,1",
-            "us,count\nx,1",
-            "us,count\n99999999999,1",
-        ] {
-            let said = Latency::from_csv(bad).expect_err("refused").to_string();
-            assert!(said.starts_with("line 2"), "{said}");
-        }
-    }
-}
+mod tests;

@@ -5,43 +5,72 @@
 //! is counted exactly once, as one of the outcomes of [`Counters`].
 //!
 //! ```
-//! use std::time::Duration;
 //! use millpond_press_recorder::{Percentile, Tally};
 //!
 //! let mut tally = Tally::default();
 //! for us in 1..=2_000 {
-//!     tally.ok(Duration::from_micros(us));
+//!     // Latency, service time and lateness in nanoseconds.
+//!     tally.answer(0, us * 1_000, us * 1_000, 1);
 //! }
-//! assert_eq!(tally.latency.percentile_us(Percentile::P50), Some(1_000));
+//! tally.finish();
+//! let us_p50 = tally.latency.percentile_us(Percentile::P50).unwrap_or(0.0);
+//! assert!((us_p50 - 1_000.0).abs() < 1.0);
 //! // Two samples lie beyond p99.9: too few to name it.
 //! assert_eq!(tally.latency.percentile_us(Percentile::P99_9), None);
 //! ```
 
 mod counters;
+mod hlog;
 mod latency;
 mod live;
 mod machine;
+mod open_second;
+mod packed;
+mod proc;
 mod process;
+mod resources;
+mod stationary;
+mod stats;
 mod tally;
 
-pub use counters::{Counters, ErrorKind, WarmUp};
+pub use counters::{Counters, ErrorKind};
+pub use hlog::{LogEntry, read_log, write_log};
 pub use latency::{Latency, LatencySummary, Percentile, SAMPLES_BEYOND_MIN};
 pub use live::Live;
 pub use machine::{Load, Machine};
+pub use packed::PackedLatency;
+pub use proc::Sampler;
 pub use process::{CpuSample, cpu_time, memory_bytes, own_cpu_time};
-pub use tally::Tally;
+pub use resources::{ResourceSecond, Resources, Side, ThreadUse, Used};
+pub use stationary::{Window, is_growing, is_stationary};
+pub use stats::Interval;
+pub use tally::{OperationTally, SecondTally, Tally};
 
 /// Why a recorder could not be made or read back.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A line of a stored histogram is not `us,count`.
+    /// A line of a stored histogram is not `ns,count`.
     #[error(
-        "line {line} of the stored latencies is {found:?}, expected `us,count` with us between 1 and 60000000"
+        "line {line} of the stored latencies is {found:?}, expected `ns,count` with ns between 1 and 60000000000"
     )]
     BadLatencies {
         /// The line, counted from 1.
         line: usize,
         /// What stands there.
         found: String,
+    },
+    /// A line of a histogram log cannot be read.
+    #[error("line {line} of the histogram log cannot be read: {why}")]
+    BadLog {
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A histogram log ends too early.
+    #[error("the histogram log is cut off after line {line}")]
+    LogCut {
+        /// The last line there is, counted from 1.
+        line: usize,
     },
 }

@@ -3,10 +3,13 @@
 //! Its invariant: a reader, or a crash, finds each file either whole or absent; nothing is removed that a run did not write.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, RunResult, SCHEMA, report};
+use crate::{Error, RunResult, SCHEMA, html, points_csv, report, series_csv};
+
+/// A larger file is not read: no run comes near it.
+const RESULT_BYTES_MAX: u64 = 1 << 30;
 
 /// A result folder being written.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ impl Folder {
         fs::rename(&partial, &whole).map_err(io("write", &whole))
     }
 
-    /// Writes `result.json` and the report drawn from it.
+    /// Writes `result.json`, then what is drawn from it: `report.md`, `report.html`, `points.csv`, `series.csv`.
     ///
     /// # Errors
     /// The disk refuses.
@@ -74,28 +77,75 @@ impl Folder {
         })?;
         json.push(b'\n');
         self.write("result.json", &json)?;
-        self.write("report.md", report(run).as_bytes())
+        self.write("report.md", report(run).as_bytes())?;
+        self.write("report.html", html(std::slice::from_ref(run)).as_bytes())?;
+        self.write("points.csv", points_csv(run).as_bytes())?;
+        self.write("series.csv", series_csv(run).as_bytes())
     }
 }
 
-/// Reads the result of an earlier run.
+/// Reads the result of an earlier run. One that has not ended, or was interrupted, is a result like any other; its report
+/// opens with that.
 ///
 /// # Errors
-/// There is none, or it is of another schema or damaged.
+/// There is none, or it is of another schema, cut off or damaged.
 pub fn read(folder: &Path) -> Result<RunResult, Error> {
     let path = folder.join("result.json");
-    let bytes = fs::read(&path).map_err(io("read", &path))?;
+    let bytes = read_bounded(&path)?;
     let bad = |reason: String| Error::BadResult {
         path: path.clone(),
         reason,
     };
-    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+        if error.is_eof() {
+            Error::Truncated {
+                path: path.clone(),
+                bytes: bytes.len(),
+            }
+        } else {
+            bad(error.to_string())
+        }
+    })?;
+    let (path_of, newest) = (|| path.clone(), u64::from(SCHEMA));
     match value.get("schema").and_then(serde_json::Value::as_u64) {
-        Some(schema) if schema == u64::from(SCHEMA) => {}
-        Some(schema) => return Err(bad(format!("it is of schema {schema}"))),
+        Some(schema) if schema == newest => {}
+        Some(schema) if schema > newest => {
+            return Err(Error::Newer {
+                path: path_of(),
+                schema,
+            });
+        }
+        Some(schema) => {
+            return Err(Error::Older {
+                path: path_of(),
+                schema,
+            });
+        }
         None => return Err(bad("it names no schema".into())),
     }
+    // From the text, not from the value: a message then tells the line.
     serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
+    let missing = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Error::Missing {
+            path: path.to_owned(),
+        },
+        _ => io("read", path)(error),
+    };
+    let file = File::open(path).map_err(missing)?;
+    let mut bytes = Vec::new();
+    file.take(RESULT_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io("read", path))?;
+    if bytes.len() as u64 > RESULT_BYTES_MAX {
+        return Err(Error::BadResult {
+            path: path.to_owned(),
+            reason: format!("it is larger than {} MiB", RESULT_BYTES_MAX >> 20),
+        });
+    }
+    Ok(bytes)
 }
 
 /// Whether the file is a result of any schema.
@@ -116,16 +166,22 @@ fn entries(path: &Path) -> Result<Vec<String>, Error> {
 
 /// Whether a run writes files of this name.
 fn is_ours(name: &str) -> bool {
-    let numbered = |prefix: &str, suffix: &str| {
+    let between = |prefix: &str, suffix: &str| {
         name.strip_prefix(prefix)
             .and_then(|rest| rest.strip_suffix(suffix))
-            .is_some_and(|middle| !middle.is_empty())
+            .filter(|middle| !middle.is_empty())
     };
-    matches!(name, "result.json" | "report.md" | "scenario.toml")
+    let numbered = |prefix: &str, suffix: &str| {
+        between(prefix, suffix).is_some_and(|middle| middle.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    matches!(
+        name,
+        "result.json" | "report.md" | "report.html" | "points.csv" | "series.csv" | "scenario.toml"
+    ) || numbered("latency-", ".hlog")
         || numbered("latency-", ".csv")
         || numbered("refused-", ".csv")
-        || numbered("server-", ".log")
-        || numbered(".", ".partial")
+        || between("server-", ".log").is_some()
+        || between(".", ".partial").is_some_and(is_ours)
 }
 
 fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> Error + 'a {
@@ -145,101 +201,4 @@ fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> Er
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::*;
-    use crate::{Point, Second, Server, State};
-
-    fn run() -> RunResult {
-        let mut point = Point {
-            number: 1,
-            connections: 10,
-            qps: 12.25,
-            ..Point::default()
-        };
-        point.grid.insert("log_level".into(), "2".into());
-        point.counters.ok = 7;
-        point.counters.refused.insert(30_101, 3);
-        point
-            .counters
-            .errors
-            .insert(millpond_press_recorder::ErrorKind::TooLarge, 2);
-        point.latency.us_p50 = Some(81);
-        point.server = Some(Server {
-            pid: Some(9),
-            version: None,
-            build: Some("dev".into()),
-        });
-        point.series.push(Second {
-            s: 1.0,
-            answers: 7,
-            refused: 3,
-            failed: 2,
-        });
-        RunResult {
-            schema: SCHEMA,
-            state: State::Complete,
-            points: vec![point],
-            ..RunResult::default()
-        }
-    }
-
-    #[test]
-    fn what_is_saved_is_read_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("a/b");
-        let folder = Folder::create(&out, false).unwrap();
-        folder.save(&run()).unwrap();
-        assert_eq!(read(&out).unwrap(), run());
-        assert_eq!(fs::read_to_string(out.join("report.md")).unwrap(), report(&run()));
-        let names = entries(&out).unwrap();
-        assert!(names.iter().all(|name| !name.ends_with(".partial")), "{names:?}");
-    }
-
-    #[test]
-    fn a_folder_in_use_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("mine.txt"), "precious").unwrap();
-        let said = Folder::create(dir.path(), false)
-            .expect_err("refused")
-            .to_string();
-        assert!(said.contains("is not empty"), "{said}");
-        let said = Folder::create(dir.path(), true).expect_err("refused").to_string();
-        assert!(said.contains("holds no result.json"), "{said}");
-        assert!(dir.path().join("mine.txt").exists());
-        let file = dir.path().join("mine.txt");
-        let said = Folder::create(&file, true).expect_err("refused").to_string();
-        assert!(said.contains("in the way"), "{said}");
-    }
-
-    #[test]
-    fn force_replaces_an_earlier_result_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::create(dir.path(), false).unwrap();
-        folder.save(&run()).unwrap();
-        folder.write("latency-0001.csv", b"us,count\n").unwrap();
-        fs::write(dir.path().join("notes.txt"), "precious").unwrap();
-        assert!(Folder::create(dir.path(), false).is_err());
-        Folder::create(dir.path(), true).unwrap();
-        assert_eq!(entries(dir.path()).unwrap(), ["notes.txt"]);
-    }
-
-    #[test]
-    fn a_strange_result_is_refused_with_its_reason() {
-        let dir = tempfile::tempdir().unwrap();
-        let said = |text: &str| {
-            fs::write(dir.path().join("result.json"), text).unwrap();
-            read(dir.path()).expect_err("refused").to_string()
-        };
-        assert!(said("{").contains("EOF"));
-        assert!(said("{}").contains("names no schema"));
-        assert!(said(r#"{"schema":9}"#).contains("schema 9"));
-        assert!(said(r#"{"schema":1}"#).contains("missing field"));
-        assert!(
-            read(&dir.path().join("absent"))
-                .expect_err("refused")
-                .to_string()
-                .contains("cannot read")
-        );
-    }
-}
+mod tests;

@@ -1,24 +1,41 @@
-//! The result folder of a run and the report drawn from it.
+//! The result folder of a run and the reports drawn from it: Markdown, a page of HTML with its figures, and two flat CSV
+//! files.
 //!
-//! Nothing here measures or sends. The one invariant: [`report`] is a function of [`RunResult`] alone, so a report can be
-//! drawn again from any stored run (docs/formats/press-result.md).
+//! Nothing here measures or sends. Its invariant: every report is a function of [`RunResult`] alone, so it can be drawn
+//! again from any stored run, and text that stands in a result is never markup (docs/formats/press-result.md).
 //!
 //! ```
-//! use millpond_press_report::{Layout, RunResult, report};
+//! use millpond_press_report::{Layout, RunResult, html, report};
 //!
-//! let run = RunResult { name: "empty".into(), layout: Layout::General, ..RunResult::default() };
-//! assert!(report(&run).starts_with("# empty\n"));
+//! let run = RunResult { name: "a < b".into(), layout: Layout::General, ..RunResult::default() };
+//! assert!(report(&run).starts_with("# a \\< b\n"));
+//! assert!(html(&[run]).contains("<h1>a &lt; b</h1>"));
 //! ```
 
+mod cases;
+mod csv;
+mod describe;
 mod folder;
+mod html;
+mod layout;
 mod markdown;
+mod number;
 mod result;
+#[cfg(test)]
+mod sample;
+mod section;
 mod table;
 mod timestamp;
 
+pub use csv::{points_csv, series_csv};
+pub use describe::load_in_words;
 pub use folder::{Folder, read};
+pub use html::html;
 pub use markdown::{report, tables};
-pub use result::{Build, Cpu, Layout, Point, Requests, RunResult, SCHEMA, Second, Server, State, TargetName};
+pub use result::{
+    Bound, Build, Comparison, Cpu, Judgement, Layout, LoadKind, Offered, OperationResult, Point, Requests,
+    RunResult, SCHEMA, Search, Second, Server, SloOutcome, Stage, State, TargetName, Tried, Verdict, WarmUp,
+};
 pub use timestamp::{compact_utc, rfc3339_utc};
 
 use std::path::PathBuf;
@@ -47,6 +64,36 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// There is no result to read.
+    #[error("cannot read {}: there is no such file; give the folder of a press run", path.display())]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// The file is of a later schema.
+    #[error("{} is a result of schema {schema}, made by a newer version; update millpond, this one reads schema {SCHEMA}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The schema it names.
+        schema: u64,
+    },
+    /// The file is of an earlier schema.
+    #[error("{} is a result of schema {schema}, made by an older version; this one reads schema {SCHEMA}: run the scenario again", path.display())]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The schema it names.
+        schema: u64,
+    },
+    /// The file ends before the result does.
+    #[error("{} is cut off after {bytes} bytes; copy it again, or run the scenario again", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        bytes: usize,
     },
     /// The file is not a result of this version.
     #[error("{} is not a result of schema {SCHEMA}: {reason}; run the scenario again with this version", path.display())]

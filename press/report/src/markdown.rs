@@ -1,267 +1,215 @@
-//! The report of a run: how it was made, its tables, what went wrong.
+//! The report of a run as Markdown that reads well as plain text too.
 //!
-//! Its invariant: every sentence is derived from the [`RunResult`].
+//! Its invariant: text of the result is escaped; it starts no tag, link, heading, code or table cell.
 
 use std::fmt::Write as _;
 
-use crate::table::{self, Table, figure};
-use crate::{Layout, Point, RunResult, State};
+use crate::section::{self, Block, Section};
+use crate::table::{Cell, Column, Table};
+use crate::{Judgement, RunResult, describe};
 
 /// The whole report.
 pub fn report(run: &RunResult) -> String {
-    let mut text = format!(
-        "# {}\n\n",
-        if run.title.is_empty() {
-            &run.name
-        } else {
-            &run.title
-        }
-    );
-    for warning in warnings(run) {
-        let _ = writeln!(text, "**{warning}**\n");
+    let mut text = format!("# {}\n\n", inline(&describe::title(run)));
+    for warning in section::warnings(run) {
+        let _ = writeln!(text, "**{}**\n", inline(&warning));
     }
     text += &tables(run);
-    if let Some(failure) = &run.failure {
-        // A fence longer than any that the server's own words may hold.
-        let _ = write!(text, "\n## Why it failed\n\n``````\n{failure}\n``````\n");
+    text += &verdicts(run);
+    for section in section::findings(run).iter().chain(&section::circumstances(run)) {
+        let _ = write!(text, "\n## {}\n\n{}", section.title, blocks(section));
     }
-    text += &troubles(run);
-    text += &refusals(run);
-    text += &method(run);
     text
 }
 
 /// The tables alone, in the scenario's layout.
 pub fn tables(run: &RunResult) -> String {
-    let all: Vec<&Point> = run.points.iter().collect();
-    if all.is_empty() {
-        return "No point was finished.\n".into();
-    }
-    if run.layout == Layout::General {
-        return table::general(&all);
-    }
-    let groups = groups(&all);
-    let mut text = String::new();
-    for (name, points) in &groups {
-        let _ = writeln!(text, "## {name}\n\n{}", table::r1(points));
-    }
-    let _ = writeln!(text, "## Summary\n\n{}", table::r1_summary(&groups));
-    text += "aveTime is the mean time of an answer; totalTime runs from the first request to the end of the last one, \
-             connection set-up excluded;\nqps counts checked answers only. A percentile is n/a where fewer than ten \
-             samples lie beyond it (samples in parentheses).\n";
-    text
+    blocks(&section::results(run))
 }
 
-/// Points that share the grid's values, in the order they ran.
-fn groups<'a>(points: &[&'a Point]) -> Vec<(String, Vec<&'a Point>)> {
-    let mut groups: Vec<(String, Vec<&Point>)> = Vec::new();
-    for &point in points {
-        let name = grid_name(point);
-        match groups.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, members)) => members.push(point),
-            None => groups.push((name, vec![point])),
-        }
+/// For every point the sentence of its verdict; for those that are not valid the evidence too.
+fn verdicts(run: &RunResult) -> String {
+    if run.points.is_empty() {
+        return String::new();
     }
-    groups
-}
-
-fn grid_name(point: &Point) -> String {
-    if point.grid.is_empty() {
-        return format!("{} {}", point.target.protocol, point.target.path);
-    }
-    let parts: Vec<String> = point
-        .grid
-        .iter()
-        .map(|(key, value)| format!("{key} = {value}"))
-        .collect();
-    parts.join(", ")
-}
-
-/// What a reader must know before the figures.
-fn warnings(run: &RunResult) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match run.state {
-        State::Complete => {}
-        State::Running => warnings.push("This run has not ended, or its process died.".into()),
-        State::Interrupted => warnings.push("This run was interrupted: the last point is cut short.".into()),
-        State::Failed => {
-            warnings.push("This run failed, as told below: it has the points before that.".into())
-        }
-    }
-    let servers = || run.points.iter().filter_map(|point| point.server.as_ref());
-    if servers().any(|server| server.build.as_deref() == Some("dev")) {
-        warnings.push("The server is a dev build: a release build is faster.".into());
-    }
-    if run.press.build.as_deref() == Some("dev") {
-        warnings.push(
-            "The load generator is a dev build: it costs more processor time than a release build.".into(),
-        );
-    }
-    if run.requests.check_share < 1.0 && !run.points.is_empty() {
-        warnings.push(format!(
-            "Only {} % of the answers were checked.",
-            run.requests.check_share * 100.0
-        ));
-    }
-    warnings
-}
-
-/// What went wrong, point by point, with the first message of each kind.
-fn troubles(run: &RunResult) -> String {
-    let mut table = Table::new(&["connections", "grid", "what", "how many", "the first one"]);
-    let mut any = false;
+    let mut text = String::from("\n## Verdicts\n\n");
     for point in &run.points {
-        let counters = &point.counters;
-        let mut row = |what: &str, count: u64| {
-            if count == 0 {
-                return;
+        let verdict = &point.verdict;
+        let bound = describe::bound(verdict.bound)
+            .map(|words| format!(", {words}"))
+            .unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "- {}: **{}**{bound}. {}",
+            inline(&section::point_title(run, point)),
+            describe::judgement(verdict.judgement),
+            inline(&describe::sentence(point))
+        );
+        if verdict.judgement != Judgement::Valid {
+            for line in &verdict.evidence {
+                let _ = writeln!(text, "  - {}", block_start(&inline(line)));
             }
-            any = true;
-            let first = counters.first.get(what).cloned().unwrap_or_default();
-            table.row([
-                point.connections.to_string(),
-                grid_name(point),
-                what.replace('_', " "),
-                count.to_string(),
-                first,
-            ]);
-        };
-        row("wrong", counters.wrong);
-        for (kind, &count) in &counters.errors {
-            row(kind.as_str(), count);
         }
-        row("not_connected", counters.connections_failed);
-        row("not_sent", counters.not_sent);
-        row("cut", counters.cut);
-    }
-    if any {
-        format!("\n## What went wrong\n\n{}", table.draw())
-    } else {
-        String::new()
-    }
-}
-
-/// Refusals by code, with their own latencies.
-fn refusals(run: &RunResult) -> String {
-    let mut table = Table::new(&[
-        "connections",
-        "grid",
-        "refused, by code",
-        "connections refused",
-        "p50 us",
-        "p99 us",
-        "max us",
-    ]);
-    let mut any = false;
-    for point in &run.points {
-        let counters = &point.counters;
-        if counters.refused.is_empty() {
-            continue;
-        }
-        any = true;
-        let codes: Vec<String> = counters
-            .refused
-            .iter()
-            .map(|(code, count)| format!("{code}: {count}"))
-            .collect();
-        let latency = &point.latency_refused;
-        table.row([
-            point.connections.to_string(),
-            grid_name(point),
-            codes.join(", "),
-            counters.connections_refused.to_string(),
-            figure(latency.us_p50, latency),
-            figure(latency.us_p99, latency),
-            figure(latency.us_max, latency),
-        ]);
-    }
-    if any {
-        format!("\n## Refusals\n\n{}", table.draw())
-    } else {
-        String::new()
-    }
-}
-
-/// How the figures came about.
-fn method(run: &RunResult) -> String {
-    let unknown = || "unknown".to_owned();
-    let mut text = String::from("\n## How it was measured\n\n");
-    let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "- {name}: {value}");
-    };
-    line("command", format!("`{}`", run.command.join(" ")));
-    line(
-        "started",
-        format!("{}, {:.1} s in all", run.started_at, run.wall_s),
-    );
-    line("seed", run.seed.to_string());
-    let requests = &run.requests;
-    line(
-        "requests",
-        format!(
-            "{}: {} bodies, {} of them distinct, {} bytes",
-            requests.source, requests.count, requests.distinct, requests.bytes
-        ),
-    );
-    line(
-        "answers checked",
-        format!("{} ({} %)", requests.check, requests.check_share * 100.0),
-    );
-    if let Some(point) = run.points.last() {
-        line(
-            "target",
-            format!(
-                "{} {} at {}",
-                point.target.protocol, point.target.path, point.target.address
-            ),
-        );
-        let server = point.server.clone().unwrap_or_default();
-        line("server", build(server.version, server.build));
-        line("client threads", point.client_threads.to_string());
-        let warm_up: u64 = run.points.iter().map(|point| point.counters.warm_up.sent).sum();
-        line(
-            "requests before the clock",
-            format!("{warm_up} (warm-up), in no figure above"),
-        );
-    }
-    line(
-        "load generator",
-        build(run.press.version.clone(), run.press.build.clone()),
-    );
-    let machine = &run.machine;
-    line(
-        "machine",
-        format!(
-            "{}, {} cores, {} MiB, kernel {}, {} open files",
-            machine.cpu_model.clone().unwrap_or_else(unknown),
-            machine.cores.map_or_else(unknown, |cores| cores.to_string()),
-            machine
-                .memory_bytes
-                .map_or_else(unknown, |bytes| (bytes >> 20).to_string()),
-            machine.kernel.clone().unwrap_or_else(unknown),
-            machine
-                .open_files_max
-                .map_or_else(unknown, |files| files.to_string()),
-        ),
-    );
-    if let (Some(before), Some(after)) = (run.load_before, run.load_after) {
-        line(
-            "load of the machine, one minute",
-            format!("{} before, {} after", before.minute_1, after.minute_1),
-        );
     }
     text
 }
 
-fn build(version: Option<String>, build: Option<String>) -> String {
-    match (version, build) {
-        (None, None) => "did not say what it is".into(),
-        (version, build) => format!(
-            "version {}, {} build",
-            version.unwrap_or_else(|| "unknown".into()),
-            build.unwrap_or_else(|| "unknown".into())
-        ),
+/// Tables that have company are told apart by their captions.
+fn blocks(section: &Section) -> String {
+    let tables = section
+        .blocks
+        .iter()
+        .filter(|block| matches!(block, Block::Table(_)))
+        .count();
+    let mut text = String::new();
+    for (index, block) in section.blocks.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        match block {
+            Block::Paragraph(words) => {
+                let _ = writeln!(text, "{}", block_start(&inline(words)));
+            }
+            Block::Table(table) => {
+                if tables > 1 {
+                    let _ = writeln!(text, "### {}\n", inline(&table.caption));
+                }
+                text += &draw(table);
+            }
+            Block::Facts(facts) => {
+                for fact in facts {
+                    let value = if fact.code {
+                        code(&fact.value)
+                    } else {
+                        inline(&fact.value)
+                    };
+                    let _ = writeln!(text, "- {}: {value}", fact.name);
+                }
+            }
+            Block::Verbatim(words) => {
+                let fence = "`".repeat(longest_run(words).max(2) + 1);
+                let _ = writeln!(text, "{fence}\n{}\n{fence}", printable(words, true));
+            }
+        }
     }
+    text
+}
+
+/// A table with padded columns; figures stand to the right.
+fn draw(table: &Table) -> String {
+    let header: Vec<String> = table.columns.iter().map(|column| inline(&column.name)).collect();
+    let rows: Vec<Vec<String>> = table
+        .rows
+        .iter()
+        .map(|row| row.iter().map(cell).collect())
+        .collect();
+    let width = |index: usize| {
+        std::iter::once(&header)
+            .chain(&rows)
+            .filter_map(|row| row.get(index))
+            .map(|cell| cell.chars().count())
+            .fold(3, usize::max)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let mut text = line(&table.columns, &widths, &header);
+    text.push('|');
+    for (column, &width) in table.columns.iter().zip(&widths) {
+        let _ = write!(
+            text,
+            " {}{}|",
+            "-".repeat(width),
+            if column.figures { ":" } else { " " }
+        );
+    }
+    text.push('\n');
+    for row in &rows {
+        text += &line(&table.columns, &widths, row);
+    }
+    text
+}
+
+fn line(columns: &[Column], widths: &[usize], cells: &[String]) -> String {
+    let mut text = String::from("|");
+    for ((column, &width), cell) in columns.iter().zip(widths).zip(cells) {
+        let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+        text += &if column.figures {
+            format!(" {padding}{cell} |")
+        } else {
+            format!(" {cell}{padding} |")
+        };
+    }
+    text.push('\n');
+    text
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => inline(text),
+        Cell::Judged(judgement) => describe::judgement(*judgement).into(),
+    }
+}
+
+/// Text within a line: what Markdown or HTML would take for markup is escaped.
+pub(crate) fn inline(text: &str) -> String {
+    let text = printable(text, false);
+    let mut escaped = String::with_capacity(text.len());
+    let mut previous = ' ';
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let next = rest.peek().copied().unwrap_or(' ');
+        let marks = match character {
+            '\\' | '`' | '*' | '<' | '>' | '[' | ']' | '|' | '~' => true,
+            // Within a word it marks nothing, and names are full of it.
+            '_' => !(previous.is_alphanumeric() && next.is_alphanumeric()),
+            '&' => next == '#' || next.is_ascii_alphabetic(),
+            _ => false,
+        };
+        if marks {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+        previous = character;
+    }
+    escaped
+}
+
+/// Escaped text at the start of a line: no heading, list or rule begins with it.
+fn block_start(escaped: &str) -> String {
+    let digits = escaped.chars().take_while(char::is_ascii_digit).count();
+    match escaped.chars().nth(digits) {
+        Some('#' | '+' | '-' | '=') if digits == 0 => format!("\\{escaped}"),
+        Some('.' | ')') if digits > 0 => format!("{}\\{}", &escaped[..digits], &escaped[digits..]),
+        _ => escaped.to_owned(),
+    }
+}
+
+/// Something typed, between more backticks than it holds in a row.
+fn code(text: &str) -> String {
+    let ticks = "`".repeat(longest_run(text) + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() {
+        " "
+    } else {
+        ""
+    };
+    format!("{ticks}{pad}{}{pad}{ticks}", printable(text, false))
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|character| character != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or(0)
+}
+
+/// Control characters become spaces; with `lines` the ends of lines stay.
+fn printable(text: &str, lines: bool) -> String {
+    text.chars()
+        .map(|character| match character {
+            '\n' if lines => '\n',
+            character if character.is_control() => ' ',
+            character => character,
+        })
+        .collect()
 }
 
 #[cfg(test)]

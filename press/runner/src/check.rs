@@ -4,6 +4,7 @@
 //! as right only if every rule was looked at and held.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use millpond_press_workload::RequestSet;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -15,11 +16,25 @@ use crate::scenario::Check;
 pub(crate) enum Answer<'a> {
     Json(&'a [u8]),
     Msgpack(&'a [u8]),
+    /// Bytes that only their protocol understands.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Answer<'a> {
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Answer::Json(bytes) | Answer::Msgpack(bytes) | Answer::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// Why an answer is wrong.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Wrong {
+    #[error("it does not hold {0:?}")]
+    Lacks(String),
+    #[error("it differs from the first answer to the same request")]
+    Changed,
     #[error("the answer is not a map with numbers under the field: {0}")]
     Unreadable(String),
     #[error("the answer has no field of that name")]
@@ -36,46 +51,70 @@ pub(crate) enum Wrong {
 #[derive(Debug)]
 pub(crate) struct Checker {
     rules: Check,
+    /// The key of the answer that holds numbers; nothing where no numbers are looked at.
+    field: Option<String>,
     /// How many numbers each request asks for; empty where that is not checked.
     lengths: Vec<usize>,
     /// The expected numbers of all requests, one after the other.
     expected: Vec<f32>,
     /// Where each request's expected numbers end; empty where none are known.
     expected_ends: Vec<usize>,
+    /// A hash of the first answer to each request, 0 before it came; empty where answers need not stay the same.
+    first: Vec<AtomicU64>,
 }
 
 impl Checker {
-    /// Reads what the rules need out of the requests and the expected answers.
+    /// Reads what the rules need out of the requests (where they are JSON) and the expected answers.
     pub(crate) fn new(
         rules: &Check,
-        requests: &RequestSet,
+        requests: Option<&RequestSet>,
         expected: Option<&RequestSet>,
+        count: usize,
     ) -> Result<Checker, String> {
+        let numbers = rules.field.is_some() || rules.length_of.is_some() || expected.is_some();
         let mut checker = Checker {
             rules: rules.clone(),
+            field: numbers.then(|| rules.field.clone().unwrap_or_else(|| "scores".into())),
             lengths: Vec::new(),
             expected: Vec::new(),
             expected_ends: Vec::new(),
+            first: Vec::new(),
         };
-        if let Some(key) = &rules.length_of {
-            for (number, body) in requests.iter().enumerate() {
-                let length = length_of(key, body).map_err(|error| {
-                    format!(
-                        "check.length_of: request {} has no array `{key}` ({error})",
-                        number + 1
-                    )
-                })?;
-                checker.lengths.push(length);
-            }
+        if rules.same {
+            checker.first.resize_with(count, AtomicU64::default);
         }
+        if let Some(key) = &rules.length_of {
+            let requests =
+                requests.ok_or("check.length_of needs requests of JSON, from `file` or `generate`")?;
+            checker.read_lengths(key, requests)?;
+        }
+        checker.read_expected(expected)?;
+        Ok(checker)
+    }
+
+    fn read_lengths(&mut self, key: &str, requests: &RequestSet) -> Result<(), String> {
+        for (number, body) in requests.iter().enumerate() {
+            let length = length_of(key, body).map_err(|error| {
+                format!(
+                    "check.length_of: request {} has no array `{key}` ({error})",
+                    number + 1
+                )
+            })?;
+            self.lengths.push(length);
+        }
+        Ok(())
+    }
+
+    fn read_expected(&mut self, expected: Option<&RequestSet>) -> Result<(), String> {
+        let field = self.field.clone().unwrap_or_default();
         let mut numbers = Vec::new();
         for (number, body) in expected.into_iter().flat_map(RequestSet::iter).enumerate() {
-            read(&rules.field, Answer::Json(body), &mut numbers)
+            read(&field, Answer::Json(body), &mut numbers)
                 .map_err(|wrong| format!("requests.expected, answer {}: {wrong}", number + 1))?;
-            checker.expected.extend_from_slice(&numbers);
-            checker.expected_ends.push(checker.expected.len());
+            self.expected.extend_from_slice(&numbers);
+            self.expected_ends.push(self.expected.len());
         }
-        Ok(checker)
+        Ok(())
     }
 
     /// The part of the answers to check.
@@ -86,15 +125,26 @@ impl Checker {
     /// The rules in words.
     pub(crate) fn in_words(&self) -> String {
         let rules = &self.rules;
-        let mut words = format!(
-            "`{}` holds finite numbers from {} to {}",
-            rules.field, rules.min, rules.max
-        );
+        let mut words = match &self.field {
+            Some(field) => {
+                format!(
+                    "`{field}` holds finite numbers from {} to {}",
+                    rules.min, rules.max
+                )
+            }
+            None => "it is no error".to_owned(),
+        };
         if let Some(key) = &rules.length_of {
             words += &format!(", as many as `{key}`");
         }
         if !self.expected_ends.is_empty() {
             words += &format!(", equal to the expected ones within {}", rules.tolerance);
+        }
+        if let Some(text) = &rules.contains {
+            words += &format!("; it holds {text:?}");
+        }
+        if rules.same {
+            words += "; it equals the first answer to the same request";
         }
         words
     }
@@ -106,7 +156,11 @@ impl Checker {
         answer: Answer<'_>,
         numbers: &mut Vec<f32>,
     ) -> Result<(), Wrong> {
-        read(&self.rules.field, answer, numbers)?;
+        self.compare_bytes(index, answer.bytes())?;
+        let Some(field) = &self.field else {
+            return Ok(());
+        };
+        read(field, answer, numbers)?;
         let found = numbers.len();
         if let Some(&expected) = self.lengths.get(index)
             && expected != found
@@ -122,6 +176,25 @@ impl Checker {
             });
         }
         self.compare(index, numbers)
+    }
+
+    fn compare_bytes(&self, index: usize, bytes: &[u8]) -> Result<(), Wrong> {
+        if let Some(text) = &self.rules.contains
+            && !bytes
+                .windows(text.len().max(1))
+                .any(|part| part == text.as_bytes())
+        {
+            return Err(Wrong::Lacks(text.clone()));
+        }
+        let Some(first) = self.first.get(index) else {
+            return Ok(());
+        };
+        // 0 stands for "none yet".
+        let hash = hash(bytes).max(1);
+        match first.compare_exchange(0, hash, Relaxed, Relaxed) {
+            Err(other) if other != hash => Err(Wrong::Changed),
+            _ => Ok(()),
+        }
     }
 
     fn compare(&self, index: usize, numbers: &[f32]) -> Result<(), Wrong> {
@@ -149,6 +222,18 @@ impl Checker {
     }
 }
 
+/// A hash for telling answers apart, eight bytes at a time: multiply and rotate (the method of FxHash, of the Rust compiler).
+fn hash(bytes: &[u8]) -> u64 {
+    const K: u64 = 0x51_7c_c1_b7_27_22_0a_95;
+    let mix = |state: u64, word: u64| (state.rotate_left(5) ^ word).wrapping_mul(K);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let state = words.iter().fold(bytes.len() as u64, |state, word| {
+        mix(state, u64::from_le_bytes(*word))
+    });
+    rest.iter()
+        .fold(state, |state, &byte| mix(state, u64::from(byte)))
+}
+
 /// Reads the numbers under `field`.
 fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> Result<(), Wrong> {
     numbers.clear();
@@ -174,6 +259,7 @@ fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> Result<(), W
             .deserialize(&mut reader)
             .map_err(|error| unreadable(&error))?
         }
+        Answer::Bytes(_) => return Err(Wrong::Unreadable("it is neither JSON nor msgpack".into())),
     };
     found.ok_or(Wrong::NoField)
 }
@@ -314,7 +400,7 @@ mod tests {
         };
         let requests = set("{\"user\":{\"items\":[1]},\"items\":[1,2]}\n{\"items\":[1]}");
         let expected = set("{\"scores\":[0.5,0.25]}\n{\"scores\":[1]}");
-        Checker::new(&rules, &requests, Some(&expected)).unwrap()
+        Checker::new(&rules, Some(&requests), Some(&expected), 2).unwrap()
     }
 
     fn verdict(index: usize, answer: &str) -> Result<(), Wrong> {
@@ -401,14 +487,31 @@ mod tests {
     }
 
     #[test]
+    fn bytes_must_stay_the_same_and_hold_a_text() {
+        let rules = Check {
+            same: true,
+            contains: Some("ok".into()),
+            ..Check::default()
+        };
+        let checker = Checker::new(&rules, None, None, 2).unwrap();
+        let check = |index, bytes: &[u8]| checker.check(index, Answer::Bytes(bytes), &mut Vec::new());
+        assert_eq!(check(0, b"ok, eight bytes and more"), Ok(()));
+        assert_eq!(check(0, b"ok, eight bytes and more"), Ok(()));
+        assert_eq!(check(0, b"ok, eight bytes and mors"), Err(Wrong::Changed));
+        assert_eq!(check(1, b"ok"), Ok(()));
+        assert_eq!(check(1, b""), Err(Wrong::Lacks("ok".into())));
+    }
+
+    #[test]
     fn requests_that_cannot_be_checked_are_refused() {
         let rules = Check {
             length_of: Some("items".into()),
             ..Check::default()
         };
-        let said = Checker::new(&rules, &set("{\"items\":[]}\n{\"items\":3}"), None).expect_err("refused");
+        let said =
+            Checker::new(&rules, Some(&set("{\"items\":[]}\n{\"items\":3}")), None, 2).expect_err("refused");
         assert!(said.contains("request 2 has no array `items`"), "{said}");
-        let said = Checker::new(&Check::default(), &set("{}"), Some(&set("{\"x\":1}"))).expect_err("refused");
+        let said = Checker::new(&Check::default(), None, Some(&set("{\"x\":1}")), 1).expect_err("refused");
         assert!(said.contains("answer 1: the answer has no field"), "{said}");
     }
 }

@@ -2,36 +2,31 @@
 //!
 //! Nothing is measured here. Its invariant: every figure comes from the scenario or from what was measured.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use millpond_press_recorder::{Load, Machine};
+use millpond_press_recorder::{Load as MachineLoad, Machine, Tally};
 use millpond_press_report::{
-    Build, Point, Requests, RunResult, SCHEMA, Server, State, TargetName, rfc3339_utc,
+    Build, Judgement, LoadKind, Offered, OperationResult, Point, RunResult, SCHEMA, Second, Server, State,
+    TargetName, rfc3339_utc,
 };
+use millpond_press_workload::Arrivals;
 
 use crate::RunOptions;
-use crate::check::Checker;
-use crate::closed_loop::Measured;
-use crate::scenario::{Amount, Protocol, Scenario};
+use crate::engine::Amount;
+use crate::judge::judge;
+use crate::measure::{Measured, Offer};
+use crate::scenario::{Scenario, TargetPlan};
+use crate::scenario_run::At;
 
 /// The result of a run that has no points yet.
-pub(crate) fn run(
-    scenario: &Scenario,
-    checker: &Checker,
-    options: &RunOptions,
-    machine: Machine,
-    now: SystemTime,
-) -> RunResult {
+pub(crate) fn run(scenario: &Scenario, options: &RunOptions, machine: Machine, now: SystemTime) -> RunResult {
     RunResult {
         schema: SCHEMA,
         state: State::Running,
-        failure: None,
         name: scenario.name.clone(),
         title: scenario.title.clone(),
         layout: scenario.layout,
         started_at: rfc3339_utc(now),
-        wall_s: 0.0,
         command: std::env::args_os()
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
@@ -42,78 +37,191 @@ pub(crate) fn run(
             build: Some(if cfg!(debug_assertions) { "dev" } else { "release" }.into()),
         },
         machine,
-        load_before: Load::read(),
-        load_after: None,
-        requests: Requests {
-            source: scenario.requests_source.clone(),
-            count: scenario.requests.len(),
-            distinct: scenario.requests.distinct(),
-            bytes: scenario.requests.bytes(),
-            check: checker.in_words(),
-            check_share: checker.share(),
-        },
-        points: Vec::new(),
+        load_before: MachineLoad::read(),
+        requests: scenario
+            .targets
+            .iter()
+            .map(|target| target.requests.clone())
+            .collect(),
+        pinning: pinning(scenario),
+        ..RunResult::default()
     }
+}
+
+fn pinning(scenario: &Scenario) -> Vec<String> {
+    let cores = |numbers: &[usize]| match numbers {
+        [] => "any core".to_owned(),
+        [one] => format!("core {one}"),
+        many => format!("cores {many:?}"),
+    };
+    let client = format!("load generator: {}", cores(&scenario.load.client_cpus));
+    let servers = scenario.targets.iter().filter_map(|target: &TargetPlan| {
+        let (server, _) = target.server.as_ref()?;
+        Some(format!("{}: {}", target.name, cores(&server.cpus)))
+    });
+    std::iter::once(client).chain(servers).collect()
+}
+
+/// A point for progress lines.
+pub(crate) fn name(scenario: &Scenario, at: &At<'_>) -> String {
+    let mut name = String::new();
+    if scenario.targets.len() > 1 {
+        name += &format!("{}, ", scenario.targets[at.target].name);
+    }
+    for (key, value) in at.combination {
+        name += &format!("{key} = {value}, ");
+    }
+    name += &format!("{} connections", at.connections);
+    if let Some(rate) = at.rate {
+        name += &format!(", {rate}/s");
+    }
+    if scenario.repeats > 1 || at.repeat > 1 {
+        name += &format!(", repeat {}", at.repeat);
+    }
+    name
 }
 
 /// One point of the result.
 pub(crate) fn point(
     scenario: &Scenario,
+    at: &At<'_>,
+    offer: &Offer,
     number: usize,
-    combination: &BTreeMap<String, String>,
-    connections: usize,
     server: Option<Server>,
+    client_threads: usize,
     measured: Measured,
 ) -> Point {
-    let (protocol, path) = match scenario.protocol {
-        Protocol::Http => ("http", &scenario.path),
-        Protocol::Binary => ("binary", &scenario.method),
+    let target = &scenario.targets[at.target];
+    let tally = measured.handover.tally;
+    // Whole microseconds, so that the rate follows from the figures that are kept.
+    let seconds = measured.total.as_micros() as f64 / 1e6;
+    let rate = |count: u64| {
+        if seconds > 0.0 {
+            count as f64 / seconds
+        } else {
+            0.0
+        }
     };
-    let (requests_per_connection, duration_s) = match scenario.amount {
-        Amount::Requests(requests) => (Some(requests), None),
-        Amount::For(span) => (None, Some(span.as_secs_f64())),
-    };
-    let answers = measured.tally.counters.answers() as f64;
-    let seconds = measured.us_total as f64 / 1e6;
-    Point {
+    let mut point = Point {
         number,
-        grid: combination.clone(),
+        repeat: at.repeat,
+        grid: at.combination.clone(),
         target: TargetName {
-            protocol: protocol.into(),
-            address: scenario.address_text.clone(),
-            path: path.clone(),
+            name: target.name.clone(),
+            protocol: target.protocol.as_str().into(),
+            address: target.address_text.clone(),
+            path: target.words.clone(),
         },
         server,
-        connections,
-        in_flight: scenario.in_flight,
-        client_threads: measured.client_threads,
-        requests_per_connection,
-        duration_s,
+        offered: offered(scenario, at, offer),
+        client_threads,
         interrupted: measured.interrupted,
-        us_total: measured.us_total,
-        qps: if seconds > 0.0 { answers / seconds } else { 0.0 },
-        latency: measured.tally.latency.summary(),
-        latency_refused: measured.tally.latency_refused.summary(),
-        counters: measured.tally.counters,
+        warm_up: measured.warm_up,
+        us_total: measured.total.as_micros() as u64,
+        qps: rate(tally.counters.answers()),
+        sent_per_s: rate(measured.handover.sent),
+        latency: tally.latency.summary(),
+        service: tally.service.summary(),
+        lateness: tally.lateness.summary(),
+        latency_refused: tally.latency_refused.summary(),
+        operations: operations(&tally, target),
+        series: series(&tally, &measured.outstanding, seconds),
+        curve: tally.latency.curve(),
+        counters: tally.counters,
         server_cpu: measured.server_cpu,
         client_cpu: measured.client_cpu,
         server_memory_bytes: measured.server_memory_bytes,
         client_memory_bytes: measured.client_memory_bytes,
-        series: measured.series,
+        resources: measured.resources,
+        stages: measured.stages,
+        ..Point::default()
+    };
+    point.verdict = judge(&point);
+    point.slo = scenario.slo.as_ref().map(|slo| slo.judge(&point));
+    point
+}
+
+fn offered(scenario: &Scenario, at: &At<'_>, offer: &Offer) -> Offered {
+    let load = &scenario.load;
+    let (requests_per_connection, duration_s) = match offer.amount {
+        Amount::Requests(requests) => (Some(requests), None),
+        Amount::For(span) => (None, Some(span.as_secs_f64())),
+    };
+    let arrivals = offer.open.as_ref().map(|(arrivals, _)| match arrivals {
+        Arrivals::Constant => "constant".to_owned(),
+        Arrivals::Poisson => "poisson".to_owned(),
+        Arrivals::Pareto { shape } => format!("pareto, shape {shape}"),
+        Arrivals::Bursts { size } => format!("bursts of {size}"),
+        Arrivals::Recorded { file } => format!("recorded in {}", file.display()),
+    });
+    Offered {
+        kind: if offer.open.is_some() {
+            LoadKind::Open
+        } else {
+            LoadKind::Closed
+        },
+        connections: at.connections,
+        in_flight: load.in_flight(scenario.targets[at.target].protocol),
+        rate: at.rate,
+        arrivals,
+        think_ms: (!offer.think.is_zero()).then_some(offer.think.as_secs_f64() * 1e3),
+        requests_per_connection,
+        duration_s,
     }
 }
 
-/// What a program that ran this ends with.
+fn operations(tally: &Tally, target: &TargetPlan) -> Vec<OperationResult> {
+    let named = target.operations.iter().zip(&tally.operations);
+    named
+        .map(|(name, operation)| OperationResult {
+            name: name.clone(),
+            answers: operation.answers,
+            refused: operation.refused,
+            failed: operation.failed,
+            latency: operation.latency.summary(),
+        })
+        .collect()
+}
+
+fn series(tally: &Tally, outstanding: &[u64], total: f64) -> Vec<Second> {
+    let seconds = tally.seconds.iter().enumerate();
+    seconds
+        .map(|(at, second)| {
+            let latency = second.latency.summary();
+            Second {
+                s: (at as f64 + 1.0).min(total.max(at as f64)),
+                answers: second.answers,
+                refused: second.refused,
+                failed: second.failed,
+                outstanding: outstanding.get(at).copied().unwrap_or(0),
+                us_p50: latency.us_p50,
+                us_p99: latency.us_p99,
+                us_max: latency.us_max,
+            }
+        })
+        .collect()
+}
+
+/// What a program that ran this ends with. An SLO decides where there is one; without one, any failure is one too many.
 pub(crate) fn exit_code(result: &RunResult) -> u8 {
-    let mut counters = result.points.iter().map(|point| &point.counters);
     if result.state != State::Complete {
-        3
-    } else if counters
-        .clone()
-        .any(|counters| counters.failed_total() + counters.connections_failed > 0)
-    {
+        return 3;
+    }
+    if let Some(search) = &result.search {
+        return u8::from(search.rate_met.is_none());
+    }
+    let points = || result.points.iter();
+    let is_invalid = |point: &Point| {
+        let judgement = point.verdict.judgement;
+        judgement != Judgement::Valid || point.counters.answers() == 0
+    };
+    let has_slo = points().any(|point| point.slo.is_some());
+    let is_missed = points().any(|point| point.slo.as_ref().is_some_and(|slo| !slo.met));
+    let is_failed =
+        points().any(|point| point.counters.failed_total() + point.counters.connections_failed > 0);
+    if is_missed || (!has_slo && is_failed) {
         1
-    } else if counters.any(|counters| counters.answers() == 0) {
+    } else if points().any(|point| point.counters.answers() == 0) || (has_slo && points().any(is_invalid)) {
         3
     } else {
         0

@@ -87,6 +87,14 @@ pub enum Error {
         /// Where its output is.
         log: PathBuf,
     },
+    /// A store could not be opened or filled before the run.
+    #[error("cannot fill {target}: {reason}")]
+    Fill {
+        /// The target's name.
+        target: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// A client thread could not be set up or broke.
     #[error("a client thread failed: {0}")]
     ClientThread(String),
@@ -104,7 +112,15 @@ impl Error {
             | Error::Scenario { .. }
             | Error::Requests(_)
             | Error::OpenFiles { .. } => 2,
-            Error::Report(Report::NotEmpty { .. } | Report::NotAResult { .. }) => 2,
+            Error::Report(
+                Report::NotEmpty { .. }
+                | Report::NotAResult { .. }
+                | Report::Missing { .. }
+                | Report::Newer { .. }
+                | Report::Older { .. }
+                | Report::Truncated { .. }
+                | Report::BadResult { .. },
+            ) => 2,
             _ => 3,
         }
     }

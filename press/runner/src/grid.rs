@@ -13,32 +13,17 @@ type Values = BTreeMap<String, Vec<toml::Value>>;
 const GIVEN: [&str; 2] = ["millpond", "config"];
 
 /// Checks that grid, placeholders and server belong together.
-pub(crate) fn check(grid: &Values, server: Option<&Server>) -> Result<(), String> {
-    let Some(server) = server else {
-        return match grid.keys().next() {
-            Some(key) => Err(format!(
-                "grid.{key} needs a [server] section: its values are put into server.command, one server a value"
-            )),
-            None => Ok(()),
-        };
-    };
-    if server.command.is_empty() {
-        return Err("server.command is empty; write it as [\"{millpond}\", \"serve\", …]".into());
+pub(crate) fn check(grid: &Values, servers: &[&Server]) -> Result<(), String> {
+    if let (Some(key), []) = (grid.keys().next(), servers) {
+        return Err(format!(
+            "grid.{key} needs a [server] section: its values are put into server.command, one server a value"
+        ));
     }
-    let texts = || server.command.iter().chain(server.env.values());
-    let used: Vec<String> = texts().flat_map(|text| placeholders(text)).collect();
-    for name in &used {
-        if name == "config" && server.config.is_none() {
-            return Err("server.command holds {config}, but server.config is not set".into());
-        }
-        if !GIVEN.contains(&name.as_str()) && !grid.contains_key(name) {
-            return Err(format!(
-                "server.command or server.env holds {{{name}}}, which is neither {{millpond}}, {{config}} nor a key of [grid]"
-            ));
-        }
-    }
-    if server.config.is_some() && !used.iter().any(|name| name == "config") {
-        return Err("server.config is set, but no {config} stands in server.command".into());
+    let mut used = Vec::new();
+    for server in servers {
+        let own = placeholders_of(server);
+        check_server(grid, server, &own)?;
+        used.extend(own);
     }
     for (key, values) in grid {
         if GIVEN.contains(&key.as_str()) || key.is_empty() {
@@ -58,6 +43,32 @@ pub(crate) fn check(grid: &Values, server: Option<&Server>) -> Result<(), String
                 value.type_str()
             ));
         }
+    }
+    Ok(())
+}
+
+fn placeholders_of(server: &Server) -> Vec<String> {
+    let prepare = server.prepare.iter().flatten();
+    let texts = server.command.iter().chain(server.env.values()).chain(prepare);
+    texts.flat_map(|text| placeholders(text)).collect()
+}
+
+fn check_server(grid: &Values, server: &Server, used: &[String]) -> Result<(), String> {
+    if server.command.is_empty() || server.prepare.iter().any(Vec::is_empty) {
+        return Err("server.command is empty; write it as [\"{millpond}\", \"serve\", …]".into());
+    }
+    for name in used {
+        if name == "config" && server.config.is_none() {
+            return Err("server.command holds {config}, but server.config is not set".into());
+        }
+        if !GIVEN.contains(&name.as_str()) && !grid.contains_key(name) {
+            return Err(format!(
+                "server.command or server.env holds {{{name}}}, which is neither {{millpond}}, {{config}} nor a key of [grid]"
+            ));
+        }
+    }
+    if server.config.is_some() && !used.iter().any(|name| name == "config") {
+        return Err("server.config is set, but no {config} stands in server.command".into());
     }
     Ok(())
 }

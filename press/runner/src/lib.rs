@@ -1,9 +1,9 @@
 //! Runs a scenario against a server and leaves a result folder.
 //!
-//! The library behind `millpond press run`: it starts servers where the scenario says so, walks the grid, measures each
-//! point in a closed loop and writes what it found. It draws no tables (press/report) and makes no requests up
-//! (press/workload). Its invariant: only answers whose check passed count as such; everything else is counted as what it is,
-//! and nothing a server sends makes a run panic.
+//! The library behind `millpond press run` and `press search`: it starts servers where the scenario says so, walks the grid,
+//! offers each load in a closed or an open loop, watches both sides meanwhile and judges what bounded them. It draws no
+//! tables (press/report) and makes no requests up (press/workload). Its invariant: only answers whose check passed count as
+//! such; everything else is counted as what it is, and nothing a server sends makes a run panic.
 //!
 //! ```no_run
 //! use millpond_press_runner::{RunOptions, run};
@@ -16,25 +16,33 @@
 //! ```
 
 mod check;
-mod client_thread;
-mod closed_loop;
-mod connection;
+mod comparison;
 mod describe;
+mod draw;
+mod engine;
 mod error;
 mod grid;
+mod judge;
+mod measure;
 mod probe;
 mod progress;
 mod scenario;
 mod scenario_run;
+mod search;
 mod server_process;
+mod session;
+mod slo;
+mod stages;
 mod system;
 mod target;
 
+pub use draw::{Drawn, draw};
 pub use error::Error;
 pub use millpond_press_report::RunResult;
 
 use std::path::PathBuf;
 
+use scenario_run::Question;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -85,7 +93,8 @@ pub struct Outcome {
     pub output: String,
     /// The result itself.
     pub result: RunResult,
-    /// 0: all answers right. 1: wrong answers or errors. 3: no valid result (interrupted, or a point without an answer).
+    /// 0: the SLO was met or, without one, all answers were right. 1: it was missed, or answers were wrong or absent. 3: no
+    /// valid result (interrupted, a point without an answer or, where an SLO is judged, one that cannot be believed).
     pub exit_code: u8,
 }
 
@@ -97,6 +106,18 @@ pub struct Outcome {
 /// Anything that keeps the scenario from being run; [`Error::exit_code`] tells whose fault it is. Where the result folder
 /// exists by then, it holds the points that were finished and the reason.
 pub fn run(options: RunOptions) -> Result<Outcome, Error> {
+    until_a_signal(options, Question::Run)
+}
+
+/// Searches the highest rate at which a scenario's target meets its SLO; signals as in [`run`].
+///
+/// # Errors
+/// As [`run`].
+pub fn search(options: RunOptions) -> Result<Outcome, Error> {
+    until_a_signal(options, Question::Search)
+}
+
+fn until_a_signal(options: RunOptions, question: Question) -> Result<Outcome, Error> {
     let (stop, stop_seen) = watch::channel(false);
     on_own_runtime(async move {
         tokio::spawn(async move {
@@ -106,7 +127,7 @@ pub fn run(options: RunOptions) -> Result<Outcome, Error> {
             // Kept, because a stop that can no longer be told is not a stop.
             stop.closed().await;
         });
-        scenario_run::run(options, stop_seen).await
+        scenario_run::run(options, question, stop_seen).await
     })
 }
 
@@ -115,7 +136,15 @@ pub fn run(options: RunOptions) -> Result<Outcome, Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(options: RunOptions, stop: watch::Receiver<bool>) -> Result<Outcome, Error> {
-    on_own_runtime(scenario_run::run(options, stop))
+    on_own_runtime(scenario_run::run(options, Question::Run, stop))
+}
+
+/// [`search`] until it is done or `stop` turns true, leaving signals alone.
+///
+/// # Errors
+/// As [`run`].
+pub fn search_until(options: RunOptions, stop: watch::Receiver<bool>) -> Result<Outcome, Error> {
+    on_own_runtime(scenario_run::run(options, Question::Search, stop))
 }
 
 /// The run has a thread of its own: it binds that to cores, and a runtime must not start inside another.

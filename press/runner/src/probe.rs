@@ -9,50 +9,83 @@ use std::time::{Duration, Instant};
 use millpond_press_report::Server;
 use serde::Deserialize;
 
-use crate::target::answer::AnswerReader;
-use crate::target::http::request_head;
+use crate::target::body;
+use crate::target::http::{Request, write_request};
 
 /// How long one probe may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest answer a probe reads.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// A URL of the form `http://HOST:PORT/PATH`.
+/// Where a server says that it is ready: `http://HOST:PORT/PATH` with status 200, or `tcp://HOST:PORT` by taking a connection.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Url {
+pub(crate) struct Ready {
     pub(crate) text: String,
     host: String,
-    path: String,
+    /// The path of a URL; nothing where a connection is enough.
+    path: Option<String>,
 }
 
-impl Url {
-    pub(crate) fn parse(text: &str) -> Result<Url, String> {
-        let expected = || format!("{text:?} is not of the form http://HOST:PORT/PATH");
-        let rest = text.strip_prefix("http://").ok_or_else(expected)?;
+impl Ready {
+    pub(crate) fn parse(text: &str) -> Result<Ready, String> {
+        let expected = || format!("{text:?} is not of the form http://HOST:PORT/PATH or tcp://HOST:PORT");
+        let (rest, is_http) = match (text.strip_prefix("http://"), text.strip_prefix("tcp://")) {
+            (Some(rest), _) => (rest, true),
+            (None, Some(rest)) => (rest, false),
+            (None, None) => return Err(expected()),
+        };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let port = host
             .rsplit_once(':')
             .and_then(|(_, port)| port.parse::<u16>().ok());
-        if port.is_none() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let is_odd = text.contains(|c: char| c.is_whitespace() || c.is_control());
+        if port.is_none() || is_odd || (!is_http && !path.is_empty()) {
             return Err(expected());
         }
-        Ok(Url {
+        Ok(Ready {
             text: text.to_owned(),
             host: host.to_owned(),
-            path: format!("/{path}"),
+            path: is_http.then(|| format!("/{path}")),
         })
     }
 
-    /// Asks once; the status, or why there is none.
-    pub(crate) fn get(&self) -> Result<u16, String> {
-        let address = self
+    /// Asks once; nothing when it is ready, or why it is not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.path.is_none() {
+            let connected = TcpStream::connect_timeout(&self.address()?, TIMEOUT);
+            return connected.map(|_| ()).map_err(|error| error.to_string());
+        }
+        match self.get()? {
+            (200, _) => Ok(()),
+            (status, _) => Err(format!("status {status}")),
+        }
+    }
+
+    /// The body of an answer of status 200, if it is text.
+    pub(crate) fn text(&self) -> Option<String> {
+        let (status, body) = self.get().ok()?;
+        (status == 200).then(|| String::from_utf8(body).ok())?
+    }
+
+    fn get(&self) -> Result<(u16, Vec<u8>), String> {
+        let path = self.path.as_deref().unwrap_or("/");
+        let mut request = Vec::new();
+        let get = Request {
+            verb: "GET",
+            path,
+            body: b"",
+        };
+        write_request(get, &self.host, "", &mut request);
+        ask(self.address()?, &request)
+    }
+
+    fn address(&self) -> Result<SocketAddr, String> {
+        let found = self
             .host
             .to_socket_addrs()
             .map_err(|error| error.to_string())?
             .next();
-        let address = address.ok_or_else(|| format!("{} has no address", self.host))?;
-        let head = request_head("GET", &self.path, &self.host, 0);
-        ask(address, &head).map(|(status, _)| status)
+        found.ok_or_else(|| format!("{} has no address", self.host))
     }
 }
 
@@ -68,8 +101,13 @@ pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
         version: Option<String>,
         build: Option<String>,
     }
-    let mut request = request_head("POST", "/service/*infos", host, 2);
-    request.extend_from_slice(b"{}");
+    let mut request = Vec::new();
+    let post = Request {
+        verb: "POST",
+        path: "/service/*infos",
+        body: b"{}",
+    };
+    write_request(post, host, "", &mut request);
     let (status, body) = ask(address, &request)?;
     if status != 200 {
         return Err(format!("*infos answers with HTTP status {status}"));
@@ -87,16 +125,24 @@ fn ask(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<u8>), String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(words)?;
     stream.set_write_timeout(Some(TIMEOUT)).map_err(words)?;
     stream.write_all(request).map_err(words)?;
-    let mut reader = AnswerReader::new(BODY_BYTES_MAX);
+    let (mut bytes, mut scratch, mut ended) = (Vec::new(), Vec::new(), false);
+    let mut buffer = [0; 4096];
     loop {
+        match body::read(&bytes, ended, false, BODY_BYTES_MAX, &mut scratch).map_err(|why| why.to_string())? {
+            body::Read::Whole(parsed) => return Ok((parsed.status, parsed.body.to_vec())),
+            body::Read::Needs(_) if ended => return Err("the connection ended before the answer".into()),
+            body::Read::Needs(_) => {}
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(format!("no answer within {} s", TIMEOUT.as_secs()));
         }
         stream.set_read_timeout(Some(left)).map_err(words)?;
-        let count = stream.read(reader.space()).map_err(words)?;
-        if reader.advance(count).map_err(|malformed| malformed.to_string())? {
-            return Ok((reader.status(), reader.body().to_vec()));
+        let count = stream.read(&mut buffer).map_err(words)?;
+        ended = count == 0;
+        bytes.extend_from_slice(&buffer[..count]);
+        if bytes.len() > 2 * BODY_BYTES_MAX {
+            return Err("the answer has no end".into());
         }
     }
 }
@@ -108,20 +154,22 @@ mod tests {
 
     #[test]
     fn urls_are_host_port_path() {
-        let url = Url::parse("http://127.0.0.1:13590/readyz").unwrap();
+        let url = Ready::parse("http://127.0.0.1:13590/readyz").unwrap();
         assert_eq!(
-            (url.host.as_str(), url.path.as_str()),
-            ("127.0.0.1:13590", "/readyz")
+            (url.host.as_str(), url.path.as_deref()),
+            ("127.0.0.1:13590", Some("/readyz"))
         );
-        assert_eq!(Url::parse("http://h:1").unwrap().path, "/");
+        assert_eq!(Ready::parse("http://h:1").unwrap().path.as_deref(), Some("/"));
+        assert_eq!(Ready::parse("tcp://h:1").unwrap().path, None);
         for bad in [
             "127.0.0.1:13590",
             "https://h:1/",
             "http://h/readyz",
             "http://h:x/",
             "http://h:1/a b",
+            "tcp://h:1/x",
         ] {
-            assert!(Url::parse(bad).is_err(), "{bad}");
+            assert!(Ready::parse(bad).is_err(), "{bad}");
         }
     }
 }

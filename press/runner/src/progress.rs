@@ -4,78 +4,77 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millpond_press_recorder::Live;
-use millpond_press_report::Second;
 
 /// The progress of one point.
 pub(crate) struct Progress {
     /// Whether lines are written at all.
     shown: bool,
-    /// What the point is, such as `log_level = 2, 100 connections`.
+    /// What the point is, such as `redis, log_level = 2, 100 connections`.
     name: String,
-    threads: Vec<Arc<Live>>,
-    /// The counts and the time of the last line, for the rate between two lines.
-    last: (u64, Instant),
+    /// Answers, refusals and failures at the last line, and its time.
+    last: ([u64; 3], Instant),
+    /// Refusals and failures when the measurement began.
+    before: [u64; 3],
 }
 
 impl Progress {
-    pub(crate) fn new(shown: bool, name: String, threads: Vec<Arc<Live>>) -> Progress {
+    pub(crate) fn new(shown: bool, name: String) -> Progress {
         Progress {
             shown,
             name,
-            threads,
-            last: (0, Instant::now()),
+            last: ([0; 3], Instant::now()),
+            before: [0; 3],
         }
     }
 
     /// Writes how many connections are up.
-    pub(crate) fn connecting(&self, connections: usize) {
+    pub(crate) fn connecting(&self, lives: &[Arc<Live>], connections: usize) {
         if self.shown {
-            let up = self.sum(|live| &live.connected);
+            let up = sum(lives, |live| &live.connected);
             eprintln!("press: {}: connecting, {up} of {connections}", self.name);
         }
     }
 
-    /// Writes the rate since the last line, and the trouble so far.
-    pub(crate) fn sending(&mut self) {
-        let now = Instant::now();
-        let answers = self.sum(|live| &live.answers);
-        let (answers_before, then) = std::mem::replace(&mut self.last, (answers, now));
-        if !self.shown {
+    /// The rate is counted from here.
+    pub(crate) fn start(&mut self, lives: &[Arc<Live>]) {
+        self.before = counts(lives);
+        self.last = (self.before, Instant::now());
+    }
+
+    /// Writes the rate since the last line, and the trouble since the start.
+    pub(crate) fn sending(&mut self, lives: &[Arc<Live>]) {
+        let (now, counts) = (Instant::now(), counts(lives));
+        let (counts_before, then) = std::mem::replace(&mut self.last, (counts, now));
+        let seconds = (now - then).as_secs_f64();
+        // The rest of a second at the end is too short for a rate.
+        if !self.shown || seconds < 0.2 {
             return;
         }
-        let rate = (answers.saturating_sub(answers_before)) as f64 / (now - then).as_secs_f64().max(1e-9);
+        let rate = (counts[0] - counts_before[0]) as f64 / seconds;
         // Percentiles of threads cannot be added; the worst is shown.
-        let p99 = match self.threads.iter().map(|live| live.us_p99.load(Relaxed)).max() {
+        let p99 = match lives.iter().map(|live| live.us_p99.load(Relaxed)).max() {
             None | Some(0) => "n/a".to_owned(),
             Some(us) => format!("{us} us"),
         };
-        let refused = self.sum(|live| &live.refused);
-        let failed = self.sum(|live| &live.failed);
+        let [_, refused, failed] = [0, 1, 2].map(|at| counts[at] - self.before[at]);
         eprintln!(
             "press: {}: {rate:.0}/s, p99 {p99}, refused {refused}, errors {failed}",
             self.name
         );
     }
+}
 
-    /// The rate is counted from here.
-    pub(crate) fn start(&mut self, start: Instant) {
-        self.last = (0, start);
-    }
+fn counts(lives: &[Arc<Live>]) -> [u64; 3] {
+    [
+        sum(lives, |live| &live.answers),
+        sum(lives, |live| &live.refused),
+        sum(lives, |live| &live.failed),
+    ]
+}
 
-    /// The counts so far, for the series.
-    pub(crate) fn second(&self, since_start: Duration) -> Second {
-        Second {
-            s: since_start.as_secs_f64(),
-            answers: self.sum(|live| &live.answers),
-            refused: self.sum(|live| &live.refused),
-            failed: self.sum(|live| &live.failed),
-        }
-    }
-
-    fn sum(&self, figure: impl Fn(&Live) -> &AtomicU64) -> u64 {
-        self.threads.iter().map(|live| figure(live).load(Relaxed)).sum()
-    }
+fn sum(lives: &[Arc<Live>], figure: impl Fn(&Live) -> &AtomicU64) -> u64 {
+    lives.iter().map(|live| figure(live).load(Relaxed)).sum()
 }

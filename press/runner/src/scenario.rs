@@ -1,40 +1,45 @@
 //! A scenario: what to send, where, how much, and what a right answer is.
 //!
-//! Nothing is opened, bound or started here, except that the request files are read. Its invariant: a scenario that loads
-//! can be run; everything impossible is refused with the file, the line or key, and the mend.
+//! Nothing is bound or started here, except that the request files are read. Its invariant: a scenario that loads can be
+//! run; everything impossible is refused with the file, the line or key, and the mend.
 
 mod checks;
 mod keys;
+mod targets;
 mod text;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use keys::{Check, PidFrom, Protocol, Server};
+pub(crate) use keys::{Check, Protocol, Search, Server};
 use millpond_press_report::Layout;
-use millpond_press_workload::RequestSet;
+use millpond_press_workload::Arrivals;
+pub(crate) use targets::{Encoded, ServerPid, TargetPlan};
 
-use crate::probe::Url;
+use crate::engine::Amount;
+use crate::slo::Slo;
 use crate::{Error, grid};
 
-/// How much each connection sends.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Amount {
-    Requests(u64),
-    For(Duration),
+/// What is offered, point by point.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    pub(crate) connections: Vec<usize>,
+    /// One point each; a single nothing is a closed loop, or a recording at its own rate.
+    pub(crate) rates: Vec<Option<f64>>,
+    /// How requests arrive; nothing in a closed loop.
+    pub(crate) arrivals: Option<Arrivals>,
+    pub(crate) think: Duration,
+    pub(crate) amount: Amount,
+    pub(crate) warmup_max: Duration,
+    pub(crate) in_flight: Option<usize>,
+    pub(crate) client_threads: usize,
+    pub(crate) client_cpus: Vec<usize>,
+    pub(crate) connect_parallel: usize,
+    pub(crate) source_addresses: Vec<IpAddr>,
 }
 
-/// Where the number of the server's process comes from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ServerPid {
-    Unknown,
-    Given(u32),
-    Infos,
-}
-
-#[derive(Debug)]
 pub(crate) struct Scenario {
     /// The file, byte for byte, for the result folder.
     pub(crate) text: String,
@@ -42,31 +47,17 @@ pub(crate) struct Scenario {
     pub(crate) title: String,
     pub(crate) layout: Layout,
     pub(crate) seed: u64,
-    pub(crate) protocol: Protocol,
-    pub(crate) address_text: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) timeout: Duration,
-    pub(crate) answer_bytes_max: usize,
-    pub(crate) server_pid: ServerPid,
-    pub(crate) requests: RequestSet,
-    /// Where the requests come from, in words.
-    pub(crate) requests_source: String,
-    pub(crate) expected: Option<RequestSet>,
-    pub(crate) check: Check,
-    pub(crate) connections: Vec<usize>,
-    pub(crate) amount: Amount,
-    pub(crate) in_flight: usize,
-    pub(crate) client_threads: usize,
-    pub(crate) client_cpus: Vec<usize>,
-    pub(crate) warmup_requests: u64,
-    pub(crate) connect_parallel: usize,
+    pub(crate) repeats: usize,
+    pub(crate) targets: Vec<TargetPlan>,
+    pub(crate) load: Load,
+    pub(crate) slo: Option<Slo>,
+    pub(crate) search: Search,
     /// Every combination of the grid's values; one empty one when there is no grid.
     pub(crate) grid: Vec<BTreeMap<String, String>>,
-    /// The server to start, and where it says that it is ready.
-    pub(crate) server: Option<(Server, Url)>,
 }
+
+/// The longest warm-up where the scenario does not say; a fixed number of requests has none.
+const WARMUP_MAX: Duration = Duration::from_secs(10);
 
 /// Reads and checks a scenario and its overrides.
 pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error> {
@@ -80,151 +71,78 @@ pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error>
         place: name.clone(),
         message,
     };
-    checks::check(&file).map_err(bad)?;
-    grid::check(&file.grid, file.server.as_ref()).map_err(bad)?;
-
-    let bodies = read_bodies(&file, bad)?;
-    let address = resolve(&file.target.address).map_err(bad)?;
-    let ready = file
-        .server
-        .as_ref()
-        .map(|server| Url::parse(&server.ready))
-        .transpose();
-    let ready = ready.map_err(|message| bad(format!("server.ready: {message}")))?;
-    Ok(Scenario::of(file, text, bodies, address, ready))
+    build(file, text).map_err(bad)
 }
 
-/// The requests, where they come from in words, and the expected answers.
-type Bodies = (RequestSet, String, Option<RequestSet>);
-
-fn read_bodies(file: &keys::File, bad: impl Fn(String) -> Error) -> Result<Bodies, Error> {
-    let (requests, requests_source) = load_requests(file).map_err(|error| match error {
-        Trouble::Words(message) => bad(message),
-        Trouble::Workload(error) => Error::Requests(error),
-    })?;
-    let expected = file
-        .requests
-        .expected
-        .as_deref()
-        .map(RequestSet::load)
-        .transpose()?;
-    if let Some(expected) = &expected
-        && expected.len() != requests.len()
-    {
-        return Err(bad(format!(
-            "requests.expected holds {} lines for {} requests; it needs one line a request",
-            expected.len(),
-            requests.len()
-        )));
+fn build(file: keys::File, text: String) -> Result<Scenario, String> {
+    checks::check(&file)?;
+    let targets: Vec<&keys::Target> = file.target.iter().chain(&file.targets).collect();
+    let mut planned = Vec::new();
+    for target in targets {
+        let server = target.server.as_ref().or(file.server.as_ref());
+        planned.push(TargetPlan::new(&file, target, server)?);
     }
-    Ok((requests, requests_source, expected))
+    let servers: Vec<&Server> = planned
+        .iter()
+        .filter_map(|target| Some(&target.server.as_ref()?.0))
+        .collect();
+    grid::check(&file.grid, &servers)?;
+    let slo = file.slo.as_deref().map(Slo::parse).transpose()?;
+    Ok(Scenario {
+        name: file.scenario.name,
+        title: file.scenario.title,
+        layout: file.scenario.layout,
+        seed: file.scenario.seed,
+        repeats: file.scenario.repeats,
+        targets: planned,
+        load: Load::of(&file.load),
+        slo,
+        search: file.search,
+        grid: grid::combinations(&file.grid),
+        text,
+    })
 }
 
-impl Scenario {
-    fn of(
-        file: keys::File,
-        text: String,
-        bodies: Bodies,
-        address: SocketAddr,
-        ready: Option<Url>,
-    ) -> Scenario {
-        let (requests, requests_source, expected) = bodies;
-        let (method, path) = method_and_path(&file.target);
-        let load = &file.load;
-        Scenario {
-            name: file.scenario.name,
-            title: file.scenario.title,
-            layout: file.scenario.layout,
-            seed: file.scenario.seed,
-            protocol: file.target.protocol,
-            address_text: file.target.address,
-            address,
-            method,
-            path,
-            timeout: Duration::from_millis(file.target.timeout_ms),
-            answer_bytes_max: file.target.answer_bytes_max,
-            server_pid: match (file.target.server_pid, file.target.server_pid_from) {
-                (Some(pid), _) => ServerPid::Given(pid),
-                (None, Some(PidFrom::Infos)) => ServerPid::Infos,
-                (None, None) => ServerPid::Unknown,
-            },
-            requests,
-            requests_source,
-            expected,
-            check: file.check,
+impl Load {
+    fn of(load: &keys::Load) -> Load {
+        let amount = match (load.requests_per_connection, load.duration_s) {
+            (Some(requests), _) => Amount::Requests(requests),
+            (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
+        };
+        let is_open = !load.rate.is_empty() || load.arrivals.is_some();
+        Load {
             connections: load.connections.clone(),
-            amount: match (load.requests_per_connection, load.duration_s) {
-                (Some(requests), _) => Amount::Requests(requests),
-                (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
+            rates: match load.rate.as_slice() {
+                [] => vec![None],
+                rates => rates.iter().copied().map(Some).collect(),
             },
+            arrivals: is_open.then(|| load.arrivals.clone().unwrap_or_default()),
+            think: Duration::from_secs_f64(load.think_ms / 1_000.0),
+            warmup_max: match (load.warmup_s_max, amount) {
+                (Some(seconds), _) => Duration::from_secs_f64(seconds),
+                (None, Amount::Requests(_)) => Duration::ZERO,
+                // A short look is not worth a longer warm-up.
+                (None, Amount::For(span)) => WARMUP_MAX.min(span),
+            },
+            amount,
             in_flight: load.in_flight,
             client_threads: load.client_threads,
             client_cpus: load.client_cpus.clone(),
-            warmup_requests: load.warmup_requests,
             connect_parallel: load.connect_parallel,
-            grid: grid::combinations(&file.grid),
-            server: file.server.zip(ready),
-            text,
+            source_addresses: load.source_addresses.clone(),
         }
     }
-}
 
-enum Trouble {
-    Words(String),
-    Workload(millpond_press_workload::Error),
-}
-
-fn load_requests(file: &keys::File) -> Result<(RequestSet, String), Trouble> {
-    let requests = &file.requests;
-    let (set, source) = match (&requests.file, &requests.generate) {
-        (Some(path), None) => (
-            RequestSet::load(path).map_err(Trouble::Workload)?,
-            path.display().to_string(),
-        ),
-        (None, Some(samples)) => {
-            let set = samples.generate(file.scenario.seed).map_err(Trouble::Workload)?;
-            let columns = samples.features.len();
-            (
-                set,
-                format!(
-                    "generated, {} samples of {columns} features each",
-                    samples.samples
-                ),
-            )
+    /// Requests a connection keeps outstanding at most: one where it waits for answers, and as many as the protocol carries
+    /// where a schedule decides.
+    pub(crate) fn in_flight(&self, protocol: Protocol) -> usize {
+        match (self.in_flight, protocol) {
+            (Some(in_flight), _) => in_flight,
+            (None, Protocol::Http) => 1,
+            (None, _) if self.arrivals.is_some() => 256,
+            (None, _) => 1,
         }
-        _ => {
-            return Err(Trouble::Words(
-                "[requests] needs one of `file` and `generate`, and not both".into(),
-            ));
-        }
-    };
-    if set.distinct() < requests.distinct_min {
-        return Err(Trouble::Words(format!(
-            "requests.distinct_min is {}, but {source} holds {} distinct requests; add requests or lower it",
-            requests.distinct_min,
-            set.distinct()
-        )));
     }
-    Ok((set, source))
-}
-
-/// The method and the path; each follows from the other where only one is given.
-fn method_and_path(target: &keys::Target) -> (String, String) {
-    let path = target.path.clone();
-    let method = target.method.clone();
-    let last = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let method = method.or_else(|| path.as_ref().map(last)).unwrap_or_default();
-    let path = path.unwrap_or_else(|| format!("/service/{method}"));
-    (method, path)
-}
-
-fn resolve(address: &str) -> Result<SocketAddr, String> {
-    let mut found = address.to_socket_addrs().map_err(|error| {
-        format!("target.address {address:?} is no host and port ({error}); write it as \"127.0.0.1:13500\"")
-    })?;
-    found
-        .next()
-        .ok_or_else(|| format!("target.address {address:?} has no address"))
 }
 
 #[cfg(test)]

@@ -4,49 +4,71 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use millpond_press_recorder::{Load, Machine};
-use millpond_press_report::{Folder, RunResult, Server, State, compact_utc, report};
+use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
+use millpond_press_report::{Folder, Point, RunResult, Server, State, compact_utc, report};
 use tokio::sync::watch;
 
-use crate::check::Checker;
-use crate::client_thread::Plan;
-use crate::closed_loop::{Measured, measure};
+use crate::measure::{Measured, Offer, Watched};
 use crate::probe;
-use crate::scenario::{self, Protocol, Scenario, ServerPid};
+use crate::progress::Progress;
+use crate::scenario::{self, Encoded, Scenario, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
+use crate::session::{Opening, Session, fill};
 use crate::system::{Cores, raise_open_files};
-use crate::target::Target;
-use crate::target::binary::Binary;
-use crate::target::http::Http;
-use crate::{Error, Outcome, RunOptions, describe, stopped};
+use crate::target::in_process::InProcess;
+use crate::{Error, Outcome, RunOptions, comparison, describe, search, stopped};
 
 /// Open files this process needs beside its connections.
 const FILES_BESIDE: u64 = 64;
+/// Between two points, so that what one left behind in the server does not meet the next.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// The protocol with its prepared requests.
-enum Prepared {
-    Http(Arc<Http>),
-    Binary(Arc<Binary>),
+/// What is asked of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Every point it lists.
+    Run,
+    /// The highest rate that meets its SLO.
+    Search,
 }
 
-struct Run {
-    options: RunOptions,
-    scenario: Scenario,
-    prepared: Prepared,
-    checker: Arc<Checker>,
+pub(crate) struct Run {
+    pub(crate) options: RunOptions,
+    pub(crate) scenario: Scenario,
     folder: Folder,
-    result: RunResult,
+    pub(crate) result: RunResult,
     started: Instant,
-    /// Where this process might run before it was bound to `load.client_cpus`.
+    /// Where this process might run before it was bound to cores.
     cores: Cores,
-    stop: watch::Receiver<bool>,
+    pub(crate) stop: watch::Receiver<bool>,
 }
 
-pub(crate) async fn run(options: RunOptions, stop: watch::Receiver<bool>) -> Result<Outcome, Error> {
-    let mut run = Run::prepare(options, stop)?;
-    let walked = run.walk().await;
+/// A target that runs: its process where the scenario starts one, and what is known of it.
+pub(crate) struct Up {
+    process: Option<ServerProcess>,
+    server: Option<Server>,
+    engine: Option<Arc<InProcess>>,
+}
+
+/// Which point it is.
+#[derive(Debug, Clone)]
+pub(crate) struct At<'a> {
+    pub(crate) combination: &'a BTreeMap<String, String>,
+    pub(crate) target: usize,
+    pub(crate) connections: usize,
+    pub(crate) rate: Option<f64>,
+    pub(crate) repeat: usize,
+}
+
+pub(crate) async fn run(
+    options: RunOptions,
+    question: Question,
+    stop: watch::Receiver<bool>,
+) -> Result<Outcome, Error> {
+    let mut run = Run::prepare(options, question, stop)?;
+    let walked = run.walk(question).await;
     run.result.state = match &walked {
         Ok(true) => State::Complete,
         Ok(false) => State::Interrupted,
@@ -55,6 +77,7 @@ pub(crate) async fn run(options: RunOptions, stop: watch::Receiver<bool>) -> Res
             State::Failed
         }
     };
+    run.result.comparisons = comparison::of(&run.result.points);
     run.save()?;
     walked?;
     Ok(run.outcome())
@@ -62,30 +85,28 @@ pub(crate) async fn run(options: RunOptions, stop: watch::Receiver<bool>) -> Res
 
 impl Run {
     /// Everything that can be checked before anything is started or sent.
-    fn prepare(options: RunOptions, stop: watch::Receiver<bool>) -> Result<Run, Error> {
+    fn prepare(options: RunOptions, question: Question, stop: watch::Receiver<bool>) -> Result<Run, Error> {
         let scenario = scenario::load(&options.scenario, &options.set)?;
         let place = options.scenario.display().to_string();
         let bad = |message| Error::Scenario {
             place: place.clone(),
             message,
         };
+        if question == Question::Search {
+            search::check(&scenario).map_err(bad)?;
+        }
         check_open_files(&scenario)?;
-        let checker =
-            Checker::new(&scenario.check, &scenario.requests, scenario.expected.as_ref()).map_err(bad)?;
-        let prepared = prepare_requests(&scenario).map_err(bad)?;
         // Before this thread is bound, so that all cores are counted.
         let machine = Machine::read();
         let broken = |error: std::io::Error| Error::ClientThread(error.to_string());
         let cores = Cores::current().map_err(broken)?;
-        if let Some((server, _)) = &scenario.server
-            && !server.cpus.is_empty()
-        {
-            check_cores("server.cpus", &server.cpus).map_err(bad)?;
-            cores.bind().map_err(broken)?;
+        for target in &scenario.targets {
+            if let Some((server, _)) = &target.server {
+                check_cores("server.cpus", &server.cpus).map_err(bad)?;
+            }
         }
-        if !scenario.client_cpus.is_empty() {
-            check_cores("load.client_cpus", &scenario.client_cpus).map_err(bad)?;
-        }
+        check_cores("load.client_cpus", &scenario.load.client_cpus).map_err(bad)?;
+        cores.bind().map_err(broken)?;
         let now = SystemTime::now();
         let out = options
             .out
@@ -93,14 +114,11 @@ impl Run {
             .unwrap_or_else(|| format!("press-results/{}-{}", scenario.name, compact_utc(now)).into());
         let folder = Folder::create(&out, options.force)?;
         folder.write("scenario.toml", scenario.text.as_bytes())?;
-        let result = describe::run(&scenario, &checker, &options, machine, now);
-        let checker = Arc::new(checker);
+        let result = describe::run(&scenario, &options, machine, now);
         let started = Instant::now();
         let run = Run {
             options,
             scenario,
-            prepared,
-            checker,
             folder,
             result,
             started,
@@ -111,35 +129,61 @@ impl Run {
         Ok(run)
     }
 
-    /// Runs every point of every combination; false if it was interrupted.
-    async fn walk(&mut self) -> Result<bool, Error> {
+    /// Answers the question for every combination of the grid; false if it was interrupted.
+    async fn walk(&mut self, question: Question) -> Result<bool, Error> {
         for combination in self.scenario.grid.clone() {
-            let mut process = self.start_server(&combination).await?;
-            if *self.stop.borrow() {
-                self.stop_server(process).await?;
+            let Some(mut up) = self.start(&combination).await? else {
+                return Ok(false);
+            };
+            let whole = match question {
+                Question::Run => self.points(&combination, &mut up).await,
+                Question::Search => search::walk(self, &combination, &mut up).await,
+            };
+            // What went wrong first is told, also when stopping goes wrong too.
+            let stopped = self.stop_all(up).await;
+            let whole = whole?;
+            stopped?;
+            if !whole {
                 return Ok(false);
             }
-            let server = self.ask_server(process.as_ref());
-            for connections in self.scenario.connections.clone() {
-                let interrupted = self.point(&combination, connections, server.clone()).await?;
-                if let Some(process) = &mut process {
-                    process.still_runs("it was under load")?;
-                }
-                if interrupted {
-                    self.stop_server(process).await?;
-                    return Ok(false);
-                }
-            }
-            self.stop_server(process).await?;
         }
         Ok(true)
     }
 
+    /// Starts and fills every target; nothing when someone stopped it meanwhile.
+    async fn start(&mut self, combination: &BTreeMap<String, String>) -> Result<Option<Vec<Up>>, Error> {
+        let mut all = Vec::new();
+        for number in 0..self.scenario.targets.len() {
+            let process = self.start_server(combination, number).await?;
+            let target = &self.scenario.targets[number];
+            if *self.stop.borrow() {
+                all.push(Up {
+                    process,
+                    server: None,
+                    engine: None,
+                });
+                self.stop_all(all).await?;
+                return Ok(None);
+            }
+            let server = self.ask_server(target, process.as_ref());
+            let engine = open_engine(target)?;
+            fill(target, engine.as_deref(), self.options.progress)?;
+            all.push(Up {
+                process,
+                server,
+                engine,
+            });
+        }
+        Ok(Some(all))
+    }
+
     async fn start_server(
-        &mut self,
+        &self,
         combination: &BTreeMap<String, String>,
+        number: usize,
     ) -> Result<Option<ServerProcess>, Error> {
-        let Some((server, ready)) = &self.scenario.server else {
+        let target = &self.scenario.targets[number];
+        let Some((server, ready)) = &target.server else {
             return Ok(None);
         };
         let mut process = ServerProcess::start(&Start {
@@ -147,6 +191,7 @@ impl Run {
             combination,
             millpond: &self.options.millpond,
             folder: self.folder.path(),
+            target: (self.scenario.targets.len() > 1).then_some(target.name.as_str()),
             cores: self.cores,
         })?;
         let mut stop = self.stop.clone();
@@ -157,34 +202,37 @@ impl Run {
         Ok(Some(process))
     }
 
-    async fn stop_server(&self, process: Option<ServerProcess>) -> Result<(), Error> {
-        match (process, &self.scenario.server) {
-            (Some(process), Some((server, _))) => process.stop(server).await,
-            _ => Ok(()),
+    async fn stop_all(&self, all: Vec<Up>) -> Result<(), Error> {
+        let mut ended = Ok(());
+        for (up, target) in all.into_iter().zip(&self.scenario.targets) {
+            if let (Some(process), Some((server, _))) = (up.process, &target.server) {
+                ended = ended.and(process.stop(server).await);
+            }
         }
+        ended
     }
 
     /// What answers, as far as it says so; a server that does not is measured all the same.
-    fn ask_server(&self, process: Option<&ServerProcess>) -> Option<Server> {
-        let scenario = &self.scenario;
+    fn ask_server(&self, target: &TargetPlan, process: Option<&ServerProcess>) -> Option<Server> {
         let started = process.map(|process| Server {
             pid: Some(process.pid()),
             ..Server::default()
         });
-        match scenario.server_pid {
+        let address = target.address?;
+        match target.server_pid {
             ServerPid::Given(pid) => Some(Server {
                 pid: Some(pid),
                 ..Server::default()
             }),
             ServerPid::Unknown => started,
-            ServerPid::Infos => match probe::infos(scenario.address, &scenario.address_text) {
+            ServerPid::Infos => match probe::infos(address, &target.address_text) {
                 Ok(server) => Some(Server {
                     pid: server.pid.or(started.and_then(|server| server.pid)),
                     ..server
                 }),
                 Err(reason) => {
                     if self.options.progress {
-                        eprintln!("press: the server does not say what it is: {reason}");
+                        eprintln!("press: {}: it does not say what it is: {reason}", target.name);
                     }
                     started
                 }
@@ -192,83 +240,147 @@ impl Run {
         }
     }
 
-    /// Runs one point and saves the result with it; true if it was interrupted.
-    async fn point(
-        &mut self,
-        combination: &BTreeMap<String, String>,
+    /// Every point of one combination: targets take turns within a load, so that a drift of the machine meets all of them.
+    async fn points(&mut self, combination: &BTreeMap<String, String>, up: &mut [Up]) -> Result<bool, Error> {
+        for connections in self.scenario.load.connections.clone() {
+            let mut sessions = Vec::new();
+            for (number, up) in up.iter().enumerate() {
+                match self.session(number, connections, up).await? {
+                    Some(session) => sessions.push(session),
+                    None => return Ok(false),
+                }
+            }
+            for repeat in 1..=self.scenario.repeats {
+                for rate in self.scenario.load.rates.clone() {
+                    let mut order: Vec<usize> = (0..up.len()).collect();
+                    if repeat % 2 == 0 {
+                        order.reverse();
+                    }
+                    for target in order {
+                        let at = At {
+                            combination,
+                            target,
+                            connections,
+                            rate,
+                            repeat,
+                        };
+                        let offer = self.offer(&at);
+                        let interrupted = self
+                            .point(&at, &offer, &mut sessions[target], &mut up[target])
+                            .await?;
+                        if interrupted {
+                            return Ok(false);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Opens a target's connections; nothing when someone stopped it meanwhile.
+    pub(crate) async fn session(
+        &self,
+        number: usize,
         connections: usize,
-        server: Option<Server>,
-    ) -> Result<bool, Error> {
-        let pid = server.as_ref().and_then(|server| server.pid);
-        let measured = match &self.prepared {
-            Prepared::Http(target) => {
-                self.measure(target.clone(), combination, connections, pid)
-                    .await?
-            }
-            Prepared::Binary(target) => {
-                self.measure(target.clone(), combination, connections, pid)
-                    .await?
-            }
+        up: &Up,
+    ) -> Result<Option<Session>, Error> {
+        let opening = Opening {
+            target: &self.scenario.targets[number],
+            load: &self.scenario.load,
+            seed: self.scenario.seed,
+            connections,
+            engine: up.engine.clone(),
+            shown: self.options.progress,
         };
+        Session::open(&opening, &mut self.stop.clone()).await
+    }
+
+    fn offer(&self, at: &At<'_>) -> Offer {
+        let load = &self.scenario.load;
+        Offer {
+            open: load.arrivals.clone().map(|arrivals| (arrivals, at.rate)),
+            think: load.think,
+            amount: load.amount,
+            warmup_max: load.warmup_max,
+            // Repeats play other schedules, all of them derived from the scenario's seed.
+            seed: self.scenario.seed.wrapping_add(at.repeat as u64 - 1),
+        }
+    }
+
+    /// Runs one point and saves the result with it; true if it was interrupted.
+    pub(crate) async fn point(
+        &mut self,
+        at: &At<'_>,
+        offer: &Offer,
+        session: &mut Session,
+        up: &mut Up,
+    ) -> Result<bool, Error> {
+        if !self.result.points.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let target = &self.scenario.targets[at.target];
+        let watched = Watched {
+            server_pid: up.server.as_ref().and_then(|server| server.pid),
+            port: target.address.map(|address| address.port()),
+            metrics: target.metrics.clone(),
+        };
+        let name = describe::name(&self.scenario, at);
+        let mut progress = Progress::new(self.options.progress, name);
+        let measured = session.offer(offer, &watched, &mut progress, &self.stop).await?;
         let interrupted = measured.interrupted;
         let number = self.result.points.len() + 1;
-        let tally = &measured.tally;
-        self.folder.write(
-            &format!("latency-{number:04}.csv"),
-            tally.latency.to_csv().as_bytes(),
-        )?;
-        if tally.latency_refused.count() > 0 {
-            self.folder.write(
-                &format!("refused-{number:04}.csv"),
-                tally.latency_refused.to_csv().as_bytes(),
-            )?;
-        }
-        let point = describe::point(&self.scenario, number, combination, connections, server, measured);
+        self.write_latencies(number, &measured)?;
+        let threads = session.client_threads();
+        let point = describe::point(
+            &self.scenario,
+            at,
+            offer,
+            number,
+            up.server.clone(),
+            threads,
+            measured,
+        );
         self.result.points.push(point);
         self.save()?;
+        if let Some(process) = &mut up.process {
+            process.still_runs("it was under load")?;
+        }
         Ok(interrupted)
     }
 
-    async fn measure<T: Target>(
-        &self,
-        target: Arc<T>,
-        combination: &BTreeMap<String, String>,
-        connections: usize,
-        server_pid: Option<u32>,
-    ) -> Result<Measured, Error> {
-        let scenario = &self.scenario;
-        let plan = Arc::new(Plan {
-            target,
-            checker: self.checker.clone(),
-            seed: scenario.seed,
-            set_len: scenario.requests.len(),
-            connections,
-            in_flight: scenario.in_flight,
-            client_threads: scenario.client_threads.min(connections),
-            client_cpus: scenario.client_cpus.clone(),
-            amount: scenario.amount,
-            warmup_requests: scenario.warmup_requests,
-            connect_parallel: scenario.connect_parallel,
-        });
-        let grid: String = combination
+    /// The point that was run last.
+    pub(crate) fn last(&self) -> Option<&Point> {
+        self.result.points.last()
+    }
+
+    fn write_latencies(&self, number: usize, measured: &Measured) -> Result<(), Error> {
+        let tally = &measured.handover.tally;
+        let tagged: Vec<(String, &_)> = measured
+            .handover
+            .threads
             .iter()
-            .map(|(key, value)| format!("{key} = {value}, "))
+            .enumerate()
+            .map(|(at, tally)| (format!("thread-{at}"), tally))
             .collect();
-        let name = format!("{grid}{connections} connections");
-        let mut stop = self.stop.clone();
-        measure(
-            plan,
-            (name, &scenario.address_text),
-            server_pid,
-            &mut stop,
-            self.options.progress,
-        )
-        .await
+        let mut log = Vec::new();
+        // Writing to memory fails for no reason that would not be one of the disk's a line below.
+        let _ = write_log(&mut log, measured.started_at, &tagged);
+        self.folder.write(&format!("latency-{number:04}.hlog"), &log)?;
+        let csv = tally.latency.to_csv();
+        self.folder
+            .write(&format!("latency-{number:04}.csv"), csv.as_bytes())?;
+        if tally.latency_refused.count() > 0 {
+            let csv = tally.latency_refused.to_csv();
+            self.folder
+                .write(&format!("refused-{number:04}.csv"), csv.as_bytes())?;
+        }
+        Ok(())
     }
 
     fn save(&mut self) -> Result<(), Error> {
         self.result.wall_s = self.started.elapsed().as_secs_f64();
-        self.result.load_after = Load::read();
+        self.result.load_after = MachineLoad::read();
         Ok(self.folder.save(&self.result)?)
     }
 
@@ -291,29 +403,21 @@ impl Run {
     }
 }
 
-fn prepare_requests(scenario: &Scenario) -> Result<Prepared, String> {
-    let (requests, timeout, max) = (&scenario.requests, scenario.timeout, scenario.answer_bytes_max);
-    Ok(match scenario.protocol {
-        Protocol::Http => {
-            let (host, path) = (&scenario.address_text, &scenario.path);
-            Prepared::Http(Arc::new(Http::new(
-                scenario.address,
-                host,
-                path,
-                requests,
-                timeout,
-                max,
-            )))
-        }
-        Protocol::Binary => {
-            let binary = Binary::new(&scenario.address_text, &scenario.method, requests, timeout, max)?;
-            Prepared::Binary(Arc::new(binary))
-        }
-    })
+fn open_engine(target: &TargetPlan) -> Result<Option<Arc<InProcess>>, Error> {
+    let Encoded::Local(requests) = &target.encoded else {
+        return Ok(None);
+    };
+    let opened = InProcess::open(target.protocol, target.files.as_deref(), requests.clone());
+    let failed = |reason| Error::Fill {
+        target: target.name.clone(),
+        reason,
+    };
+    Ok(Some(Arc::new(opened.map_err(failed)?)))
 }
 
 fn check_open_files(scenario: &Scenario) -> Result<(), Error> {
-    let connections = scenario.connections.iter().copied().max().unwrap_or(0);
+    let connections = scenario.load.connections.iter().copied().max().unwrap_or(0);
+    let connections = connections * scenario.targets.len();
     let needed = connections as u64 + FILES_BESIDE;
     let allowed = raise_open_files(needed).map_err(|error| Error::ClientThread(error.to_string()))?;
     if allowed < needed {
@@ -334,7 +438,5 @@ fn check_cores(key: &str, numbers: &[usize]) -> Result<(), String> {
             .and_then(|cores| cores.bind())
             .map_err(|error| format!("{key} names core {number}, which cannot be used here ({error})"))?;
     }
-    Cores::of(numbers)
-        .and_then(|cores| cores.bind())
-        .map_err(|error| format!("{key}: {error}"))
+    Ok(())
 }

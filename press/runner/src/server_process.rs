@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use crate::probe::Url;
+use crate::probe::Ready;
 use crate::scenario::Server;
 use crate::system::{Cores, terminate};
 use crate::{Error, grid};
@@ -32,40 +32,86 @@ pub(crate) struct Start<'a> {
     pub(crate) combination: &'a BTreeMap<String, String>,
     pub(crate) millpond: &'a Path,
     pub(crate) folder: &'a Path,
+    /// The target's name, where there are several: it names the server's log.
+    pub(crate) target: Option<&'a str>,
     /// Where it may run when `server.cpus` is empty.
     pub(crate) cores: Cores,
 }
 
-impl ServerProcess {
-    /// Starts the server; it is not ready yet.
-    pub(crate) fn start(start: &Start<'_>) -> Result<ServerProcess, Error> {
-        let server = start.server;
-        let fill =
-            |text: &String| grid::fill(text, start.millpond, server.config.as_deref(), start.combination);
-        let words: Vec<String> = server.command.iter().map(fill).collect();
-        let failed = |source| Error::ServerStart {
-            command: words.join(" "),
+impl Start<'_> {
+    fn fill(&self, text: &str) -> String {
+        grid::fill(
+            text,
+            self.millpond,
+            self.server.config.as_deref(),
+            self.combination,
+        )
+    }
+
+    fn words(&self, words: &[String]) -> Vec<String> {
+        words.iter().map(|word| self.fill(word)).collect()
+    }
+
+    fn failed(&self, words: &[String]) -> impl Fn(std::io::Error) -> Error {
+        let command = self.words(words).join(" ");
+        move |source| Error::ServerStart {
+            command: command.clone(),
             source,
-        };
-        let log = start
-            .folder
-            .join(format!("server-{}.log", log_name(start.combination)));
-        let output = File::create(&log).map_err(failed)?;
+        }
+    }
+
+    fn command(&self, words: &[String], output: &File) -> std::io::Result<Command> {
+        let words = self.words(words);
         let mut command = Command::new(words.first().map_or("", String::as_str));
+        let env = self.server.env.iter().map(|(key, value)| (key, self.fill(value)));
         command
             .args(words.iter().skip(1))
-            .envs(server.env.iter().map(|(key, value)| (key, fill(value))))
+            .envs(env)
             .stdin(Stdio::null())
-            .stderr(output.try_clone().map_err(failed)?)
-            .stdout(output)
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
             // A group of its own: Ctrl-C is for the run, which then stops the server in order.
             .process_group(0);
+        Ok(command)
+    }
+
+    /// Runs one command to its end.
+    fn prepare(&self, words: &[String], output: &File, log: &Path) -> Result<(), Error> {
+        let failed = self.failed(words);
+        let mut command = self.command(words, output).map_err(&failed)?;
+        let status = command.status().map_err(&failed)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::ServerEnded {
+            status: status.to_string(),
+            doing: "it was prepared (server.prepare)",
+            log: log.to_owned(),
+            tail: tail(log),
+        })
+    }
+}
+
+impl ServerProcess {
+    /// Runs what is to be run before the server, then starts it; it is not ready yet.
+    pub(crate) fn start(start: &Start<'_>) -> Result<ServerProcess, Error> {
+        let server = start.server;
+        let log = start.folder.join(format!(
+            "server-{}.log",
+            log_name(start.target, start.combination)
+        ));
+        let output = File::create(&log).map_err(start.failed(&server.command))?;
+        for words in &server.prepare {
+            start.prepare(words, &output, &log)?;
+        }
+        let failed = start.failed(&server.command);
+        let mut command = start.command(&server.command, &output).map_err(&failed)?;
         let cores = if server.cpus.is_empty() {
             start.cores
         } else {
-            Cores::of(&server.cpus).map_err(failed)?
+            Cores::of(&server.cpus).map_err(&failed)?
         };
-        let child = spawn_on(cores, &mut command).map_err(failed)?;
+        let child = spawn_on(cores, &mut command).map_err(&failed)?;
         Ok(ServerProcess { child, log })
     }
 
@@ -75,13 +121,12 @@ impl ServerProcess {
     }
 
     /// Waits until the server says 200 at its `ready` URL.
-    pub(crate) async fn ready(&mut self, url: &Url, timeout_s: f64) -> Result<(), Error> {
+    pub(crate) async fn ready(&mut self, url: &Ready, timeout_s: f64) -> Result<(), Error> {
         let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
         loop {
             self.still_runs("it was getting ready")?;
-            let said = match url.get() {
-                Ok(200) => return Ok(()),
-                Ok(status) => format!("status {status}"),
+            let said = match url.check() {
+                Ok(()) => return Ok(()),
                 Err(reason) => reason,
             };
             if Instant::now() >= deadline {
@@ -135,17 +180,21 @@ impl ServerProcess {
     }
 
     fn ended(&self, status: ExitStatus, doing: &'static str) -> Error {
-        let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text.lines().collect();
-        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
         Error::ServerEnded {
             status: status.to_string(),
             doing,
             log: self.log.clone(),
-            tail,
+            tail: tail(&self.log),
         }
     }
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
 impl Drop for ServerProcess {
@@ -171,15 +220,13 @@ fn spawn_on(cores: Cores, command: &mut Command) -> std::io::Result<Child> {
     })
 }
 
-/// A name for the log of one combination: `log_level-2`, or `run` where there is no grid.
-fn log_name(combination: &BTreeMap<String, String>) -> String {
-    if combination.is_empty() {
+/// A name for the log of one server: `redis-log_level-2`, or `run` where there is one target and no grid.
+fn log_name(target: Option<&str>, combination: &BTreeMap<String, String>) -> String {
+    let values = combination.iter().map(|(key, value)| format!("{key}-{value}"));
+    let parts: Vec<String> = target.map(str::to_owned).into_iter().chain(values).collect();
+    if parts.is_empty() {
         return "run".into();
     }
-    let parts: Vec<String> = combination
-        .iter()
-        .map(|(key, value)| format!("{key}-{value}"))
-        .collect();
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) {
             c

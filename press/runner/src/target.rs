@@ -1,14 +1,16 @@
-//! What the runner needs of a protocol: connect, and exchange one request for one answer. One file below is one target.
+//! What the runner needs of a protocol: the bytes of a request, and where an answer ends. One file below is one target.
 //!
-//! A target counts nothing, retries nothing and checks no answer. Its invariant: every exchange ends, with an answer or a
-//! [`Failure`], within the request's time.
+//! A target does no input or output, counts nothing, retries nothing. Its invariant: whatever bytes a server sends, reading
+//! them ends in an answer, a wish for more bytes, or [`Malformed`]; never in a panic, and never in memory beyond the limit.
 
-pub(crate) mod answer;
-pub(crate) mod binary;
+pub(crate) mod body;
+pub(crate) mod echo;
 pub(crate) mod http;
-mod patience;
-
-use std::sync::Arc;
+pub(crate) mod in_process;
+pub(crate) mod memcached;
+pub(crate) mod msgpack;
+pub(crate) mod native;
+pub(crate) mod resp;
 
 use millpond_press_recorder::ErrorKind;
 
@@ -19,44 +21,107 @@ pub(crate) const OVERLOADED: u32 = 30_101;
 /// Its number for "not ready".
 pub(crate) const NOT_READY: u32 = 30_103;
 
-/// Why an exchange gave no answer.
+/// What a server said to one request.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// The server refused the request, and said so.
-    Refused { code: u32 },
-    /// Anything else; `code` is the server's where it answered with a failure.
-    Error {
-        kind: ErrorKind,
-        code: Option<u32>,
-        why: String,
-    },
+pub(crate) enum Said<'b> {
+    /// An answer, whose content is still to be checked.
+    Answer(Answer<'b>),
+    /// The request was refused, and the server said so; `whole_connection` when the connection is refused with it.
+    Refused { code: u32, whole_connection: bool },
+    /// The server answered that it failed.
+    Failed { code: u32, why: String },
 }
 
-impl Failure {
-    /// A failure that carries no code.
-    pub(crate) fn of(kind: ErrorKind, why: impl Into<String>) -> Failure {
-        Failure::Error {
-            kind,
-            code: None,
-            why: why.into(),
+/// One answer found in the bytes of a connection.
+#[derive(Debug)]
+pub(crate) struct Found<'b> {
+    /// Bytes it took.
+    pub(crate) used: usize,
+    /// The number it carries, for protocols that number their requests.
+    pub(crate) serial: u32,
+    pub(crate) said: Said<'b>,
+    /// Whether the server closes the connection after it.
+    pub(crate) closes: bool,
+}
+
+/// The outcome of looking for an answer.
+#[derive(Debug)]
+pub(crate) enum Read<'b> {
+    Found(Found<'b>),
+    /// Not whole yet: at least so many bytes are needed in all.
+    Needs(usize),
+}
+
+/// Why the bytes are not an answer that is accepted.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("{0}")]
+    Garbage(String),
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+impl Malformed {
+    pub(crate) fn garbage(what: impl Into<String>) -> Malformed {
+        Malformed::Garbage(what.into())
+    }
+
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Malformed::Garbage(_) => ErrorKind::Garbage,
+            Malformed::TooLarge(_) => ErrorKind::TooLarge,
         }
     }
 }
 
-/// A protocol, an address and prepared requests.
-pub(crate) trait Target: Send + Sync + 'static {
-    /// One place in a connection for one outstanding request.
-    type Lane: Lane;
+/// A protocol with its prepared requests.
+pub(crate) trait Protocol: Send + Sync + 'static {
+    /// Whether answers carry the number of their request; otherwise they come in the order of the requests.
+    const NUMBERED: bool;
 
-    /// Opens one connection with room for `lanes` outstanding requests; the error says why it did not open.
-    async fn connect(self: Arc<Self>, lanes: usize) -> Result<Vec<Self::Lane>, String>;
+    /// How many requests there are.
+    fn len(&self) -> usize;
+
+    /// Appends request `index` to `out`, numbered `serial` where the protocol numbers.
+    fn write(&self, index: usize, serial: u32, out: &mut Vec<u8>);
+
+    /// Looks at the start of `bytes` for the answer to request `index` (for numbered protocols: to any); `scratch` is room to
+    /// work in. `ended` says that the server will send no more.
+    fn read<'b>(
+        &self,
+        index: usize,
+        bytes: &'b [u8],
+        ended: bool,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<Read<'b>, Malformed>;
+
+    /// Checks what only the protocol can know of the answer to request `index`.
+    fn verify(&self, _index: usize, _answer: Answer<'_>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
-/// One outstanding request at a time on a connection.
-pub(crate) trait Lane: 'static {
-    /// Sends request `index` and waits for its answer.
-    async fn exchange(&mut self, index: usize) -> Result<Answer<'_>, Failure>;
+/// Requests as whole byte strings, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
 
-    /// Whether the connection can carry another request.
-    fn is_open(&self) -> bool;
+impl Prepared {
+    /// Appends one request, written by `write`.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
+    }
 }

@@ -1,6 +1,6 @@
-//! The requests of a run: where they come from and in which order each connection sends them.
+//! The requests of a run: where they come from, in which order each connection sends them, and when.
 //!
-//! This crate knows nothing of the product, of sockets or of time; a request is a line of bytes. Its one invariant: the
+//! This crate knows nothing of the product, of sockets or of clocks; a request is some bytes, a time is a number. Its one invariant: the
 //! same description and the same seed give the same requests in the same order, on every machine and in every version.
 //!
 //! ```
@@ -22,72 +22,65 @@
 //! assert!(first.starts_with(br#"{"samples":[["u"#));
 //! # Ok::<(), millpond_press_workload::Error>(())
 //! ```
+//!
+//! A mix of reads and writes of keys, and the times to send them at:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use millpond_press_workload::{
+//!     Arrivals, Keys, Operation, Popularity, Schedule, Sizes, Template, mix, value_of,
+//! };
+//!
+//! let operation = |name: &str, weight, writes, parts: &[&str]| {
+//!     let parts = parts.iter().map(|part| Template::parse(part)).collect::<Result<_, _>>()?;
+//!     Ok::<_, millpond_press_workload::Error>(Operation { name: name.into(), weight, writes, parts })
+//! };
+//! let operations = [
+//!     operation("read", 0.0, false, &["/keys/{key}"])?,
+//!     operation("write", 1.0, true, &["/keys/{key}", r#"{"value":"{value}"}"#])?,
+//! ];
+//! let mut keys = Keys::new(1_000_000, &Popularity::Zipf(0.99))?;
+//! let sizes = Sizes::Uniform(10, 100);
+//! let mixed = mix(7, 50, &operations, &mut keys, &sizes)?;
+//!
+//! let mut value = Vec::new();
+//! value_of(7, mixed.keys_of(0)[0], &sizes, &mut value);
+//! assert!(mixed.requests.get(0).ends_with(&[&value[..], br#""}"#].concat()));
+//!
+//! let schedule = Schedule::make(&Arrivals::Constant, Some(100.0), Duration::from_secs(2), 7)?;
+//! assert_eq!(schedule.len(), 200);
+//! assert_eq!(schedule.part(0, 4)[..2], [0, 40_000_000]);
+//! # Ok::<(), millpond_press_workload::Error>(())
+//! ```
 
+mod draw;
+mod error;
+mod fill;
+mod keys;
+mod mix;
 mod order;
 mod random;
+mod ranks;
+mod recorded;
 mod requests;
 mod samples;
+mod schedule;
+mod sizes;
+mod template;
+mod weights;
 mod zipf;
 
+pub use draw::Draw;
+pub use error::Error;
+pub use fill::fill;
+pub use keys::{KEYS_MAX, Keys, Popularity};
+pub use mix::{Mixed, Operation, mix};
 pub use order::Order;
 pub use random::Random;
 pub use requests::{BYTES_MAX, RequestSet};
 pub use samples::{Feature, Samples};
+pub use schedule::{ARRIVALS_MAX, Arrivals, RATE_MAX, Schedule};
+pub use sizes::{SIZE_MAX, Sizes, value_of};
+pub use template::{KEYS_EACH_MAX, Template};
 pub use zipf::{IDS_MAX, Zipf};
-
-use std::path::PathBuf;
-
-/// Why a set of requests could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file is absent or unreadable.
-    #[error("cannot read the request file {}: {source}; give the path of a JSONL file", path.display())]
-    Read {
-        /// The file as it was named.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A line is not a JSON value of its own.
-    #[error("{}, line {line}: not JSON ({reason}); every line must be one complete JSON body", path.display())]
-    NotJson {
-        /// The file as it was named.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What the parser said.
-        reason: String,
-    },
-    /// The file holds no request.
-    #[error("{} holds no request; every line must be one complete JSON body", path.display())]
-    Empty {
-        /// The file as it was named.
-        path: PathBuf,
-    },
-    /// The set would not fit the bound on memory.
-    #[error("{what} needs more than {BYTES_MAX} bytes of memory; use fewer or smaller requests")]
-    TooLarge {
-        /// The file or the generator.
-        what: String,
-    },
-    /// A number of the generator is impossible.
-    #[error("the generator's {key} is {found}, expected {expected}")]
-    BadGenerator {
-        /// The key of the description.
-        key: &'static str,
-        /// What was given.
-        found: String,
-        /// What is possible.
-        expected: String,
-    },
-    /// The generator cannot make so many different requests.
-    #[error(
-        "the generator found only {found} different requests where {expected} were asked; raise ids or samples, or lower zipf"
-    )]
-    NotDistinct {
-        /// How many there were when it gave up.
-        found: usize,
-        /// How many were asked for.
-        expected: usize,
-    },
-}

@@ -1,4 +1,5 @@
-//! The order in which one connection goes through the requests: a seeded permutation, repeated for ever.
+//! The order in which one connection goes through the requests: a seeded permutation, repeated for ever, or one after
+//! the other from a seeded start.
 //!
 //! The permutation is `(start + i × step) mod len` with `step` prime to `len`, so it takes three numbers whatever the
 //! size of the set. Its invariant: each run of `len` requests holds every request exactly once.
@@ -21,12 +22,24 @@ impl Order {
         let at = random.below(len as u64) as usize;
         let mut step = 1 + random.below(len as u64) as usize;
         // 1 is prime to everything, so this ends.
-        while common_divisor(step, len) != 1 {
+        while common_divisor(step as u64, len as u64) != 1 {
             step = if step == len { 1 } else { step + 1 };
         }
         Order {
             at,
             step: step % len,
+            len,
+        }
+    }
+
+    /// The order of connection `connection` that takes the requests as they stand, from a seeded start: for mixes whose
+    /// order matters. `len` 0 is taken as 1.
+    pub fn in_sequence(seed: u64, connection: u64, len: usize) -> Order {
+        let len = len.max(1);
+        let at = Random::part(seed, connection).below(len as u64) as usize;
+        Order {
+            at,
+            step: 1 % len,
             len,
         }
     }
@@ -40,7 +53,8 @@ impl Order {
     }
 }
 
-fn common_divisor(a: usize, b: usize) -> usize {
+/// The greatest common divisor.
+pub(crate) fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
@@ -62,6 +76,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_sequence_goes_round_from_its_start() {
+        for len in [1, 2, 10] {
+            let mut order = Order::in_sequence(1, 2, len);
+            let start = order.next();
+            for step in 1..25 {
+                assert_eq!(order.next(), (start + step) % len);
+            }
+        }
+        let start = |connection| Order::in_sequence(1, connection, 1_000_000).next();
+        assert_eq!(start(3), start(3));
+        assert_ne!(start(3), start(4));
+        assert_eq!(Order::in_sequence(1, 0, 0).next(), 0);
     }
 
     #[test]

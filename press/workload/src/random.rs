@@ -22,6 +22,11 @@ impl Random {
         Random::new(inner.next_u64())
     }
 
+    /// A generator for part `part` of one purpose, so that what one purpose draws never moves another.
+    pub(crate) fn of(seed: u64, purpose: &[u8; 8], part: u64) -> Random {
+        Random::part(seed ^ u64::from_be_bytes(*purpose), part)
+    }
+
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);

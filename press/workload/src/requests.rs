@@ -74,6 +74,21 @@ impl RequestSet {
         Ok(building.finish())
     }
 
+    /// A set of the given bodies, whatever their bytes; `what` names it in errors.
+    ///
+    /// # Errors
+    /// There is no body, or there are more than [`BYTES_MAX`] bytes.
+    pub fn from_bodies<B: AsRef<[u8]>>(
+        what: &str,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<RequestSet, Error> {
+        let mut building = Building::default();
+        for body in bodies {
+            building.push_bounded(what, body.as_ref())?;
+        }
+        building.finish_filled(what)
+    }
+
     /// How many bodies there are; at least 1.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -126,6 +141,23 @@ impl Building {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds a body unless the set would pass the bound: on its bytes, or on its list of ends.
+    pub(crate) fn push_bounded(&mut self, what: &str, body: &[u8]) -> Result<(), Error> {
+        if self.bytes.len() + body.len() > BYTES_MAX || self.ends.len() >= BYTES_MAX / size_of::<usize>() {
+            return Err(Error::TooLarge { what: what.into() });
+        }
+        self.push(body);
+        Ok(())
+    }
+
+    /// The set, unless nothing was added.
+    pub(crate) fn finish_filled(self, what: &str) -> Result<RequestSet, Error> {
+        if self.ends.is_empty() {
+            return Err(Error::NoRequests { what: what.into() });
+        }
+        Ok(self.finish())
+    }
+
     pub(crate) fn has(&self, body: &[u8]) -> bool {
         self.seen.contains(&self.hasher.hash_one(body))
     }
@@ -158,6 +190,19 @@ mod tests {
         assert_eq!(bodies, [&b"{\"a\":1}"[..], b"{\"b\":2}", b"{\"a\":1}"]);
         assert_eq!((set.len(), set.distinct(), set.bytes()), (3, 2, 21));
         assert_eq!(set.get(3), b"");
+    }
+
+    #[test]
+    fn given_bodies_may_be_any_bytes() {
+        let set = RequestSet::from_bodies("a list", [&b"get 1\n\xff"[..], b"", b"{"]).unwrap();
+        assert_eq!((set.len(), set.distinct(), set.bytes()), (3, 3, 8));
+        assert_eq!(set.get(0), b"get 1\n\xff");
+        assert_eq!(set.get(1), b"");
+        let none = RequestSet::from_bodies("a list", std::iter::empty::<Vec<u8>>());
+        assert!(none.expect_err("refused").to_string().contains("a list holds no"));
+        let block = vec![0; BYTES_MAX / 2 + 1];
+        let large = RequestSet::from_bodies("a list", [&block, &block]);
+        assert!(large.expect_err("refused").to_string().contains("a list needs"));
     }
 
     #[test]

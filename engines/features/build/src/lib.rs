@@ -1,4 +1,4 @@
-//! Builds feature tables from Parquet files.
+//! Builds feature tables from Parquet files, or of random rows.
 //!
 //! Input is one file with a key column (INT64, signed or unsigned: the bits are the key) and a vector column (list of
 //! float or double, every row of the same length). Not a converter of anything else: a row that a table cannot hold is an error with its
@@ -50,6 +50,7 @@
 mod columns;
 mod error;
 mod inspect;
+mod random;
 mod rows;
 
 use std::fmt;
@@ -62,6 +63,7 @@ pub use error::{Error, Problem};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::ShardInfo;
 pub use millpond_engines_features::write::Summary;
+pub use random::{RandomOptions, random};
 
 use rows::Rows;
 

@@ -1,30 +1,30 @@
-//! Golden tables: a change of layout is a change of these.
+//! The R1 table is golden: its columns are another report's. The others are tested for what they must say.
 
+#![allow(clippy::unwrap_used)]
 use millpond_press_recorder::{ErrorKind, LatencySummary};
 
 use super::*;
-use crate::{Cpu, TargetName};
+use crate::{Cpu, Layout, Point, Requests, State, TargetName, sample};
 
 fn point(connections: usize, level: &str) -> Point {
     let mut point = Point {
         number: 1,
+        repeat: 1,
         target: TargetName {
             protocol: "http".into(),
             address: "127.0.0.1:13500".into(),
             path: "/service/infer".into(),
+            ..TargetName::default()
         },
-        connections,
-        in_flight: 1,
         client_threads: 1,
-        requests_per_connection: Some(100),
         us_total: 28_981,
         qps: 3_450.55,
         latency: LatencySummary {
             count: 100,
             us_mean: Some(286.4),
-            us_p50: Some(280),
-            us_p90: Some(301),
-            us_max: Some(900),
+            us_p50: Some(280.0),
+            us_p90: Some(301.0),
+            us_max: Some(900.0),
             ..LatencySummary::default()
         },
         client_cpu: Some(Cpu {
@@ -33,6 +33,9 @@ fn point(connections: usize, level: &str) -> Point {
         }),
         ..Point::default()
     };
+    point.offered.connections = connections;
+    point.offered.in_flight = 1;
+    point.offered.requests_per_connection = Some(100);
     if !level.is_empty() {
         point.grid.insert("log_level".into(), level.into());
     }
@@ -41,15 +44,32 @@ fn point(connections: usize, level: &str) -> Point {
 }
 
 fn run(layout: Layout, points: Vec<Point>) -> RunResult {
-    let mut run = RunResult {
+    RunResult {
         name: "n".into(),
         layout,
         points,
         state: State::Complete,
+        requests: vec![Requests {
+            check_share: 1.0,
+            ..Requests::default()
+        }],
         ..RunResult::default()
-    };
-    run.requests.check_share = 1.0;
-    run
+    }
+}
+
+/// `text` with every run of spaces as one.
+fn folded(text: &str) -> String {
+    text.split(' ')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn assert_says(text: &str, expected: &[&str]) {
+    let text = folded(text);
+    for words in expected {
+        assert!(text.contains(&folded(words)), "{words:?} is not in\n{text}");
+    }
 }
 
 #[test]
@@ -58,18 +78,24 @@ fn the_general_table() {
     busy.counters.refused.insert(30_101, 2_000);
     busy.counters.wrong = 2;
     busy.counters.errors.insert(ErrorKind::Timeout, 1);
+    busy.verdict.judgement = Judgement::GeneratorBound;
+    busy.verdict.sentence = "The client's core was full.".into();
+    busy.verdict.evidence = vec!["- 99 % of one core".into()];
     busy.server_cpu = Some(Cpu {
         seconds: 1.0,
         percent: 99.7,
     });
-    let text = tables(&run(Layout::General, vec![point(1, "2"), busy]));
-    let expected = "\
-| target                          | connections | in flight |   ok/s | refused | errors | p50 us | p90 us |    p99 us |  p99.9 us | max us | server CPU % | client CPU % |
-| ------------------------------- | -----------:| ---------:| ------:| -------:| ------:| ------:| ------:| ---------:| ---------:| ------:| ------------:| ------------:|
-| http /service/infer log_level=2 |           1 |         1 | 3450.6 |       0 |      0 |    280 |    301 | n/a (100) | n/a (100) |    900 |          n/a |           35 |
-| http /service/infer             |        3000 |         1 | 3450.6 |    2000 |      3 |    280 |    301 | n/a (100) | n/a (100) |    900 |          100 |           35 |
-";
-    assert_eq!(text, expected);
+    let text = report(&run(Layout::General, vec![point(1, "2"), busy]));
+    assert_says(
+        &text,
+        &[
+            "| 1 | http /service/infer log_level=2 | 1×1 | 3451 | 0 | 0 | 280 | n/a (100) | n/a (100) | 900 | n/a (0) \
+             | n/a | 35 | VALID |",
+            "| 3000×1 | 3451 | 2000 | 3 | 280 | n/a (100) | n/a (100) | 900 | n/a (0) | 100 | 35 | GENERATOR-BOUND |",
+            "- Point 1: http /service/infer, 3000×1: **GENERATOR-BOUND**. The client's core was full.\n  - \\- 99 % of",
+            "**1 of 2 points cannot be taken at face value; their verdicts say why.**",
+        ],
+    );
 }
 
 #[test]
@@ -84,20 +110,20 @@ fn the_r1_tables() {
     });
     let text = tables(&run(Layout::R1, vec![point(1, "2"), point(1, "5"), refused]));
     let expected = "\
-## log_level = 2
+### log_level = 2
 
-| testParams          | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % |
-| ------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:|
-| json_1_200000_1_100 |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 |
+| testParams          | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % | verdict |
+| ------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:| ------- |
+| json_1_200000_1_100 |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 | VALID   |
 
-## log_level = 5
+### log_level = 5
 
-| testParams             | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % |
-| ---------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:|
-| json_1_200000_1_100    |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 |
-| json_1_200000_1500_100 |         286 |         28981 | 4000.0 |     280 | n/a (100) |     500 |    49500 |      0 |           88 |           35 |
+| testParams             | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % | verdict |
+| ---------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:| ------- |
+| json_1_200000_1_100    |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 | VALID   |
+| json_1_200000_1500_100 |         286 |         28981 | 4000.0 |     280 | n/a (100) |     500 |    49500 |      0 |           88 |           35 | VALID   |
 
-## Summary
+### Summary
 
 | grid          | aveTime (ms, 1 thread) | server CPU % at the best point | qps, best point | threads |
 | ------------- | ----------------------:| ------------------------------:| ---------------:| -------:|
@@ -105,6 +131,44 @@ fn the_r1_tables() {
 | log_level = 5 |                  0.286 |                             88 |          4000.0 |    1500 |
 ";
     assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn peers_stand_side_by_side_with_their_ratios() {
+    let mut peers = sample::run();
+    peers.layout = Layout::Peers;
+    let text = tables(&peers);
+    assert_eq!(text.matches("### Load ").count(), 3, "{text}");
+    assert_says(
+        &text,
+        &[
+            "### Load 256×1",
+            "| millpond native | 3 |",
+            "| 1 (baseline) | 1 (baseline) |",
+        ],
+    );
+    let row = |text: &str| {
+        let rows: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with("| python"))
+            .map(folded)
+            .collect();
+        rows[0].clone()
+    };
+    let ratio = &peers
+        .comparisons
+        .iter()
+        .find(|one| one.target == "python baseline")
+        .unwrap()
+        .ratio;
+    let words = crate::layout::peers::interval(ratio);
+    assert!(
+        row(&text).contains(&inline(&words)),
+        "{words} is not in {}",
+        row(&text)
+    );
+    peers.comparisons.clear();
+    assert!(!row(&tables(&peers)).contains('['));
 }
 
 #[test]
@@ -118,41 +182,102 @@ fn what_went_wrong_is_told_with_its_first_message() {
     bad.counters.connections_refused = 7;
     let mut result = run(Layout::General, vec![bad]);
     result.state = State::Interrupted;
-    result.requests.check_share = 0.1;
+    result.requests[0].check_share = 0.1;
     result.press.build = Some("dev".into());
-    let text = report(&result);
-    for expected in [
-        "**This run was interrupted",
-        "**The load generator is a dev build",
-        "**Only 10 % of the answers were checked.**",
-        "| wrong |        2 | 14 scores \\| expected 15 |",
-        "| 30101: 7 |",
-    ] {
-        let spaces_folded = text
-            .split(' ')
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ");
-        let expected_folded = expected
-            .split(' ')
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ");
-        assert!(
-            spaces_folded.contains(&expected_folded),
-            "{expected} is not in\n{text}"
-        );
-    }
+    assert_says(
+        &report(&result),
+        &[
+            "**This run was interrupted",
+            "**The load generator is a dev build",
+            "**Only 10 % of the answers were checked.**",
+            "| wrong | 2 | 14 scores \\| expected 15 |",
+            "| 30101: 7 |",
+        ],
+    );
     result.state = State::Failed;
-    result.failure = Some("the server ended\nits last line".into());
+    result.failure = Some("the server ended\n``` its last line".into());
     let text = report(&result);
-    assert!(
-        text.contains("**This run failed") && text.contains("\nthe server ended\nits last line\n``````\n"),
-        "{text}"
+    assert_says(
+        &text,
+        &[
+            "**This run failed",
+            "````\nthe server ended\n``` its last line\n````\n",
+        ],
     );
     let clean = report(&run(Layout::General, vec![point(1, "")]));
     assert!(
-        !clean.contains("went wrong") && !clean.contains("Refusals") && !clean.contains("**"),
+        !clean.contains("went wrong") && !clean.contains("Refusals"),
         "{clean}"
     );
+}
+
+#[test]
+fn a_full_report_has_every_section() {
+    let mut full = sample::run();
+    full.search = Some(crate::Search {
+        target: "millpond native".into(),
+        slo: "p99 <= 5ms".into(),
+        rate_met: Some(41_000.0),
+        sentence: "It sustains 41000/s.".into(),
+        tried: vec![crate::Tried {
+            rate: 41_000.0,
+            point: 4,
+            met: true,
+        }],
+        ..crate::Search::default()
+    });
+    let text = report(&full);
+    for heading in [
+        "Verdicts",
+        "Comparisons",
+        "The SLO",
+        "The search",
+        "Stages of the server",
+        "What went wrong",
+        "Refusals",
+        "How it was measured",
+        "Environment",
+    ] {
+        assert!(
+            text.contains(&format!("\n## {heading}\n\n")),
+            "{heading} is not in\n{text}"
+        );
+    }
+    assert!(text.contains("\nIt sustains 41000/s.\n"));
+}
+
+#[test]
+fn text_of_a_result_is_never_markup() {
+    let text = report(&sample::hostile());
+    let mut fence: Option<String> = None;
+    for line in text.lines() {
+        assert!(!line.contains(['\r', '\0']), "{line:?}");
+        if let Some(open) = &fence {
+            fence = (line != open).then(|| open.clone());
+            continue;
+        }
+        if line.starts_with("```") {
+            fence = Some(line.to_owned());
+            continue;
+        }
+        // The one code span of a report is the command's, between more backticks than it holds.
+        if line.contains("````") {
+            continue;
+        }
+        let plain = line.replace("\\\\", "");
+        assert!(!plain.replace("\\<", "").contains('<'), "a tag: {line}");
+        assert!(!plain.replace("\\[", "").contains('['), "a link: {line}");
+        assert!(!plain.replace("\\`", "").contains('`'), "code: {line}");
+        assert!(!line.starts_with("# x"), "a heading: {line}");
+    }
+    assert!(fence.is_none());
+    assert_eq!(block_start(&inline("# a")), "\\# a");
+    assert_eq!(block_start(&inline("1. a")), "1\\. a");
+    assert_eq!(inline("a_b _c_ &lt; 1 < 2"), "a_b \\_c\\_ \\&lt; 1 \\< 2");
+}
+
+#[test]
+fn nothing_measured_is_said() {
+    let text = report(&RunResult::default());
+    assert!(text.contains("No point was finished."), "{text}");
 }

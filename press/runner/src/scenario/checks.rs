@@ -2,7 +2,7 @@
 //!
 //! Nothing is opened here. Its invariant: every message names the key, what was found and what is expected.
 
-use super::keys::{File, Protocol};
+use super::keys::{File, Protocol, Server, Target};
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {
@@ -14,22 +14,24 @@ pub(crate) fn check(file: &File) -> Result<(), String> {
 
 /// The largest number that still makes sense, so that sums of them cannot overflow.
 const SECONDS_MAX: f64 = 7.0 * 86_400.0;
+/// The largest rate a schedule can be made for.
+const RATE_MAX: f64 = 1e8;
 
 fn check_counts(file: &File) -> Result<(), String> {
     let load = &file.load;
-    let at_least_one: [(&str, u64); 6] = [
-        (
-            "load.connections",
-            load.connections.iter().copied().min().unwrap_or(0) as u64,
-        ),
+    let connections = || load.connections.iter().copied();
+    let at_least_one: [(&str, u64); 8] = [
+        ("load.connections", connections().min().unwrap_or(0) as u64),
         (
             "load.requests_per_connection",
             load.requests_per_connection.unwrap_or(1),
         ),
-        ("load.in_flight", load.in_flight as u64),
+        ("load.in_flight", load.in_flight.unwrap_or(1) as u64),
         ("load.client_threads", load.client_threads as u64),
         ("load.connect_parallel", load.connect_parallel as u64),
-        ("target.timeout_ms", file.target.timeout_ms),
+        ("scenario.repeats", file.scenario.repeats as u64),
+        ("search.repeats", file.search.repeats as u64),
+        ("requests.count", file.requests.count.unwrap_or(1) as u64),
     ];
     for (key, value) in at_least_one {
         if value == 0 {
@@ -39,7 +41,7 @@ fn check_counts(file: &File) -> Result<(), String> {
     let at_most: [(&str, u64, u64); 7] = [
         (
             "load.connections",
-            load.connections.iter().copied().max().unwrap_or(0) as u64,
+            connections().max().unwrap_or(0) as u64,
             1_000_000,
         ),
         (
@@ -47,15 +49,14 @@ fn check_counts(file: &File) -> Result<(), String> {
             load.requests_per_connection.unwrap_or(0),
             1 << 40,
         ),
-        ("load.in_flight", load.in_flight as u64, 65_536),
+        ("load.in_flight", load.in_flight.unwrap_or(0) as u64, 65_536),
         ("load.client_threads", load.client_threads as u64, 1_024),
-        ("load.warmup_requests", load.warmup_requests, 1 << 40),
-        // Longer ones could not be told apart by the histogram.
-        ("target.timeout_ms", file.target.timeout_ms, 60_000),
+        ("scenario.repeats", file.scenario.repeats as u64, 1_000),
+        ("search.repeats", file.search.repeats as u64, 100),
         (
-            "target.answer_bytes_max",
-            file.target.answer_bytes_max as u64,
-            1 << 30,
+            "requests.count",
+            file.requests.count.unwrap_or(0) as u64,
+            10_000_000,
         ),
     ];
     for (key, value, max) in at_most {
@@ -63,17 +64,41 @@ fn check_counts(file: &File) -> Result<(), String> {
             return Err(format!("{key} is {value}, expected at most {max}"));
         }
     }
+    targets(file).try_for_each(check_target_counts)
+}
+
+fn targets(file: &File) -> impl Iterator<Item = &Target> {
+    file.target.iter().chain(&file.targets)
+}
+
+fn servers(file: &File) -> impl Iterator<Item = &Server> {
+    let own = targets(file).filter_map(|target| target.server.as_ref());
+    file.server.iter().chain(own)
+}
+
+fn check_target_counts(target: &Target) -> Result<(), String> {
+    if !(1..=60_000).contains(&target.timeout_ms) {
+        // Longer ones could not be told apart by the histogram.
+        return Err(format!(
+            "target.timeout_ms is {}, expected 1 to 60000",
+            target.timeout_ms
+        ));
+    }
+    if !(1..=1 << 30).contains(&target.answer_bytes_max) {
+        return Err(format!(
+            "target.answer_bytes_max is {}, expected 1 to {}",
+            target.answer_bytes_max,
+            1 << 30
+        ));
+    }
     Ok(())
 }
 
 fn check_fractions(file: &File) -> Result<(), String> {
     let load = &file.load;
-    let mut seconds: Vec<(&str, f64)> = load
-        .duration_s
-        .map(|s| ("load.duration_s", s))
-        .into_iter()
-        .collect();
-    if let Some(server) = &file.server {
+    let mut seconds: Vec<(&str, f64)> = vec![("search.point_s", file.search.point_s)];
+    seconds.extend(load.duration_s.map(|s| ("load.duration_s", s)));
+    for server in servers(file) {
         seconds.push(("server.ready_timeout_s", server.ready_timeout_s));
         seconds.push(("server.stop_timeout_s", server.stop_timeout_s));
     }
@@ -83,6 +108,34 @@ fn check_fractions(file: &File) -> Result<(), String> {
                 "{key} is {value}, expected more than 0 and at most {SECONDS_MAX}"
             ));
         }
+    }
+    let warm_up = load.warmup_s_max.unwrap_or(0.0);
+    if !(0.0..=SECONDS_MAX).contains(&warm_up) {
+        return Err(format!(
+            "load.warmup_s_max is {warm_up}, expected 0 (none) to {SECONDS_MAX}"
+        ));
+    }
+    if !(0.0..=60_000.0).contains(&load.think_ms) {
+        return Err(format!("load.think_ms is {}, expected 0 to 60000", load.think_ms));
+    }
+    let search = &file.search;
+    let rates = load.rate.iter().map(|&rate| ("load.rate", rate));
+    let rates = rates.chain([
+        ("search.rate_start", search.rate_start),
+        ("search.rate_max", search.rate_max),
+    ]);
+    for (key, rate) in rates {
+        if !(rate > 0.0 && rate <= RATE_MAX) {
+            return Err(format!(
+                "{key} is {rate}, expected requests a second, more than 0 and at most {RATE_MAX}"
+            ));
+        }
+    }
+    if !(0.001..=0.5).contains(&search.resolution) {
+        return Err(format!(
+            "search.resolution is {}, expected 0.001 to 0.5",
+            search.resolution
+        ));
     }
     let check = &file.check;
     if !(check.share > 0.0 && check.share <= 1.0) {
@@ -98,30 +151,91 @@ fn check_fractions(file: &File) -> Result<(), String> {
 }
 
 fn check_choices(file: &File) -> Result<(), String> {
-    let (load, target) = (&file.load, &file.target);
-    if load.requests_per_connection.is_some() == load.duration_s.is_some() {
-        return Err("[load] needs one of `requests_per_connection` and `duration_s`, and not both".into());
-    }
-    if target.server_pid.is_some() && target.server_pid_from.is_some() {
-        return Err("[target] takes one of `server_pid` and `server_pid_from`, and not both".into());
-    }
-    match target.protocol {
-        Protocol::Http if load.in_flight > 1 => {
-            return Err(format!(
-                "load.in_flight is {}, but HTTP/1.1 answers one request after the other; \
-                 use more connections or target.protocol = \"binary\"",
-                load.in_flight
-            ));
-        }
-        Protocol::Binary if target.path.is_some() => {
+    let load = &file.load;
+    match (file.target.is_some(), file.targets.is_empty()) {
+        (false, true) => return Err("there is no [target]; say where to send to".into()),
+        (true, false) => return Err("give either [target] or several [[targets]], not both".into()),
+        (false, false) if file.server.is_some() => {
             return Err(
-                "target.path is for protocol \"http\"; the binary protocol takes target.method".into(),
+                "with [[targets]] each one has its own [targets.server], not a [server] for all".into(),
             );
         }
         _ => {}
     }
-    if target.method.is_none() && target.path.is_none() {
-        return Err("[target] needs `method`, such as \"infer\" (or, for HTTP, `path`)".into());
+    if load.requests_per_connection.is_some() == load.duration_s.is_some() {
+        return Err("[load] needs one of `requests_per_connection` and `duration_s`, and not both".into());
+    }
+    if file.requests.file.is_some() && file.requests.generate.is_some() {
+        return Err("[requests] needs one of `file` and `generate`, and not both".into());
+    }
+    let is_open = !load.rate.is_empty() || load.arrivals.is_some();
+    if is_open && load.requests_per_connection.is_some() {
+        return Err("load.rate needs load.duration_s: a schedule has a length, connections have no number of requests".into());
+    }
+    if is_open && load.think_ms > 0.0 {
+        return Err("load.think_ms is for closed loops; with load.rate the schedule decides".into());
+    }
+    let recorded = matches!(
+        load.arrivals,
+        Some(millpond_press_workload::Arrivals::Recorded { .. })
+    );
+    if load.arrivals.is_some() && load.rate.is_empty() && !recorded {
+        return Err(
+            "load.arrivals needs load.rate, the requests a second; see press/scenarios/echo-floor.toml"
+                .into(),
+        );
+    }
+    if let (Some(arrivals), Some(seconds)) = (&load.arrivals, load.duration_s) {
+        for rate in load
+            .rate
+            .iter()
+            .copied()
+            .map(Some)
+            .chain(recorded.then_some(None))
+        {
+            let length = std::time::Duration::from_secs_f64(seconds);
+            arrivals
+                .check(rate, length)
+                .map_err(|error| format!("load.rate, load.arrivals: {error}"))?;
+        }
+    }
+    targets(file).try_for_each(|target| check_target(file, target))
+}
+
+fn check_target(file: &File, target: &Target) -> Result<(), String> {
+    if target.server_pid.is_some() && target.server_pid_from.is_some() {
+        return Err("[target] takes one of `server_pid` and `server_pid_from`, and not both".into());
+    }
+    let protocol = target.protocol.as_str();
+    if target.protocol.is_local() {
+        if target.server.is_some() || !target.address.is_empty() {
+            return Err(format!(
+                "protocol \"{protocol}\" runs in this process: it takes no address and no server"
+            ));
+        }
+    } else if target.address.is_empty() {
+        return Err("target.address is missing; write it as \"127.0.0.1:13500\"".into());
+    }
+    if target.files.is_some() && !target.protocol.is_local() {
+        return Err("target.files is for the protocols \"features\", \"ordered\" and \"infer\", which run in this process".into());
+    }
+    let in_flight = file.load.in_flight.unwrap_or(1);
+    if target.protocol == Protocol::Http && in_flight > 1 {
+        return Err(format!(
+            "load.in_flight is {in_flight}, but HTTP/1.1 answers one request after the other; \
+             use more connections or another target.protocol, such as \"native\""
+        ));
+    }
+    if target.protocol != Protocol::Http && (target.path.is_some() || !target.headers.is_empty()) {
+        return Err(format!(
+            "target.path and target.headers are for protocol \"http\"; \"{protocol}\" takes target.method or operations"
+        ));
+    }
+    let needs_method = matches!(target.protocol, Protocol::Http | Protocol::Native);
+    if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
+        return Err(
+            "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),
+        );
     }
     Ok(())
 }
@@ -134,7 +248,23 @@ fn check_names(file: &File) -> Result<(), String> {
             "scenario.name is {name:?}; it names a folder, so use letters, digits, `-`, `_` and `.`"
         ));
     }
-    let target = &file.target;
+    let mut seen = std::collections::BTreeSet::new();
+    for target in targets(file) {
+        let name = target.name.as_deref().unwrap_or(target.protocol.as_str());
+        if !seen.insert(name) {
+            return Err(format!(
+                "two targets are called {name:?}; give each its own target.name"
+            ));
+        }
+        check_target_names(target)?;
+    }
+    if file.check.field.as_ref().is_some_and(String::is_empty) {
+        return Err("check.field is empty; name the key of the answer that holds the numbers".into());
+    }
+    Ok(())
+}
+
+fn check_target_names(target: &Target) -> Result<(), String> {
     let bad = |c: char| c.is_whitespace() || c.is_control();
     for (key, value) in [("method", &target.method), ("path", &target.path)] {
         if value
@@ -147,8 +277,13 @@ fn check_names(file: &File) -> Result<(), String> {
     if target.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
         return Err("target.path must begin with `/`".into());
     }
-    if file.check.field.is_empty() {
-        return Err("check.field is empty; name the key of the answer that holds the numbers".into());
+    let is_line = |text: &str| !text.contains(['\r', '\n']);
+    if let Some((name, _)) = target
+        .headers
+        .iter()
+        .find(|(name, value)| !is_line(name) || !is_line(value))
+    {
+        return Err(format!("target.headers.{name} holds a line end"));
     }
     Ok(())
 }

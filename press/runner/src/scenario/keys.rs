@@ -6,18 +6,25 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use millpond_press_report::Layout;
-use millpond_press_workload::Samples;
+use millpond_press_workload::{Arrivals, Popularity, Samples, Sizes};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     pub(crate) scenario: About,
-    pub(crate) target: Target,
+    pub(crate) target: Option<Target>,
+    #[serde(default)]
+    pub(crate) targets: Vec<Target>,
+    #[serde(default)]
     pub(crate) requests: Requests,
+    pub(crate) keys: Option<Keys>,
     #[serde(default)]
     pub(crate) check: Check,
     pub(crate) load: Load,
+    pub(crate) slo: Option<String>,
+    #[serde(default)]
+    pub(crate) search: Search,
     #[serde(default)]
     pub(crate) grid: BTreeMap<String, Vec<toml::Value>>,
     pub(crate) server: Option<Server>,
@@ -33,13 +40,43 @@ pub(crate) struct About {
     pub(crate) layout: Layout,
     #[serde(default = "seed")]
     pub(crate) seed: u64,
+    #[serde(default = "one")]
+    pub(crate) repeats: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Protocol {
     Http,
-    Binary,
+    #[serde(alias = "binary")]
+    Native,
+    Resp,
+    Memcached,
+    Echo,
+    Features,
+    Ordered,
+    Infer,
+}
+
+impl Protocol {
+    /// The name in scenarios and results.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Native => "native",
+            Protocol::Resp => "resp",
+            Protocol::Memcached => "memcached",
+            Protocol::Echo => "echo",
+            Protocol::Features => "features",
+            Protocol::Ordered => "ordered",
+            Protocol::Infer => "infer",
+        }
+    }
+
+    /// Whether it is called in this process, without a network.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, Protocol::Features | Protocol::Ordered | Protocol::Infer)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -51,34 +88,71 @@ pub(crate) enum PidFrom {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Target {
+    pub(crate) name: Option<String>,
     #[serde(default = "http")]
     pub(crate) protocol: Protocol,
+    #[serde(default)]
     pub(crate) address: String,
     pub(crate) method: Option<String>,
     pub(crate) path: Option<String>,
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) fill: Option<Operation>,
+    /// In process: the folder of a feature table or of an ordered store, or the file of a model.
+    pub(crate) files: Option<PathBuf>,
     #[serde(default = "timeout_ms")]
     pub(crate) timeout_ms: u64,
     #[serde(default = "answer_bytes_max")]
     pub(crate) answer_bytes_max: usize,
     pub(crate) server_pid_from: Option<PidFrom>,
     pub(crate) server_pid: Option<u32>,
+    pub(crate) metrics: Option<String>,
+    pub(crate) server: Option<Server>,
 }
 
+/// One kind of request; every text may hold placeholders.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Operation {
+    pub(crate) name: Option<String>,
+    #[serde(default = "share")]
+    pub(crate) weight: f64,
+    #[serde(default)]
+    pub(crate) writes: bool,
+    pub(crate) method: Option<String>,
+    pub(crate) verb: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) body: Option<String>,
+    pub(crate) command: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Requests {
     pub(crate) file: Option<PathBuf>,
     pub(crate) expected: Option<PathBuf>,
     pub(crate) generate: Option<Samples>,
-    #[serde(default = "one")]
-    pub(crate) distinct_min: usize,
+    pub(crate) count: Option<usize>,
+    pub(crate) bytes: Option<Sizes>,
+    pub(crate) distinct_min: Option<usize>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Keys {
+    pub(crate) count: u64,
+    #[serde(default)]
+    pub(crate) popularity: Popularity,
+    #[serde(default = "value_bytes")]
+    pub(crate) value_bytes: Sizes,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Check {
-    #[serde(default = "scores")]
-    pub(crate) field: String,
+    pub(crate) field: Option<String>,
     pub(crate) length_of: Option<String>,
     #[serde(default)]
     pub(crate) min: f32,
@@ -86,6 +160,13 @@ pub(crate) struct Check {
     pub(crate) max: f32,
     #[serde(default = "tolerance")]
     pub(crate) tolerance: f32,
+    /// The text that every answer must hold.
+    pub(crate) contains: Option<String>,
+    /// Whether every answer to a request must equal the first one to it.
+    #[serde(default)]
+    pub(crate) same: bool,
+    /// Whether values read must be those that `fill` wrote; so where there is a `fill`, unless it says false.
+    pub(crate) values: Option<bool>,
     #[serde(default = "share")]
     pub(crate) share: f64,
 }
@@ -93,11 +174,14 @@ pub(crate) struct Check {
 impl Default for Check {
     fn default() -> Check {
         Check {
-            field: scores(),
+            field: None,
             length_of: None,
             min: 0.0,
             max: score_max(),
             tolerance: tolerance(),
+            contains: None,
+            same: false,
+            values: None,
             share: share(),
         }
     }
@@ -107,25 +191,62 @@ impl Default for Check {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Load {
     pub(crate) connections: Vec<usize>,
+    /// Requests a second; with it the loop is open.
+    #[serde(default)]
+    pub(crate) rate: Vec<f64>,
+    pub(crate) arrivals: Option<Arrivals>,
+    #[serde(default)]
+    pub(crate) think_ms: f64,
     pub(crate) requests_per_connection: Option<u64>,
     pub(crate) duration_s: Option<f64>,
-    #[serde(default = "one")]
-    pub(crate) in_flight: usize,
+    pub(crate) warmup_s_max: Option<f64>,
+    pub(crate) in_flight: Option<usize>,
     #[serde(default = "one")]
     pub(crate) client_threads: usize,
     #[serde(default)]
     pub(crate) client_cpus: Vec<usize>,
-    #[serde(default)]
-    pub(crate) warmup_requests: u64,
     #[serde(default = "connect_parallel")]
     pub(crate) connect_parallel: usize,
+    #[serde(default)]
+    pub(crate) source_addresses: Vec<std::net::IpAddr>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Search {
+    #[serde(default = "rate_start")]
+    pub(crate) rate_start: f64,
+    #[serde(default = "rate_max")]
+    pub(crate) rate_max: f64,
+    #[serde(default = "resolution")]
+    pub(crate) resolution: f64,
+    #[serde(default = "point_s")]
+    pub(crate) point_s: f64,
+    #[serde(default = "edge_repeats")]
+    pub(crate) repeats: usize,
+}
+
+impl Default for Search {
+    fn default() -> Search {
+        Search {
+            rate_start: rate_start(),
+            rate_max: rate_max(),
+            resolution: resolution(),
+            point_s: point_s(),
+            repeats: edge_repeats(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Server {
+    /// Commands that are run to their end before it starts, such as one that builds a table.
+    #[serde(default)]
+    pub(crate) prepare: Vec<Vec<String>>,
     pub(crate) command: Vec<String>,
     pub(crate) config: Option<String>,
+    /// A URL that answers 200, or `tcp://HOST:PORT` that takes a connection.
     pub(crate) ready: String,
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
@@ -154,8 +275,23 @@ fn answer_bytes_max() -> usize {
 fn one() -> usize {
     1
 }
-fn scores() -> String {
-    "scores".into()
+fn value_bytes() -> Sizes {
+    Sizes::Constant(40)
+}
+fn rate_start() -> f64 {
+    1_000.0
+}
+fn rate_max() -> f64 {
+    10_000_000.0
+}
+fn resolution() -> f64 {
+    0.03
+}
+fn point_s() -> f64 {
+    3.0
+}
+fn edge_repeats() -> usize {
+    3
 }
 fn score_max() -> f32 {
     1.0

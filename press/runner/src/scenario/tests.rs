@@ -33,7 +33,7 @@ fn load_text(text: &str, set: &[&str]) -> Result<Scenario, Error> {
 }
 
 fn refusal(text: &str, set: &[&str]) -> String {
-    let error = load_text(text, set).expect_err("refused");
+    let error = load_text(text, set).err().expect("refused");
     assert_eq!(error.exit_code(), 2, "{error}");
     error.to_string()
 }
@@ -41,24 +41,29 @@ fn refusal(text: &str, set: &[&str]) -> String {
 #[test]
 fn a_small_scenario_has_sensible_defaults() {
     let scenario = load_text(GOOD, &[]).unwrap();
+    let (target, load) = (&scenario.targets[0], &scenario.load);
     assert_eq!(
-        (scenario.path.as_str(), scenario.method.as_str()),
-        ("/service/infer", "infer")
+        (target.words.as_str(), target.name.as_str()),
+        ("/service/infer", "http")
     );
     assert_eq!(
         (
-            scenario.in_flight,
-            scenario.client_threads,
-            scenario.warmup_requests
+            load.in_flight(Protocol::Http),
+            load.client_threads,
+            scenario.repeats
         ),
-        (1, 1, 0)
+        (1, 1, 1)
     );
-    assert_eq!(scenario.timeout, Duration::from_secs(10));
-    assert_eq!(scenario.requests.len(), 20);
-    assert_eq!(scenario.connections, [1, 10]);
+    assert_eq!(target.timeout, Duration::from_secs(10));
+    assert_eq!((target.requests.count, target.requests.distinct), (20, 20));
+    assert_eq!(
+        (load.connections.as_slice(), load.rates.as_slice()),
+        ([1, 10].as_slice(), [None].as_slice())
+    );
     assert_eq!(scenario.grid.len(), 1);
-    assert!(matches!(scenario.amount, Amount::Requests(100)));
-    assert!(matches!(scenario.server_pid, ServerPid::Unknown));
+    assert!(matches!(load.amount, Amount::Requests(100)));
+    assert!(load.warmup_max.is_zero() && load.arrivals.is_none());
+    assert!(matches!(target.server_pid, ServerPid::Unknown));
 }
 
 #[test]
@@ -73,9 +78,10 @@ fn overrides_are_laid_over() {
         ],
     )
     .unwrap();
-    assert_eq!(scenario.connections, [7]);
-    assert_eq!((scenario.path.as_str(), scenario.seed), ("/v2/x", 9));
-    assert!(matches!(scenario.server_pid, ServerPid::Infos));
+    let target = &scenario.targets[0];
+    assert_eq!(scenario.load.connections, [7]);
+    assert_eq!((target.words.as_str(), scenario.seed), ("/v2/x", 9));
+    assert!(matches!(target.server_pid, ServerPid::Infos));
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn impossible_values_are_refused() {
         ("load.client_threads=0", "load.client_threads is 0"),
         (
             "target.timeout_ms=99999",
-            "target.timeout_ms is 99999, expected at most 60000",
+            "target.timeout_ms is 99999, expected 1 to 60000",
         ),
         ("target.address=nowhere", "no host and port"),
         ("target.path=x", "must begin with `/`"),
@@ -140,6 +146,15 @@ fn impossible_values_are_refused() {
         ),
         ("grid.level=[1]", "grid.level needs a [server] section"),
         ("requests.generate.requests=0", "requests is 0"),
+        ("load.rate=[0]", "load.rate is 0"),
+        ("load.rate=[1000]", "load.rate needs load.duration_s"),
+        ("load.arrivals=poisson", "load.rate needs load.duration_s"),
+        ("load.think_ms=-1", "load.think_ms is -1"),
+        ("slo=p99 < 5", "slo part"),
+        ("target.files=x", "target.files is for the protocols"),
+        ("target.protocol=ordered", "takes no address"),
+        ("target.headers.x=\"a\\nb\"", "holds a line end"),
+        ("scenario.repeats=0", "scenario.repeats is 0"),
     ] {
         let said = refusal(GOOD, &[set]);
         assert!(said.contains(expected), "{set}: {said}");
@@ -147,7 +162,8 @@ fn impossible_values_are_refused() {
     assert!(refusal("x", &[]).contains("line 1"));
     assert!(
         load(Path::new("no.toml"), &[])
-            .expect_err("refused")
+            .err()
+            .expect("refused")
             .to_string()
             .contains("no.toml")
     );
@@ -230,10 +246,10 @@ fn the_shipped_scenarios_load() {
     };
     let grid = load("r1-recommand.toml", &r1);
     assert_eq!(
-        grid.connections,
+        grid.load.connections,
         [1, 10, 20, 50, 100, 200, 500, 1000, 1500, 2000, 3000]
     );
-    assert!(matches!(grid.amount, Amount::Requests(100)));
+    assert!(matches!(grid.load.amount, Amount::Requests(100)));
     let levels: Vec<&str> = grid
         .grid
         .iter()
@@ -241,8 +257,11 @@ fn the_shipped_scenarios_load() {
         .collect();
     assert_eq!(levels, ["2", "3", "5"]);
     let quick = load("r1-quick.toml", &r1);
-    assert!(quick.server.is_none() && quick.connections == [32]);
-    assert_eq!(load("movielens-rank.toml", &rank).method, "rank");
+    assert!(quick.targets[0].server.is_none() && quick.load.connections == [32]);
+    assert_eq!(
+        load("movielens-rank.toml", &rank).targets[0].words,
+        "/service/rank"
+    );
 }
 
 /// Keys that stand in comments are keys all the same: with every one of them in place, the file still parses.

@@ -1,186 +1,207 @@
-//! Requests over HTTP/1.1 on kept connections, one outstanding at a time.
+//! HTTP/1.1 requests on kept connections, one outstanding on each.
 //!
-//! Requests lie ready as whole byte strings and answers are read into a buffer that is used again, so an exchange is one
-//! write, one read and no allocation. Its invariant: a connection on which anything went wrong is not used again.
+//! Requests lie ready as whole byte strings, heads included. Its invariant: an answer is counted by its status, never by its
+//! words alone.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-use millpond_press_recorder::ErrorKind;
-use millpond_press_workload::RequestSet;
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
-use super::answer::{AnswerReader, Malformed};
-use super::patience::Patience;
-use super::{Answer, Failure, Lane, NOT_READY, OVERLOADED, Target};
+use super::body::{self, Parsed};
+use super::{Answer, Found, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said};
 
-/// The prepared requests and where they go.
+/// One request before it is written out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a [u8],
+}
+
+/// The prepared requests.
 pub(crate) struct Http {
-    address: SocketAddr,
-    /// Head and body of every request, one after the other.
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-    timeout: Duration,
+    requests: Prepared,
+    /// Whether the request of that number is a HEAD, whose answer has no body. Empty when none is.
+    heads: Vec<bool>,
     answer_bytes_max: usize,
 }
 
 impl Http {
-    pub(crate) fn new(
-        address: SocketAddr,
-        host: &str,
-        path: &str,
-        requests: &RequestSet,
-        timeout: Duration,
-        answer_bytes_max: usize,
-    ) -> Http {
-        let mut http = Http {
-            address,
-            bytes: Vec::new(),
-            ends: Vec::new(),
-            timeout,
-            answer_bytes_max,
+    /// Begins a set for a host, with header lines of the scenario's own.
+    pub(crate) fn builder(host: &str, headers: &str, answer_bytes_max: usize) -> HttpBuilder {
+        HttpBuilder {
+            host: host.to_owned(),
+            headers: headers.to_owned(),
+            http: Http {
+                requests: Prepared::default(),
+                heads: Vec::new(),
+                answer_bytes_max,
+            },
+        }
+    }
+}
+
+/// Requests being put together.
+pub(crate) struct HttpBuilder {
+    host: String,
+    /// Header lines of the scenario's own, each with its line end.
+    headers: String,
+    http: Http,
+}
+
+impl HttpBuilder {
+    pub(crate) fn push(&mut self, request: Request<'_>) {
+        let (host, headers) = (&self.host, &self.headers);
+        self.http
+            .requests
+            .push(|out| write_request(request, host, headers, out));
+        self.http.heads.push(request.verb == "HEAD");
+    }
+
+    pub(crate) fn finish(mut self) -> Http {
+        if !self.http.heads.contains(&true) {
+            self.http.heads = Vec::new();
+        }
+        self.http
+    }
+}
+
+/// Writes one request; `Content-Type` is JSON where a body is sent and the headers name none.
+pub(crate) fn write_request(request: Request<'_>, host: &str, headers: &str, out: &mut Vec<u8>) {
+    let Request { verb, path, body } = request;
+    out.extend_from_slice(format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\n").as_bytes());
+    let is_named = headers.to_ascii_lowercase().contains("content-type:");
+    if !body.is_empty() && !is_named {
+        out.extend_from_slice(b"Content-Type: application/json\r\n");
+    }
+    if !body.is_empty() || !matches!(verb, "GET" | "HEAD" | "DELETE" | "OPTIONS") {
+        out.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+    }
+    out.extend_from_slice(headers.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+}
+
+impl Protocol for Http {
+    const NUMBERED: bool = false;
+
+    fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn write(&self, index: usize, _serial: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.requests.get(index));
+    }
+
+    fn read<'b>(
+        &self,
+        index: usize,
+        bytes: &'b [u8],
+        ended: bool,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<Read<'b>, Malformed> {
+        let is_head = self.heads.get(index).copied().unwrap_or(false);
+        let parsed = match body::read(bytes, ended, is_head, self.answer_bytes_max, scratch)? {
+            body::Read::Whole(parsed) => parsed,
+            body::Read::Needs(needed) => return Ok(Read::Needs(needed)),
         };
-        for body in requests.iter() {
-            http.bytes
-                .extend_from_slice(&request_head("POST", path, host, body.len()));
-            http.bytes.extend_from_slice(body);
-            http.ends.push(http.bytes.len());
-        }
-        http
-    }
-
-    fn request(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.bytes[start..self.ends[index]]
+        Ok(Read::Found(Found {
+            used: parsed.used,
+            serial: 0,
+            said: judge(&parsed),
+            closes: parsed.closes,
+        }))
     }
 }
 
-/// The head of a request with a JSON body of `length` bytes.
-pub(crate) fn request_head(verb: &str, path: &str, host: &str, length: usize) -> Vec<u8> {
-    format!(
-        "{verb} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    )
-    .into_bytes()
-}
-
-impl Target for Http {
-    type Lane = HttpLane;
-
-    async fn connect(self: Arc<Self>, _lanes: usize) -> Result<Vec<HttpLane>, String> {
-        let connected = timeout(self.timeout, TcpStream::connect(self.address)).await;
-        let stream = match connected {
-            Ok(stream) => stream.map_err(|error| error.to_string())?,
-            Err(_) => return Err(format!("no connection within {} ms", self.timeout.as_millis())),
-        };
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let reader = AnswerReader::new(self.answer_bytes_max);
-        let patience = Patience::new(self.timeout);
-        Ok(vec![HttpLane {
-            http: self,
-            stream,
-            reader,
-            patience,
-            open: true,
-        }])
-    }
-}
-
-/// One connection.
-pub(crate) struct HttpLane {
-    http: Arc<Http>,
-    stream: TcpStream,
-    reader: AnswerReader,
-    patience: Patience,
-    open: bool,
-}
-
-impl Lane for HttpLane {
-    async fn exchange(&mut self, index: usize) -> Result<Answer<'_>, Failure> {
-        self.reader.restart();
-        let HttpLane {
-            http,
-            stream,
-            reader,
-            patience,
-            open,
-        } = self;
-        match patience
-            .wait(round_trip(stream, http.request(index), reader))
-            .await
-        {
-            None => {
-                *open = false;
-                let why = format!("no whole answer within {}", patience.in_words());
-                return Err(Failure::of(ErrorKind::Timeout, why));
-            }
-            Some(Err(failure)) => {
-                *open = false;
-                return Err(failure);
-            }
-            Some(Ok(())) => *open = !reader.closes(),
-        }
-        if reader.status() == 200 {
-            Ok(Answer::Json(reader.body()))
-        } else {
-            Err(not_answered(reader))
-        }
-    }
-
-    fn is_open(&self) -> bool {
-        self.open
-    }
-}
-
-async fn round_trip(
-    stream: &mut TcpStream,
-    request: &[u8],
-    reader: &mut AnswerReader,
-) -> Result<(), Failure> {
-    let broken = |error: std::io::Error| Failure::of(ErrorKind::Reset, error.to_string());
-    // A server that refuses may answer and close before the request is whole: the answer is still read.
-    let written = stream.write_all(request).await;
-    loop {
-        let count = match stream.read(reader.space()).await {
-            Ok(count) => count,
-            Err(error) => return Err(broken(written.err().unwrap_or(error))),
-        };
-        match reader.advance(count) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(malformed) => {
-                let kind = match malformed {
-                    Malformed::Garbage(_) => ErrorKind::Garbage,
-                    Malformed::TooLarge(_) => ErrorKind::TooLarge,
-                    Malformed::Ended(_) => ErrorKind::Closed,
-                };
-                return Err(Failure::of(kind, malformed.to_string()));
-            }
-        }
-    }
-}
-
-/// An answer that is not 200: a refusal the server names as one, or a failure.
-fn not_answered(reader: &AnswerReader) -> Failure {
+/// Any status of the 200s is an answer. Others carry their code as JSON, by this product and its like.
+fn judge<'b>(parsed: &Parsed<'b>) -> Said<'b> {
     #[derive(Deserialize)]
-    struct Said {
+    struct Words {
         code: Option<u32>,
         ex: Option<String>,
     }
-    let status = reader.status();
-    let said = serde_json::from_slice(reader.body()).unwrap_or(Said { code: None, ex: None });
-    match said.code {
-        Some(code @ (OVERLOADED | NOT_READY)) if matches!(status, 429 | 503) => Failure::Refused { code },
-        code => Failure::Error {
-            kind: ErrorKind::Status,
-            code: Some(code.unwrap_or(u32::from(status))),
+    let status = parsed.status;
+    if (200..300).contains(&status) {
+        return Said::Answer(Answer::Json(parsed.body));
+    }
+    let words = serde_json::from_slice(parsed.body).unwrap_or(Words { code: None, ex: None });
+    match words.code {
+        Some(code @ (OVERLOADED | NOT_READY)) if matches!(status, 429 | 503) => Said::Refused {
+            code,
+            whole_connection: parsed.closes,
+        },
+        None if matches!(status, 429 | 503) => Said::Refused {
+            code: u32::from(status),
+            whole_connection: parsed.closes,
+        },
+        code => Said::Failed {
+            code: code.unwrap_or(u32::from(status)),
             why: format!(
                 "HTTP status {status}: {}",
-                said.ex.unwrap_or_else(|| "no reason given".into())
+                words.ex.unwrap_or_else(|| "no reason given".into())
             ),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn said(answer: &str) -> String {
+        let mut builder = Http::builder("h:1", "", 1_000);
+        builder.push(Request {
+            verb: "POST",
+            path: "/x",
+            body: b"{}",
+        });
+        let mut scratch = Vec::new();
+        match builder
+            .finish()
+            .read(0, answer.as_bytes(), false, &mut scratch)
+            .unwrap()
+        {
+            Read::Found(found) => format!("{:?}, closes {}", found.said, found.closes),
+            Read::Needs(needed) => format!("needs {needed}"),
+        }
+    }
+
+    #[test]
+    fn requests_say_what_they_carry() {
+        let written = |verb: &str, body: &[u8], headers: &str| {
+            let mut out = Vec::new();
+            write_request(
+                Request {
+                    verb,
+                    path: "/a?b",
+                    body,
+                },
+                "h:1",
+                headers,
+                &mut out,
+            );
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written("GET", b"", ""), "GET /a?b HTTP/1.1\r\nHost: h:1\r\n\r\n");
+        assert_eq!(
+            written("POST", b"{}", "X-A: 1\r\n"),
+            "POST /a?b HTTP/1.1\r\nHost: h:1\r\nContent-Type: application/json\r\nContent-Length: 2\r\nX-A: 1\r\n\r\n{}"
+        );
+        assert!(written("POST", b"", "").contains("Content-Length: 0"));
+        assert!(!written("PUT", b"x", "content-type: text/plain\r\n").contains("json"));
+    }
+
+    #[test]
+    fn the_status_decides() {
+        assert!(said("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").starts_with("Answer(Json"));
+        assert!(said("HTTP/1.1 204 No Content\r\n\r\n").starts_with("Answer"));
+        let busy = "HTTP/1.1 429 X\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{\"code\":30101}";
+        assert_eq!(
+            said(busy),
+            "Refused { code: 30101, whole_connection: true }, closes true"
+        );
+        assert!(said("HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n").starts_with("Refused { code: 503"));
+        assert!(said("HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n").contains("code: 404"));
+        assert_eq!(said("HTTP/1.1 200"), "needs 13");
     }
 }

@@ -105,7 +105,9 @@ fn sampling_leaves_answers_unchecked_and_says_so() {
     let counters = &outcome.result.points[0].counters;
     assert_eq!((counters.unchecked, counters.wrong), (15, 5));
     assert!(
-        outcome.markdown.contains("Only 25 % of the answers were checked"),
+        outcome
+            .markdown
+            .contains("Only 25 % of the answers of http were checked"),
         "{}",
         outcome.markdown
     );

@@ -112,7 +112,10 @@ fn requests_are_outstanding_together_and_answered_in_any_order() {
         point.counters
     );
     assert_eq!((point.counters.connections_opened, outcome.exit_code), (2, 0));
-    assert_eq!((point.target.protocol.as_str(), point.in_flight), ("binary", 4));
+    assert_eq!(
+        (point.target.protocol.as_str(), point.offered.in_flight),
+        ("native", 4)
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod answers;
 mod binary;
 mod fake;
+mod practice;
 mod refusals;
 mod results;
 mod servers;

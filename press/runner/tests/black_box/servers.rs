@@ -65,7 +65,7 @@ fn a_grid_restarts_its_server() {
         .result
         .points
         .iter()
-        .map(|point| (point.grid["level"].clone(), point.connections))
+        .map(|point| (point.grid["level"].clone(), point.offered.connections))
         .collect();
     assert_eq!(
         points,

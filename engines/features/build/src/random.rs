@@ -1,0 +1,115 @@
+//! Tables of random rows under the keys 0, 1, 2, …, to try a server or measure one where there are no embeddings yet.
+//!
+//! Its invariant: a row depends on the seed, its key and the dimension alone, on every machine.
+
+use std::path::PathBuf;
+
+use millpond_engines_features::Handle;
+use millpond_engines_features::write::{Summary, Writer};
+
+use crate::{Error, PROGRESS_ROWS, Progress, next_version};
+
+/// What to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RandomOptions {
+    /// The folder of all tables; the version appears in `out_dir/name/`.
+    pub out_dir: PathBuf,
+    /// The table's name.
+    pub name: String,
+    /// How many rows: their keys are `0..rows`.
+    pub rows: u64,
+    /// Floats of a row, each in [-1, 1).
+    pub dim: usize,
+    /// What the rows are derived from.
+    pub seed: u64,
+    /// Shard files, 1 to 1,024.
+    pub shards: u32,
+    /// Whether a table that is there already and has as many rows of as many floats is kept as it is.
+    pub keep: bool,
+}
+
+/// Makes a new version of a table; nothing where one was kept. `progress` is called every 100,000 rows and at the last.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it: a name, dimension or number of shards outside the limits, or the disk.
+pub fn random(options: &RandomOptions, progress: &mut dyn FnMut(Progress)) -> Result<Option<Summary>, Error> {
+    let table_dir = options.out_dir.join(&options.name);
+    if options.keep && is_there(options) {
+        return Ok(None);
+    }
+    let version = next_version(&table_dir)?;
+    let (dim, rows_total) = (options.dim, options.rows);
+    let mut writer = Writer::create(
+        &table_dir,
+        &options.name,
+        version,
+        dim,
+        options.shards,
+        rows_total,
+    )?;
+    let mut row = vec![0.0; dim];
+    for key in 0..rows_total {
+        for (at, value) in row.iter_mut().enumerate() {
+            *value = unit(options.seed, key, at as u64);
+        }
+        writer.push(key, &row)?;
+        let rows = key + 1;
+        if rows % PROGRESS_ROWS == 0 || rows == rows_total {
+            progress(Progress { rows, rows_total });
+        }
+    }
+    Ok(Some(writer.finish()?))
+}
+
+fn is_there(options: &RandomOptions) -> bool {
+    Handle::open(&options.out_dir.join(&options.name), None).is_ok_and(|handle| {
+        let table = handle.pin();
+        table.rows() == options.rows && table.dim() == options.dim
+    })
+}
+
+/// A number in [-1, 1), by the finalizer of SplitMix64 (Steele, Lea and Flood 2014) over seed, key and place.
+fn unit(seed: u64, key: u64, place: u64) -> f32 {
+    let mix = |state: u64| {
+        let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    let bits = mix(mix(mix(seed) ^ key) ^ place) >> 40;
+    bits as f32 / (1u32 << 23) as f32 - 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn rows_are_the_same_again_and_a_table_that_fits_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = RandomOptions {
+            out_dir: dir.path().to_owned(),
+            name: "items".into(),
+            rows: 500,
+            dim: 3,
+            seed: 7,
+            shards: 2,
+            keep: true,
+        };
+        let made = random(&options, &mut |_| {}).unwrap().unwrap();
+        assert_eq!((made.version, made.rows, made.dim), (1, 500, 3));
+        assert!(random(&options, &mut |_| {}).unwrap().is_none());
+        let table = Handle::open(&dir.path().join("items"), None).unwrap().pin();
+        let (mut values, mut found) = ([0.0; 6], [0]);
+        assert_eq!(table.lookup(&[0, 499], &mut values, &mut found), 2);
+        let expected: Vec<f32> = [0, 499]
+            .iter()
+            .flat_map(|&key| (0..3).map(move |at| unit(7, key, at)))
+            .collect();
+        assert_eq!(values, expected.as_slice());
+        assert!(values.iter().all(|value| (-1.0..1.0).contains(value)));
+        options.rows = 501;
+        assert_eq!(random(&options, &mut |_| {}).unwrap().unwrap().version, 2);
+    }
+}

@@ -1,0 +1,148 @@
+//! Histograms of samples whose percentiles are known.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+use proptest::prelude::*;
+
+fn of(us: impl IntoIterator<Item = u64>) -> Latency {
+    let mut latency = Latency::new();
+    for us in us {
+        latency.record(Duration::from_micros(us));
+    }
+    latency
+}
+
+#[test]
+fn a_percentile_needs_ten_samples_beyond_it() {
+    // How many of the seven percentiles are named; lower ones always are when a higher one is.
+    let check = |count: u64, expected: usize| {
+        let latency = of(1..=count);
+        let s = latency.summary();
+        let named = [
+            s.us_p50,
+            s.us_p75,
+            s.us_p90,
+            s.us_p95,
+            s.us_p99,
+            s.us_p99_9,
+            s.us_p99_99,
+        ];
+        assert_eq!(named.iter().flatten().count(), expected, "{count} samples");
+        let quantiles = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999].map(|q| latency.quantile_us(q));
+        assert_eq!(quantiles, named, "{count} samples");
+    };
+    check(0, 0);
+    check(19, 0);
+    check(20, 1);
+    check(39, 1);
+    check(40, 2);
+    check(99, 2);
+    check(100, 3);
+    check(200, 4);
+    check(999, 4);
+    check(1_000, 5);
+    check(10_000, 6);
+    check(99_999, 6);
+    check(100_000, 7);
+    assert_eq!(of(1..=1_000).quantile_us(f64::NAN), None);
+    assert_eq!(of(1..=1_000).quantile_us(-0.1), None);
+}
+
+#[test]
+fn the_curve_ends_where_ten_samples_lie_beyond() {
+    assert_eq!(of(1..=9).curve(), []);
+    let curve = of(1..=1_000).curve();
+    let (first, last) = (curve[0], curve[curve.len() - 1]);
+    assert_eq!(first.0, 0.0);
+    // 1 - 2^-6 leaves 15.6 samples, its fourth tick 9.4.
+    assert!((last.0 - 100.0 * (1.0 - 0.7 / 64.0)).abs() < 1e-9, "{last:?}");
+    assert!((last.1 - 990.0).abs() < 1.0, "{last:?}");
+    assert!(
+        curve
+            .windows(2)
+            .all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1)
+    );
+}
+
+#[test]
+fn clearing_leaves_what_is_new() {
+    let mut latency = of([5, 6_000_000, 90_000_000]);
+    latency.clear();
+    assert!(latency.is_same(&Latency::new()));
+    assert_eq!(latency.summary(), LatencySummary::default());
+    latency.record_ns(7);
+    assert!(latency.is_same(&{
+        let mut other = Latency::new();
+        other.record_ns(7);
+        other
+    }));
+}
+
+#[test]
+fn figures_are_exact_to_three_digits() {
+    let summary = of(1..=100_000).summary();
+    let near = |figure: Option<f64>, expected: f64| {
+        let figure = figure.unwrap();
+        assert!(
+            (figure - expected).abs() <= expected / 1_000.0,
+            "{figure} is not {expected}"
+        );
+    };
+    near(summary.us_p50, 50_000.0);
+    near(summary.us_p75, 75_000.0);
+    near(summary.us_p95, 95_000.0);
+    near(summary.us_p99_9, 99_900.0);
+    near(summary.us_p99_99, 99_990.0);
+    assert_eq!(summary.us_max, Some(100_000.0));
+    assert_eq!(summary.us_mean, Some(50_000.5));
+}
+
+#[test]
+fn what_lies_outside_the_range_is_kept_at_its_edge() {
+    let mut latency = of([]);
+    latency.record(Duration::ZERO);
+    latency.record(Duration::from_secs(65));
+    latency.record(Duration::from_secs(100));
+    assert_eq!(latency.count(), 3);
+    assert_eq!(latency.summary().us_max, Some(100_000_000.0));
+    assert_eq!(latency.sum_ns(), 165_000_000_000);
+    let buckets: Vec<(u64, u64)> = latency.buckets().collect();
+    assert_eq!((buckets[0], buckets.len(), buckets[1].1), ((1, 1), 2, 2));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn merging_and_storing_lose_nothing(
+        left in prop::collection::vec(0u64..70_000_000_000, 0..300),
+        right in prop::collection::vec(1u64..5_000, 0..300),
+    ) {
+        let of = |samples: &[u64]| {
+            let mut latency = Latency::new();
+            samples.iter().for_each(|&ns| latency.record_ns(ns));
+            latency
+        };
+        let whole = of(&[&left[..], &right[..]].concat());
+        let mut merged = of(&left);
+        merged.merge(&of(&right));
+        prop_assert!(merged.is_same(&whole));
+        prop_assert_eq!(merged.summary(), whole.summary());
+        prop_assert_eq!(merged.to_csv(), whole.to_csv());
+        let read = Latency::from_csv(&whole.to_csv()).unwrap();
+        prop_assert_eq!(read.to_csv(), whole.to_csv());
+    }
+}
+
+#[test]
+fn a_bad_stored_line_is_named() {
+    for bad in [
+        "ns,count\n12",
+        "ns,count\n0,1",
+        "ns,count\nx,1",
+        "ns,count\n99999999999,1",
+    ] {
+        let said = Latency::from_csv(bad).expect_err("refused").to_string();
+        assert!(said.starts_with("line 2"), "{said}");
+    }
+}

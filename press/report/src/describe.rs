@@ -1,0 +1,212 @@
+//! Loads, targets, judgements and states in words.
+//!
+//! Its invariant: the same thing has the same words in every report, so that rows can be found by them.
+
+use millpond_press_recorder::Counters;
+
+use crate::number::{fixed, rate};
+use crate::{Bound, Judgement, LoadKind, Offered, Point, RunResult, State};
+
+/// The load of a point, without its grid: `64×1`, or `12000.0/s poisson on 64×1`.
+pub(crate) fn load(offered: &Offered) -> String {
+    let mut text = match (offered.kind, offered.rate) {
+        (LoadKind::Open, asked) => {
+            let asked = asked.map_or_else(|| "recorded rate".into(), |asked| format!("{}/s", trimmed(asked)));
+            let arrivals = offered
+                .arrivals
+                .as_ref()
+                .map(|words| format!(" {words}"))
+                .unwrap_or_default();
+            format!("{asked}{arrivals} on {}", connections(offered))
+        }
+        (LoadKind::Closed, _) => connections(offered),
+    };
+    if let Some(pause) = offered.think_ms.filter(|&pause| pause > 0.0) {
+        text += &format!(", think {} ms", trimmed(pause));
+    }
+    text
+}
+
+fn connections(offered: &Offered) -> String {
+    format!("{}×{}", offered.connections, offered.in_flight)
+}
+
+fn trimmed(value: f64) -> String {
+    let text = fixed(value, 2);
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        text
+    }
+}
+
+/// The load and the grid of a point, as [`crate::Comparison::load`] names them: `64×1`, `64×1, log_level=2`.
+pub fn load_in_words(point: &Point) -> String {
+    let mut text = load(&point.offered);
+    for (key, value) in &point.grid {
+        text += &format!(", {key}={value}");
+    }
+    text
+}
+
+/// A target with its grid: `millpond log_level=2`.
+pub(crate) fn target(point: &Point) -> String {
+    let mut text = target_name(point);
+    for (key, value) in &point.grid {
+        text += &format!(" {key}={value}");
+    }
+    text
+}
+
+/// A target's name; its protocol and path where it has none.
+pub(crate) fn target_name(point: &Point) -> String {
+    let target = &point.target;
+    if target.name.is_empty() {
+        format!("{} {}", target.protocol, target.path).trim().to_owned()
+    } else {
+        target.name.clone()
+    }
+}
+
+/// The grid as a heading: `log_level = 2`; the target where there is no grid.
+pub(crate) fn grid(point: &Point) -> String {
+    if point.grid.is_empty() {
+        return target_name(point);
+    }
+    let parts: Vec<String> = point
+        .grid
+        .iter()
+        .map(|(key, value)| format!("{key} = {value}"))
+        .collect();
+    parts.join(", ")
+}
+
+/// `VALID`, `GENERATOR-BOUND`, …
+pub(crate) fn judgement(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Valid => "VALID",
+        Judgement::GeneratorBound => "GENERATOR-BOUND",
+        Judgement::Unstable => "UNSTABLE",
+        Judgement::EnvDrift => "ENV-DRIFT",
+    }
+}
+
+/// The gravest of several judgements: what a median over repeats must be read with.
+pub(crate) fn gravest(judgements: impl IntoIterator<Item = Judgement>) -> Judgement {
+    let gravity = |judgement: &Judgement| match judgement {
+        Judgement::Valid => 0,
+        Judgement::EnvDrift => 1,
+        Judgement::Unstable => 2,
+        Judgement::GeneratorBound => 3,
+    };
+    judgements.into_iter().max_by_key(gravity).unwrap_or_default()
+}
+
+/// What bounded a point, in words; nothing where the evidence does not say.
+pub(crate) fn bound(bound: Bound) -> Option<&'static str> {
+    Some(match bound {
+        Bound::Unknown => return None,
+        Bound::Offered => "bounded by the offered load",
+        Bound::ServerCpu => "bounded by the server's CPU",
+        Bound::ClientCpu => "bounded by the load generator's CPU",
+        Bound::Wire => "bounded by the wire",
+        Bound::Queueing => "bounded by queueing",
+        Bound::Timer => "bounded by a timer",
+        Bound::Lock => "bounded by a lock",
+        Bound::Disk => "bounded by the disk",
+    })
+}
+
+/// The name of a bound in `result.json`.
+pub(crate) fn bound_key(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Unknown => "unknown",
+        Bound::Offered => "offered",
+        Bound::ServerCpu => "server_cpu",
+        Bound::ClientCpu => "client_cpu",
+        Bound::Wire => "wire",
+        Bound::Queueing => "queueing",
+        Bound::Timer => "timer",
+        Bound::Lock => "lock",
+        Bound::Disk => "disk",
+    }
+}
+
+/// The sentence of a point's verdict.
+pub(crate) fn sentence(point: &Point) -> String {
+    if point.verdict.sentence.is_empty() {
+        "No reason is recorded.".into()
+    } else {
+        point.verdict.sentence.clone()
+    }
+}
+
+/// `complete`, `interrupted`, …
+pub(crate) fn state(state: State) -> &'static str {
+    match state {
+        State::Running => "running",
+        State::Complete => "complete",
+        State::Interrupted => "interrupted",
+        State::Failed => "failed",
+    }
+}
+
+/// The title of a run; its name where it has none.
+pub(crate) fn title(run: &RunResult) -> String {
+    for words in [&run.title, &run.name] {
+        if !words.trim().is_empty() {
+            return words.clone();
+        }
+    }
+    "A run without a name".into()
+}
+
+/// Refusals of every code. A result may come from elsewhere, so sums must not overflow.
+pub(crate) fn refused(counters: &Counters) -> u64 {
+    counters
+        .refused
+        .values()
+        .fold(0, |sum, &count| sum.saturating_add(count))
+}
+
+/// Wrong answers and errors of every kind.
+pub(crate) fn failed(counters: &Counters) -> u64 {
+    counters
+        .errors
+        .values()
+        .fold(counters.wrong, |sum, &count| sum.saturating_add(count))
+}
+
+/// A rate with its unit.
+pub(crate) fn per_second(value: f64) -> String {
+    format!("{}/s", rate(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_in_words() {
+        let mut point = Point::default();
+        point.offered.connections = 64;
+        point.offered.in_flight = 2;
+        assert_eq!(load_in_words(&point), "64×2");
+        point.offered.think_ms = Some(2.5);
+        point.grid.insert("level".into(), "3".into());
+        assert_eq!(load_in_words(&point), "64×2, think 2.5 ms, level=3");
+        point.offered.think_ms = None;
+        point.offered.kind = LoadKind::Open;
+        point.offered.rate = Some(12_000.0);
+        point.offered.arrivals = Some("poisson".into());
+        assert_eq!(load(&point.offered), "12000/s poisson on 64×2");
+    }
+
+    #[test]
+    fn counts_of_strangers_do_not_overflow() {
+        let mut counters = Counters::default();
+        counters.refused.insert(1, u64::MAX);
+        counters.refused.insert(2, u64::MAX);
+        assert_eq!(refused(&counters), u64::MAX);
+    }
+}

@@ -1,0 +1,54 @@
+//! The tables a report opens with: one line a point, those of report R1, or targets side by side.
+//!
+//! Its invariant: a figure that does not exist is printed as `n/a`, with the number of samples where those were too few;
+//! never as 0.
+
+mod general;
+pub(crate) mod peers;
+mod r1;
+
+use crate::table::Table;
+use crate::{Layout, Point, RunResult, describe};
+
+/// The tables in the scenario's own layout; none without a point.
+pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
+    if run.points.is_empty() {
+        return Vec::new();
+    }
+    match run.layout {
+        Layout::General => vec![general::table(run)],
+        Layout::R1 => r1::tables(&by_grid(&run.points)),
+        Layout::Peers => peers::tables(run),
+    }
+}
+
+/// What must be known to read them.
+pub(crate) fn note(run: &RunResult) -> String {
+    let mut text = String::from(match run.layout {
+        Layout::General => "Latencies count from the moment a request was meant to be sent. ",
+        Layout::R1 => {
+            "aveTime is the mean time of an answer; totalTime runs from the first request to the end of the last one, \
+             connection set-up excluded; qps counts answers only. "
+        }
+        Layout::Peers => {
+            "Figures are medians over the repeats; a ratio is the mean over repeats run in pairs with its 95 % interval, \
+             and stands without one where no pairs were run. "
+        }
+    });
+    text += "A percentile is n/a where fewer than ten samples lie beyond it (samples in parentheses). CPU is in percent of \
+             one core.";
+    text
+}
+
+/// Points that share the grid's values, in the order they ran.
+fn by_grid(points: &[Point]) -> Vec<(String, Vec<&Point>)> {
+    let mut groups: Vec<(String, Vec<&Point>)> = Vec::new();
+    for point in points {
+        let name = describe::grid(point);
+        match groups.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, members)) => members.push(point),
+            None => groups.push((name, vec![point])),
+        }
+    }
+    groups
+}

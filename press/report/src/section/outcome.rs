@@ -1,0 +1,159 @@
+//! What the points come to: ratios, the SLO, the search, operations and stages.
+//!
+//! Its invariant: a section without content has no block.
+
+use super::{Block, Fact, Section, of_table};
+use crate::describe::{self, per_second};
+use crate::layout::peers::interval;
+use crate::number::{ABSENT, rate, us, us_of};
+use crate::table::{Cell, Table, cells};
+use crate::{Point, RunResult};
+
+/// Targets held against each other.
+pub(crate) fn comparisons(run: &RunResult) -> Section {
+    let mut table = Table::new(
+        "Ratios of paired repeats with their 95 % intervals",
+        "(figure)|(load)|(target)|(against)|ratio|pairs",
+    );
+    for one in &run.comparisons {
+        table.row(cells![
+            one.figure.as_str(),
+            one.load.as_str(),
+            one.target.as_str(),
+            one.baseline.as_str(),
+            interval(&one.ratio),
+            one.ratio.n.to_string(),
+        ]);
+    }
+    of_table("comparisons", "Comparisons", table)
+}
+
+/// What became of the SLO.
+pub(crate) fn slo(run: &RunResult) -> Section {
+    let mut table = Table::new(
+        "The SLO at every point",
+        "(point)|(target)|(load)|(SLO)|(met)|(what failed)",
+    );
+    for point in &run.points {
+        let Some(outcome) = &point.slo else {
+            continue;
+        };
+        table.row(cells![
+            point.number.to_string(),
+            describe::target(point),
+            describe::load(&point.offered),
+            outcome.slo.as_str(),
+            yes(outcome.met),
+            outcome.failures.join("; "),
+        ]);
+    }
+    of_table("slo", "The SLO", table)
+}
+
+fn yes(met: bool) -> &'static str {
+    if met { "yes" } else { "no" }
+}
+
+/// What the search came to, and every rate it tried.
+pub(crate) fn search(run: &RunResult) -> Section {
+    let mut blocks = Vec::new();
+    if let Some(search) = &run.search {
+        let fact = |name, value| Fact {
+            name,
+            value,
+            code: false,
+        };
+        let at = |rate: Option<f64>| rate.map_or_else(|| "none".into(), per_second);
+        blocks.push(Block::Facts(vec![
+            fact("Target", search.target.clone()),
+            fact("SLO", search.slo.clone()),
+            fact("Highest rate that met it in every repeat", at(search.rate_met)),
+            fact("Lowest rate that missed it", at(search.rate_missed)),
+            fact("Knee of the curve", at(search.rate_knee)),
+        ]));
+        let mut table = Table::new(
+            "Every rate that was tried, in order",
+            "(point)|rate/s|ok/s|p50 us|p99 us|(SLO met)|(verdict)",
+        );
+        for tried in &search.tried {
+            let point = run.points.iter().find(|point| point.number == tried.point);
+            let figure = |figure: &dyn Fn(&Point) -> String| point.map_or_else(|| ABSENT.into(), figure);
+            let mut row = cells![
+                tried.point.to_string(),
+                rate(tried.rate),
+                figure(&|point| rate(point.qps)),
+                figure(&|point| us_of(point.latency.us_p50, &point.latency)),
+                figure(&|point| us_of(point.latency.us_p99, &point.latency)),
+                yes(tried.met),
+                ABSENT,
+            ];
+            if let Some(point) = point {
+                row[6] = point.verdict.judgement.into();
+            }
+            table.row(row);
+        }
+        blocks.extend(table.unless_empty().map(Block::Table));
+    }
+    Section {
+        id: "search",
+        title: "The search",
+        blocks,
+    }
+}
+
+/// A mix, operation by operation.
+pub(crate) fn operations(run: &RunResult) -> Section {
+    let mut table = Table::new(
+        "Operations of the mix",
+        "(point)|(target)|(load)|(operation)|answers|refused|failed|p50 us|p99 us|max us",
+    );
+    for point in &run.points {
+        for one in &point.operations {
+            table.row(cells![
+                point.number.to_string(),
+                describe::target(point),
+                describe::load(&point.offered),
+                one.name.as_str(),
+                one.answers.to_string(),
+                one.refused.to_string(),
+                one.failed.to_string(),
+                us_of(one.latency.us_p50, &one.latency),
+                us_of(one.latency.us_p99, &one.latency),
+                us_of(one.latency.us_max, &one.latency),
+            ]);
+        }
+    }
+    of_table("operations", "Operations", table)
+}
+
+/// The server's own split of its work: a column for each stage.
+pub(crate) fn stages(run: &RunResult) -> Section {
+    let mut names: Vec<&str> = Vec::new();
+    for stage in run.points.iter().flat_map(|point| &point.stages) {
+        if !names.contains(&stage.name.as_str()) {
+            names.push(&stage.name);
+        }
+    }
+    let mut table = Table::new(
+        "Where the server says its time went: the mean time in each stage, in us",
+        "(point)|(target)|(load)",
+    );
+    for &name in &names {
+        table.figures(name);
+    }
+    table.figures("service, mean us");
+    for point in run.points.iter().filter(|point| !point.stages.is_empty()) {
+        let fixed = cells![
+            point.number.to_string(),
+            describe::target(point),
+            describe::load(&point.offered),
+        ];
+        let stages = names.iter().map(|&name| {
+            let stage = point.stages.iter().find(|stage| stage.name == name);
+            Cell::from(stage.map_or_else(|| ABSENT.into(), |stage| us(stage.us_mean)))
+        });
+        let service = Cell::from(us_of(point.service.us_mean, &point.service));
+        table.row(fixed.into_iter().chain(stages).chain([service]));
+    }
+    of_table("stages", "Stages of the server", table)
+}

@@ -1,0 +1,59 @@
+//! Reports from result folders, without measuring anything.
+//!
+//! Its invariant: the folders are only read, but for the page and the tables drawn beside their `result.json`.
+
+use std::path::{Path, PathBuf};
+
+use millpond_press_report::{RunResult, html, points_csv, read, report, series_csv};
+
+use crate::Error;
+
+/// What was drawn.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    /// Where the HTML page is.
+    pub page: PathBuf,
+    /// The reports of all folders in Markdown, one after the other.
+    pub markdown: String,
+    /// The results as a JSON array.
+    pub json: String,
+}
+
+/// Draws one HTML page over all `folders`; each folder also gets its own report, page and CSV files anew. `page` is where the
+/// page goes: by default `report.html` in the only folder, or in the current one for several.
+///
+/// # Errors
+/// A folder holds no result of this version, or the disk refuses.
+pub fn draw(folders: &[PathBuf], page: Option<&Path>) -> Result<Drawn, Error> {
+    let mut runs: Vec<RunResult> = Vec::new();
+    for folder in folders {
+        runs.push(read(folder)?);
+    }
+    for (folder, run) in folders.iter().zip(&runs) {
+        write(&folder.join("report.md"), &report(run))?;
+        write(&folder.join("points.csv"), &points_csv(run))?;
+        write(&folder.join("series.csv"), &series_csv(run))?;
+    }
+    let page = match (page, folders) {
+        (Some(page), _) => page.to_owned(),
+        (None, [folder]) => folder.join("report.html"),
+        (None, _) => "report.html".into(),
+    };
+    write(&page, &html(&runs))?;
+    let markdown: Vec<String> = runs.iter().map(report).collect();
+    Ok(Drawn {
+        page,
+        markdown: markdown.join("\n"),
+        json: serde_json::to_string_pretty(&runs).unwrap_or_default(),
+    })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|source| {
+        Error::Report(millpond_press_report::Error::Io {
+            action: "write",
+            path: path.to_owned(),
+            source,
+        })
+    })
+}

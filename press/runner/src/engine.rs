@@ -1,0 +1,147 @@
+//! The load generator: threads with an event loop, connections and histograms of their own.
+//!
+//! A [`crew`] of threads opens the connections once and then offers one load after the other on them. Nothing on the path of
+//! a request is shared, locked or allocated. Its invariant: every request taken from a schedule or a fixed number is counted
+//! once, and nothing a server does stops a thread from ending when it is told to.
+
+mod client_thread;
+mod connecting;
+mod connection;
+mod counting;
+pub(crate) mod crew;
+mod in_process_thread;
+mod poller;
+mod sending;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use millpond_press_recorder::{Live, Tally};
+
+use crate::check::Checker;
+
+/// Nanoseconds since a moment that all threads share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    epoch: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock {
+            epoch: Instant::now(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+}
+
+/// What all threads of a crew share, and none of them changes.
+pub(crate) struct Plan<P> {
+    pub(crate) protocol: Arc<P>,
+    pub(crate) checker: Arc<Checker>,
+    /// Where to; nothing for targets in process.
+    pub(crate) address: Option<SocketAddr>,
+    /// Where connections come from, in turn; empty: wherever the system likes.
+    pub(crate) source_addresses: Vec<IpAddr>,
+    pub(crate) seed: u64,
+    /// Whether requests go out in the order of the set, from a start of its own for each connection.
+    pub(crate) in_sequence: bool,
+    /// The operation of each request; empty when there is one.
+    pub(crate) operation_of: Arc<Vec<u16>>,
+    pub(crate) operations: usize,
+    pub(crate) connections: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) client_threads: usize,
+    pub(crate) client_cpus: Vec<usize>,
+    pub(crate) connect_parallel: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) answer_bytes_max: usize,
+    pub(crate) clock: Clock,
+}
+
+/// How much is sent, once it is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Amount {
+    /// So many requests on each connection.
+    Requests(u64),
+    For(Duration),
+}
+
+/// One load, as one thread gets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Phase {
+    /// When sending begins.
+    pub(crate) begin: u64,
+    pub(crate) amount: Amount,
+    pub(crate) pace: Pace,
+}
+
+/// What decides when a request is sent.
+#[derive(Debug, Clone)]
+pub(crate) enum Pace {
+    /// The answer before it, and a pause.
+    Closed { think_ns: u64 },
+    /// A schedule: nanoseconds from the begin of the warm-up, and from the start of the measurement.
+    Open { warm_up: Vec<u64>, measured: Vec<u64> },
+}
+
+/// What a thread is told.
+pub(crate) enum Command {
+    /// Offer this load; when it is over, hand the tally over and wait.
+    Offer(Phase),
+    /// Close everything and end.
+    Leave,
+}
+
+/// What all threads see at once.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    /// Commands sent so far, so that a thread looks for one only when there is one.
+    pub(crate) commands: AtomicU64,
+    /// When the measurement begins; 0 while that is not known.
+    pub(crate) measure_from: AtomicU64,
+    /// Drop everything.
+    pub(crate) stop: AtomicBool,
+}
+
+/// What a thread says.
+pub(crate) enum Report {
+    /// Its connections are up, or have failed to come up.
+    Ready {
+        opened: u64,
+        /// Why the first of the others did not open.
+        failure: Option<String>,
+    },
+    /// One load is over.
+    Done(Box<Handed>),
+    /// It cannot go on.
+    Broken(String),
+}
+
+/// What one thread hands over after a load.
+pub(crate) struct Handed {
+    pub(crate) tally: Tally,
+    /// When its last measured request ended.
+    pub(crate) last_end: Option<u64>,
+    /// Requests sent in the measurement.
+    pub(crate) sent: u64,
+    /// Answers before the measurement.
+    pub(crate) warm_up_answers: u64,
+    /// Time spent in the measurement looking for work that was not there.
+    pub(crate) idle: Duration,
+}
+
+/// What a thread needs to speak with the crew.
+pub(crate) struct Line {
+    pub(crate) index: usize,
+    pub(crate) commands: std::sync::mpsc::Receiver<Command>,
+    pub(crate) reports: tokio::sync::mpsc::Sender<Report>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) live: Arc<Live>,
+}

@@ -1,0 +1,353 @@
+//! Whether a point can be believed, and what bounded it, from what was used while it ran.
+//!
+//! Each rule is one observation with a threshold that stands below beside its reason. Its invariant: the sentence names only
+//! figures that were measured; without evidence the bound is unknown and says so.
+
+mod observed;
+
+use millpond_press_recorder::{ThreadUse, is_growing};
+use millpond_press_report::{Bound, Judgement, LoadKind, Point, Verdict};
+
+use observed::Observed;
+
+/// The generator is late when its own lateness makes so much of the latency at the 99th percentile…
+const LATE_SHARE: f64 = 0.25;
+/// …and is more than this: less is a few wake-ups of a thread.
+const LATE_US: f64 = 300.0;
+/// A client thread that is runnable but not running for so much of the time is starved, in percent.
+const STARVED_PERCENT: f64 = 12.0;
+/// A thread that runs for so much of the time does nothing else, in percent of a core.
+const BUSY_PERCENT: f64 = 85.0;
+/// Time the hypervisor took, or others used, beyond which figures are of another machine; percent of one core.
+const STEAL_PERCENT: f64 = 25.0;
+const FOREIGN_PERCENT: f64 = 25.0;
+/// The part of a thread that must be seen waiting for one thing before that thing is blamed.
+const BLOCKED_THREADS: f64 = 0.35;
+/// The halves of a stable point differ by less than this share.
+const HALVES_DIFFER: f64 = 0.12;
+/// Requests never sent, as a share of the schedule, beyond which the offered rate was not offered.
+const NOT_SENT: f64 = 0.01;
+
+/// Judges a point.
+pub(crate) fn judge(point: &Point) -> Verdict {
+    let seen = Observed::of(point);
+    let mut evidence = seen.in_words();
+    let judgement = generator(point, &seen)
+        .map(|why| (Judgement::GeneratorBound, why))
+        .or_else(|| environment(&seen).map(|why| (Judgement::EnvDrift, why)))
+        .or_else(|| stability(point).map(|why| (Judgement::Unstable, why)));
+    let (bound, reason) = match &judgement {
+        Some((Judgement::GeneratorBound, why)) => (Bound::ClientCpu, why.clone()),
+        _ => bound(point, &seen),
+    };
+    let sentence = match judgement {
+        None => reason,
+        Some((Judgement::GeneratorBound, ref why)) => {
+            format!("The load generator was the limit, not the server: {why}.")
+        }
+        Some((_, ref why)) => format!("{why}; {}", lower_first(&reason)),
+    };
+    evidence.retain(|line| !line.is_empty());
+    Verdict {
+        judgement: judgement.map_or(Judgement::Valid, |(judgement, _)| judgement),
+        bound,
+        sentence,
+        evidence,
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().collect::<String>() + chars.as_str()
+    })
+}
+
+/// Why the figures are the load generator's own, if they are.
+fn generator(point: &Point, seen: &Observed) -> Option<String> {
+    let starved = seen.client_wait >= STARVED_PERCENT;
+    if let (Some(late), Some(latency)) = (point.lateness.us_p99, point.latency.us_p99)
+        && late > LATE_US
+        && late > LATE_SHARE * latency
+    {
+        return Some(format!(
+            "it sent 1 % of the requests {late:.0} us late or more, where 1 % took {latency:.0} us or more; \
+             its threads ran {:.0} % and waited for a core {:.0} % of the time",
+            seen.client_thread, seen.client_wait
+        ));
+    }
+    if starved {
+        return Some(format!(
+            "its threads were ready to run but waited for a core {:.0} % of the time",
+            seen.client_wait
+        ));
+    }
+    let is_closed = point.offered.kind == LoadKind::Closed;
+    let server_is_free = seen.server_thread < BUSY_PERCENT && !seen.server_is_full();
+    // In process the caller does the server's work.
+    let over_network = !point.target.address.is_empty();
+    (is_closed && over_network && seen.client_busy >= 95.0 && server_is_free).then(|| {
+        format!(
+            "its threads used {:.0} % of a core each, while the server's busiest thread used {:.0} %",
+            seen.client_busy, seen.server_thread
+        )
+    })
+}
+
+/// What else took part, if it did.
+fn environment(seen: &Observed) -> Option<String> {
+    if seen.steal >= STEAL_PERCENT {
+        return Some(format!("The hypervisor took {:.0} % of a core away", seen.steal));
+    }
+    (seen.foreign >= FOREIGN_PERCENT).then(|| {
+        format!(
+            "Other processes of the machine used {:.0} % of a core meanwhile",
+            seen.foreign
+        )
+    })
+}
+
+/// What did not settle, if anything.
+fn stability(point: &Point) -> Option<String> {
+    let counters = &point.counters;
+    let offered = counters.offered().max(1);
+    if point.offered.kind == LoadKind::Open && counters.not_sent as f64 > NOT_SENT * offered as f64 {
+        return Some(format!(
+            "{:.1} % of the schedule was never sent, because every connection waited for answers: the offered rate is \
+             above what the server answers",
+            100.0 * counters.not_sent as f64 / offered as f64
+        ));
+    }
+    let whole = whole_seconds(point);
+    let outstanding: Vec<f64> = whole.iter().map(|second| second.outstanding as f64).collect();
+    if point.offered.kind == LoadKind::Open && is_growing(&outstanding) {
+        return Some(format!(
+            "Requests without an answer grew from {:.0} to {:.0}: the offered rate is above what the server answers",
+            outstanding[0],
+            outstanding[outstanding.len() - 1]
+        ));
+    }
+    let answers: Vec<f64> = whole.iter().map(|second| second.answers as f64).collect();
+    if answers.len() < 6 {
+        return None;
+    }
+    let (first, second) = answers.split_at(answers.len() / 2);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (first, second) = (mean(first), mean(second));
+    let differ = (first - second).abs() / first.max(second).max(1e-9);
+    (differ > HALVES_DIFFER).then(|| {
+        format!("The rate did not settle: {first:.0}/s in the first half of the point, {second:.0}/s in the second")
+    })
+}
+
+/// The seconds that were whole: the last one may be a part.
+fn whole_seconds(point: &Point) -> &[millpond_press_report::Second] {
+    let count = (point.us_total / 1_000_000) as usize;
+    &point.series[..count.min(point.series.len())]
+}
+
+/// One observation: the bound it speaks for and the sentence, if it holds.
+type Rule = fn(&Point, &Observed) -> Option<(Bound, String)>;
+
+/// What made the rate or the latency, with its evidence.
+fn bound(point: &Point, seen: &Observed) -> (Bound, String) {
+    let rules: [Rule; 8] = [
+        accept_queue,
+        disk,
+        lock,
+        server_cpu,
+        wire,
+        sleeping_threads,
+        offered,
+        waiting,
+    ];
+    let unknown = || {
+        let sentence = if seen.knows_server {
+            "What bounded it is not known: no core was full, and no thread was seen waiting for one thing."
+        } else {
+            "What bounded it is not known: the server's process was not watched (set target.server_pid or start it in \
+             [server])."
+        };
+        (Bound::Unknown, sentence.to_owned())
+    };
+    rules
+        .iter()
+        .find_map(|rule| rule(point, seen))
+        .unwrap_or_else(unknown)
+}
+
+fn accept_queue(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    let troubled = point.counters.connections_failed > 0 || seen.overflows > 0.0;
+    (troubled && (seen.overflows > 0.5 || seen.accept_queue >= 1.0)).then(|| {
+        let sentence = format!(
+            "Queueing: the server accepts connections too slowly; its accept queue held {:.0} and turned {:.1} away a second.",
+            seen.accept_queue, seen.overflows
+        );
+        (Bound::Queueing, sentence)
+    })
+}
+
+fn disk(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    (seen.server_disk >= BLOCKED_THREADS).then(|| {
+        let sentence = format!(
+            "Disk: at any moment {:.1} of the server's threads waited for it ({}).",
+            seen.server_disk,
+            seen.words_of_threads(&["fsync", "disk"])
+        );
+        (Bound::Disk, sentence)
+    })
+}
+
+/// Threads in a futex are idle workers unless there are requests for them.
+fn lock(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    let waiting = seen.server_futex;
+    let has_work = seen.outstanding >= 2.0 && seen.outstanding + 1.0 >= waiting;
+    (waiting >= 1.2 && has_work && seen.server_running + seen.server_sleep <= 1.6 && !seen.server_is_full()).then(|| {
+        let sentence = format!(
+            "Lock: {waiting:.1} of the server's threads waited for each other (futex) while {:.1} ran and {:.0} requests \
+             were on their way.",
+            seen.server_running + seen.server_sleep,
+            seen.outstanding
+        );
+        (Bound::Lock, sentence)
+    })
+}
+
+fn server_cpu(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    if seen.server_thread >= BUSY_PERCENT || seen.server_is_full() {
+        let per_request = point
+            .server_cpu
+            .filter(|_| point.counters.answers() > 0)
+            .map(|cpu| cpu.seconds * 1e6 / point.counters.answers() as f64);
+        let per_request = per_request.map_or_else(String::new, |us| format!(", {us:.1} us a request"));
+        let sentence = format!(
+            "Server CPU: its busiest thread `{}` used {:.0} % of a core, the server {:.0} % in all{per_request}.",
+            seen.server_thread_name, seen.server_thread, seen.server_total
+        );
+        return Some((Bound::ServerCpu, sentence));
+    }
+    (seen.server_wait >= 50.0).then(|| {
+        let sentence = format!(
+            "Server CPU: its threads were ready to run but waited for a core {:.0} % of the time; give it more cores.",
+            seen.server_wait
+        );
+        (Bound::ServerCpu, sentence)
+    })
+}
+
+fn wire(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    if seen.retransmits >= 10.0 {
+        let sentence = format!("Wire: TCP sent {:.0} segments a second again.", seen.retransmits);
+        return Some((Bound::Wire, sentence));
+    }
+    (seen.send_queue_share >= 0.7 && seen.send_queue >= 512.0).then(|| {
+        let sentence = format!(
+            "Wire: {:.0} bytes on average were sent but not acknowledged or not yet taken by the network, in {:.0} % of the \
+             looks; it carried {:.2} MB a second.",
+            seen.send_queue,
+            seen.send_queue_share * 100.0,
+            seen.bytes / 1e6
+        );
+        (Bound::Wire, sentence)
+    })
+}
+
+fn sleeping_threads(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    (seen.server_sleep >= BLOCKED_THREADS && seen.outstanding >= 0.5).then(|| {
+        let sentence = format!(
+            "Timer: at any moment {:.1} of the server's threads slept in a timer ({}) while {:.0} requests were on their way.",
+            seen.server_sleep,
+            seen.words_of_threads(&["sleep"]),
+            seen.outstanding
+        );
+        (Bound::Timer, sentence)
+    })
+}
+
+fn offered(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    let rate = point
+        .offered
+        .rate
+        .filter(|_| point.offered.kind == LoadKind::Open)?;
+    let latency = point.latency.us_p50?;
+    // A latency of milliseconds at a low load has another reason than the load.
+    // Of what was sent: a Poisson process sends a little more or less than its rate.
+    let is_met = point.qps >= 0.98 * point.sent_per_s && (latency < 1_000.0 || !seen.knows_server);
+    is_met.then(|| {
+        let cpu = if seen.knows_server {
+            format!(", with {:.0} % of a core used by the server", seen.server_total)
+        } else {
+            String::new()
+        };
+        let sentence = format!(
+            "The offered load was met: {:.0}/s of {rate:.0}/s{cpu}.",
+            point.qps
+        );
+        (Bound::Offered, sentence)
+    })
+}
+
+/// Nothing ran and nothing was seen waiting for one thing: time passed somewhere else.
+fn waiting(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    if !seen.knows_server {
+        return None;
+    }
+    let latency = point.service.us_p50?;
+    if seen.receive_queue >= 1024.0 {
+        let sentence = format!(
+            "Queueing: {:.0} bytes of requests waited unread in the server's sockets.",
+            seen.receive_queue
+        );
+        return Some((Bound::Queueing, sentence));
+    }
+    if let Some(stage) = point
+        .stages
+        .iter()
+        .find(|stage| stage.name.contains("queue") || stage.name.contains("wait"))
+        && stage.us_mean > 0.4 * latency
+    {
+        let sentence = format!(
+            "Queueing: requests waited {:.0} us on average in the server's stage `{}`.",
+            stage.us_mean, stage.name
+        );
+        return Some((Bound::Queueing, sentence));
+    }
+    // Every request wakes a sleeping thread, and that is most of its time.
+    if latency < 500.0 && seen.server_total < BUSY_PERCENT {
+        let sentence = format!(
+            "Timer: each request waits for a sleeping core to wake, on either side; the server ran {:.0} % of the time, \
+             the load generator {:.0} %.",
+            seen.server_total, seen.client_thread
+        );
+        return Some((Bound::Timer, sentence));
+    }
+    (seen.server_total < 50.0 && seen.server_poll >= 0.5).then(|| {
+        let sentence = format!(
+            "Timer: the server's threads waited in poll with {:.0} requests on their way, for a timer or for something \
+             behind the server; it used {:.0} % of a core.",
+            seen.outstanding, seen.server_total
+        );
+        (Bound::Timer, sentence)
+    })
+}
+
+/// The threads that spent most in these states, in words.
+fn in_states(threads: &[&ThreadUse], states: &[&str]) -> String {
+    let share =
+        |thread: &ThreadUse| -> f64 { states.iter().filter_map(|state| thread.states.get(*state)).sum() };
+    let mut found: Vec<(f64, &str)> = threads
+        .iter()
+        .map(|thread| (share(thread), thread.name.as_str()))
+        .filter(|(share, _)| *share >= 0.05)
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let words: Vec<String> = found
+        .iter()
+        .take(3)
+        .map(|(share, name)| format!("`{name}` {:.0} %", share * 100.0))
+        .collect();
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

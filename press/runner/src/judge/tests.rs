@@ -1,0 +1,232 @@
+//! Points made up for each verdict.
+
+use super::*;
+use millpond_press_recorder::{ResourceSecond, Side, Used};
+use millpond_press_report::{Cpu, Second};
+
+/// A calm point of ten seconds: a closed loop, both sides half busy.
+fn calm() -> Point {
+    let mut point = Point {
+        qps: 1_000.0,
+        us_total: 10_000_000,
+        client_threads: 1,
+        ..Point::default()
+    };
+    point.target.address = "127.0.0.1:1".into();
+    point.counters.ok = 10_000;
+    point.latency.us_p50 = Some(8_000.0);
+    point.latency.us_p99 = Some(9_000.0);
+    point.service.us_p50 = Some(8_000.0);
+    point.service.us_mean = Some(8_000.0);
+    point.lateness.us_p99 = Some(5.0);
+    point.client_cpu = Some(Cpu {
+        seconds: 5.0,
+        percent: 50.0,
+    });
+    for s in 1..=10 {
+        point.series.push(Second {
+            s: f64::from(s),
+            answers: 1_000,
+            outstanding: 8,
+            ..Second::default()
+        });
+        point.resources.seconds.push(ResourceSecond {
+            s: f64::from(s),
+            server: Some(Used {
+                cpu_percent: 30.0,
+                ..Used::default()
+            }),
+            steal_percent: Some(3.0),
+            foreign_percent: Some(2.0),
+            ..ResourceSecond::default()
+        });
+    }
+    thread(
+        &mut point,
+        Side::Client,
+        "press-client-0",
+        50.0,
+        &[("running", 0.5), ("poll", 0.5)],
+    );
+    point
+}
+
+fn thread(point: &mut Point, side: Side, name: &str, cpu_percent: f64, states: &[(&str, f64)]) {
+    point.resources.threads.push(ThreadUse {
+        side,
+        pid: 1,
+        tid: 1,
+        name: name.into(),
+        cpu_percent,
+        wait_percent: 0.0,
+        switches_voluntary: 0,
+        switches_involuntary: 0,
+        states: states
+            .iter()
+            .map(|&(state, share)| (state.to_owned(), share))
+            .collect(),
+    });
+}
+
+fn check(point: &Point, judgement: Judgement, bound: Bound, words: &str) {
+    let verdict = judge(point);
+    assert_eq!(
+        (verdict.judgement, verdict.bound),
+        (judgement, bound),
+        "{}",
+        verdict.sentence
+    );
+    assert!(verdict.sentence.contains(words), "{}", verdict.sentence);
+}
+
+#[test]
+fn what_the_server_waited_for_is_named() {
+    let with = |states: &[(&str, f64)], count: usize| {
+        let mut point = calm();
+        for _ in 0..count {
+            thread(&mut point, Side::Server, "worker", 5.0, states);
+        }
+        point
+    };
+    check(
+        &with(&[("sleep", 0.9)], 4),
+        Judgement::Valid,
+        Bound::Timer,
+        "slept in a timer",
+    );
+    check(
+        &with(&[("fsync", 0.6), ("futex", 0.4)], 4),
+        Judgement::Valid,
+        Bound::Disk,
+        "waited for it",
+    );
+    check(
+        &with(&[("futex", 0.8), ("running", 0.2)], 4),
+        Judgement::Valid,
+        Bound::Lock,
+        "futex",
+    );
+    check(
+        &with(&[("poll", 0.9)], 1),
+        Judgement::Valid,
+        Bound::Timer,
+        "in poll",
+    );
+}
+
+#[test]
+fn idle_workers_are_no_lock() {
+    let mut point = calm();
+    point.qps = 100.0;
+    for _ in 0..4 {
+        thread(&mut point, Side::Server, "worker", 5.0, &[("futex", 0.95)]);
+    }
+    assert_ne!(judge(&point).bound, Bound::Lock);
+}
+
+#[test]
+fn a_full_core_is_the_servers() {
+    let mut point = calm();
+    point.server_cpu = Some(Cpu {
+        seconds: 9.8,
+        percent: 98.0,
+    });
+    thread(&mut point, Side::Server, "net-0", 98.0, &[("running", 1.0)]);
+    check(&point, Judgement::Valid, Bound::ServerCpu, "`net-0` used 98 %");
+    // Also when the client is as busy: the server could not have given more.
+    point.client_cpu = Some(Cpu {
+        seconds: 9.9,
+        percent: 99.0,
+    });
+    check(&point, Judgement::Valid, Bound::ServerCpu, "980.0 us a request");
+}
+
+#[test]
+fn a_generator_that_is_late_starved_or_full_is_found_out() {
+    let mut point = calm();
+    point.lateness.us_p99 = Some(5_000.0);
+    check(
+        &point,
+        Judgement::GeneratorBound,
+        Bound::ClientCpu,
+        "5000 us late",
+    );
+    let mut point = calm();
+    point.resources.threads[0].wait_percent = 45.0;
+    check(&point, Judgement::GeneratorBound, Bound::ClientCpu, "45 %");
+    let mut point = calm();
+    point.client_cpu = Some(Cpu {
+        seconds: 9.9,
+        percent: 99.0,
+    });
+    check(&point, Judgement::GeneratorBound, Bound::ClientCpu, "99 %");
+}
+
+#[test]
+fn others_on_the_machine_make_a_drift() {
+    let mut point = calm();
+    point
+        .resources
+        .seconds
+        .iter_mut()
+        .for_each(|second| second.foreign_percent = Some(60.0));
+    assert_eq!(judge(&point).judgement, Judgement::EnvDrift);
+    let mut point = calm();
+    point
+        .resources
+        .seconds
+        .iter_mut()
+        .for_each(|second| second.steal_percent = Some(60.0));
+    assert!(judge(&point).sentence.contains("hypervisor took 60 %"));
+}
+
+#[test]
+fn what_does_not_settle_is_unstable() {
+    let mut point = calm();
+    point
+        .series
+        .iter_mut()
+        .skip(5)
+        .for_each(|second| second.answers = 700);
+    assert!(judge(&point).sentence.contains("did not settle"));
+    let mut point = calm();
+    point.offered.kind = LoadKind::Open;
+    point.offered.rate = Some(2_000.0);
+    for (at, second) in point.series.iter_mut().enumerate() {
+        second.outstanding = 100 * at as u64;
+    }
+    check(&point, Judgement::Unstable, Bound::Unknown, "grew from 0 to 900");
+}
+
+#[test]
+fn queues_and_wires_are_named() {
+    let mut point = calm();
+    point.counters.connections_failed = 5;
+    point.resources.seconds.iter_mut().for_each(|second| {
+        second.accept_queue = Some(2);
+        second.listen_overflows = Some(8.0);
+    });
+    check(&point, Judgement::Valid, Bound::Queueing, "accept queue held 2");
+    let mut point = calm();
+    point
+        .resources
+        .seconds
+        .iter_mut()
+        .for_each(|second| second.send_queue_bytes = Some(50_000));
+    check(&point, Judgement::Valid, Bound::Wire, "50000 bytes");
+}
+
+#[test]
+fn an_offered_load_that_was_met_is_said() {
+    let mut point = calm();
+    point.offered.kind = LoadKind::Open;
+    point.offered.rate = Some(1_000.0);
+    point.sent_per_s = 1_000.0;
+    point.latency.us_p50 = Some(90.0);
+    check(
+        &point,
+        Judgement::Valid,
+        Bound::Offered,
+        "1000/s of 1000/s, with 30 %",
+    );
+}

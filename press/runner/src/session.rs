@@ -1,0 +1,198 @@
+//! One target with its connections up: loads are offered on it one after the other, without connecting again.
+//!
+//! Its invariant: a session that opened has at least one connection, and offers nothing by itself.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::Error;
+use crate::engine::crew::{Connected, Crew};
+use crate::engine::{Clock, Plan};
+use crate::measure::{Measured, Offer, Watched, measure};
+use crate::progress::Progress;
+use crate::scenario::{Encoded, Load, TargetPlan};
+use crate::target::Protocol;
+use crate::target::in_process::InProcess;
+
+/// A crew and what it needs to be measured.
+pub(crate) struct Session {
+    crew: Crew,
+    clock: Clock,
+}
+
+/// How a session is opened.
+pub(crate) struct Opening<'a> {
+    pub(crate) target: &'a TargetPlan,
+    pub(crate) load: &'a Load,
+    pub(crate) seed: u64,
+    pub(crate) connections: usize,
+    /// The engine of a target in this process.
+    pub(crate) engine: Option<Arc<InProcess>>,
+    pub(crate) shown: bool,
+}
+
+impl Session {
+    /// Starts the threads and opens the connections; nothing when someone stopped it meanwhile.
+    pub(crate) async fn open(
+        opening: &Opening<'_>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<Option<Session>, Error> {
+        let clock = Clock::start();
+        let mut crew = opening.crew(clock)?;
+        let progress = Progress::new(opening.shown, opening.target.name.clone());
+        let connections = opening.connections;
+        let connected = crew
+            .connected(stop, |lives| progress.connecting(lives, connections))
+            .await?;
+        match connected {
+            Connected::Up => Ok(Some(Session { crew, clock })),
+            Connected::Interrupted => Ok(None),
+            Connected::None(reason) => Err(Error::Absent {
+                address: opening.target.address_text.clone(),
+                reason,
+            }),
+        }
+    }
+
+    /// Offers one load.
+    pub(crate) async fn offer(
+        &mut self,
+        offer: &Offer,
+        watched: &Watched,
+        progress: &mut Progress,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<Measured, Error> {
+        measure(&mut self.crew, self.clock, offer, watched, progress, stop).await
+    }
+
+    /// Threads of the load generator.
+    pub(crate) fn client_threads(&self) -> usize {
+        self.crew.len()
+    }
+}
+
+impl Opening<'_> {
+    fn crew(&self, clock: Clock) -> Result<Crew, Error> {
+        match &self.target.encoded {
+            Encoded::Http(protocol) => Crew::start(self.plan(protocol, clock)),
+            Encoded::Native(protocol) => Crew::start(self.plan(protocol, clock)),
+            Encoded::Resp(protocol) => Crew::start(self.plan(protocol, clock)),
+            Encoded::Memcached(protocol) => Crew::start(self.plan(protocol, clock)),
+            Encoded::Echo(protocol) => Crew::start(self.plan(protocol, clock)),
+            Encoded::Local(_) => match &self.engine {
+                Some(engine) => Crew::start_local(Plan {
+                    // A thread in this process has one call at a time: threads are connections.
+                    client_threads: self.connections.min(self.load.client_threads),
+                    ..self.plan(engine, clock)
+                }),
+                None => Err(Error::ClientThread("its engine was not opened".into())),
+            },
+        }
+    }
+
+    fn plan<P>(&self, protocol: &Arc<P>, clock: Clock) -> Plan<P> {
+        let (target, load) = (self.target, self.load);
+        Plan {
+            protocol: protocol.clone(),
+            checker: target.checker.clone(),
+            address: target.address,
+            source_addresses: load.source_addresses.clone(),
+            seed: self.seed,
+            in_sequence: target.in_sequence,
+            operation_of: target.operation_of.clone(),
+            operations: target.operations.len(),
+            connections: self.connections,
+            in_flight: load.in_flight(target.protocol),
+            client_threads: load.client_threads.min(self.connections),
+            client_cpus: load.client_cpus.clone(),
+            connect_parallel: load.connect_parallel,
+            timeout: target.timeout,
+            answer_bytes_max: target.answer_bytes_max,
+            clock,
+        }
+    }
+}
+
+/// How many requests are on their way at once while a store is filled.
+const FILL_IN_FLIGHT: usize = 128;
+/// Keys encoded at a time.
+const FILL_KEYS: u64 = 100_000;
+
+/// Writes every key of the scenario into a target, before anything is measured.
+pub(crate) fn fill(target: &TargetPlan, engine: Option<&InProcess>, shown: bool) -> Result<(), Error> {
+    let Some(fill) = &target.fill else { return Ok(()) };
+    let failed = |reason: String| Error::Fill {
+        target: target.name.clone(),
+        reason,
+    };
+    let mut first = 0;
+    while first < fill.keys {
+        let end = (first + FILL_KEYS).min(fill.keys);
+        match fill.encode(target, first..end).map_err(failed)? {
+            Encoded::Http(protocol) => fill_with(protocol.as_ref(), target),
+            Encoded::Native(protocol) => fill_with(protocol.as_ref(), target),
+            Encoded::Resp(protocol) => fill_with(protocol.as_ref(), target),
+            Encoded::Memcached(protocol) => fill_with(protocol.as_ref(), target),
+            Encoded::Echo(_) => Err("an echo server keeps nothing".into()),
+            Encoded::Local(requests) => match engine {
+                Some(engine) => engine.fill(&requests),
+                None => Err("its engine was not opened".into()),
+            },
+        }
+        .map_err(failed)?;
+        first = end;
+        if shown {
+            eprintln!("press: {}: filled {first} of {} keys", target.name, fill.keys);
+        }
+    }
+    Ok(())
+}
+
+/// Sends every request once over one blocking connection, and wants an answer to each.
+fn fill_with<P: Protocol>(protocol: &P, target: &TargetPlan) -> Result<(), String> {
+    use std::io::{Read as _, Write as _};
+    let words = |error: std::io::Error| error.to_string();
+    let address = target.address.ok_or("it has no address")?;
+    let mut stream = std::net::TcpStream::connect_timeout(&address, target.timeout).map_err(words)?;
+    stream.set_read_timeout(Some(target.timeout)).map_err(words)?;
+    stream.set_write_timeout(Some(target.timeout)).map_err(words)?;
+    let in_flight = match target.protocol {
+        crate::scenario::Protocol::Http => 1,
+        _ => FILL_IN_FLIGHT,
+    };
+    let (mut out, mut bytes, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+    let mut buffer = vec![0; 64 << 10];
+    let (mut sent, mut answered) = (0, 0);
+    while answered < protocol.len() {
+        out.clear();
+        while sent < protocol.len() && sent - answered < in_flight {
+            protocol.write(sent, sent as u32 + 1, &mut out);
+            sent += 1;
+        }
+        stream.write_all(&out).map_err(words)?;
+        let count = stream.read(&mut buffer).map_err(words)?;
+        if count == 0 {
+            return Err(format!(
+                "the server closed the connection after {answered} answers"
+            ));
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+        let mut used = 0;
+        while answered < sent {
+            match protocol.read(answered, &bytes[used..], false, &mut scratch) {
+                Ok(crate::target::Read::Needs(_)) => break,
+                Ok(crate::target::Read::Found(found)) => match found.said {
+                    crate::target::Said::Answer(_) => {
+                        used += found.used;
+                        answered += 1;
+                    }
+                    other => return Err(format!("request {}: {other:?}", answered + 1)),
+                },
+                Err(malformed) => return Err(malformed.to_string()),
+            }
+        }
+        bytes.drain(..used);
+    }
+    Ok(())
+}

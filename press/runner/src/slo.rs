@@ -1,0 +1,239 @@
+//! Service level objectives: `p99 < 5ms, errors < 0.1%`.
+//!
+//! Its invariant: an objective whose figure does not exist, because too few samples stand behind it, is not met.
+
+use millpond_press_report::{Point, SloOutcome};
+
+/// What is limited.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Figure {
+    /// A percentile of the latency, in percent.
+    Percentile(f64),
+    Mean,
+    Max,
+    /// Wrong answers, errors, refusals and requests never sent, as a share of all.
+    Errors,
+    /// Refusals alone.
+    Refused,
+    /// Answers a second.
+    Rate,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Limit {
+    text: String,
+    figure: Figure,
+    /// Whether the figure must lie below the limit.
+    below: bool,
+    /// Whether the limit itself is allowed.
+    or_equal: bool,
+    /// Microseconds, a share, or requests a second.
+    limit: f64,
+}
+
+/// All of them must hold.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Slo {
+    pub(crate) text: String,
+    limits: Vec<Limit>,
+}
+
+impl Slo {
+    /// Reads `FIGURE < LIMIT` parts divided by commas or `and`.
+    pub(crate) fn parse(text: &str) -> Result<Slo, String> {
+        let parts = text.split(',').flat_map(|part| part.split(" and "));
+        let limits: Vec<Limit> = parts
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(limit)
+            .collect::<Result<_, _>>()?;
+        if limits.is_empty() {
+            return Err("slo is empty; write it as \"p99 < 5ms, errors < 0.1%\"".into());
+        }
+        Ok(Slo {
+            text: text.trim().to_owned(),
+            limits,
+        })
+    }
+
+    /// Holds a point against it.
+    pub(crate) fn judge(&self, point: &Point) -> SloOutcome {
+        let failures: Vec<String> = self
+            .limits
+            .iter()
+            .filter_map(|limit| limit.failure(point))
+            .collect();
+        SloOutcome {
+            slo: self.text.clone(),
+            met: failures.is_empty(),
+            failures,
+        }
+    }
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let bad = |what: &str| {
+        format!(
+            "slo part {text:?}: {what}; write parts such as \"p99 < 5ms\", \"p99.9 <= 800us\", \"mean < 1ms\", \
+             \"errors < 0.1%\", \"refused < 1%\" or \"rate > 1000\""
+        )
+    };
+    let at = text.find(['<', '>']).ok_or_else(|| bad("there is no < or >"))?;
+    let (name, rest) = text.split_at(at);
+    let below = rest.starts_with('<');
+    let (or_equal, value) = match rest[1..].strip_prefix('=') {
+        Some(value) => (true, value.trim()),
+        None => (false, rest[1..].trim()),
+    };
+    let figure = match name.trim() {
+        "mean" => Figure::Mean,
+        "max" => Figure::Max,
+        "errors" => Figure::Errors,
+        "refused" => Figure::Refused,
+        "rate" => Figure::Rate,
+        other => {
+            let percent = other
+                .strip_prefix('p')
+                .and_then(|digits| digits.parse::<f64>().ok());
+            let percent = percent.filter(|percent| (1.0..100.0).contains(percent));
+            Figure::Percentile(percent.ok_or_else(|| bad(&format!("{other:?} is no figure")))?)
+        }
+    };
+    let limit = match figure {
+        Figure::Percentile(_) | Figure::Mean | Figure::Max => microseconds(value),
+        Figure::Errors | Figure::Refused => share(value),
+        Figure::Rate => value
+            .parse()
+            .ok()
+            .filter(|rate: &f64| rate.is_finite() && *rate >= 0.0),
+    };
+    Ok(Limit {
+        text: text.to_owned(),
+        figure,
+        below,
+        or_equal,
+        limit: limit.ok_or_else(|| bad(&format!("{value:?} is no limit for it")))?,
+    })
+}
+
+fn microseconds(text: &str) -> Option<f64> {
+    let units = [("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
+    let (number, scale) = units
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+    let number: f64 = number.trim().parse().ok()?;
+    (number.is_finite() && number > 0.0).then_some(number * scale)
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share: f64 = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (0.0..=1.0).contains(&share).then_some(share)
+}
+
+impl Limit {
+    /// Why it does not hold, if it does not.
+    fn failure(&self, point: &Point) -> Option<String> {
+        let counters = &point.counters;
+        let offered = (counters.offered() - counters.cut).max(1) as f64;
+        let (found, words) = match self.figure {
+            Figure::Percentile(percent) => {
+                let us = percentile(point, percent);
+                (us, us.map(in_time))
+            }
+            Figure::Mean => (point.latency.us_mean, point.latency.us_mean.map(in_time)),
+            Figure::Max => (point.latency.us_max, point.latency.us_max.map(in_time)),
+            Figure::Errors => {
+                let bad = counters.failed_total() + counters.refused_total() + counters.not_sent;
+                let share = bad as f64 / offered;
+                (Some(share), Some(format!("{:.3} %", share * 100.0)))
+            }
+            Figure::Refused => {
+                let share = counters.refused_total() as f64 / offered;
+                (Some(share), Some(format!("{:.3} %", share * 100.0)))
+            }
+            Figure::Rate => (Some(point.qps), Some(format!("{:.0}/s", point.qps))),
+        };
+        let (Some(found), Some(words)) = (found, words) else {
+            return Some(format!(
+                "{}: n/a, {} samples are too few",
+                self.text, point.latency.count
+            ));
+        };
+        let holds = match (self.below, self.or_equal) {
+            (true, false) => found < self.limit,
+            (true, true) => found <= self.limit,
+            (false, false) => found > self.limit,
+            (false, true) => found >= self.limit,
+        };
+        (!holds).then(|| format!("{}: found {words}", self.text))
+    }
+}
+
+/// The percentile, from the summary where it stands there, else from the curve.
+fn percentile(point: &Point, percent: f64) -> Option<f64> {
+    let latency = &point.latency;
+    let named = [
+        (50.0, latency.us_p50),
+        (75.0, latency.us_p75),
+        (90.0, latency.us_p90),
+        (95.0, latency.us_p95),
+        (99.0, latency.us_p99),
+        (99.9, latency.us_p99_9),
+        (99.99, latency.us_p99_99),
+    ];
+    if let Some((_, us)) = named.iter().find(|(name, _)| *name == percent) {
+        return *us;
+    }
+    let mut curve = point.curve.iter();
+    curve.find(|(at, _)| *at >= percent).map(|(_, us)| *us)
+}
+
+fn in_time(us: f64) -> String {
+    if us < 1_000.0 {
+        format!("{us:.1} us")
+    } else {
+        format!("{:.2} ms", us / 1_000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn objectives_are_held_against_figures() {
+        let mut point = Point {
+            qps: 900.0,
+            ..Point::default()
+        };
+        point.counters.ok = 999;
+        point.counters.not_sent = 1;
+        point.latency.us_p99 = Some(4_000.0);
+        let failures = |text: &str| Slo::parse(text).unwrap().judge(&point).failures;
+        assert!(failures("p99 < 5ms, errors <= 0.1% and rate > 800").is_empty());
+        assert_eq!(failures("p99 < 4ms, errors < 0.1%").len(), 2);
+        assert_eq!(failures("p99<=0.004s"), Vec::<String>::new());
+        assert!(failures("p99.9 < 5ms")[0].contains("too few"));
+        assert!(failures("rate>=1000")[0].contains("900/s"));
+    }
+
+    #[test]
+    fn what_is_no_objective_is_refused_with_its_form() {
+        for bad in [
+            "",
+            "p99",
+            "p99 < 5",
+            "p100 < 5ms",
+            "latency < 5ms",
+            "errors < 5ms",
+            "p99 < -1ms",
+        ] {
+            let said = Slo::parse(bad).unwrap_err();
+            assert!(said.contains("p99 < 5ms"), "{bad}: {said}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The text of a request with placeholders for what differs between requests.
+//!
+//! | placeholder | stands for |
+//! |---|---|
+//! | `{key}`, `{key:08}` | the first key of the request; with leading zeros to a width |
+//! | `{keys 100}`, `{keys 100 ,}`, `{keys:08 100}` | that many keys between spaces; between the given text; with zeros |
+//! | `{value}` | the value of the first key: see [`value_of`](crate::value_of) |
+//! | `{seq}`, `{seq:08}` | the number of the request, from 0 |
+//! | `{random 1 100}` | a uniform whole number, both ends included, another one at each place |
+//!
+//! Braces of JSON need no care: a `{` that does not begin one of these names stands as it is. `{{` is a literal `{`, and the
+//! `}}` that closes it a literal `}`, so `{{key}}` gives `{key}`; every other `}}`, as at the end of nested JSON, stands as
+//! it is. Its invariant: a template that was parsed can always be rendered.
+
+mod parse;
+
+use crate::{BYTES_MAX, Draw, Error, value_of};
+
+/// The largest number of keys in one `{keys n}`.
+pub const KEYS_EACH_MAX: usize = 100_000;
+
+/// A request, or a part of one such as a path or a body, as text with placeholders.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+/// A stretch of literal text or one placeholder. Widths are the least number of digits.
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Literal(String),
+    Key {
+        width: usize,
+    },
+    Keys {
+        width: usize,
+        count: usize,
+        separator: String,
+    },
+    Value,
+    Seq {
+        width: usize,
+    },
+    Random {
+        from: i64,
+        to: i64,
+    },
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// A placeholder lacks its `}`, its arguments are wrong, or a single lower-case word in braces is no placeholder.
+    pub fn parse(text: &str) -> Result<Template, Error> {
+        Ok(Template {
+            pieces: parse::pieces(text)?,
+        })
+    }
+
+    /// How many keys the template asks for: the largest `n` of its `{keys n}`, at least 1 when it has `{key}` or
+    /// `{value}`, 0 when it has none.
+    pub fn keys_each(&self) -> usize {
+        let each = self.pieces.iter().map(|piece| match piece {
+            Piece::Key { .. } | Piece::Value => 1,
+            Piece::Keys { count, .. } => *count,
+            _ => 0,
+        });
+        each.max().unwrap_or(0)
+    }
+
+    /// Whether it holds `{value}`.
+    pub fn has_value(&self) -> bool {
+        self.pieces.contains(&Piece::Value)
+    }
+
+    /// The counts of its `{keys n}` placeholders.
+    pub(crate) fn key_counts(&self) -> impl Iterator<Item = usize> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Keys { count, .. } => Some(*count),
+            _ => None,
+        })
+    }
+
+    /// Appends the text of the request `draw` stands at to `out`. It stops once `out` holds more than [`BYTES_MAX`] bytes,
+    /// which no set of requests takes.
+    pub fn render(&self, draw: &mut Draw, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            if out.len() > BYTES_MAX {
+                return;
+            }
+            match piece {
+                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Key { width } => push_decimal(out, draw.key(), *width),
+                Piece::Keys {
+                    width,
+                    count,
+                    separator,
+                } => {
+                    for (index, &key) in draw.take(*count).iter().enumerate() {
+                        if index > 0 {
+                            out.extend_from_slice(separator.as_bytes());
+                        }
+                        push_decimal(out, key, *width);
+                    }
+                }
+                Piece::Value => {
+                    let key = draw.key();
+                    value_of(draw.seed(), key, draw.sizes(), out);
+                }
+                Piece::Seq { width } => push_decimal(out, draw.seq(), *width),
+                Piece::Random { from, to } => {
+                    let number = draw.between(*from, *to);
+                    if number < 0 {
+                        out.push(b'-');
+                    }
+                    push_decimal(out, number.unsigned_abs(), 0);
+                }
+            }
+        }
+    }
+}
+
+/// Appends the decimal digits of `number`, with zeros before them up to `width` digits.
+fn push_decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
+    let start = out.len();
+    while number > 0 || out.len() - start < width.max(1) {
+        out.push(b'0' + (number % 10) as u8);
+        number /= 10;
+    }
+    if let Some(digits) = out.get_mut(start..) {
+        digits.reverse();
+    }
+}
+
+#[cfg(test)]
+mod tests;

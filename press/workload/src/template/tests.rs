@@ -1,0 +1,138 @@
+//! Tests of templates: what each text renders to, and what is refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+use crate::{Keys, Popularity, Sizes};
+use proptest::prelude::*;
+
+fn render(text: &str) -> String {
+    let template = Template::parse(text).unwrap();
+    let mut keys = Keys::new(1_000, &Popularity::Uniform).unwrap();
+    let sizes = Sizes::Constant(12);
+    let mut draw = Draw::new(1, &mut keys, &sizes);
+    draw.begin(7, false);
+    let mut out = Vec::new();
+    template.render(&mut draw, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn placeholders_are_filled_and_share_their_keys() {
+    let key: u64 = render("{key}").parse().unwrap();
+    assert_eq!(render("/k/{key:08}?{key}"), format!("/k/{key:08}?{key}"));
+    let keys = render("{keys 3}");
+    let parts: Vec<&str> = keys.split(' ').collect();
+    assert_eq!((parts.len(), parts[0]), (3, key.to_string().as_str()));
+    assert_eq!(render("{keys 3 ,}"), parts.join(","));
+    assert_eq!(render("k{keys 3  k}"), format!("k{}", parts.join(" k")));
+    assert_eq!(
+        render(r#"["{keys 2 ","}"]"#),
+        format!("[\"{}\"]", parts[..2].join("\",\""))
+    );
+    assert!(render("{keys:06 2}").starts_with(&format!("{key:06} ")));
+    assert_eq!(render("{seq} {seq:03}"), "7 007");
+    let mut value = Vec::new();
+    value_of(1, key, &Sizes::Constant(12), &mut value);
+    assert_eq!(render("{value}").as_bytes(), value);
+    let random: i64 = render("{random -5 5}").parse().unwrap();
+    assert!((-5..=5).contains(&random));
+    assert_eq!(render("{random 3 3}{random -2 -2}"), "3-2");
+    render("{random -9223372036854775808 9223372036854775807}");
+}
+
+#[test]
+fn braces_that_begin_no_placeholder_stand() {
+    for text in [
+        "",
+        "plain",
+        r#"{"a":{"b":{}}}"#,
+        r#"{"key":1}"#,
+        "{ key }",
+        "{Key}",
+        "{key_of 1}",
+        "{keyed:1}",
+        "}}}",
+        "{",
+        "a}b{",
+        "{1}",
+        "if(x){y;}",
+    ] {
+        assert_eq!(render(text), text);
+    }
+    let key = render("{key}");
+    assert_eq!(
+        render(r#"{"a":{"b":{key}}}"#),
+        format!(r#"{{"a":{{"b":{key}}}}}"#)
+    );
+    assert_eq!(render(r#"{"a":"{key}"}"#), format!(r#"{{"a":"{key}"}}"#));
+}
+
+#[test]
+fn doubled_braces_are_literal() {
+    let key = render("{key}");
+    assert_eq!(render("{{key}}"), "{key}");
+    assert_eq!(render("{{{key}}}"), format!("{{{key}}}"));
+    assert_eq!(render("{{any}} {{}}"), "{any} {}");
+    assert_eq!(render(r#"{{"a":{{"b":1}}}}"#), r#"{"a":{"b":1}}"#);
+    assert_eq!(render(r#"{{x {"a":{"b":1}} y}}"#), r#"{x {"a":{"b":1}} y}"#);
+}
+
+#[test]
+fn misspelt_and_misused_placeholders_are_refused() {
+    let check = |text: &str, expected: &str| {
+        let said = Template::parse(text).expect_err("refused").to_string();
+        assert!(said.contains(expected), "{text}: {said}");
+    };
+    check(
+        "{kye}",
+        "`{kye}`: there is none of that name; did you mean {key}?",
+    );
+    check("{kye}", "Write {{kye}} for the text itself");
+    check("x {vlaue}", "did you mean {value}?");
+    check("{sequence}", "did you mean {seq}?");
+    check("{keys}", "needs a number of keys");
+    check("{keys 0}", "1 to 100000");
+    check("{keys 100001}", "1 to 100000");
+    check("{keys x}", "1 to 100000");
+    check("{key 5}", "write {keys 5}");
+    check("{key:8}", "as in {key:08}");
+    check("{key:099}", "1 to 32");
+    check("{key: 1}", "as in {key:08}");
+    check("{value 3}", "takes no argument");
+    check("{seq 3}", "takes no argument");
+    check("{random}", "two whole numbers");
+    check("{random 1}", "two whole numbers");
+    check("{random 5 1}", "must not be above");
+    check("{random:03 1 5}", "two whole numbers");
+    check("get {key 1", "its closing } is missing");
+    check("get {keys 1", "its closing } is missing");
+}
+
+#[test]
+fn a_template_tells_what_it_asks_for() {
+    let asks = |text: &str| {
+        let template = Template::parse(text).unwrap();
+        (template.keys_each(), template.has_value())
+    };
+    assert_eq!(asks("plain {seq}"), (0, false));
+    assert_eq!(asks("{key} {value}"), (1, true));
+    assert_eq!(asks("{keys 3} {keys 9} {key}"), (9, false));
+}
+
+proptest! {
+    /// Nested JSON without bare words in braces comes out as it went in.
+    #[test]
+    fn json_stands_as_it_is(depth in 0usize..20, text in "[a-z {}:]{0,8}") {
+        let text = serde_json::to_string(&text.replace("{", "{ ").replace("}", " ")).unwrap();
+        let json = format!("{}{text}{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        prop_assert_eq!(render(&json), json);
+    }
+
+    /// Any text parses or is refused; it never panics.
+    #[test]
+    fn any_text_is_parsed_or_refused(text in "[{}kesyvalu:0 1,é]{0,30}") {
+        if let Ok(template) = Template::parse(&text) {
+            prop_assert!(template.keys_each() <= KEYS_EACH_MAX);
+        }
+    }
+}
