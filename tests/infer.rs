@@ -2,6 +2,7 @@
 
 use crate::harness::{Http, Millpond, data, r1_folder, row};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 fn floats(value: &Value) -> Vec<f64> {
     value
@@ -104,6 +105,52 @@ fn connections_in_parallel_get_their_own_answers() {
     });
 }
 
+/// A figure of the page of metrics.
+fn figure(server: &Millpond, name: &str) -> f64 {
+    let (_, metrics) = server.admin_get("/metrics");
+    let value = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value
+        .unwrap_or_else(|| panic!("{name} is not in\n{metrics}"))
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn every_call_is_counted_in_each_stage() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let calls = 20.0;
+    for id in 0..20 {
+        let (status, answer) = http.call("infer", &json!({"samples": [[format!("v{id}"), "v1"]]}));
+        assert_eq!(status, 200, "{answer}");
+    }
+    // What runs no model has no stages.
+    assert_eq!(http.call("infer", &json!({"samples": []})).0, 200);
+    assert_eq!(http.call("*ping", &json!({})).0, 200);
+    let whole = figure(&server, "millpond_call_seconds_sum{method=\"infer\"}");
+    for stage in ["queue", "batch_wait", "compute", "write"] {
+        let of = |what: &str| {
+            figure(
+                &server,
+                &format!("millpond_stage_seconds_{what}{{stage=\"{stage}\"}}"),
+            )
+        };
+        // A client may have its answer a moment before the server has counted its writing.
+        let until = Instant::now() + Duration::from_secs(10);
+        while of("count") < calls && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (count, sum) = (of("count"), of("sum"));
+        assert_eq!(count, calls, "{stage}");
+        assert!(sum.is_finite() && sum > 0.0, "{stage} took {sum} s");
+        // Writing begins where a call's time ends; the other stages lie within it.
+        assert!(stage == "write" || sum < whole, "{stage} took {sum} of {whole} s");
+    }
+}
+
 #[test]
 fn the_first_thing_said_is_that_it_is_ready() {
     let folder = r1_folder();
@@ -118,6 +165,8 @@ fn the_first_thing_said_is_that_it_is_ready() {
         "millpond_model_batches_total{model=\"mlp\"} 0",
         "millpond_model_requests_total{model=\"mlp\"} 0",
         "millpond_calls_total{method=\"infer\"} 0",
+        "millpond_stage_seconds_count{stage=\"compute\"} 0",
+        "millpond_stage_seconds_count{stage=\"write\"} 0",
         "millpond_connections 0",
         "millpond_connections_accepted_total 0",
         "millpond_in_flight 0",

@@ -12,4 +12,5 @@ mod logging;
 mod ordered;
 mod overload;
 mod press;
+mod press_recipes;
 mod rank;

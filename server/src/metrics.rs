@@ -3,6 +3,9 @@
 //! Engines and transport count for themselves; here their figures get names. Its invariant: counting a call is a few
 //! relaxed additions and no lock. Source of the text format: Prometheus exposition format 0.0.4.
 
+mod histogram;
+
+use histogram::Histogram;
 use millpond_wire_schema::{Code, Status};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,22 +52,51 @@ impl Method {
         }
     }
 
+    /// Whether its calls wait for a model's run: their time is split into stages.
+    pub fn runs_model(self) -> bool {
+        matches!(self, Method::Infer | Method::Rank)
+    }
+
     /// The method of that name.
     pub fn named(name: &str) -> Option<Method> {
         Method::ALL.into_iter().find(|method| method.name() == name)
     }
 }
 
-/// Upper bounds of the latency buckets, in microseconds: powers of two up to 8 s.
-const BUCKETS: usize = 24;
+/// Where the time of an answered call to a model goes, as far as it is measured: not its decoding, the stages of its
+/// pipeline, nor the time in which its batch-mates are answered before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// From the read to the router: calls of the same read come first.
+    Queue,
+    /// From the batcher's taking it to the start of its run.
+    BatchWait,
+    /// The run it was part of, counted for each of its requests.
+    Compute,
+    /// From the answer's being ready to its bytes' being the kernel's: encoding, the mailbox, the socket.
+    Write,
+}
+
+impl Stage {
+    /// All of them, in the order of time.
+    pub const ALL: [Stage; 4] = [Stage::Queue, Stage::BatchWait, Stage::Compute, Stage::Write];
+
+    /// Its name on the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Queue => "queue",
+            Stage::BatchWait => "batch_wait",
+            Stage::Compute => "compute",
+            Stage::Write => "write",
+        }
+    }
+}
 
 /// One method's counts.
 #[derive(Debug, Default)]
 struct Calls {
     answered: AtomicU64,
-    latency_us_sum: AtomicU64,
-    /// Calls of at most 2^i microseconds (and more than 2^(i-1)); the last holds all longer ones.
-    latency: [AtomicU64; BUCKETS],
+    latency: Histogram,
     errors: [AtomicU64; Code::ALL.len()],
 }
 
@@ -72,6 +104,7 @@ struct Calls {
 #[derive(Debug, Default)]
 pub struct Metrics {
     calls: [Calls; Method::ALL.len()],
+    stages: [Histogram; Stage::ALL.len()],
     unknown_methods: AtomicU64,
 }
 
@@ -79,11 +112,13 @@ impl Metrics {
     /// Counts a call that was answered with a result.
     pub fn answered(&self, method: Method, took: Duration) {
         let calls = &self.calls[method as usize];
-        let us = took.as_micros().min(u128::from(u64::MAX)) as u64;
-        let bucket = (64 - us.saturating_sub(1).leading_zeros() as usize).min(BUCKETS - 1);
         calls.answered.fetch_add(1, Ordering::Relaxed);
-        calls.latency_us_sum.fetch_add(us, Ordering::Relaxed);
-        calls.latency[bucket].fetch_add(1, Ordering::Relaxed);
+        calls.latency.add(took);
+    }
+
+    /// Counts what one call spent in a stage.
+    pub fn spent(&self, stage: Stage, took: Duration) {
+        self.stages[stage as usize].add(took);
     }
 
     /// Counts a call that was answered with an error.
@@ -146,39 +181,26 @@ impl Metrics {
             "Calls to methods that do not exist.",
             unknown as f64,
         );
-        page.family(
-            "millpond_call_seconds",
-            "histogram",
-            "From the read of a call to its answer.",
-        );
-        for method in Method::ALL {
-            self.print_latency(page, method);
-        }
+        self.print_times(page);
     }
 
-    fn print_latency(&self, page: &mut Page, method: Method) {
-        let calls = &self.calls[method as usize];
-        let mut total = 0;
-        for (at, count) in calls.latency.iter().enumerate() {
-            total += count.load(Ordering::Relaxed);
-            let bound = if at == BUCKETS - 1 {
-                "+Inf".to_owned()
-            } else {
-                format!("{}", (1u64 << at) as f64 / 1e6)
-            };
-            page.sample(
-                "millpond_call_seconds_bucket",
-                &[("method", method.name()), ("le", &bound)],
-                total as f64,
-            );
+    fn print_times(&self, page: &mut Page) {
+        let calls = "millpond_call_seconds";
+        page.family(calls, "histogram", "From the read of a call to its answer.");
+        for method in Method::ALL {
+            let label = ("method", method.name());
+            self.calls[method as usize].latency.print(page, calls, label);
         }
-        let sum = calls.latency_us_sum.load(Ordering::Relaxed) as f64 / 1e6;
-        page.sample("millpond_call_seconds_sum", &[("method", method.name())], sum);
-        page.sample(
-            "millpond_call_seconds_count",
-            &[("method", method.name())],
-            total as f64,
+        let stages = "millpond_stage_seconds";
+        page.family(
+            stages,
+            "histogram",
+            "Parts of the time of answered infer and rank calls: from the read to the router (queue), from the batcher to the \
+             run (batch_wait), the run, once a request (compute), from the ready answer to the kernel (write).",
         );
+        for stage in Stage::ALL {
+            self.stages[stage as usize].print(page, stages, ("stage", stage.name()));
+        }
     }
 }
 
@@ -242,6 +264,32 @@ mod tests {
             "millpond_errors_total{method=\"infer\",code=\"30101\"} 1",
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn stages_have_sums_and_counts_of_their_own() {
+        let metrics = Metrics::default();
+        metrics.spent(Stage::BatchWait, Duration::from_nanos(300));
+        metrics.spent(Stage::BatchWait, Duration::from_nanos(2001));
+        metrics.spent(Stage::Compute, Duration::from_millis(2));
+        let mut page = Page::default();
+        metrics.print(&mut page);
+        let text = page.into_text();
+        for expected in [
+            "# TYPE millpond_stage_seconds histogram",
+            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000001\"} 1",
+            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000002\"} 1",
+            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000004\"} 2",
+            "millpond_stage_seconds_sum{stage=\"batch_wait\"} 0.000002301",
+            "millpond_stage_seconds_count{stage=\"batch_wait\"} 2",
+            "millpond_stage_seconds_sum{stage=\"compute\"} 0.002",
+            "millpond_stage_seconds_count{stage=\"compute\"} 1",
+            "millpond_stage_seconds_count{stage=\"queue\"} 0",
+            "millpond_stage_seconds_count{stage=\"write\"} 0",
+        ] {
+            let line = format!("{expected}\n");
+            assert!(text.contains(&line), "{expected} is not in\n{text}");
         }
     }
 }

@@ -6,13 +6,13 @@
 use crate::Shared;
 use crate::engines::Engines;
 use crate::handlers;
-use crate::metrics::Method;
-use millpond_wire_frame::{Fields, decode_map};
+use crate::metrics::{Method, Stage};
+use millpond_wire_frame::{Fields, Map, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Service, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Characters of an unknown method's name that the log shows.
 const UNKNOWN_SHOWN_MAX: usize = 64;
@@ -32,6 +32,8 @@ pub(crate) struct Call<'a> {
     pub(crate) method: Method,
     /// When the request's last byte was read.
     pub(crate) received: Instant,
+    /// From then until the router had it; zero for methods whose time is not split into stages.
+    pub(crate) queue: Duration,
     /// `X-Deadline-Ms`, which a payload's `_deadline_ms` overrides.
     pub(crate) header_deadline_ms: Option<u64>,
     /// `traceparent`, which a payload's `_trace` overrides.
@@ -44,6 +46,10 @@ impl Service for Router {
             Target::Method(name) => self.method(name, &request, reply),
             Target::Path { verb, path } => self.path(verb, path, reply),
         }
+    }
+
+    fn written(&self, took: Duration) {
+        self.shared.metrics.spent(Stage::Write, took);
     }
 }
 
@@ -61,6 +67,11 @@ impl Router {
             let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
             let ex = format!("unknown method {name:?}; methods are {}", known.join(", "));
             return reply.error(&Status::new(Code::UnknownMethod, ex));
+        };
+        let queue = if method.runs_model() {
+            request.received.elapsed()
+        } else {
+            Duration::ZERO
         };
         let refuse = |reply: Reply<'_>, status: Status| {
             shared.refused(method, &status);
@@ -105,18 +116,11 @@ impl Router {
             engines,
             method,
             received: request.received,
+            queue,
             header_deadline_ms: request.meta.deadline_ms,
             header_trace: request.meta.trace,
         };
-        match method {
-            Method::FeaturesLookup => handlers::features_lookup::answer(&call, map, reply),
-            Method::OrderedGet => handlers::ordered_get::answer(&call, map, reply),
-            Method::OrderedPut => handlers::ordered_put::answer(&call, map, reply),
-            Method::OrderedScan => handlers::ordered_scan::answer(&call, map, reply),
-            Method::Infer => handlers::infer::answer(&call, map, reply),
-            Method::Rank => handlers::rank::answer(&call, map, reply),
-            Method::Ping | Method::Infos => {}
-        }
+        call.handle(map, reply);
     }
 
     fn path(&self, verb: &str, path: &str, reply: Reply<'_>) {
@@ -140,6 +144,19 @@ impl Router {
 }
 
 impl Call<'_> {
+    /// Hands it to its method's handler; the router itself answers the two that need no engines.
+    fn handle(&self, map: Map<'_>, reply: Reply<'_>) {
+        match self.method {
+            Method::FeaturesLookup => handlers::features_lookup::answer(self, map, reply),
+            Method::OrderedGet => handlers::ordered_get::answer(self, map, reply),
+            Method::OrderedPut => handlers::ordered_put::answer(self, map, reply),
+            Method::OrderedScan => handlers::ordered_scan::answer(self, map, reply),
+            Method::Infer => handlers::infer::answer(self, map, reply),
+            Method::Rank => handlers::rank::answer(self, map, reply),
+            Method::Ping | Method::Infos => {}
+        }
+    }
+
     /// When this call becomes worthless.
     pub(crate) fn deadline(&self, payload_ms: Option<u64>) -> Result<Instant, Status> {
         self.shared

@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a model is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,10 +84,10 @@ impl fmt::Debug for Request {
 pub struct Answer {
     /// In signature order, this request's rows only.
     pub outputs: Vec<Tensor>,
-    /// From submission to the start of its run, in microseconds.
-    pub queue_us: u64,
-    /// The run it was part of, in microseconds; all its runs when it ran in chunks.
-    pub compute_us: u64,
+    /// From submission to the start of its run.
+    pub queue: Duration,
+    /// The run it was part of; all its runs when it ran in chunks.
+    pub compute: Duration,
     /// Rows of that run, batch-mates included.
     pub batch_rows: usize,
     /// Requests of that run.

@@ -3,7 +3,7 @@
 //! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
 //! the answer is on its way.
 
-use crate::metrics::Method;
+use crate::metrics::{Method, Stage};
 use crate::router::Call;
 use millpond_backends_interface::Tensor;
 use millpond_engines_infer::{Answer, Batcher, Error, Request};
@@ -35,8 +35,9 @@ where
         Ok(permit) => permit,
         Err(status) => return call.refuse(reply, &status),
     };
-    let (shared, method, received) = (Arc::clone(call.shared), call.method, call.received);
-    let ticket = reply.detach();
+    let (shared, method) = (Arc::clone(call.shared), call.method);
+    let (received, queue) = (call.received, call.queue);
+    let mut ticket = reply.detach();
     let gone = ticket.gone();
     let trace = run.trace;
     let done = move |result: Result<Answer, Error>| {
@@ -45,7 +46,13 @@ where
             .and_then(|answer| Ok((print(&answer)?, answer)));
         match printed {
             Ok((printed, answer)) => {
-                shared.metrics.answered(method, received.elapsed());
+                let ready = Instant::now();
+                let metrics = &shared.metrics;
+                metrics.answered(method, ready.saturating_duration_since(received));
+                metrics.spent(Stage::Queue, queue);
+                metrics.spent(Stage::BatchWait, answer.queue);
+                metrics.spent(Stage::Compute, answer.compute);
+                ticket.set_ready(ready);
                 if !shared.is_rehearsal {
                     log(method, received, trace.as_deref(), &printed.scores, &answer);
                 }
@@ -84,8 +91,8 @@ fn log(method: Method, received: Instant, trace: Option<&str>, scores: &[f32], a
     tracing::debug!(
         method = method.name(),
         us = received.elapsed().as_micros() as u64,
-        queue_us = answer.queue_us,
-        compute_us = answer.compute_us,
+        queue_us = answer.queue.as_micros() as u64,
+        compute_us = answer.compute.as_micros() as u64,
         batch_rows = answer.batch_rows,
         batch_requests = answer.batch_requests,
         trace,

@@ -29,6 +29,8 @@ use tokio::sync::Notify;
 const OUT_BYTES_HIGH: usize = 1 << 20;
 /// Bytes a blocked connection reads ahead: enough to notice that its peer leaves, and to go on at once.
 const READ_AHEAD_BYTES: usize = 64 << 10;
+/// Places for the times of unsent answers that an idle connection keeps.
+const READY_KEPT: usize = 64;
 /// How long a closing connection is drained, so that a reset does not overtake the last answer.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a refused connection may take to send the request that is answered `Overloaded`.
@@ -58,6 +60,8 @@ pub(crate) struct State {
     /// Answers not yet sent, from `sent` on.
     out: Vec<u8>,
     sent: usize,
+    /// Since when answers in `out` are ready, where that is measured; fewer than `out` has bytes.
+    ready: Vec<Instant>,
     in_flight: usize,
     /// An HTTP answer is outstanding: HTTP/1.1 has no numbers, so the next request waits.
     http_waits: bool,
@@ -119,15 +123,20 @@ impl Connection {
     pub(crate) fn deliver(&self, delivery: &Delivery) {
         let mut state = self.state.borrow_mut();
         state.out.extend_from_slice(&delivery.bytes);
+        // A oneway call has nothing to be written, and a rehearsal is counted nowhere.
+        if self.kind == Kind::Served && !delivery.bytes.is_empty() {
+            state.ready.extend(delivery.ready);
+        }
         state.in_flight = state.in_flight.saturating_sub(1);
         state.http_waits = false;
         state.closing |= delivery.close;
     }
 
     /// Sends what is unsent, as far as the socket takes it; wakes the connection's own task if that has work to do.
-    pub(crate) fn flush_and_resume(&self, in_flight_max: usize) {
+    pub(crate) fn flush_and_resume<S: Service>(&self, net: &Net<S>) {
+        let in_flight_max = net.options.in_flight_max;
         let mut state = self.state.borrow_mut();
-        flush(&self.writer, &mut state);
+        send(net, &self.writer, &mut state);
         let unparked = state.parked && !state.blocked(in_flight_max);
         if unparked || state.unsent() > 0 || state.finished() || state.servable(in_flight_max) {
             self.resume.notify_one();
@@ -152,6 +161,21 @@ impl Connection {
 fn has_unread(writer: &OwnedWriteHalf) -> bool {
     let mut byte = [MaybeUninit::uninit()];
     matches!(SockRef::from(writer.as_ref()).peek(&mut byte), Ok(1..))
+}
+
+/// Flushes, and tells the service how long the measured answers took once all of them have left.
+fn send<S: Service>(net: &Net<S>, writer: &OwnedWriteHalf, state: &mut State) {
+    flush(writer, state);
+    if state.ready.is_empty() || state.unsent() > 0 {
+        return;
+    }
+    let now = Instant::now();
+    for ready in state.ready.drain(..) {
+        net.service.written(now.saturating_duration_since(ready));
+    }
+    if state.ready.capacity() > READY_KEPT {
+        state.ready = Vec::new();
+    }
 }
 
 /// Writes without waiting.
@@ -211,7 +235,7 @@ async fn serve_loop<S: Service>(net: &Net<S>, connection: &Connection, reader: &
         let waits = {
             let mut state = connection.state.borrow_mut();
             serve_buffered(net, connection, &mut state);
-            flush(&connection.writer, &mut state);
+            send(net, &connection.writer, &mut state);
             if state.finished() {
                 return;
             }

@@ -4,6 +4,7 @@
 //! Its invariant: one wake-up for all that is left while the net thread has not yet looked.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 /// Names a connection of one net thread; a slot that is used again gets another generation.
@@ -21,6 +22,8 @@ pub(crate) struct Delivery {
     pub(crate) bytes: Vec<u8>,
     /// Whether the connection ends with it (HTTP without keep-alive).
     pub(crate) close: bool,
+    /// Since when it is only to be written, if anybody wants to know.
+    pub(crate) ready: Option<Instant>,
 }
 
 /// The queue and its bell.
@@ -69,6 +72,7 @@ mod tests {
                 key: Key { slot, generation: 0 },
                 bytes: Vec::new(),
                 close: false,
+                ready: None,
             });
         }
         let mut taken = Vec::new();

@@ -248,7 +248,7 @@ async fn deliver<S: Service>(net: Rc<Net<S>>) {
             }
         }
         for connection in touched.drain(..) {
-            connection.flush_and_resume(net.options.in_flight_max);
+            connection.flush_and_resume(&net);
         }
         net.quieter.notify_waiters();
     }

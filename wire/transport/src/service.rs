@@ -10,7 +10,7 @@ use millpond_wire_schema::{Code, Status};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,12 @@ pub struct Request<'a> {
 pub trait Service: Clone + Send + 'static {
     /// Serves one request.
     fn call(&self, request: Request<'_>, reply: Reply<'_>);
+
+    /// Told once the kernel has all bytes of an answer that said since when it was ready ([`Ticket::set_ready`]), and how
+    /// long that took. Rehearsals and answers that never left are not told.
+    fn written(&self, took: Duration) {
+        let _ = took;
+    }
 }
 
 /// How a call ended for its connection.
@@ -122,6 +128,7 @@ impl Reply<'_> {
             form: self.form,
             origin: self.origin.clone(),
             base64: self.base64,
+            ready: None,
             sent: false,
         }
     }
@@ -133,6 +140,8 @@ pub struct Ticket {
     form: Form,
     origin: Origin,
     base64: bool,
+    /// When the work was done and only its writing was left; nothing is measured where it is not told.
+    ready: Option<Instant>,
     sent: bool,
 }
 
@@ -145,6 +154,11 @@ impl Ticket {
     /// Whether the caller has gone.
     pub fn is_gone(&self) -> bool {
         self.origin.gone.load(Ordering::Relaxed)
+    }
+
+    /// From here on it is only written: [`Service::written`] hears how long that took.
+    pub fn set_ready(&mut self, ready: Instant) {
+        self.ready = Some(ready);
     }
 
     /// Answers.
@@ -178,6 +192,7 @@ impl Ticket {
             key: self.origin.key,
             bytes,
             close,
+            ready: self.ready,
         });
     }
 }

@@ -6,7 +6,7 @@ use millpond_wire_transport::{Listener, Options, Reply, Request, Service, Target
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// "echo" answers at once; "later" hands its ticket to the test; "drop" answers nothing.
 #[derive(Clone)]
@@ -29,8 +29,35 @@ impl Service for Probe {
     }
 }
 
+/// Answers from a ticket, "timed" ones with the time since when they are ready, and notes what it hears of their writing.
+#[derive(Clone)]
+struct Timed {
+    written: mpsc::SyncSender<Duration>,
+}
+
+impl Service for Timed {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        let mut ticket = reply.detach();
+        if request.target == Target::Method("timed") {
+            ticket.set_ready(Instant::now());
+        }
+        ticket.ok(|out| out.map(0));
+    }
+
+    fn written(&self, took: Duration) {
+        self.written.send(took).unwrap();
+    }
+}
+
 fn start(connections_max: usize, in_flight_max: usize) -> (Transport, mpsc::Receiver<Ticket>) {
     let (sender, tickets) = mpsc::sync_channel(64);
+    let service = Probe {
+        tickets: Arc::new(Mutex::new(sender)),
+    };
+    (serve(service, connections_max, in_flight_max), tickets)
+}
+
+fn serve(service: impl Service, connections_max: usize, in_flight_max: usize) -> Transport {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
     let limits = Limits {
         frame_bytes_max: 1 << 20,
@@ -42,13 +69,7 @@ fn start(connections_max: usize, in_flight_max: usize) -> (Transport, mpsc::Rece
         in_flight_max,
         limits,
     };
-    let service = Probe {
-        tickets: Arc::new(Mutex::new(sender)),
-    };
-    (
-        Transport::start(listener, "net", options, service).unwrap(),
-        tickets,
-    )
+    Transport::start(listener, "net", options, service).unwrap()
 }
 
 fn connect(transport: &Transport) -> TcpStream {
@@ -146,6 +167,26 @@ fn answers_come_in_any_order_and_in_flight_is_bounded() {
         "a dropped ticket answers an error"
     );
     transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn the_writing_of_answers_is_told_where_it_is_asked_for() {
+    let (sender, written) = mpsc::sync_channel(64);
+    let transport = serve(Timed { written: sender }, 10, 64);
+    let started = Instant::now();
+    let mut stream = connect(&transport);
+    for (seq, method) in (0..).zip(["timed", "other", "timed", "timed"]) {
+        stream.write_all(&quest(method, seq, b"\x80")).unwrap();
+    }
+    assert_eq!(answers(&mut stream, 4).len(), 4);
+    transport.close(Duration::from_secs(5));
+    let told: Vec<Duration> = written.try_iter().collect();
+    assert_eq!(told.len(), 3);
+    assert!(
+        told.iter()
+            .all(|took| !took.is_zero() && *took < started.elapsed()),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -193,8 +193,8 @@ impl Runner<'_> {
             start += count;
             let answer = outputs.map(|outputs| Answer {
                 outputs,
-                queue_us: self.queued(&waiting, ran.started),
-                compute_us: micros(ran.took),
+                queue: self.queued(&waiting, ran.started),
+                compute: ran.took,
                 batch_rows: rows,
                 batch_requests: requests,
             });
@@ -218,8 +218,8 @@ impl Runner<'_> {
         };
         let answer = ran.map(|ran| Answer {
             outputs: ran.outputs,
-            queue_us: self.queued(&waiting, ran.started),
-            compute_us: micros(ran.took),
+            queue: self.queued(&waiting, ran.started),
+            compute: ran.took,
             batch_rows: rows,
             batch_requests: 1,
         });
@@ -257,11 +257,11 @@ impl Runner<'_> {
         })
     }
 
-    /// The queue time of a request whose run began at `started`, counted and in microseconds.
-    fn queued(&self, waiting: &Waiting, started: Instant) -> u64 {
+    /// The queue time of a request whose run began at `started`, counted.
+    fn queued(&self, waiting: &Waiting, started: Instant) -> Duration {
         let queued = started.saturating_duration_since(waiting.submitted);
         add(&self.shared.counters.queue_ns_sum, nanos(queued));
-        micros(queued)
+        queued
     }
 
     fn answer_dropped(&self, waiting: Waiting, reason: Dropped, now: Instant) {
