@@ -8,6 +8,7 @@ mod first_request;
 mod grid;
 mod levels;
 mod one_core;
+mod press;
 mod refusal;
 
 use crate::bar::Group;
@@ -23,6 +24,15 @@ pub(crate) const SPINE: &[Group] = &[
     demo::GROUP,
 ];
 
+/// The load lab itself.
+pub(crate) const PRESS: &[Group] = &[
+    press::open_loop::GROUP,
+    press::client_cost::GROUP,
+    press::truth::GROUP,
+    press::verdicts::GROUP,
+    press::search::GROUP,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +42,7 @@ mod tests {
     fn names_are_unique() {
         let bars: Vec<&str> = SPINE
             .iter()
+            .chain(PRESS)
             .flat_map(|group| group.bars)
             .map(|bar| bar.name)
             .collect();

@@ -18,6 +18,7 @@ mod exposition;
 mod http;
 mod idle;
 mod model_rows;
+mod practice;
 mod press;
 mod r1;
 mod report;
@@ -59,6 +60,8 @@ pub(crate) struct Arguments {
 enum Area {
     /// The first whole path: demo, R1 grid, logging, first request, one core.
     Spine,
+    /// The load lab: truth, schedule, cost, verdicts, search.
+    Press,
 }
 
 fn main() -> ExitCode {
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
     let groups: Vec<&Group> = match arguments.area {
         Area::Spine => bars::SPINE.iter().collect(),
+        Area::Press => bars::PRESS.iter().collect(),
     };
     let chosen = choose(&groups, arguments.only.as_deref())?;
     let setup = Setup::find(arguments)?;

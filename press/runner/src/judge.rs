@@ -151,7 +151,8 @@ type Rule = fn(&Point, &Observed) -> Option<(Bound, String)>;
 
 /// What made the rate or the latency, with its evidence.
 fn bound(point: &Point, seen: &Observed) -> (Bound, String) {
-    let rules: [Rule; 8] = [
+    let rules: [Rule; 9] = [
+        in_process,
         accept_queue,
         disk,
         lock,
@@ -202,11 +203,14 @@ fn disk(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
 fn lock(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
     let waiting = seen.server_futex;
     let has_work = seen.outstanding >= 2.0 && seen.outstanding + 1.0 >= waiting;
-    (waiting >= 1.2 && has_work && seen.server_running + seen.server_sleep <= 1.6 && !seen.server_is_full()).then(|| {
+    // By processor time: a thread that is seen runnable may wait for a core.
+    let active = seen.server_total / 100.0 + seen.server_sleep;
+    let is_alone = active <= 1.6;
+    let has_room = seen.server_thread < BUSY_PERCENT && seen.server_total < BUSY_PERCENT * seen.cores;
+    (waiting >= 1.2 && has_work && is_alone && has_room).then(|| {
         let sentence = format!(
-            "Lock: {waiting:.1} of the server's threads waited for each other (futex) while {:.1} ran and {:.0} requests \
-             were on their way.",
-            seen.server_running + seen.server_sleep,
+            "Lock: {waiting:.1} of the server's threads waited for each other (futex) while {active:.1} ran or slept and \
+             {:.0} requests were on their way.",
             seen.outstanding
         );
         (Bound::Lock, sentence)
@@ -235,12 +239,30 @@ fn server_cpu(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
     })
 }
 
-fn wire(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+/// Without a network the caller does the engine's work itself.
+fn in_process(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+    let is_busy =
+        point.target.address.is_empty() && point.offered.kind == LoadKind::Closed && seen.client_busy >= 50.0;
+    let cpu = point
+        .client_cpu
+        .filter(|_| is_busy && point.counters.answers() > 0)?;
+    let sentence = format!(
+        "Server CPU: the engine ran on the calling threads, {:.0} % of a core each, {:.2} us a call with the recording of it.",
+        seen.client_busy,
+        cpu.seconds * 1e6 / point.counters.answers() as f64
+    );
+    Some((Bound::ServerCpu, sentence))
+}
+
+/// On loopback nothing is slower than memory, and bytes stay unacknowledged until the other side answers.
+fn wire(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
     if seen.retransmits >= 10.0 {
         let sentence = format!("Wire: TCP sent {:.0} segments a second again.", seen.retransmits);
         return Some((Bound::Wire, sentence));
     }
-    (seen.send_queue_share >= 0.7 && seen.send_queue >= 512.0).then(|| {
+    let host = point.target.address.rsplit_once(':').map_or("", |(host, _)| host);
+    let is_loopback = host.starts_with("127.") || matches!(host, "localhost" | "[::1]");
+    (!is_loopback && seen.send_queue_share >= 0.7 && seen.send_queue >= 512.0).then(|| {
         let sentence = format!(
             "Wire: {:.0} bytes on average were sent but not acknowledged or not yet taken by the network, in {:.0} % of the \
              looks; it carried {:.2} MB a second.",

@@ -101,6 +101,39 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     }
 }
 
+/// Checks an answer against the known one of its request, where there is one.
+pub(crate) fn compare_known(
+    known: Option<&Prepared>,
+    index: usize,
+    answer: Answer<'_>,
+) -> Result<(), String> {
+    let (Some(known), Answer::Bytes(found)) = (known, answer) else {
+        return Ok(());
+    };
+    let expected = known.get(index);
+    if expected.is_empty() || expected == found {
+        return Ok(());
+    }
+    Err(format!(
+        "expected {}, found {}",
+        excerpt(expected),
+        excerpt(found)
+    ))
+}
+
+/// The start of some bytes, for a message.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    let shown: String = bytes[..bytes.len().min(48)].escape_ascii().to_string();
+    let more = if bytes.len() > 48 { "…" } else { "" };
+    format!("\"{shown}\"{more} ({} bytes)", bytes.len())
+}
+
+/// The words of a command.
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+}
+
 /// Requests as whole byte strings, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {

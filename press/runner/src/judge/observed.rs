@@ -90,7 +90,10 @@ impl Observed {
                 continue;
             }
             self.server_running += state("running");
-            self.server_futex += state("futex");
+            // A thread that never ran is no worker that waits for another, but one without work.
+            if thread.cpu_percent >= 0.5 || thread.switches_voluntary > 100 {
+                self.server_futex += state("futex");
+            }
             self.server_sleep += state("sleep");
             self.server_disk += state("disk") + state("fsync");
             self.server_poll += state("poll");

@@ -125,6 +125,33 @@ fn idle_workers_are_no_lock() {
 }
 
 #[test]
+fn threads_that_never_run_are_no_lock_either() {
+    let mut point = calm();
+    thread(
+        &mut point,
+        Side::Server,
+        "main",
+        60.0,
+        &[("running", 0.6), ("poll", 0.4)],
+    );
+    for _ in 0..4 {
+        thread(&mut point, Side::Server, "background", 0.0, &[("futex", 1.0)]);
+    }
+    assert_ne!(judge(&point).bound, Bound::Lock);
+}
+
+#[test]
+fn an_engine_in_process_is_its_own_bound() {
+    let mut point = calm();
+    point.target.address = String::new();
+    point.client_cpu = Some(Cpu {
+        seconds: 9.9,
+        percent: 99.0,
+    });
+    check(&point, Judgement::Valid, Bound::ServerCpu, "990.00 us a call");
+}
+
+#[test]
 fn a_full_core_is_the_servers() {
     let mut point = calm();
     point.server_cpu = Some(Cpu {
@@ -213,6 +240,8 @@ fn queues_and_wires_are_named() {
         .seconds
         .iter_mut()
         .for_each(|second| second.send_queue_bytes = Some(50_000));
+    assert_ne!(judge(&point).bound, Bound::Wire, "loopback");
+    point.target.address = "10.0.0.1:1".into();
     check(&point, Judgement::Valid, Bound::Wire, "50000 bytes");
 }
 

@@ -12,8 +12,7 @@ use millpond_engines_features::{Handle, Table};
 use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
 use millpond_press_workload::RequestSet;
 
-use super::Answer;
-use super::resp::words;
+use super::{Answer, words};
 use crate::scenario::Protocol;
 
 /// A target without a network.

@@ -5,8 +5,7 @@
 
 use millpond_press_workload::RequestSet;
 
-use super::resp::{excerpt, words};
-use super::{Answer, Found, Malformed, Prepared, Protocol, Read, Said};
+use super::{Answer, Found, Malformed, Prepared, Protocol, Read, Said, compare_known, excerpt, words};
 
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -129,18 +128,7 @@ impl Protocol for Memcached {
     }
 
     fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
-        let (Some(expected), Answer::Bytes(found)) = (&self.expected, answer) else {
-            return Ok(());
-        };
-        let expected = expected.get(index);
-        if expected.is_empty() || expected == found {
-            return Ok(());
-        }
-        Err(format!(
-            "expected {}, found {}",
-            excerpt(expected),
-            excerpt(found)
-        ))
+        compare_known(self.expected.as_ref(), index, answer)
     }
 }
 

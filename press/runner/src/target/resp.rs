@@ -5,7 +5,7 @@
 
 use millpond_press_workload::RequestSet;
 
-use super::{Answer, Found, Malformed, Prepared, Protocol, Read, Said};
+use super::{Answer, Found, Malformed, Prepared, Protocol, Read, Said, compare_known, excerpt, words};
 
 /// The longest line of an answer that is no bulk string.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -63,11 +63,6 @@ pub(crate) fn expected_answer(command: &[u8], values: &[Vec<u8>]) -> Option<Vec<
     Some(out)
 }
 
-pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace())
-        .filter(|word| !word.is_empty())
-}
-
 fn write_bulk(word: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
     out.extend_from_slice(word);
@@ -110,26 +105,8 @@ impl Protocol for Resp {
     }
 
     fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
-        let (Some(expected), Answer::Bytes(found)) = (&self.expected, answer) else {
-            return Ok(());
-        };
-        let expected = expected.get(index);
-        if expected.is_empty() || expected == found {
-            return Ok(());
-        }
-        Err(format!(
-            "expected {}, found {}",
-            excerpt(expected),
-            excerpt(found)
-        ))
+        compare_known(self.expected.as_ref(), index, answer)
     }
-}
-
-/// The start of some bytes, for a message.
-pub(crate) fn excerpt(bytes: &[u8]) -> String {
-    let shown: String = bytes[..bytes.len().min(48)].escape_ascii().to_string();
-    let more = if bytes.len() > 48 { "…" } else { "" };
-    format!("\"{shown}\"{more} ({} bytes)", bytes.len())
 }
 
 /// A server that is busy or loading refuses; other errors are failures.
