@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 type Case = fn(&Recipe);
 
 /// Every recipe of the guide by its name.
-const CASES: [(&str, Case); 7] = [
+const CASES: &[(&str, Case)] = &[
     ("stall", stall),
     ("capacity", capacity),
     ("peers", peers),
@@ -97,9 +97,9 @@ impl Recipe {
 
     /// `press run` or `press search` with overrides, into the folder `out`.
     fn press(&self, command: &str, out: &str, set: &[&str]) -> Run {
-        let mut arguments = vec!["press", command, self.file.to_str().unwrap(), "--quiet", "--out"];
         let out = self.out(out);
-        arguments.push(out.to_str().unwrap());
+        let (file, folder) = (self.file.to_str().unwrap(), out.to_str().unwrap());
+        let mut arguments = vec!["press", command, file, "--quiet", "--out", folder];
         for pair in set {
             arguments.extend(["--set", *pair]);
         }
@@ -206,7 +206,7 @@ fn capacity(recipe: &Recipe) {
     assert!(met.is_some() && missed.is_some() && met < missed, "{search}");
     assert_eq!(search["tried"].as_array().unwrap().len(), found.points().len());
     for words in [
-        search["sentence"].as_str().unwrap().split(' ').next().unwrap(),
+        "practice meets",
         "Highest rate that met it",
         "Lowest rate that missed it",
     ] {
@@ -231,24 +231,33 @@ fn peers(recipe: &Recipe) {
     assert_eq!(order, ["twenty", "forty", "forty", "twenty"]);
     let compared = run.result["comparisons"].as_array().unwrap();
     let qps = compared.iter().find(|one| one["figure"] == "qps").unwrap();
-    assert_eq!(
-        (&qps["target"], &qps["baseline"]),
-        (&"forty".into(), &"twenty".into())
-    );
+    assert_eq!(qps["target"], "forty");
+    assert_eq!(qps["baseline"], "twenty");
     assert_eq!(qps["ratio"]["n"], 2);
     assert!(run.stdout.contains("qps ratio"), "{}", run.stdout);
 }
 
-/// The exit codes: 0, or 3 if the machine was too busy to believe it; 1 for a missed SLO; 2 for a wrong key; 3 for no server.
+/// The exit codes: 0, or 3 if the machine was too busy to believe it; 1 for a missed SLO (3 too, if the machine was too busy to blame the server); 2 for a wrong key; 3 for no server.
 fn gate(recipe: &Recipe) {
     let met = recipe.run("gate", &["slo=max < 60s"]);
     met.answered(1);
     assert_eq!(met.points()[0]["slo"]["met"], true, "{met:?}");
-    let is_valid = met.points()[0]["verdict"]["judgement"] == "VALID";
-    assert_eq!(met.code, Some(if is_valid { 0 } else { 3 }), "{met:?}");
+    let judged = |run: &Run| {
+        run.points()[0]["verdict"]["judgement"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let is_believed = matches!(judged(&met).as_str(), "VALID" | "ENV-DRIFT");
+    assert_eq!(met.code, Some(if is_believed { 0 } else { 3 }), "{met:?}");
 
     let missed = recipe.run("strict", &["slo=p50 < 0.001us"]);
-    assert_eq!(missed.code, Some(1), "{missed:?}");
+    let is_the_servers = matches!(judged(&missed).as_str(), "VALID" | "UNSTABLE");
+    assert_eq!(
+        missed.code,
+        Some(if is_the_servers { 1 } else { 3 }),
+        "{missed:?}"
+    );
     assert!(missed.stdout.contains("## The SLO"), "{}", missed.stdout);
 
     let wrong = recipe.run("wrong", &["load.rat=[1]"]);
@@ -265,7 +274,10 @@ fn mix(recipe: &Recipe) {
     assert_eq!(run.code, Some(0), "{run:?}");
     run.answered(1);
     let operations = run.points()[0]["operations"].as_array().unwrap();
-    let names: Vec<&Value> = operations.iter().map(|one| &one["name"]).collect();
+    let names: Vec<&str> = operations
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["read", "write"]);
     for operation in operations {
         assert!(operation["answers"].as_u64().unwrap() > 0, "{operation}");
@@ -277,7 +289,7 @@ fn mix(recipe: &Recipe) {
 fn attach(recipe: &Recipe) {
     let server = Practice::start(&recipe.address);
     let pid = format!("target.server_pid={}", server.0.id());
-    let run = recipe.run("attach", &[&pid]);
+    let run = recipe.run("attach", &[pid.as_str()]);
     assert_eq!(run.code, Some(0), "{run:?}");
     run.answered(1);
     let point = &run.points()[0];

@@ -74,14 +74,26 @@ fn told(error: &anyhow::Error) -> String {
     })
 }
 
-/// Prints a line of result to standard output; a reader that went away ends the program quietly.
+/// Prints a line of result to standard output.
 fn print(text: &str) {
+    is_printed(text);
+}
+
+/// Prints; false when it could not be written, which is said. A reader that went away is no failure.
+fn is_printed(text: &str) -> bool {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    let _ = out
+    let written = out
         .write_all(text.as_bytes())
         .and_then(|()| out.write_all(b"\n"))
         .and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("millpond: cannot write to standard output: {error}");
+            false
+        }
+        _ => true,
+    }
 }
 
 #[cfg(test)]

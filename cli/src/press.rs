@@ -86,9 +86,9 @@ impl Run {
 fn measured(outcome: Result<Outcome, Error>) -> ExitCode {
     match outcome {
         Ok(outcome) => {
-            crate::print(outcome.output.trim_end());
+            let is_printed = crate::is_printed(outcome.output.trim_end());
             eprintln!("result folder: {}", outcome.folder.display());
-            ExitCode::from(outcome.exit_code)
+            ExitCode::from(if is_printed { outcome.exit_code } else { 3 })
         }
         Err(error) => failed(&error, error.exit_code()),
     }

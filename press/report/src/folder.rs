@@ -60,9 +60,12 @@ impl Folder {
         let partial = self.path.join(format!(".{name}.partial"));
         let whole = self.path.join(name);
         let mut file = File::create(&partial).map_err(io("create", &partial))?;
-        file.write_all(content)
-            .and_then(|()| file.sync_all())
-            .map_err(io("write", &partial))?;
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // What is left of it would take room on a disk that has none.
+            let _ = fs::remove_file(&partial);
+            return Err(io("write", &whole)(error));
+        }
         fs::rename(&partial, &whole).map_err(io("write", &whole))
     }
 

@@ -69,6 +69,7 @@ pub(crate) fn results(run: &RunResult) -> Section {
 pub(crate) fn findings(run: &RunResult) -> Vec<Section> {
     filled([
         outcome::comparisons(run),
+        outcome::repeats(run),
         outcome::slo(run),
         outcome::search(run),
         outcome::operations(run),

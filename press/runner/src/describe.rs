@@ -210,20 +210,56 @@ pub(crate) fn exit_code(result: &RunResult) -> u8 {
     if let Some(search) = &result.search {
         return u8::from(search.rate_met.is_none());
     }
-    let points = || result.points.iter();
-    let is_invalid = |point: &Point| {
-        let judgement = point.verdict.judgement;
-        judgement != Judgement::Valid || point.counters.answers() == 0
-    };
-    let has_slo = points().any(|point| point.slo.is_some());
-    let is_missed = points().any(|point| point.slo.as_ref().is_some_and(|slo| !slo.met));
-    let is_failed =
-        points().any(|point| point.counters.failed_total() + point.counters.connections_failed > 0);
-    if is_missed || (!has_slo && is_failed) {
-        1
-    } else if points().any(|point| point.counters.answers() == 0) || (has_slo && points().any(is_invalid)) {
-        3
-    } else {
-        0
+    let codes = result.points.iter().map(code_of);
+    // A failure is told before a doubt: 1 before 3.
+    let codes: Vec<u8> = codes.collect();
+    [1, 3].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
+}
+
+/// A missed SLO of a point that cannot be believed is no missed SLO; one that was met although others took part is met.
+fn code_of(point: &Point) -> u8 {
+    let counters = &point.counters;
+    let met = point.slo.as_ref().map(|slo| slo.met);
+    match (met, point.verdict.judgement) {
+        _ if counters.answers() == 0 && counters.failed_total() + counters.connections_failed == 0 => 3,
+        (Some(false), Judgement::GeneratorBound | Judgement::EnvDrift) => 3,
+        (Some(false), _) => 1,
+        (Some(true), Judgement::GeneratorBound | Judgement::Unstable) => 3,
+        (Some(true), _) => 0,
+        (None, _) => u8::from(counters.failed_total() + counters.connections_failed > 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_press_report::SloOutcome;
+
+    #[test]
+    fn a_missed_slo_is_the_servers_only_in_a_point_that_can_be_believed() {
+        let code = |met: Option<bool>, judgement, failed: u64| {
+            let mut point = Point::default();
+            point.counters.ok = 10;
+            point.counters.wrong = failed;
+            point.verdict.judgement = judgement;
+            point.slo = met.map(|met| SloOutcome {
+                met,
+                ..SloOutcome::default()
+            });
+            code_of(&point)
+        };
+        assert_eq!(code(None, Judgement::EnvDrift, 0), 0);
+        assert_eq!(code(None, Judgement::Valid, 1), 1);
+        assert_eq!(code(Some(true), Judgement::Valid, 1), 0, "the SLO decides");
+        assert_eq!(code(Some(true), Judgement::EnvDrift, 0), 0);
+        assert_eq!(code(Some(true), Judgement::GeneratorBound, 0), 3);
+        assert_eq!(code(Some(false), Judgement::Valid, 0), 1);
+        assert_eq!(code(Some(false), Judgement::Unstable, 0), 1);
+        assert_eq!(code(Some(false), Judgement::EnvDrift, 0), 3);
+        assert_eq!(
+            code_of(&Point::default()),
+            3,
+            "a point without an answer is no result"
+        );
     }
 }

@@ -33,6 +33,7 @@ pub fn draw(folders: &[PathBuf], page: Option<&Path>) -> Result<Drawn, Error> {
         write(&folder.join("report.md"), &report(run))?;
         write(&folder.join("points.csv"), &points_csv(run))?;
         write(&folder.join("series.csv"), &series_csv(run))?;
+        write(&folder.join("report.html"), &html(std::slice::from_ref(run)))?;
     }
     let page = match (page, folders) {
         (Some(page), _) => page.to_owned(),

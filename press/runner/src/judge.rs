@@ -25,6 +25,8 @@ const FOREIGN_PERCENT: f64 = 25.0;
 const BLOCKED_THREADS: f64 = 0.35;
 /// The halves of a stable point differ by less than this share.
 const HALVES_DIFFER: f64 = 0.12;
+/// Threads are looked at twenty times a second: what is shorter shows nothing of them.
+const US_MIN: u64 = 300_000;
 /// Requests never sent, as a share of the schedule, beyond which the offered rate was not offered.
 const NOT_SENT: f64 = 0.01;
 
@@ -32,6 +34,15 @@ const NOT_SENT: f64 = 0.01;
 pub(crate) fn judge(point: &Point) -> Verdict {
     let seen = Observed::of(point);
     let mut evidence = seen.in_words();
+    evidence.push(failures_in_words(point));
+    if let Some(why) = outage(point) {
+        return Verdict {
+            judgement: Judgement::Unstable,
+            bound: Bound::Unknown,
+            sentence: format!("{why}."),
+            evidence,
+        };
+    }
     let judgement = generator(point, &seen)
         .map(|why| (Judgement::GeneratorBound, why))
         .or_else(|| environment(&seen).map(|why| (Judgement::EnvDrift, why)))
@@ -43,7 +54,13 @@ pub(crate) fn judge(point: &Point) -> Verdict {
     let sentence = match judgement {
         None => reason,
         Some((Judgement::GeneratorBound, ref why)) => {
-            format!("The load generator was the limit, not the server: {why}.")
+            let others = match seen.foreign {
+                foreign if foreign >= FOREIGN_PERCENT => {
+                    format!("; other processes used {foreign:.0} % of a core")
+                }
+                _ => String::new(),
+            };
+            format!("The load generator was the limit, not the server: {why}{others}.")
         }
         Some((_, ref why)) => format!("{why}; {}", lower_first(&reason)),
     };
@@ -61,6 +78,42 @@ fn lower_first(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| {
         first.to_lowercase().collect::<String>() + chars.as_str()
     })
+}
+
+/// What nobody can be blamed for but the server or the way to it: no answers, at all or for whole seconds.
+fn outage(point: &Point) -> Option<String> {
+    let counters = &point.counters;
+    if counters.answers() == 0 {
+        let first = counters
+            .first
+            .values()
+            .next()
+            .cloned()
+            .unwrap_or_else(|| "nothing was sent".into());
+        return Some(format!("No request got an answer that counts ({first})"));
+    }
+    let whole = whole_seconds(point);
+    let silent = whole.iter().filter(|second| second.answers == 0).count();
+    // At a few requests a second an empty second is chance.
+    (silent > 0 && point.qps >= 20.0).then(|| {
+        format!(
+            "In {silent} of {} seconds no answer came: the server stood still or was away",
+            whole.len()
+        )
+    })
+}
+
+/// How many requests failed, if any did.
+fn failures_in_words(point: &Point) -> String {
+    let counters = &point.counters;
+    let (failed, offered) = (counters.failed_total() + counters.not_sent, counters.offered());
+    if failed == 0 {
+        return String::new();
+    }
+    format!(
+        "{failed} of {offered} requests failed or were never sent ({:.1} %)",
+        100.0 * failed as f64 / offered.max(1) as f64
+    )
 }
 
 /// Why the figures are the load generator's own, if they are.
@@ -162,6 +215,13 @@ fn bound(point: &Point, seen: &Observed) -> (Bound, String) {
         offered,
         waiting,
     ];
+    if point.us_total < US_MIN {
+        let sentence = format!(
+            "What bounded it is not known: {} ms are too short to watch threads.",
+            point.us_total / 1_000
+        );
+        return (Bound::Unknown, sentence);
+    }
     let unknown = || {
         let sentence = if seen.knows_server {
             "What bounded it is not known: no core was full, and no thread was seen waiting for one thing."
@@ -256,12 +316,13 @@ fn in_process(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
 
 /// On loopback nothing is slower than memory, and bytes stay unacknowledged until the other side answers.
 fn wire(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
-    if seen.retransmits >= 10.0 {
+    let host = point.target.address.rsplit_once(':').map_or("", |(host, _)| host);
+    let is_loopback = host.starts_with("127.") || matches!(host, "localhost" | "[::1]");
+    // The counters are the whole machine's; on loopback they are somebody else's.
+    if !is_loopback && seen.retransmits >= 10.0 {
         let sentence = format!("Wire: TCP sent {:.0} segments a second again.", seen.retransmits);
         return Some((Bound::Wire, sentence));
     }
-    let host = point.target.address.rsplit_once(':').map_or("", |(host, _)| host);
-    let is_loopback = host.starts_with("127.") || matches!(host, "localhost" | "[::1]");
     (!is_loopback && seen.send_queue_share >= 0.7 && seen.send_queue >= 512.0).then(|| {
         let sentence = format!(
             "Wire: {:.0} bytes on average were sent but not acknowledged or not yet taken by the network, in {:.0} % of the \
@@ -335,13 +396,20 @@ fn waiting(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
         return Some((Bound::Queueing, sentence));
     }
     // Every request wakes a sleeping thread, and that is most of its time.
-    if latency < 500.0 && seen.server_total < BUSY_PERCENT {
+    if latency < 500.0 && seen.server_thread < 60.0 && seen.outstanding < 4.0 {
         let sentence = format!(
             "Timer: each request waits for a sleeping core to wake, on either side; the server ran {:.0} % of the time, \
              the load generator {:.0} %.",
             seen.server_total, seen.client_thread
         );
         return Some((Bound::Timer, sentence));
+    }
+    if seen.server_thread >= 60.0 && seen.server_thread >= seen.client_busy {
+        let sentence = format!(
+            "Server CPU, for the most part: its busiest thread `{}` used {:.0} % of a core.",
+            seen.server_thread_name, seen.server_thread
+        );
+        return Some((Bound::ServerCpu, sentence));
     }
     (seen.server_total < 50.0 && seen.server_poll >= 0.5).then(|| {
         let sentence = format!(

@@ -93,8 +93,9 @@ pub struct Outcome {
     pub output: String,
     /// The result itself.
     pub result: RunResult,
-    /// 0: the SLO was met or, without one, all answers were right. 1: it was missed, or answers were wrong or absent. 3: no
-    /// valid result (interrupted, a point without an answer or, where an SLO is judged, one that cannot be believed).
+    /// 0: the SLO was met or, without one, all answers were right. 1: it was missed in a point that can be believed, or
+    /// answers were wrong or absent. 3: no valid result (interrupted, a point without an answer, or an SLO judged in a point
+    /// that cannot be believed).
     pub exit_code: u8,
 }
 

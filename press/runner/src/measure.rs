@@ -175,7 +175,12 @@ async fn warm_up(
         });
         last = now;
         let stationary = is_stationary(&windows);
-        if stationary || *stop.borrow() || clock.now() >= limit {
+        if *stop.borrow() {
+            // There will be no measurement.
+            crew.stop();
+            return (clock.now(), stationary);
+        }
+        if stationary || clock.now() >= limit {
             let from = clock.now() + LEAD.as_nanos() as u64;
             crew.measure_from(from);
             return (from, stationary);

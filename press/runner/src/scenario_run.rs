@@ -96,6 +96,7 @@ impl Run {
             search::check(&scenario).map_err(bad)?;
         }
         check_open_files(&scenario)?;
+        check_pids(&scenario).map_err(bad)?;
         // Before this thread is bound, so that all cores are counted.
         let machine = Machine::read();
         let broken = |error: std::io::Error| Error::ClientThread(error.to_string());
@@ -329,6 +330,10 @@ impl Run {
         let mut progress = Progress::new(self.options.progress, name);
         let measured = session.offer(offer, &watched, &mut progress, &self.stop).await?;
         let interrupted = measured.interrupted;
+        if interrupted && measured.handover.sent == 0 {
+            // It was stopped in its warm-up: there is nothing to tell.
+            return Ok(true);
+        }
         let number = self.result.points.len() + 1;
         self.write_latencies(number, &measured)?;
         let threads = session.client_threads();
@@ -413,6 +418,19 @@ fn open_engine(target: &TargetPlan) -> Result<Option<Arc<InProcess>>, Error> {
         reason,
     };
     Ok(Some(Arc::new(opened.map_err(failed)?)))
+}
+
+fn check_pids(scenario: &Scenario) -> Result<(), String> {
+    for target in &scenario.targets {
+        if let ServerPid::Given(pid) = target.server_pid
+            && !std::path::Path::new(&format!("/proc/{pid}")).exists()
+        {
+            return Err(format!(
+                "target.server_pid is {pid}, but there is no such process here; leave it out for a server on another machine"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check_open_files(scenario: &Scenario) -> Result<(), Error> {

@@ -21,6 +21,10 @@ const WARMUP_MAX: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Rates that are tried before the edge is repeated.
 const STEPS_MAX: usize = 60;
+/// How often a rate is offered again whose point missed but cannot be believed.
+const DOUBTS_MAX: usize = 2;
+/// A rate is offered for no longer than this, however few requests it makes.
+const POINT_S_MAX: f64 = 60.0;
 
 /// What must hold before a search is begun.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
@@ -63,6 +67,8 @@ pub(crate) async fn walk(
     up: &mut [Up],
 ) -> Result<bool, Error> {
     let connections = run.scenario.load.connections[0];
+    // A search is an open loop, whatever the scenario's points are.
+    run.scenario.load.arrivals.get_or_insert_default();
     let Some(mut session) = run.session(0, connections, &up[0]).await? else {
         return Ok(false);
     };
@@ -81,7 +87,12 @@ pub(crate) async fn walk(
     };
     let settings = run.scenario.search.clone();
     let mut whole = true;
+    let needed = run.scenario.slo.as_ref().map_or(1.0, |slo| slo.samples_needed());
     while let Some(rate) = edge.next(settings.rate_start, settings.rate_max, settings.resolution) {
+        // Below this a point would take longer than anybody waits for its percentiles to be named.
+        if rate * POINT_S_MAX < needed {
+            break;
+        }
         whole = edge.attempt(run, at(rate, 1), &mut session, &mut up[0]).await?;
         if !whole || edge.tried.len() >= STEPS_MAX {
             break;
@@ -135,35 +146,64 @@ impl Edge {
         up: &mut Up,
     ) -> Result<bool, Error> {
         let rate = at.rate.unwrap_or_default();
-        let offer = Offer {
-            open: Some((run.scenario.load.arrivals.clone().unwrap_or_default(), Some(rate))),
-            think: Duration::ZERO,
-            amount: Amount::For(Duration::from_secs_f64(run.scenario.search.point_s)),
-            warmup_max: WARMUP_MAX,
-            seed: run.scenario.seed.wrapping_add(self.tried.len() as u64),
-        };
-        if run.point(&at, &offer, session, up).await? {
-            return Ok(false);
-        }
-        let Some(point) = run.last() else { return Ok(false) };
-        let is_generator = point.verdict.judgement == Judgement::GeneratorBound;
-        let met = point.slo.as_ref().is_some_and(|slo| slo.met);
-        self.tried.push(Tried {
-            rate,
-            point: point.number,
-            met,
-        });
-        if met {
-            self.met = Some(self.met.map_or(rate, |before| before.max(rate)));
-        } else {
-            self.generator = is_generator;
-            self.missed = Some(self.missed.map_or(rate, |before| before.min(rate)));
-            if self.met.is_some_and(|met| met >= rate) {
-                self.met = None;
+        let mut judged = (false, false);
+        for _doubt in 0..=DOUBTS_MAX {
+            let offer = self.offer(run, rate);
+            if run.point(&at, &offer, session, up).await? {
+                return Ok(false);
             }
+            let Some(point) = run.last() else { return Ok(false) };
+            let met = point.slo.as_ref().is_some_and(|slo| slo.met);
+            let judgement = point.verdict.judgement;
+            judged = (met, judgement == Judgement::GeneratorBound);
+            self.tried.push(Tried {
+                rate,
+                point: point.number,
+                met,
+            });
+            if met || !matches!(judgement, Judgement::GeneratorBound | Judgement::EnvDrift) {
+                break;
+            }
+            // A miss that is not the server's is no miss: the rate is offered again.
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.take(rate, judged);
+        if !judged.0 {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(true)
+    }
+
+    fn offer(&self, run: &Run, rate: f64) -> Offer {
+        let scenario = &run.scenario;
+        let needed = scenario.slo.as_ref().map_or(1.0, |slo| slo.samples_needed());
+        // Long enough for the percentiles to be named, with room for what a Poisson process leaves out.
+        let seconds = scenario
+            .search
+            .point_s
+            .max((1.2 * needed / rate).min(POINT_S_MAX));
+        Offer {
+            open: Some((scenario.load.arrivals.clone().unwrap_or_default(), Some(rate))),
+            think: Duration::ZERO,
+            amount: Amount::For(Duration::from_secs_f64(seconds)),
+            warmup_max: WARMUP_MAX,
+            seed: scenario.seed.wrapping_add(self.tried.len() as u64),
+        }
+    }
+
+    /// Takes what a rate came to: whether it met the SLO, and whether the load generator was the limit.
+    fn take(&mut self, rate: f64, (met, is_generator): (bool, bool)) {
+        if met {
+            self.met = Some(self.met.map_or(rate, |before| before.max(rate)));
+            return;
+        }
+        if self.missed.is_none_or(|before| rate <= before) {
+            self.generator = is_generator;
+        }
+        self.missed = Some(self.missed.map_or(rate, |before| before.min(rate)));
+        if self.met.is_some_and(|met| met >= rate) {
+            self.met = None;
+        }
     }
 
     /// The highest rate that never missed, below the lowest that did.
@@ -257,11 +297,7 @@ mod tests {
             let met = rate <= capacity;
             edge.tried.push(Tried { rate, point: 1, met });
             assert!(edge.tried.len() < STEPS_MAX);
-            if met {
-                edge.met = Some(rate);
-            } else {
-                edge.missed = Some(rate);
-            }
+            edge.take(rate, (met, false));
         }
         edge
     }

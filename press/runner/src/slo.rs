@@ -2,6 +2,7 @@
 //!
 //! Its invariant: an objective whose figure does not exist, because too few samples stand behind it, is not met.
 
+use millpond_press_recorder::SAMPLES_BEYOND_MIN;
 use millpond_press_report::{Point, SloOutcome};
 
 /// What is limited.
@@ -54,6 +55,15 @@ impl Slo {
             text: text.trim().to_owned(),
             limits,
         })
+    }
+
+    /// How many samples its highest percentile needs before it can be named.
+    pub(crate) fn samples_needed(&self) -> f64 {
+        let needed = |limit: &Limit| match limit.figure {
+            Figure::Percentile(percent) => SAMPLES_BEYOND_MIN as f64 / (1.0 - percent / 100.0),
+            _ => 1.0,
+        };
+        self.limits.iter().map(needed).fold(1.0, f64::max)
     }
 
     /// Holds a point against it.
@@ -219,6 +229,10 @@ mod tests {
         assert_eq!(failures("p99<=0.004s"), Vec::<String>::new());
         assert!(failures("p99.9 < 5ms")[0].contains("too few"));
         assert!(failures("rate>=1000")[0].contains("900/s"));
+        let needed = Slo::parse("p50 < 1s, p99 < 2s, max < 3s")
+            .unwrap()
+            .samples_needed();
+        assert!((needed - 1_000.0).abs() < 1e-6, "{needed}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::layout::peers::interval;
 use crate::number::{ABSENT, rate, us, us_of};
 use crate::table::{Cell, Table, cells};
 use crate::{Point, RunResult};
+use millpond_press_recorder::Interval;
 
 /// Targets held against each other.
 pub(crate) fn comparisons(run: &RunResult) -> Section {
@@ -26,6 +27,43 @@ pub(crate) fn comparisons(run: &RunResult) -> Section {
         ]);
     }
     of_table("comparisons", "Comparisons", table)
+}
+
+/// What repeats of the same point came to: the mean with its interval, which says how far a figure can be relied on.
+pub(crate) fn repeats(run: &RunResult) -> Section {
+    let mut table = Table::new(
+        "Means of the repeats with their 95 % intervals",
+        "(target)|(load)|repeats|ok/s|p50 us|p99 us",
+    );
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for point in &run.points {
+        let key = (describe::target(point), describe::load_in_words(point));
+        if seen.contains(&key) {
+            continue;
+        }
+        let is_same = |other: &&Point| (describe::target(other), describe::load_in_words(other)) == key;
+        let same: Vec<&Point> = run.points.iter().filter(is_same).collect();
+        if same.len() > 1 {
+            let mean = |figure: fn(&Point) -> Option<f64>| {
+                let values: Vec<f64> = same.iter().filter_map(|point| figure(point)).collect();
+                let whole = Interval::of(&values).filter(|_| values.len() == same.len());
+                let words = |mean: Interval| {
+                    format!("{} [{}, {}]", us(mean.mean), us(mean.low.max(0.0)), us(mean.high))
+                };
+                whole.map_or_else(|| ABSENT.to_owned(), words)
+            };
+            table.row(cells![
+                key.0.as_str(),
+                key.1.as_str(),
+                same.len().to_string(),
+                mean(|point| Some(point.qps)),
+                mean(|point| point.latency.us_p50),
+                mean(|point| point.latency.us_p99),
+            ]);
+        }
+        seen.push(key);
+    }
+    of_table("repeats", "Repeats", table)
 }
 
 /// What became of the SLO.

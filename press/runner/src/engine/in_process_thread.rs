@@ -153,6 +153,8 @@ impl<P: Local> Caller<P> {
             Amount::For(span) => span.as_nanos() as u64,
             Amount::Requests(_) => u64::MAX / 4,
         };
+        // What was idle before belongs to no figure.
+        self.idle_ns = 0;
         let mut next_roll = from + SECOND;
         for (at, due) in schedule.iter().enumerate() {
             let now = self.wait_until(from + due);

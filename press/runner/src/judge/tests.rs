@@ -208,6 +208,32 @@ fn others_on_the_machine_make_a_drift() {
 }
 
 #[test]
+fn a_point_without_an_answer_is_not_valid() {
+    let mut point = calm();
+    point.counters.ok = 0;
+    point
+        .counters
+        .first
+        .insert("wrong".into(), "request 1: 14 scores".into());
+    check(&point, Judgement::Unstable, Bound::Unknown, "14 scores");
+}
+
+#[test]
+fn seconds_without_an_answer_are_told_whoever_was_late() {
+    let mut point = calm();
+    point.series[4].answers = 0;
+    point.lateness.us_p99 = Some(5_000.0);
+    check(&point, Judgement::Unstable, Bound::Unknown, "In 1 of 10 seconds");
+}
+
+#[test]
+fn a_point_that_is_too_short_has_no_bound() {
+    let mut point = calm();
+    point.us_total = 11_000;
+    check(&point, Judgement::Valid, Bound::Unknown, "11 ms are too short");
+}
+
+#[test]
 fn what_does_not_settle_is_unstable() {
     let mut point = calm();
     point

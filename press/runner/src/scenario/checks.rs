@@ -219,6 +219,11 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     if target.files.is_some() && !target.protocol.is_local() {
         return Err("target.files is for the protocols \"features\", \"ordered\" and \"infer\", which run in this process".into());
     }
+    if file.check.values == Some(true) && !matches!(target.protocol, Protocol::Resp | Protocol::Memcached) {
+        return Err(format!(
+            "check.values is for the protocols \"resp\" and \"memcached\", whose answers hold the values; \"{protocol}\" can take check.same"
+        ));
+    }
     let in_flight = file.load.in_flight.unwrap_or(1);
     if target.protocol == Protocol::Http && in_flight > 1 {
         return Err(format!(

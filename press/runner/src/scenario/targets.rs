@@ -259,6 +259,12 @@ fn bodies(file: &File, target: &Target) -> Result<Bodies, String> {
                 .into(),
         )
     }?;
+    if target.protocol == Protocol::Echo && bodies.set.iter().any(<[u8]>::is_empty) {
+        return Err(
+            "requests.bytes gives a request of 0 bytes, and an echo of nothing has no end; use at least 1"
+                .into(),
+        );
+    }
     let distinct_min = requests.distinct_min.unwrap_or(1);
     if bodies.set.distinct() < distinct_min {
         return Err(format!(

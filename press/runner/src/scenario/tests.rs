@@ -107,6 +107,7 @@ fn wrong_overrides_are_refused() {
         ("load.in_flight.x=1", "invalid type: map"),
         ("scenario.name.x=1", "`name` is a string, not a section"),
         ("load.connections=many", "invalid type"),
+        ("load.connections.5=1", "`connections` has no element 5"),
     ] {
         let said = refusal(GOOD, &[set]);
         assert!(said.contains(expected), "{set}: {said}");
@@ -155,6 +156,7 @@ fn impossible_values_are_refused() {
         ("target.protocol=ordered", "takes no address"),
         ("target.headers.x=\"a\\nb\"", "holds a line end"),
         ("scenario.repeats=0", "scenario.repeats is 0"),
+        ("check.values=true", "check.values is for the protocols"),
     ] {
         let said = refusal(GOOD, &[set]);
         assert!(said.contains(expected), "{set}: {said}");

@@ -55,8 +55,21 @@ fn lay_over(table: &mut Table, text: &str) -> Result<(), String> {
         return Err("the key has an empty part; write --set section.key=value".into());
     }
     let mut at = table;
-    for key in keys {
+    let mut keys = keys.into_iter();
+    while let Some(key) = keys.next() {
         let inner = at.entry(key).or_insert_with(|| Value::Table(Table::new()));
+        // `targets.0.address`: the element of a list of sections, by its place.
+        let inner = match inner {
+            Value::Array(elements) => {
+                let place = keys.next().unwrap_or(last);
+                let element = place
+                    .parse()
+                    .ok()
+                    .and_then(|place: usize| elements.get_mut(place));
+                element.ok_or_else(|| format!("`{key}` has no element {place}; they are counted from 0"))?
+            }
+            other => other,
+        };
         let Value::Table(inner) = inner else {
             return Err(format!("`{key}` is a {}, not a section", inner.type_str()));
         };
@@ -107,6 +120,18 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_of_a_list_are_reached_by_their_place() {
+        let mut table: Table = toml::from_str("[[targets]]\na = 1\n[[targets]]\na = 2").unwrap_or_default();
+        assert_eq!(lay_over(&mut table, "targets.1.a=3"), Ok(()));
+        let written = table.to_string();
+        assert!(
+            written.contains("a = 1") && written.contains("a = 3"),
+            "{written}"
+        );
+        assert!(lay_over(&mut table, "targets.2.a=3").is_err());
+    }
 
     #[test]
     fn distances_are_counted_in_edits() {

@@ -113,6 +113,31 @@ fn what_cannot_be_sent_in_time_is_counted_and_never_silent() {
 }
 
 #[test]
+fn a_server_that_restarts_in_the_middle_is_found_again() {
+    let first = server(&[]);
+    let address = first.address();
+    let load = "connections = [4]\nrate = [200]\nduration_s = 2.0\nwarmup_s_max = 0";
+    let case = Case::of_text(&text(address, load), &[]);
+    let options = case.options.clone();
+    let run = std::thread::spawn(move || {
+        let (_stop, seen) = watch::channel(false);
+        millpond_press_runner::run_until(options, seen).unwrap()
+    });
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    drop(first);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let listen = address.to_string();
+    let second = start(Arguments::from_words(["--listen", &listen]).unwrap()).unwrap();
+    let outcome = run.join().unwrap();
+    drop(second);
+    let counters = &outcome.result.points[0].counters;
+    assert!(counters.connections_opened > 4, "{counters:?}");
+    let offered = counters.offered();
+    assert!(counters.ok > offered / 2, "{counters:?}");
+    assert_eq!(counters.ok + counters.failed_total() + counters.not_sent, offered);
+}
+
+#[test]
 fn an_slo_decides_the_exit_code() {
     let server = server(&["--delay", "constant:20ms"]);
     let load = "connections = [4]\nrequests_per_connection = 30";
@@ -121,7 +146,8 @@ fn an_slo_decides_the_exit_code() {
         Case::of_text(&text, &[]).run().unwrap()
     };
     let missed = run("p50 < 1ms");
-    assert_eq!(missed.exit_code, 1);
+    // A machine that is too busy with other tests is no reason to blame the server.
+    assert!(matches!(missed.exit_code, 1 | 3), "{}", missed.exit_code);
     let outcome = missed.result.points[0].slo.clone().unwrap();
     assert!(
         !outcome.met && outcome.failures[0].contains("p50 < 1ms"),
