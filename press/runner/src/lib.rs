@@ -35,6 +35,7 @@ mod slo;
 mod stages;
 mod system;
 mod target;
+mod watcher;
 
 pub use draw::{Drawn, draw};
 pub use error::Error;

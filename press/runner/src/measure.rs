@@ -3,9 +3,9 @@
 //! Its invariant: the clock of the measurement starts after the connections are up and the warm-up is over; what happens
 //! before and after it is in no figure.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use millpond_press_recorder::{CpuSample, Resources, Sampler, Window, is_stationary, memory_bytes};
+use millpond_press_recorder::{CpuSample, Resources, Window, is_stationary, memory_bytes};
 use millpond_press_report::{Cpu, Stage, WarmUp};
 use millpond_press_workload::{Arrivals, Schedule};
 use tokio::sync::watch;
@@ -14,14 +14,15 @@ use crate::engine::crew::{Crew, Handover};
 use crate::engine::{Amount, Clock, Pace, Phase};
 use crate::probe::Ready;
 use crate::progress::Progress;
+use crate::watcher::Watcher;
 use crate::{Error, stages};
 
 /// From the command to the first request, so that all threads begin together.
 const LEAD: Duration = Duration::from_millis(20);
 /// The width of a window of the test for a stationary state.
 const WINDOW: Duration = Duration::from_millis(125);
-/// How often threads are looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether to stop.
+const TURN: Duration = Duration::from_millis(50);
 
 /// One load.
 #[derive(Debug, Clone)]
@@ -83,23 +84,14 @@ pub(crate) async fn measure(
         0 => warm_up(crew, clock, offer, begin, stop).await,
         begin => (begin, true),
     };
-    let mut running = Running {
-        clock,
-        from,
-        sampler: Sampler::new(
-            watched.server_pid.into_iter().collect(),
-            vec![std::process::id()],
-            watched.port,
-        ),
-        outstanding: Vec::new(),
-        next: from + 1_000_000_000,
-    };
+    let watcher = Watcher::start(clock, from, watched, &crew.lives)?;
     let before = Samples::take(watched);
     let started_at = SystemTime::now();
     progress.start(&crew.lives);
-    let interrupted = running.wait(crew, &mut handover, progress, stop).await?;
+    let interrupted = wait(crew, &mut handover, progress, stop).await?;
     let after = Samples::take(watched);
-    running.rest(progress, crew);
+    progress.sending(&crew.lives);
+    let seen = watcher.end();
     let total = total(offer, from, handover.last_end, interrupted);
     Ok(Measured {
         started_at,
@@ -114,8 +106,8 @@ pub(crate) async fn measure(
         server_memory_bytes: watched.server_pid.and_then(memory_bytes),
         client_memory_bytes: memory_bytes(std::process::id()),
         stages: before.stages.until(&after.stages),
-        resources: running.sampler.finish(),
-        outstanding: running.outstanding,
+        resources: seen.resources,
+        outstanding: seen.outstanding,
         handover,
         interrupted,
     })
@@ -188,68 +180,30 @@ async fn warm_up(
     }
 }
 
-struct Running {
-    clock: Clock,
-    from: u64,
-    sampler: Sampler,
-    outstanding: Vec<u64>,
-    /// When the next second ends.
-    next: u64,
-}
-
-impl Running {
-    /// Waits until every thread has handed over; true if someone stopped it.
-    async fn wait(
-        &mut self,
-        crew: &mut Crew,
-        handover: &mut Handover,
-        progress: &mut Progress,
-        stop: &watch::Receiver<bool>,
-    ) -> Result<bool, Error> {
-        let mut left = crew.len();
-        let mut started = false;
-        let mut interrupted = false;
-        while left > 0 {
-            if crew.handed(LOOK, handover).await? {
-                left -= 1;
-            }
-            let now = self.clock.now();
-            if !started && now >= self.from {
-                started = true;
-                self.sampler.start();
-            }
-            if started {
-                self.sampler.tick_states();
-            }
-            if now >= self.next {
-                self.second(progress, crew);
-            }
-            if *stop.borrow() && !interrupted {
-                interrupted = true;
-                crew.stop();
-            }
+/// Waits until every thread has handed over; true if someone stopped it.
+async fn wait(
+    crew: &mut Crew,
+    handover: &mut Handover,
+    progress: &mut Progress,
+    stop: &watch::Receiver<bool>,
+) -> Result<bool, Error> {
+    let mut left = crew.len();
+    let mut interrupted = false;
+    let mut told = Instant::now();
+    while left > 0 {
+        if crew.handed(TURN, handover).await? {
+            left -= 1;
         }
-        Ok(interrupted)
-    }
-
-    /// Ends what is left after the last second; too short a rest would count as much as a second.
-    fn rest(&mut self, progress: &mut Progress, crew: &Crew) {
-        let since = (self.clock.now() + 1_000_000_000).saturating_sub(self.next);
-        if self.outstanding.is_empty() || since > 300_000_000 {
-            self.second(progress, crew);
+        if told.elapsed() >= Duration::from_secs(1) {
+            told = Instant::now();
+            progress.sending(&crew.lives);
+        }
+        if *stop.borrow() && !interrupted {
+            interrupted = true;
+            crew.stop();
         }
     }
-
-    /// Ends a second: a line of progress, and what was used in it.
-    fn second(&mut self, progress: &mut Progress, crew: &Crew) {
-        let now = self.clock.now();
-        progress.sending(&crew.lives);
-        self.outstanding.push(crew.outstanding());
-        while self.next <= now {
-            self.next += 1_000_000_000;
-        }
-        self.sampler.second(seconds(now.saturating_sub(self.from)));
-    }
+    Ok(interrupted)
 }
 
 /// A load of a given length is that long, also when the server died in it and the last answer came early.

@@ -86,31 +86,30 @@ pub(crate) async fn walk(
         repeat,
     };
     let settings = run.scenario.search.clone();
-    let mut whole = true;
     let needed = run.scenario.slo.as_ref().map_or(1.0, |slo| slo.samples_needed());
-    while let Some(rate) = edge.next(settings.rate_start, settings.rate_max, settings.resolution) {
-        // Below this a point would take longer than anybody waits for its percentiles to be named.
-        if rate * POINT_S_MAX < needed {
-            break;
-        }
-        whole = edge.attempt(run, at(rate, 1), &mut session, &mut up[0]).await?;
-        if !whole || edge.tried.len() >= STEPS_MAX {
-            break;
-        }
-    }
-    let mut repeat = 2;
-    while whole && repeat <= settings.repeats {
-        // A rate that met the SLO once and not again is beyond the edge.
-        let Some(met) = edge.met else { break };
+    let (mut whole, mut repeat) = (true, 1);
+    while whole && edge.tried.len() < STEPS_MAX {
+        let (rate, which) = match edge.next(settings.rate_start, settings.rate_max, settings.resolution) {
+            // Below this a point would take longer than anybody waits for its percentiles to be named.
+            Some(rate) if rate * POINT_S_MAX < needed => break,
+            Some(rate) => (rate, 1),
+            // The edge is found: it must hold again.
+            None if repeat < settings.repeats => match edge.met {
+                Some(met) => (met, repeat + 1),
+                None => break,
+            },
+            None => break,
+        };
         whole = edge
-            .attempt(run, at(met, repeat), &mut session, &mut up[0])
+            .attempt(run, at(rate, which), &mut session, &mut up[0])
             .await?;
-        if edge.met == Some(met) {
-            repeat += 1;
+        // A rate that met the SLO once and not again is beyond the edge, and the edge is sought again below it.
+        edge.met = edge.highest_met();
+        repeat = if edge.met == Some(rate) && which > 1 {
+            which
         } else {
-            edge.met = edge.highest_met();
-            repeat = 2;
-        }
+            1
+        };
     }
     run.result.search = Some(edge.result(run));
     Ok(whole)

@@ -75,6 +75,12 @@ impl Cores {
     }
 }
 
+/// Lets the calling thread run only when others leave a core free (nice 19). A system that refuses leaves it as it is.
+pub(crate) fn step_back() {
+    // SAFETY: plain values; on Linux 0 is the calling thread alone.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+}
+
 /// Asks process `pid` to end (SIGTERM).
 pub(crate) fn terminate(pid: u32) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;

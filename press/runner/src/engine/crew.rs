@@ -189,11 +189,6 @@ impl Crew {
         self.control.stop.store(true, Relaxed);
     }
 
-    /// Requests on their way.
-    pub(crate) fn outstanding(&self) -> u64 {
-        self.lives.iter().map(|live| live.outstanding.load(Relaxed)).sum()
-    }
-
     fn check_alive(&self) -> Result<(), Error> {
         if self.handles.iter().any(JoinHandle::is_finished) {
             return Err(self.defect());
