@@ -233,10 +233,13 @@ fn the_shipped_scenarios_load() {
         "expected.jsonl",
         numbers().map(|_| "{\"scores\":[0.5]}".into()).collect(),
     );
-    let load = |name: &str, file: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let shipped = |name: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../scenarios")
-            .join(name);
+            .join(name)
+    };
+    let load = |name: &str, file: &str| {
+        let path = shipped(name);
         load(
             &path,
             &[
@@ -258,6 +261,14 @@ fn the_shipped_scenarios_load() {
         .map(|values| values["log_level"].as_str())
         .collect();
     assert_eq!(levels, ["2", "3", "5"]);
+    let demo = load("../../examples/movielens/press.toml", &rank);
+    assert_eq!(demo.load.connections, [8]);
+    let floor = super::load(&shipped("echo-floor.toml"), &[]).unwrap();
+    assert_eq!(floor.targets[0].protocol, Protocol::Echo);
+    for name in ["peer-redis.toml", "peer-memcached.toml"] {
+        let peers = super::load(&shipped(name), &["requests.count=50".into()]).unwrap();
+        assert_eq!((peers.targets.len(), peers.repeats), (3, 3), "{name}");
+    }
     let quick = load("r1-quick.toml", &r1);
     assert!(quick.targets[0].server.is_none() && quick.load.connections == [32]);
     assert_eq!(
