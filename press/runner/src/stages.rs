@@ -18,7 +18,7 @@ impl Totals {
         from.text().map(|text| Totals::parse(&text)).unwrap_or_default()
     }
 
-    /// Reads the lines `NAME_sum{stage="…"} VALUE` and `NAME_count{…}` of histograms whose name says that they are of a stage.
+    /// Reads the lines `millpond_stage_seconds_sum{stage="…"} VALUE` and `…_count{…}`.
     fn parse(text: &str) -> Totals {
         let mut totals = Totals::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -26,15 +26,15 @@ impl Totals {
                 continue;
             };
             let Ok(value) = value.parse::<f64>() else { continue };
-            let (metric, labels) = name.split_once('{').unwrap_or((name, ""));
-            let Some((base, is_sum)) = split_suffix(metric) else {
+            let Some(rest) = name.strip_prefix("millpond_stage_seconds_") else {
                 continue;
             };
-            let Some(stage) = stage_of(base, labels) else {
+            let Some((kind @ ("sum" | "count"), label)) = rest.split_once("{stage=\"") else {
                 continue;
             };
+            let stage = label.trim_end_matches("\"}").to_owned();
             let entry = totals.0.entry(stage).or_default();
-            if is_sum {
+            if kind == "sum" {
                 entry.0 += value;
             } else {
                 entry.1 += value;
@@ -63,24 +63,6 @@ impl Totals {
     }
 }
 
-fn split_suffix(metric: &str) -> Option<(&str, bool)> {
-    let sum = metric.strip_suffix("_sum").map(|base| (base, true));
-    sum.or_else(|| Some((metric.strip_suffix("_count")?, false)))
-}
-
-/// The stage a metric speaks of: its label `stage`, or the middle of `millpond_STAGE_seconds`.
-fn stage_of(base: &str, labels: &str) -> Option<String> {
-    let middle = base.strip_prefix("millpond_")?.strip_suffix("_seconds")?;
-    let label = labels
-        .split("stage=\"")
-        .nth(1)
-        .and_then(|rest| rest.split('"').next());
-    match label {
-        Some(stage) => Some(stage.to_owned()),
-        None => Some(middle.to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,7 +73,8 @@ mod tests {
             Totals::parse(&format!(
                 "# HELP x\nmillpond_stage_seconds_bucket{{stage=\"queue\",le=\"1\"}} 5\n\
                  millpond_stage_seconds_sum{{stage=\"queue\"}} {queue}\n\
-                 millpond_stage_seconds_count{{stage=\"queue\"}} {count}\nother_sum 4\nbroken\n"
+                 millpond_stage_seconds_count{{stage=\"queue\"}} {count}\nother_sum 4\n\
+                 millpond_call_seconds_sum{{method=\"infer\"}} {queue}\nmillpond_call_seconds_count{{method=\"infer\"}} {count}\nbroken\n"
             ))
         };
         let stages = page(1.0, 10).until(&page(1.5, 20));
