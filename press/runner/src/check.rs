@@ -234,6 +234,26 @@ fn hash(bytes: &[u8]) -> u64 {
         .fold(state, |state, &byte| mix(state, u64::from(byte)))
 }
 
+/// Which answers are checked when only a share of them is.
+#[derive(Debug, Default)]
+pub(crate) struct Sampling {
+    /// Grows by the share with every answer; a whole one is a check.
+    credit: f64,
+}
+
+impl Sampling {
+    /// Whether the next answer is checked.
+    #[inline]
+    pub(crate) fn takes(&mut self, share: f64) -> bool {
+        self.credit += share;
+        let takes = self.credit >= 1.0;
+        if takes {
+            self.credit -= 1.0;
+        }
+        takes
+    }
+}
+
 /// Reads the numbers under `field`.
 fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> Result<(), Wrong> {
     numbers.clear();

@@ -88,7 +88,7 @@ pub enum Error {
         log: PathBuf,
     },
     /// A store could not be opened or filled before the run.
-    #[error("cannot fill {target}: {reason}")]
+    #[error("cannot prepare the target {target}: {reason}")]
     Fill {
         /// The target's name.
         target: String,

@@ -33,6 +33,8 @@ pub(crate) struct Load {
     pub(crate) think: Duration,
     pub(crate) amount: Amount,
     pub(crate) warmup_max: Duration,
+    /// The longest warm-up, where the scenario says it.
+    pub(crate) warmup_said: Option<Duration>,
     pub(crate) in_flight: Option<usize>,
     pub(crate) client_threads: usize,
     pub(crate) client_cpus: Vec<usize>,
@@ -110,6 +112,7 @@ impl Load {
             (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
         };
         let is_open = !load.rate.is_empty() || load.arrivals.is_some();
+        let warmup_said = load.warmup_s_max.map(Duration::from_secs_f64);
         Load {
             connections: load.connections.clone(),
             rates: match load.rate.as_slice() {
@@ -118,8 +121,9 @@ impl Load {
             },
             arrivals: is_open.then(|| load.arrivals.clone().unwrap_or_default()),
             think: Duration::from_secs_f64(load.think_ms / 1_000.0),
-            warmup_max: match (load.warmup_s_max, amount) {
-                (Some(seconds), _) => Duration::from_secs_f64(seconds),
+            warmup_said,
+            warmup_max: match (warmup_said, amount) {
+                (Some(span), _) => span,
                 (None, Amount::Requests(_)) => Duration::ZERO,
                 // A short look is not worth a longer warm-up.
                 (None, Amount::For(span)) => WARMUP_MAX.min(span),

@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 use crate::scenario_run::{At, Run, Up};
 use crate::session::Session;
 
-/// The warm-up of each rate.
+/// The warm-up of each rate where the scenario does not say.
 const WARMUP_MAX: Duration = Duration::from_secs(1);
 /// After a rate that was missed, so that its backlog is gone before the next.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -52,11 +52,12 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// The search so far.
+#[derive(Default)]
 struct Edge {
-    met: Option<f64>,
+    /// The lowest rate that missed the SLO.
     missed: Option<f64>,
     tried: Vec<Tried>,
-    /// Why the rates above the met one were given up, if not for the SLO.
+    /// Whether it was missed because the load generator was the limit.
     generator: bool,
 }
 
@@ -72,12 +73,7 @@ pub(crate) async fn walk(
     let Some(mut session) = run.session(0, connections, &up[0]).await? else {
         return Ok(false);
     };
-    let mut edge = Edge {
-        met: None,
-        missed: None,
-        tried: Vec::new(),
-        generator: false,
-    };
+    let mut edge = Edge::default();
     let at = |rate, repeat| At {
         combination,
         target: 0,
@@ -94,7 +90,7 @@ pub(crate) async fn walk(
             Some(rate) if rate * POINT_S_MAX < needed => break,
             Some(rate) => (rate, 1),
             // The edge is found: it must hold again.
-            None if repeat < settings.repeats => match edge.met {
+            None if repeat < settings.repeats => match edge.met() {
                 Some(met) => (met, repeat + 1),
                 None => break,
             },
@@ -104,12 +100,8 @@ pub(crate) async fn walk(
             .attempt(run, at(rate, which), &mut session, &mut up[0])
             .await?;
         // A rate that met the SLO once and not again is beyond the edge, and the edge is sought again below it.
-        edge.met = edge.highest_met();
-        repeat = if edge.met == Some(rate) && which > 1 {
-            which
-        } else {
-            1
-        };
+        let holds = edge.met() == Some(rate);
+        repeat = if holds { which } else { 1 };
     }
     run.result.search = Some(edge.result(run));
     Ok(whole)
@@ -118,7 +110,8 @@ pub(crate) async fn walk(
 impl Edge {
     /// The next rate: double while nothing was missed, halve while nothing was met, then the middle.
     fn next(&self, start: f64, max: f64, resolution: f64) -> Option<f64> {
-        let next = match (self.met, self.missed) {
+        let met = self.met();
+        let next = match (met, self.missed) {
             (None, None) => start,
             (Some(met), None) if met >= max => return None,
             (Some(met), None) => (2.0 * met).min(max),
@@ -134,7 +127,7 @@ impl Edge {
         } else {
             (next * 10.0).round() / 10.0
         };
-        (Some(next) != self.met && Some(next) != self.missed).then_some(next)
+        (Some(next) != met && Some(next) != self.missed).then_some(next)
     }
 
     async fn attempt(
@@ -166,8 +159,9 @@ impl Edge {
             // A miss that is not the server's is no miss: the rate is offered again.
             tokio::time::sleep(PAUSE).await;
         }
-        self.take(rate, judged);
-        if !judged.0 {
+        let (met, is_generator) = judged;
+        if !met {
+            self.miss(rate, is_generator);
             tokio::time::sleep(PAUSE).await;
         }
         Ok(true)
@@ -185,28 +179,21 @@ impl Edge {
             open: Some((scenario.load.arrivals.clone().unwrap_or_default(), Some(rate))),
             think: Duration::ZERO,
             amount: Amount::For(Duration::from_secs_f64(seconds)),
-            warmup_max: WARMUP_MAX,
+            warmup_max: scenario.load.warmup_said.unwrap_or(WARMUP_MAX),
             seed: scenario.seed.wrapping_add(self.tried.len() as u64),
         }
     }
 
-    /// Takes what a rate came to: whether it met the SLO, and whether the load generator was the limit.
-    fn take(&mut self, rate: f64, (met, is_generator): (bool, bool)) {
-        if met {
-            self.met = Some(self.met.map_or(rate, |before| before.max(rate)));
-            return;
-        }
+    /// A rate missed the SLO, whoever was the limit.
+    fn miss(&mut self, rate: f64, is_generator: bool) {
         if self.missed.is_none_or(|before| rate <= before) {
+            self.missed = Some(rate);
             self.generator = is_generator;
-        }
-        self.missed = Some(self.missed.map_or(rate, |before| before.min(rate)));
-        if self.met.is_some_and(|met| met >= rate) {
-            self.met = None;
         }
     }
 
-    /// The highest rate that never missed, below the lowest that did.
-    fn highest_met(&self) -> Option<f64> {
+    /// The highest rate that met the SLO, of those below the lowest that missed it.
+    fn met(&self) -> Option<f64> {
         let missed = self.missed.unwrap_or(f64::INFINITY);
         let met = self.tried.iter().filter(|tried| tried.met && tried.rate < missed);
         met.map(|tried| tried.rate).max_by(f64::total_cmp)
@@ -219,7 +206,7 @@ impl Edge {
             .as_ref()
             .map(|slo| slo.text.clone())
             .unwrap_or_default();
-        let met = self.highest_met();
+        let met = self.met();
         let sentence = match (met, self.missed) {
             (Some(met), Some(_)) if self.generator => format!(
                 "{} meets {slo} at {met:.0}/s; above it the load generator was the limit, so the server's own limit is higher",
@@ -286,17 +273,14 @@ mod tests {
 
     /// Walks against a server whose capacity is known.
     fn search(capacity: f64, start: f64, max: f64) -> Edge {
-        let mut edge = Edge {
-            met: None,
-            missed: None,
-            tried: Vec::new(),
-            generator: false,
-        };
+        let mut edge = Edge::default();
         while let Some(rate) = edge.next(start, max, 0.03) {
             let met = rate <= capacity;
             edge.tried.push(Tried { rate, point: 1, met });
             assert!(edge.tried.len() < STEPS_MAX);
-            edge.take(rate, (met, false));
+            if !met {
+                edge.miss(rate, false);
+            }
         }
         edge
     }
@@ -305,14 +289,14 @@ mod tests {
     fn the_edge_is_found_from_below_and_from_above() {
         for capacity in [3.0, 950.0, 5_000.0, 123_456.0] {
             let edge = search(capacity, 1_000.0, 1e6);
-            let (met, missed) = (edge.met.unwrap_or_default(), edge.missed.unwrap_or_default());
+            let (met, missed) = (edge.met().unwrap_or_default(), edge.missed.unwrap_or_default());
             assert!(
                 met <= capacity && capacity < missed && missed <= met * 1.08,
                 "{met} {capacity} {missed}"
             );
             assert!(edge.tried.len() < 25);
         }
-        assert_eq!(search(1e9, 1_000.0, 50_000.0).met, Some(50_000.0));
+        assert_eq!(search(1e9, 1_000.0, 50_000.0).met(), Some(50_000.0));
         assert_eq!(search(0.0, 1_000.0, 50_000.0).missed, Some(1.0));
     }
 

@@ -16,6 +16,7 @@ use millpond_press_workload::Order;
 use super::connection::{Connection, Status};
 use super::poller::{Poller, wake_precisely};
 use super::{Amount, Command, Handed, Line, Pace, Phase, Plan, Report};
+use crate::check::Sampling;
 use crate::system::Cores;
 use crate::target::{Found, Protocol, Read, Said};
 
@@ -72,8 +73,7 @@ pub(super) struct ClientThread<P> {
     pub(super) unready: usize,
     pub(super) opened: u64,
     pub(super) numbers: Vec<f32>,
-    /// Grows by the share with every answer; a whole one is a check.
-    pub(super) check_credit: f64,
+    pub(super) sampling: Sampling,
 }
 
 /// The body of a thread: connects, offers what it is told, ends when it is told.
@@ -103,7 +103,7 @@ impl<P: Protocol> ClientThread<P> {
     fn new(plan: std::sync::Arc<Plan<P>>, line: Line, poller: Poller) -> ClientThread<P> {
         let numbers = (line.index..plan.connections).step_by(plan.client_threads);
         let order = |number: usize| {
-            let (seed, number, len) = (plan.seed, number as u64, plan.protocol.len());
+            let (seed, number, len) = (plan.seed, number as u64, plan.protocol.requests().len());
             if plan.in_sequence {
                 Order::in_sequence(seed, number, len)
             } else {
@@ -140,7 +140,7 @@ impl<P: Protocol> ClientThread<P> {
             unready: connections.len(),
             opened: 0,
             numbers: Vec::new(),
-            check_credit: 0.0,
+            sampling: Sampling::default(),
             connections,
             poller,
             line,

@@ -33,11 +33,9 @@ impl<P: Protocol> ClientThread<P> {
         let index = sent.index as usize;
         let operation = self.operation(sent);
         let (service, lateness) = (now.saturating_sub(sent.at), sent.at.saturating_sub(sent.eligible));
-        self.check_credit += self.plan.checker.share();
-        if self.check_credit < 1.0 {
+        if !self.sampling.takes(self.plan.checker.share()) {
             return self.tally.unchecked(operation, latency, service, lateness);
         }
-        self.check_credit -= 1.0;
         let verified = self.plan.protocol.verify(index, answer);
         let wrong = verified.and_then(|()| {
             let checked = self.plan.checker.check(index, answer, &mut self.numbers);

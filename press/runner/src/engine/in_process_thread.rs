@@ -12,6 +12,7 @@ use millpond_press_workload::Order;
 use super::client_thread::{SECOND, SPIN_NS};
 use super::poller::wake_precisely;
 use super::{Amount, Command, Handed, Line, Pace, Phase, Plan, Report};
+use crate::check::Sampling;
 use crate::system::Cores;
 use crate::target::in_process::Local;
 
@@ -23,6 +24,7 @@ struct Caller<P: Local> {
     line: Line,
     room: P::Room,
     numbers: Vec<f32>,
+    sampling: Sampling,
     order: Order,
     tally: Tally,
     sent: u64,
@@ -50,6 +52,7 @@ pub(super) fn run<P: Local>(plan: std::sync::Arc<Plan<P>>, line: Line) {
     let mut caller = Caller {
         room: plan.protocol.room(),
         numbers: Vec::new(),
+        sampling: Sampling::default(),
         order,
         tally: Tally::with_operations(plan.operations),
         sent: 0,
@@ -212,6 +215,9 @@ impl<P: Local> Caller<P> {
         self.last_end = Some(end);
         let operation = self.plan.operation_of.get(index).map_or(0, |&at| usize::from(at));
         let checked = match outcome {
+            Ok(_) if !self.sampling.takes(self.plan.checker.share()) => {
+                return self.tally.unchecked(operation, end - due, end - now, now - due);
+            }
             Ok(answer) => {
                 let checked = self.plan.checker.check(index, answer, &mut self.numbers);
                 checked.map_err(|wrong| wrong.to_string())

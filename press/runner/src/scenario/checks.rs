@@ -199,7 +199,32 @@ fn check_choices(file: &File) -> Result<(), String> {
                 .map_err(|error| format!("load.rate, load.arrivals: {error}"))?;
         }
     }
+    check_requests(file)?;
     targets(file).try_for_each(|target| check_target(file, target))
+}
+
+/// Keys of [requests] that no target would look at.
+fn check_requests(file: &File) -> Result<(), String> {
+    let requests = &file.requests;
+    let is_given = requests.file.is_some() || requests.generate.is_some();
+    let is_mix = |target: &Target| !target.operations.is_empty();
+    let is_echo = |target: &Target| !is_mix(target) && !is_given && target.protocol == Protocol::Echo;
+    if (is_given || requests.expected.is_some()) && targets(file).all(is_mix) {
+        return Err(
+            "requests.file, generate and expected are for targets without `operations`, which draw their own"
+                .into(),
+        );
+    }
+    if requests.count.is_some() && !targets(file).any(|target| is_mix(target) || is_echo(target)) {
+        return Err(
+            "requests.count is for requests that are drawn: those of `operations`, and of protocol \"echo\""
+                .into(),
+        );
+    }
+    if requests.bytes.is_some() && !targets(file).any(is_echo) {
+        return Err("requests.bytes is the size of drawn requests of protocol \"echo\"; see keys.value_bytes for {value}".into());
+    }
+    Ok(())
 }
 
 fn check_target(file: &File, target: &Target) -> Result<(), String> {
@@ -207,7 +232,14 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
         return Err("[target] takes one of `server_pid` and `server_pid_from`, and not both".into());
     }
     let protocol = target.protocol.as_str();
+    let load = &file.load;
     if target.protocol.is_local() {
+        if load.in_flight.unwrap_or(1) > 1 || (!load.source_addresses.is_empty() && file.targets.is_empty()) {
+            return Err(format!(
+                "protocol \"{protocol}\" runs in this process, one call at a time on each thread: load.in_flight and \
+                 load.source_addresses are for targets with connections"
+            ));
+        }
         if target.server.is_some() || !target.address.is_empty() {
             return Err(format!(
                 "protocol \"{protocol}\" runs in this process: it takes no address and no server"

@@ -156,6 +156,11 @@ fn impossible_values_are_refused() {
         ("target.protocol=ordered", "takes no address"),
         ("target.headers.x=\"a\\nb\"", "holds a line end"),
         ("scenario.repeats=0", "scenario.repeats is 0"),
+        (
+            "requests.count=5",
+            "requests.count is for requests that are drawn",
+        ),
+        ("requests.bytes=5", "requests.bytes is the size of drawn requests"),
         ("check.values=true", "check.values is for the protocols"),
     ] {
         let said = refusal(GOOD, &[set]);
