@@ -97,6 +97,21 @@ pub struct LatencySummary {
     pub us_max: Option<f64>,
 }
 
+impl LatencySummary {
+    /// The named percentiles, each with its figure in microseconds.
+    pub fn percentiles(&self) -> [(f64, Option<f64>); 7] {
+        [
+            (50.0, self.us_p50),
+            (75.0, self.us_p75),
+            (90.0, self.us_p90),
+            (95.0, self.us_p95),
+            (99.0, self.us_p99),
+            (99.9, self.us_p99_9),
+            (99.99, self.us_p99_99),
+        ]
+    }
+}
+
 impl Default for Latency {
     fn default() -> Latency {
         Latency::new()

@@ -69,7 +69,14 @@ impl Folder {
         fs::rename(&partial, &whole).map_err(io("write", &whole))
     }
 
-    /// Writes `result.json`, then what is drawn from it: `report.md`, `report.html`, `points.csv`, `series.csv`.
+    /// The folder of an earlier run, as it is.
+    pub fn of(path: &Path) -> Folder {
+        Folder {
+            path: path.to_owned(),
+        }
+    }
+
+    /// Writes `result.json` and `report.md`, as after every point.
     ///
     /// # Errors
     /// The disk refuses.
@@ -80,6 +87,14 @@ impl Folder {
         })?;
         json.push(b'\n');
         self.write("result.json", &json)?;
+        self.write("report.md", report(run).as_bytes())
+    }
+
+    /// Draws all that is drawn from a result: `report.md`, `report.html`, `points.csv`, `series.csv`.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn draw(&self, run: &RunResult) -> Result<(), Error> {
         self.write("report.md", report(run).as_bytes())?;
         self.write("report.html", html(std::slice::from_ref(run)).as_bytes())?;
         self.write("points.csv", points_csv(run).as_bytes())?;

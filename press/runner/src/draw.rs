@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use millpond_press_report::{RunResult, html, points_csv, read, report, series_csv};
+use millpond_press_report::{Folder, RunResult, html, read, report};
 
 use crate::Error;
 
@@ -30,17 +30,17 @@ pub fn draw(folders: &[PathBuf], page: Option<&Path>) -> Result<Drawn, Error> {
         runs.push(read(folder)?);
     }
     for (folder, run) in folders.iter().zip(&runs) {
-        write(&folder.join("report.md"), &report(run))?;
-        write(&folder.join("points.csv"), &points_csv(run))?;
-        write(&folder.join("series.csv"), &series_csv(run))?;
-        write(&folder.join("report.html"), &html(std::slice::from_ref(run)))?;
+        Folder::of(folder).draw(run)?;
     }
     let page = match (page, folders) {
-        (Some(page), _) => page.to_owned(),
+        // It was just drawn.
         (None, [folder]) => folder.join("report.html"),
-        (None, _) => "report.html".into(),
+        (page, _) => {
+            let page = page.unwrap_or(Path::new("report.html"));
+            write(page, &html(&runs))?;
+            page.to_owned()
+        }
     };
-    write(&page, &html(&runs))?;
     let markdown: Vec<String> = runs.iter().map(report).collect();
     Ok(Drawn {
         page,

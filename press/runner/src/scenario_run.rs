@@ -79,6 +79,7 @@ pub(crate) async fn run(
     };
     run.result.comparisons = comparison::of(&run.result.points);
     run.save()?;
+    run.folder.draw(&run.result)?;
     walked?;
     Ok(run.outcome())
 }

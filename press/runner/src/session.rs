@@ -164,9 +164,9 @@ fn fill_with<P: Protocol>(protocol: &P, target: &TargetPlan) -> Result<(), Strin
     let (mut out, mut bytes, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];
     let (mut sent, mut answered) = (0, 0);
-    while answered < protocol.len() {
+    while answered < protocol.requests().len() {
         out.clear();
-        while sent < protocol.len() && sent - answered < in_flight {
+        while sent < protocol.requests().len() && sent - answered < in_flight {
             protocol.write(sent, sent as u32 + 1, &mut out);
             sent += 1;
         }

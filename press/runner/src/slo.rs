@@ -184,16 +184,7 @@ impl Limit {
 
 /// The percentile, from the summary where it stands there, else from the curve.
 fn percentile(point: &Point, percent: f64) -> Option<f64> {
-    let latency = &point.latency;
-    let named = [
-        (50.0, latency.us_p50),
-        (75.0, latency.us_p75),
-        (90.0, latency.us_p90),
-        (95.0, latency.us_p95),
-        (99.0, latency.us_p99),
-        (99.9, latency.us_p99_9),
-        (99.99, latency.us_p99_99),
-    ];
+    let named = point.latency.percentiles();
     if let Some((_, us)) = named.iter().find(|(name, _)| *name == percent) {
         return *us;
     }

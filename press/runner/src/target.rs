@@ -79,11 +79,14 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     /// Whether answers carry the number of their request; otherwise they come in the order of the requests.
     const NUMBERED: bool;
 
-    /// How many requests there are.
-    fn len(&self) -> usize;
+    /// The requests as they are sent, but for their numbers.
+    fn requests(&self) -> &Prepared;
 
     /// Appends request `index` to `out`, numbered `serial` where the protocol numbers.
-    fn write(&self, index: usize, serial: u32, out: &mut Vec<u8>);
+    #[inline]
+    fn write(&self, index: usize, _serial: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.requests().get(index));
+    }
 
     /// Looks at the start of `bytes` for the answer to request `index` (for numbered protocols: to any); `scratch` is room to
     /// work in. `ended` says that the server will send no more.

@@ -43,6 +43,7 @@ fn what_is_saved_is_read_back() {
     let folder = Folder::create(&out, false).unwrap();
     for run in [run(), sample::run()] {
         folder.save(&run).unwrap();
+        folder.draw(&run).unwrap();
         assert_eq!(read(&out).unwrap(), run);
         let text = |name: &str| fs::read_to_string(out.join(name)).unwrap();
         assert_eq!(text("report.md"), report(&run));

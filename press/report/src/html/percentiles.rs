@@ -205,17 +205,9 @@ fn curve(point: &Point) -> Vec<(f64, f64)> {
 
 /// The named percentiles of a summary.
 fn known(latency: &LatencySummary) -> Vec<(f64, f64)> {
-    let figures = [
-        (50.0, latency.us_p50),
-        (75.0, latency.us_p75),
-        (90.0, latency.us_p90),
-        (95.0, latency.us_p95),
-        (99.0, latency.us_p99),
-        (99.9, latency.us_p99_9),
-        (99.99, latency.us_p99_99),
-    ];
     sound(
-        figures
+        latency
+            .percentiles()
             .into_iter()
             .filter_map(|(percentile, us)| us.map(|us| (percentile, us))),
     )

@@ -25,13 +25,8 @@ impl Echo {
 impl Protocol for Echo {
     const NUMBERED: bool = false;
 
-    fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    #[inline]
-    fn write(&self, index: usize, _serial: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.requests.get(index));
+    fn requests(&self) -> &Prepared {
+        &self.requests
     }
 
     #[inline]

@@ -83,12 +83,8 @@ pub(crate) fn write_request(request: Request<'_>, host: &str, headers: &str, out
 impl Protocol for Http {
     const NUMBERED: bool = false;
 
-    fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    fn write(&self, index: usize, _serial: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.requests.get(index));
+    fn requests(&self) -> &Prepared {
+        &self.requests
     }
 
     fn read<'b>(

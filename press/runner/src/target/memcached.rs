@@ -93,12 +93,8 @@ pub(crate) fn expected_answer(command: &[u8], values: &[Vec<u8>]) -> Option<Vec<
 impl Protocol for Memcached {
     const NUMBERED: bool = false;
 
-    fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    fn write(&self, index: usize, _serial: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.requests.get(index));
+    fn requests(&self) -> &Prepared {
+        &self.requests
     }
 
     fn read<'b>(

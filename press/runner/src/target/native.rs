@@ -48,8 +48,8 @@ impl Native {
 impl Protocol for Native {
     const NUMBERED: bool = true;
 
-    fn len(&self) -> usize {
-        self.requests.len()
+    fn requests(&self) -> &Prepared {
+        &self.requests
     }
 
     fn write(&self, index: usize, serial: u32, out: &mut Vec<u8>) {

@@ -72,12 +72,8 @@ fn write_bulk(word: &[u8], out: &mut Vec<u8>) {
 impl Protocol for Resp {
     const NUMBERED: bool = false;
 
-    fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    fn write(&self, index: usize, _serial: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.requests.get(index));
+    fn requests(&self) -> &Prepared {
+        &self.requests
     }
 
     fn read<'b>(
