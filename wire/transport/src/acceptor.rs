@@ -4,6 +4,7 @@
 //! accepted and told so, as long as no more than [`REFUSING_MAX`] are being told at once.
 
 use crate::net_thread::{self, Kind, NetThread, Order};
+use crate::peer::Peer;
 use crate::service::Service;
 use crate::{Counters, Error, Listener, Options};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -110,6 +111,7 @@ impl Transport {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             let kind = Kind::Rehearsal;
+            let peer = Peer::Inet(peer);
             let order = Order::Adopt { stream, peer, kind };
             let ended = |_| std::io::Error::other("a net thread has ended");
             thread.orders.blocking_send(order).map_err(ended)?;
@@ -167,7 +169,13 @@ impl Accept {
                 Ok((stream, peer)) => {
                     let _ = stream.set_nodelay(true);
                     if let Ok(stream) = stream.into_std() {
-                        place(&self.counters, &self.threads, self.connections_max, stream, peer);
+                        place(
+                            &self.counters,
+                            &self.threads,
+                            self.connections_max,
+                            stream,
+                            Peer::Inet(peer),
+                        );
                     }
                 }
                 Err(error) => {
@@ -179,13 +187,7 @@ impl Accept {
     }
 }
 
-fn place(
-    counters: &Counters,
-    threads: &[NetThread],
-    connections_max: u64,
-    stream: TcpStream,
-    peer: SocketAddr,
-) {
+fn place(counters: &Counters, threads: &[NetThread], connections_max: u64, stream: TcpStream, peer: Peer) {
     counters.accepted.fetch_add(1, Ordering::Relaxed);
     let refused = counters.live.load(Ordering::Relaxed) >= connections_max;
     let kind = if refused { Kind::Refused } else { Kind::Served };

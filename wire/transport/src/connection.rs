@@ -7,6 +7,7 @@ mod requests;
 
 use crate::mailbox::Delivery;
 use crate::net_thread::{Kind, Net};
+use crate::peer::Peer;
 use crate::service::{Origin, Service};
 use millpond_wire_frame::is_http;
 use requests::{Step, serve_frame, serve_http};
@@ -15,7 +16,6 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Connection {
     /// Dropping it sends the end of the stream.
     pub(crate) writer: OwnedWriteHalf,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Peer,
     pub(crate) origin: Origin,
     pub(crate) kind: Kind,
     pub(crate) state: RefCell<State>,

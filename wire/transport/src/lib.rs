@@ -15,12 +15,14 @@ mod error;
 mod listener;
 mod mailbox;
 mod net_thread;
+mod peer;
 mod service;
 
 pub use acceptor::Transport;
 pub use answer::Body;
 pub use error::Error;
 pub use listener::{Listener, raise_file_limit};
+pub use peer::Peer;
 pub use service::{Meta, Reply, Request, Service, Target, Ticket};
 
 use millpond_wire_frame::Limits;

@@ -4,14 +4,15 @@
 
 use crate::connection::{self, Connection, State};
 use crate::mailbox::{Delivery, Key, Mailbox};
+use crate::peer::Peer;
 use crate::service::{Origin, Service};
 use crate::{Counters, Error, Options};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -25,12 +26,15 @@ const ORDERS_MAX: usize = 4096;
 /// How often a stop looks again whether everything is answered.
 const RECHECK: Duration = Duration::from_millis(5);
 
+/// The next connection's number in this process.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
 /// What a net thread is told.
 pub(crate) enum Order {
     /// Serve (or refuse) this connection.
     Adopt {
         stream: TcpStream,
-        peer: SocketAddr,
+        peer: Peer,
         kind: Kind,
     },
     /// Send what is owed, for this long at most, then close everything and end.
@@ -100,7 +104,6 @@ pub(crate) struct Net<S> {
     pub(crate) counters: Arc<Counters>,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     connections: RefCell<Slab<Rc<Connection>>>,
-    generation: Cell<u64>,
     mailbox: Arc<Mailbox>,
     live: Arc<AtomicUsize>,
     /// Rung when a connection ends, for the close that waits for them.
@@ -172,7 +175,6 @@ async fn thread<S: Service>(
         counters,
         scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
         connections: RefCell::new(Slab::new()),
-        generation: Cell::new(0),
         mailbox: Arc::new(Mailbox::default()),
         live,
         quieter: Notify::new(),
@@ -191,7 +193,7 @@ async fn thread<S: Service>(
     }
 }
 
-fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: SocketAddr, kind: Kind) {
+fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: Peer, kind: Kind) {
     let stream = match tokio::net::TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
@@ -203,10 +205,9 @@ fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: SocketAddr, kind
     let (reader, writer) = stream.into_split();
     let mut connections = net.connections.borrow_mut();
     let entry = connections.vacant_entry();
-    net.generation.set(net.generation.get() + 1);
     let key = Key {
         slot: entry.key(),
-        generation: net.generation.get(),
+        generation: GENERATION.fetch_add(1, Ordering::Relaxed),
     };
     let origin = Origin {
         key,

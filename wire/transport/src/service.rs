@@ -5,9 +5,9 @@
 
 use crate::answer::{Body, Form};
 use crate::mailbox::{Delivery, Key, Mailbox};
+use crate::peer::Peer;
 use millpond_wire_frame::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub struct Meta<'a> {
     pub deadline_ms: Option<u64>,
     /// `traceparent`.
     pub trace: Option<&'a str>,
+    /// What follows `Bearer` in `Authorization`.
+    pub token: Option<&'a str>,
 }
 
 /// One request, borrowing from the connection's input.
@@ -49,7 +51,11 @@ pub struct Request<'a> {
     /// When its last byte was read: deadlines count from here.
     pub received: Instant,
     /// Who asks.
-    pub peer: SocketAddr,
+    pub peer: Peer,
+    /// The connection it came by: no other of this process has the number.
+    pub connection: u64,
+    /// Whether nobody between the peer and this server can read it.
+    pub encrypted: bool,
     /// Nobody: the process calls itself, over [`crate::Transport::rehearse`].
     pub rehearsal: bool,
 }

@@ -64,6 +64,8 @@ pub(super) fn serve_frame<S: Service>(
         meta: Meta::default(),
         received,
         peer: connection.peer,
+        connection: connection.origin.key.generation,
+        encrypted: false,
         rehearsal: connection.kind == Kind::Rehearsal,
     };
     call(net, connection, state, form, request);
@@ -119,6 +121,7 @@ pub(super) fn serve_http<S: Service>(
     let meta = Meta {
         deadline_ms: request.deadline_ms,
         trace: request.trace,
+        token: None,
     };
     let call_request = Request {
         target,
@@ -127,6 +130,8 @@ pub(super) fn serve_http<S: Service>(
         meta,
         received,
         peer: connection.peer,
+        connection: connection.origin.key.generation,
+        encrypted: false,
         rehearsal: connection.kind == Kind::Rehearsal,
     };
     let outcome = call(net, connection, state, form, call_request);
