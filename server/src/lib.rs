@@ -36,7 +36,7 @@ use engines::Engines;
 use metrics::{Method, Metrics};
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{Counters, Listener, Options, Transport, raise_file_limit};
+use millpond_wire_transport::{Counters, Listener, Options, Patience, Transport, raise_file_limit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -147,6 +147,7 @@ impl Server {
         let engines = Engines::open(&config)?;
         engines.make_resident()?;
         let data = Listener::bind(config.server.listen, "server.listen")?;
+        let others = listen_also(&config.server)?;
         let admin = Listener::bind(config.admin.listen, "admin.listen")?;
         let rehearsal = Arc::new(Shared::new(config.clone(), true));
         let shared = Arc::new(Shared::new(config, false));
@@ -155,6 +156,7 @@ impl Server {
         }
         let admin = Transport::start(
             admin,
+            Vec::new(),
             "admin",
             admin_options(),
             admin::Admin {
@@ -165,9 +167,10 @@ impl Server {
             shared: Arc::clone(&shared),
             rehearsal: Arc::clone(&rehearsal),
         };
-        let data = Transport::start(data, "net", data_options(&shared.config), router)?;
+        let data = Transport::start(data, others, "net", data_options(&shared.config), router)?;
         let _ = shared.data_counters.set(data.counters());
-        tracing::info!(listen = %data.local_addr(), admin = %admin.local_addr(), "listening; warming up");
+        let listen: Vec<String> = data.bounds().iter().map(ToString::to_string).collect();
+        tracing::info!(listen = listen.join(" "), admin = %admin.local_addr(), "listening; warming up");
         let server = Server { shared, data, admin };
         match server.warm(Arc::new(engines), &rehearsal) {
             Ok(()) => Ok(server),
@@ -227,6 +230,16 @@ impl Server {
     }
 }
 
+/// Binds what is listened on beside `server.listen`.
+fn listen_also(server: &config::Server) -> Result<Vec<Listener>, Error> {
+    let key = "server.listen_also";
+    let bind = |listen: &config::Listen| match listen {
+        config::Listen::Inet(address) => Listener::bind(*address, key),
+        config::Listen::Unix(path) => Listener::bind_unix(path, key),
+    };
+    Ok(server.listen_also.iter().map(bind).collect::<Result<_, _>>()?)
+}
+
 fn data_options(config: &Config) -> Options {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Options {
@@ -241,6 +254,11 @@ fn data_options(config: &Config) -> Options {
         limits: Limits {
             frame_bytes_max: config.server.frame_bytes_max,
         },
+        patience: Patience {
+            idle: Duration::from_secs(config.server.idle_s_max),
+            request: Duration::from_secs(config.server.request_s_max),
+            write: Duration::from_secs(config.server.write_s_max),
+        },
     }
 }
 
@@ -254,5 +272,6 @@ fn admin_options() -> Options {
         connections_max: 100,
         in_flight_max: 16,
         limits,
+        patience: Patience::default(),
     }
 }

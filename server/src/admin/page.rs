@@ -61,6 +61,15 @@ pub(super) fn metrics(shared: &Shared) -> String {
             "Connections closed for bytes that are no request, or only a part of one.",
             load(&counters.malformed),
         );
+        let name = "millpond_connections_overdue_total";
+        page.family(
+            name,
+            "counter",
+            "Connections closed because their peer let the server wait.",
+        );
+        page.sample(name, &[("for", "request")], load(&counters.idle));
+        page.sample(name, &[("for", "rest_of_request")], load(&counters.slow_requests));
+        page.sample(name, &[("for", "reader")], load(&counters.slow_readers));
         page.single(
             "millpond_answers_undelivered_total",
             "counter",

@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Config, Durability};
+use super::{Config, Durability, Listen};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,11 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
         .filter_map(|store| store.path.as_mut())
         .for_each(resolve);
     config.log.file.iter_mut().for_each(resolve);
+    for listen in &mut config.server.listen_also {
+        if let Listen::Unix(path) = listen {
+            resolve(path);
+        }
+    }
 }
 
 pub(super) fn check(config: &Config) -> Result<(), String> {

@@ -49,6 +49,8 @@ pub struct Server {
     /// Native frames and HTTP.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
+    /// Further addresses, and paths of Unix sockets.
+    pub listen_also: Vec<Listen>,
     /// Net threads; 0 is one a processor.
     pub threads: usize,
     /// Processors for net threads and model instances, in turn; empty pins nothing.
@@ -65,12 +67,19 @@ pub struct Server {
     pub deadline_ms_default: u64,
     /// How long a stop waits for accepted work.
     pub drain_ms_max: u64,
+    /// Seconds without a request after which a connection is closed; 0 is for ever.
+    pub idle_s_max: u64,
+    /// Seconds from the first byte of a request to its last; 0 is for ever.
+    pub request_s_max: u64,
+    /// Seconds that a peer may leave answers unread; 0 is for ever.
+    pub write_s_max: u64,
 }
 
 impl Default for Server {
     fn default() -> Self {
         Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 13500)),
+            listen_also: Vec::new(),
             threads: 0,
             cpus: Vec::new(),
             connections_max: 10_000,
@@ -79,7 +88,33 @@ impl Default for Server {
             frame_bytes_max: 8 << 20,
             deadline_ms_default: 5000,
             drain_ms_max: 10_000,
+            idle_s_max: 60,
+            request_s_max: 30,
+            write_s_max: 30,
         }
+    }
+}
+
+/// One of `server.listen_also`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// "IP:PORT"
+    Inet(SocketAddr),
+    /// "unix:PATH"
+    Unix(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Listen::Unix(path.into()));
+        }
+        text.parse().map(Listen::Inet).map_err(|_| {
+            D::Error::custom(format!(
+                "{text:?} is no address; write IP:PORT, as in \"[::1]:13500\", or unix:PATH"
+            ))
+        })
     }
 }
 

@@ -3,87 +3,113 @@
 //! It runs on a thread of its own, so that no work starves it. Its invariant: a connection over the limit is still
 //! accepted and told so, as long as no more than [`REFUSING_MAX`] are being told at once.
 
+use crate::listener::Bound;
 use crate::net_thread::{self, Kind, NetThread, Order};
 use crate::peer::Peer;
+use crate::poller::Bell;
 use crate::service::Service;
 use crate::{Counters, Error, Listener, Options};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, sockopt};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
 
 /// Refused connections that may be waiting for their answer; beyond it they are closed untold.
 const REFUSING_MAX: u64 = 4096;
 /// Pause after a failed accept (no file descriptor left, mostly), instead of a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Connections accepted from one socket before the others are looked at.
+const ACCEPTS_IN_A_ROW: usize = 256;
 
-/// A running listener with its threads.
+/// Running listeners with their threads.
 pub struct Transport {
     addr: SocketAddr,
+    bounds: Vec<Bound>,
     counters: Arc<Counters>,
     threads: Arc<Vec<NetThread>>,
-    accepting: watch::Sender<bool>,
+    stop: Arc<Stop>,
     acceptor: std::thread::JoinHandle<()>,
 }
 
+/// Tells the acceptor to end.
+struct Stop {
+    asked: AtomicBool,
+    bell: Bell,
+}
+
 impl Transport {
-    /// Starts net threads named `NAME-0…` and begins to accept.
+    /// Starts net threads named `NAME-0…` and begins to accept from `listener` and the `others`.
     ///
     /// # Errors
-    /// [`Error`] when a thread cannot be made or pinned.
+    /// [`Error`] when a thread cannot be made or pinned, or the first listener has no IP address.
     pub fn start<S: Service>(
         listener: Listener,
+        others: Vec<Listener>,
         name: &str,
         options: Options,
         service: S,
     ) -> Result<Transport, Error> {
+        let thread_error = |source| Error::Thread {
+            what: format!("{name} acceptor"),
+            source,
+        };
+        let addr = listener.local_addr();
         let counters = Arc::new(Counters::default());
         let mut threads = Vec::with_capacity(options.threads.max(1));
         for number in 0..options.threads.max(1) {
             let cpu = options.cpus.get(number % options.cpus.len().max(1)).copied();
-            let counters = Arc::clone(&counters);
             threads.push(net_thread::start(
                 format!("{name}-{number}"),
                 cpu,
                 service.clone(),
                 options.clone(),
-                counters,
+                Arc::clone(&counters),
             )?);
         }
         let threads = Arc::new(threads);
-        let addr = listener.local_addr();
-        let (accepting, stop) = watch::channel(true);
-        let thread_error = |source| Error::Thread {
-            what: format!("{name} acceptor"),
-            source,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(thread_error)?;
+        let stop = Arc::new(Stop {
+            asked: AtomicBool::new(false),
+            bell: Bell::new().map_err(thread_error)?,
+        });
+        let mut listeners = vec![listener];
+        listeners.extend(others);
+        let bounds = listeners
+            .iter()
+            .map(|listener| listener.bound().clone())
+            .collect();
         let accept = Accept {
-            listener,
+            listeners,
             connections_max: options.connections_max as u64,
             counters: Arc::clone(&counters),
             threads: Arc::clone(&threads),
+            stop: Arc::clone(&stop),
         };
         let acceptor = std::thread::Builder::new()
             .name(format!("{name}-accept"))
-            .spawn(move || runtime.block_on(accept.run(stop)))
+            .spawn(move || accept.run())
             .map_err(thread_error)?;
         Ok(Transport {
             addr,
+            bounds,
             counters,
             threads,
-            accepting,
+            stop,
             acceptor,
         })
     }
 
-    /// Where it listens.
+    /// Where the first listener listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where all of them listen.
+    pub fn bounds(&self) -> &[Bound] {
+        &self.bounds
     }
 
     /// Its totals.
@@ -110,19 +136,22 @@ impl Transport {
             };
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
-            let kind = Kind::Rehearsal;
-            let peer = Peer::Inet(peer);
-            let order = Order::Adopt { stream, peer, kind };
-            let ended = |_| std::io::Error::other("a net thread has ended");
-            thread.orders.blocking_send(order).map_err(ended)?;
+            let order = Order::Adopt {
+                socket: stream.into(),
+                peer: Peer::Inet(peer),
+                kind: Kind::Rehearsal,
+            };
+            let busy = |_| std::io::Error::other("a net thread takes no more connections");
+            thread.mailbox.order(order).map_err(busy)?;
             Ok(own)
         };
         self.threads.iter().map(connect).collect()
     }
 
-    /// Closes the listening socket; connections go on.
+    /// Closes the listening sockets; connections go on.
     pub fn stop_accepting(&self) {
-        let _ = self.accepting.send(false);
+        self.stop.asked.store(true, Ordering::Relaxed);
+        self.stop.bell.ring();
     }
 
     /// Sends what is owed, for at most `grace`, closes every connection and joins the threads.
@@ -131,13 +160,13 @@ impl Transport {
         let _ = self.acceptor.join();
         let mut pending = Vec::new();
         for thread in self.threads.iter() {
-            let (done, closed) = oneshot::channel();
-            if thread.orders.blocking_send(Order::Close { grace, done }).is_ok() {
+            let (done, closed) = mpsc::sync_channel(1);
+            if thread.mailbox.order(Order::Close { grace, done }).is_ok() {
                 pending.push(closed);
             }
         }
         for closed in pending {
-            let _ = closed.blocking_recv();
+            let _ = closed.recv();
         }
         if let Ok(threads) = Arc::try_unwrap(self.threads) {
             for thread in threads {
@@ -148,68 +177,87 @@ impl Transport {
 }
 
 struct Accept {
-    listener: Listener,
+    listeners: Vec<Listener>,
     connections_max: u64,
     counters: Arc<Counters>,
     threads: Arc<Vec<NetThread>>,
+    stop: Arc<Stop>,
 }
 
 impl Accept {
-    async fn run(self, mut stop: watch::Receiver<bool>) {
-        let listener = match tokio::net::TcpListener::from_std(self.listener.socket) {
-            Ok(listener) => listener,
-            Err(error) => return tracing::error!(%error, "the listening socket cannot be watched"),
-        };
+    fn run(self) {
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.changed() => return,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    let _ = stream.set_nodelay(true);
-                    if let Ok(stream) = stream.into_std() {
-                        place(
-                            &self.counters,
-                            &self.threads,
-                            self.connections_max,
-                            stream,
-                            Peer::Inet(peer),
-                        );
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+            let bell = PollFd::new(&self.stop.bell, PollFlags::IN);
+            let sockets = self.listeners.iter();
+            let mut watched: Vec<PollFd<'_>> = sockets
+                .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
+                .chain([bell])
+                .collect();
+            let waited = poll(&mut watched, None);
+            if self.stop.asked.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Err(error) = waited
+                && error != Errno::INTR
+            {
+                pause("the listening sockets cannot be watched", error);
+            }
+            for (listener, watched) in self.listeners.iter().zip(&watched) {
+                if !watched.revents().is_empty() {
+                    self.accept(listener);
                 }
             }
         }
     }
-}
 
-fn place(counters: &Counters, threads: &[NetThread], connections_max: u64, stream: TcpStream, peer: Peer) {
-    counters.accepted.fetch_add(1, Ordering::Relaxed);
-    let refused = counters.live.load(Ordering::Relaxed) >= connections_max;
-    let kind = if refused { Kind::Refused } else { Kind::Served };
-    if refused {
-        counters.refused.fetch_add(1, Ordering::Relaxed);
-        if counters.refusing.load(Ordering::Relaxed) >= REFUSING_MAX {
-            return;
+    /// Takes what waits at one socket.
+    fn accept(&self, listener: &Listener) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            match acceptfrom_with(&listener.socket, flags) {
+                Ok((socket, address)) => self.place(socket, peer(address)),
+                Err(Errno::AGAIN) => return,
+                // The peer has left, or a signal came.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => return pause("a connection could not be accepted", error),
+            }
         }
     }
-    let Some(thread) = threads
-        .iter()
-        .min_by_key(|thread| thread.live.load(Ordering::Relaxed))
-    else {
-        return;
-    };
-    thread.count(counters, kind);
-    // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
-    if thread
-        .orders
-        .try_send(Order::Adopt { stream, peer, kind })
-        .is_err()
-    {
-        thread.uncount(counters, kind);
+
+    fn place(&self, socket: OwnedFd, peer: Peer) {
+        let counters = &self.counters;
+        counters.accepted.fetch_add(1, Ordering::Relaxed);
+        if let Peer::Inet(_) = peer {
+            let _ = sockopt::set_tcp_nodelay(&socket, true);
+        }
+        let refused = counters.live.load(Ordering::Relaxed) >= self.connections_max;
+        let kind = if refused { Kind::Refused } else { Kind::Served };
+        if refused {
+            counters.refused.fetch_add(1, Ordering::Relaxed);
+            if counters.refusing.load(Ordering::Relaxed) >= REFUSING_MAX {
+                return;
+            }
+        }
+        let fewest = |thread: &&NetThread| thread.live.load(Ordering::Relaxed);
+        let Some(thread) = self.threads.iter().min_by_key(fewest) else {
+            return;
+        };
+        thread.count(counters, kind);
+        // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
+        if thread.mailbox.order(Order::Adopt { socket, peer, kind }).is_err() {
+            thread.uncount(counters, kind);
+        }
     }
+}
+
+/// Who was accepted; a Unix socket's peer has no address.
+fn peer(address: Option<SocketAddrAny>) -> Peer {
+    address
+        .and_then(|address| SocketAddr::try_from(address).ok())
+        .map_or(Peer::Unix, Peer::Inet)
+}
+
+fn pause(what: &str, error: Errno) {
+    tracing::warn!(%error, "{what}");
+    std::thread::sleep(ACCEPT_PAUSE);
 }

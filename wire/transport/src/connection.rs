@@ -1,58 +1,45 @@
 //! One connection on its net thread: read what is readable, serve every whole request in it, flush once.
 //!
-//! It is not shared with other threads: answers from them come through the mailbox. Its invariant: while it is blocked
-//! (a bound is reached, or an HTTP answer must come first) it serves nothing and reads little; an idle one holds no buffer.
+//! It is not shared with other threads: answers from them come through the mailbox. Its invariants: a turn is bounded, and
+//! whoever has more to do waits behind the others; while it is blocked (a bound is reached, or an HTTP answer must come
+//! first) it serves nothing and reads little; an idle one holds no buffer.
 
 mod requests;
 
-use crate::mailbox::Delivery;
-use crate::net_thread::{Kind, Net};
+use crate::mailbox::{Delivery, Key};
+use crate::net_thread::{Kind, Net, Room};
 use crate::peer::Peer;
-use crate::service::{Origin, Service};
+use crate::poller::Ready;
+use crate::service::Service;
+use crate::timers::{Ages, Overdue, Patience};
 use millpond_wire_frame::is_http;
 use requests::{Step, serve_frame, serve_http};
-use socket2::SockRef;
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::io::ErrorKind;
-use std::mem::MaybeUninit;
-use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Notify;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-/// Unsent answers past which no further request is served: a reader that stops reading holds this much.
-const OUT_BYTES_HIGH: usize = 1 << 20;
-/// Bytes a blocked connection reads ahead: enough to notice that its peer leaves, and to go on at once.
+/// Unsent answers past which no further request is served: a reader that stops reading holds this much, and what is in
+/// flight by then.
+const OUT_BYTES_HIGH: usize = 256 << 10;
+/// Bytes a blocked connection reads ahead once its peer has closed: enough to see the end.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-/// Places for the times of unsent answers that an idle connection keeps.
-const READY_KEPT: usize = 64;
-/// How long a closing connection is drained, so that a reset does not overtake the last answer.
-const LINGER: Duration = Duration::from_secs(1);
-/// How long a refused connection may take to send the request that is answered `Overloaded`.
-const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+/// Requests served in one turn.
+const SERVED_PER_TURN: usize = 256;
+/// A buffer for answers that grew beyond this is not kept for the next connection.
+const OUT_BYTES_KEPT: usize = 256 << 10;
 
-/// A connection; the net thread's slab and its own task hold it.
+/// A connection; its net thread's slab holds it.
 pub(crate) struct Connection {
     /// Dropping it sends the end of the stream.
-    pub(crate) writer: OwnedWriteHalf,
+    socket: OwnedFd,
     pub(crate) peer: Peer,
-    pub(crate) origin: Origin,
     pub(crate) kind: Kind,
-    pub(crate) state: RefCell<State>,
-    /// Set by the stop: everything that the peer had sent by then was read.
-    pub(crate) drained: Cell<bool>,
-    /// Rung when a delivery unblocked it.
-    pub(crate) resume: Notify,
-}
-
-/// What changes while a connection lives.
-#[derive(Default)]
-pub(crate) struct State {
+    key: Key,
+    /// Turns true when the peer has gone; made when somebody else wants to know.
+    gone: Option<Arc<AtomicBool>>,
     /// Bytes read and not yet served: less than one request, unless blocked.
     input: Vec<u8>,
     /// Input length below which no request can be whole.
@@ -63,302 +50,382 @@ pub(crate) struct State {
     /// Since when answers in `out` are ready, where that is measured; fewer than `out` has bytes.
     ready: Vec<Instant>,
     in_flight: usize,
-    /// An HTTP answer is outstanding: HTTP/1.1 has no numbers, so the next request waits.
-    http_waits: bool,
+    ages: Ages,
+    flags: Flags,
+}
+
+/// What a connection is in the middle of.
+#[derive(Default)]
+struct Flags {
+    /// It is in the loop's queue.
+    due: bool,
+    /// The kernel may have bytes for it.
+    readable: bool,
+    /// The kernel may have room for its answers.
+    writable: bool,
+    /// The kernel says that the peer has sent its last byte; it may not have been read yet.
+    hung_up: bool,
+    /// The peer's last byte was read.
+    ended: bool,
+    /// Writing or reading failed; nothing more can be said.
+    broken: bool,
     /// Close once everything is answered and flushed.
     closing: bool,
-    /// The peer has sent its last byte.
-    ended: bool,
-    /// Writing failed; nothing more can be said.
-    broken: bool,
+    /// Everything was said; what the peer still sends is thrown away.
+    lingers: bool,
+    /// An HTTP answer is outstanding: HTTP/1.1 has no numbers, so the next request waits.
+    http_waits: bool,
     continue_sent: bool,
-    /// The connection's task waits for nothing but an answer.
-    parked: bool,
+    /// Set by the stop, once everything that the peer had sent by then was read.
+    drained: bool,
 }
 
-/// Events that a connection waits for; an answer from another thread is always one.
-struct Waits {
-    read: bool,
-    write: bool,
-    parked: bool,
+/// What a connection wants after its turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// To be told of its socket, or of an answer.
+    Wait,
+    /// Another turn, behind the others.
+    Again,
+    /// Everything is said: to be held for a moment while the peer reads it.
+    Linger,
+    /// To be closed.
+    End,
 }
 
-impl State {
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, peer: Peer, kind: Kind, key: Key, now_s: u32) -> Connection {
+        Connection {
+            socket,
+            peer,
+            kind,
+            key,
+            gone: None,
+            input: Vec::new(),
+            needed: 0,
+            out: Vec::new(),
+            sent: 0,
+            ready: Vec::new(),
+            in_flight: 0,
+            ages: Ages {
+                active_s: now_s,
+                ..Ages::default()
+            },
+            flags: Flags {
+                // The first event says more.
+                writable: true,
+                ..Flags::default()
+            },
+        }
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    pub(crate) fn lingers(&self) -> bool {
+        self.flags.lingers
+    }
+
+    fn refused(&self) -> bool {
+        self.kind == Kind::Refused
+    }
+
     fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
     fn finished(&self) -> bool {
-        self.broken || ((self.closing || self.ended) && self.in_flight == 0 && self.unsent() == 0)
+        (self.flags.closing || self.flags.ended) && self.in_flight == 0 && self.unsent() == 0
     }
 
     fn blocked(&self, in_flight_max: usize) -> bool {
-        self.closing || self.http_waits || self.in_flight >= in_flight_max || self.unsent() >= OUT_BYTES_HIGH
-    }
-
-    /// What a connection that can serve nothing waits for.
-    fn waits(&mut self, in_flight_max: usize) -> Waits {
-        let blocked = self.blocked(in_flight_max);
-        let read = !self.ended && !self.closing && (!blocked || self.input.len() < READ_AHEAD_BYTES);
-        self.parked = blocked && !read && !self.ended;
-        Waits {
-            read,
-            write: self.unsent() > 0,
-            parked: self.parked,
-        }
+        self.flags.closing
+            || self.flags.http_waits
+            || self.in_flight >= in_flight_max
+            || self.unsent() >= OUT_BYTES_HIGH
     }
 
     /// Whether the input may hold a request that can be served now.
     fn servable(&self, in_flight_max: usize) -> bool {
         !self.input.is_empty() && self.input.len() >= self.needed && !self.blocked(in_flight_max)
     }
-}
 
-impl Connection {
-    fn refused(&self) -> bool {
-        self.kind == Kind::Refused
+    /// Whether bytes that the kernel has would be of use.
+    fn wants_bytes(&self, in_flight_max: usize) -> bool {
+        let looks_for_the_end = self.flags.hung_up && self.input.len() < READ_AHEAD_BYTES;
+        !self.flags.ended && !self.flags.closing && (looks_for_the_end || !self.blocked(in_flight_max))
     }
 
-    /// Adds an answer from another thread.
-    pub(crate) fn deliver(&self, delivery: &Delivery) {
-        let mut state = self.state.borrow_mut();
-        state.out.extend_from_slice(&delivery.bytes);
+    /// Takes what the kernel says; true if it is to be queued for a turn.
+    pub(crate) fn note(&mut self, ready: Ready) -> bool {
+        self.flags.readable |= ready.readable;
+        self.flags.writable |= ready.writable;
+        self.flags.hung_up |= ready.ended;
+        !std::mem::replace(&mut self.flags.due, true)
+    }
+
+    /// Takes an answer from another thread; true if it is to be queued for a turn.
+    pub(crate) fn deliver(&mut self, delivery: &Delivery, room: &mut Room) -> bool {
+        self.borrow_out(room);
+        self.out.extend_from_slice(&delivery.bytes);
         // A oneway call has nothing to be written, and a rehearsal is counted nowhere.
         if self.kind == Kind::Served && !delivery.bytes.is_empty() {
-            state.ready.extend(delivery.ready);
+            self.ready.extend(delivery.ready);
         }
-        state.in_flight = state.in_flight.saturating_sub(1);
-        state.http_waits = false;
-        state.closing |= delivery.close;
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.flags.http_waits = false;
+        self.flags.closing |= delivery.close;
+        !std::mem::replace(&mut self.flags.due, true)
     }
 
-    /// Sends what is unsent, as far as the socket takes it; wakes the connection's own task if that has work to do.
-    pub(crate) fn flush_and_resume<S: Service>(&self, net: &Net<S>) {
+    /// One turn: serve what was read before, read once, serve that, send.
+    pub(crate) fn turn<S: Service>(&mut self, net: &Net<S>, room: &mut Room, now_s: u32) -> Turn {
+        self.flags.due = false;
+        if self.flags.lingers {
+            return self.discard(room);
+        }
         let in_flight_max = net.options.in_flight_max;
-        let mut state = self.state.borrow_mut();
-        send(net, &self.writer, &mut state);
-        let unparked = state.parked && !state.blocked(in_flight_max);
-        if unparked || state.unsent() > 0 || state.finished() || state.servable(in_flight_max) {
-            self.resume.notify_one();
+        let mut budget = SERVED_PER_TURN;
+        self.borrow_out(room);
+        self.serve_input(net, &mut budget);
+        if budget > 0 && self.flags.readable && self.wants_bytes(in_flight_max) {
+            self.read(net, room, &mut budget);
+        }
+        let sent = self.send(net);
+        self.give_out_back(room);
+        self.age(now_s, sent || budget < SERVED_PER_TURN);
+        if self.flags.broken {
+            return Turn::End;
+        }
+        if self.finished() {
+            return self.finish();
+        }
+        let reads = self.flags.readable && self.wants_bytes(in_flight_max);
+        self.flags.due = reads || self.servable(in_flight_max);
+        if self.flags.due { Turn::Again } else { Turn::Wait }
+    }
+
+    /// Answers are written to the thread's buffer, unless some of this connection's wait in one of its own.
+    fn borrow_out(&mut self, room: &mut Room) {
+        if self.out.capacity() == 0 {
+            std::mem::swap(&mut self.out, &mut room.out);
         }
     }
 
-    /// Whether nothing is owed to the peer, not even the look at what it had sent when it was first asked.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let state = self.state.borrow();
-        if state.in_flight > 0 || state.unsent() > 0 {
-            return false;
+    fn give_out_back(&mut self, room: &mut Room) {
+        if !self.out.is_empty() {
+            return;
         }
-        let unread = self.kind == Kind::Served && !state.closing && !state.ended && !state.broken;
-        if unread && !self.drained.get() {
-            self.drained.set(!has_unread(&self.writer));
+        let out = std::mem::take(&mut self.out);
+        if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
+            room.out = out;
         }
-        !unread || self.drained.get()
     }
-}
 
-/// Whether the peer has sent what was not read yet.
-fn has_unread(writer: &OwnedWriteHalf) -> bool {
-    let mut byte = [MaybeUninit::uninit()];
-    matches!(SockRef::from(writer.as_ref()).peek(&mut byte), Ok(1..))
-}
-
-/// Flushes, and tells the service how long the measured answers took once all of them have left.
-fn send<S: Service>(net: &Net<S>, writer: &OwnedWriteHalf, state: &mut State) {
-    flush(writer, state);
-    if state.ready.is_empty() || state.unsent() > 0 {
-        return;
-    }
-    let now = Instant::now();
-    for ready in state.ready.drain(..) {
-        net.service.written(now.saturating_duration_since(ready));
-    }
-    if state.ready.capacity() > READY_KEPT {
-        state.ready = Vec::new();
-    }
-}
-
-/// Writes without waiting.
-fn flush(writer: &OwnedWriteHalf, state: &mut State) {
-    while state.sent < state.out.len() {
-        match writer.try_write(&state.out[state.sent..]) {
-            Ok(0) => state.broken = true,
-            Ok(bytes) => {
-                state.sent += bytes;
-                continue;
+    /// Reads once into the thread's buffer and serves from there; only an unfinished request is copied out.
+    fn read<S: Service>(&mut self, net: &Net<S>, room: &mut Room, budget: &mut usize) {
+        let bytes = match rustix::io::read(&self.socket, room.read.as_mut_slice()) {
+            Ok(0) => {
+                self.flags.ended = true;
+                return self.tell_gone();
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-            Err(_) => state.broken = true,
+            Ok(count) => &room.read[..count],
+            Err(Errno::AGAIN) => {
+                self.flags.readable = false;
+                self.flags.drained = true;
+                return;
+            }
+            Err(Errno::INTR) => return,
+            Err(_) => {
+                self.flags.broken = true;
+                return self.tell_gone();
+            }
+        };
+        if bytes.len() < room.read.len() && !self.flags.hung_up {
+            // The kernel tells of what comes after.
+            self.flags.readable = false;
+            self.flags.drained = true;
         }
-        return;
+        if self.input.is_empty() {
+            let used = self.serve(net, bytes, budget);
+            self.input.extend_from_slice(&bytes[used..]);
+        } else {
+            self.input.extend_from_slice(bytes);
+            self.serve_input(net, budget);
+        }
     }
-    state.sent = 0;
-    state.out.clear();
-    if state.out.capacity() > 4096 {
-        state.out = Vec::new();
-    }
-}
 
-/// The life of a connection, until either side ends it.
-pub(crate) async fn run<S: Service>(net: Rc<Net<S>>, connection: Rc<Connection>, mut reader: OwnedReadHalf) {
-    if connection.refused() {
-        let _ = tokio::time::timeout(REFUSAL_WAIT, serve_loop(&net, &connection, &mut reader)).await;
-    } else {
-        serve_loop(&net, &connection, &mut reader).await;
+    /// Serves what was read before and could not be served then.
+    fn serve_input<S: Service>(&mut self, net: &Net<S>, budget: &mut usize) {
+        if self.servable(net.options.in_flight_max) {
+            let mut input = std::mem::take(&mut self.input);
+            let used = self.serve(net, &input, budget);
+            input.drain(..used);
+            if !input.is_empty() {
+                self.input = input;
+            }
+        }
     }
-    connection.origin.gone.store(true, Ordering::Relaxed);
-    let linger = {
-        let state = connection.state.borrow();
-        if state.ended && !state.broken && !state.input.is_empty() && !connection.refused() {
-            let (peer, bytes) = (connection.peer, state.input.len());
+
+    /// Serves whole requests from the front of `input` until none is left, the connection is blocked or its turn is over;
+    /// returns bytes used.
+    fn serve<S: Service>(&mut self, net: &Net<S>, input: &[u8], budget: &mut usize) -> usize {
+        let received = Instant::now();
+        let mut used = 0;
+        self.needed = 0;
+        while used < input.len() && *budget > 0 && !self.blocked(net.options.in_flight_max) {
+            let rest = &input[used..];
+            let step = match is_http(rest) {
+                None => Step::Partial {
+                    needed: 4,
+                    wants_continue: false,
+                },
+                Some(true) => serve_http(net, self, rest, received),
+                Some(false) => serve_frame(net, self, rest, received),
+            };
+            match step {
+                Step::Served(len) => {
+                    used += len;
+                    *budget -= 1;
+                    self.flags.continue_sent = false;
+                }
+                Step::Partial {
+                    needed,
+                    wants_continue,
+                } => {
+                    self.needed = needed;
+                    if wants_continue && !self.flags.continue_sent {
+                        self.flags.continue_sent = true;
+                        self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    }
+                    break;
+                }
+                Step::Malformed => {
+                    net.counters.malformed.fetch_add(1, Ordering::Relaxed);
+                    self.flags.closing = true;
+                    used = input.len();
+                }
+            }
+            if self.refused() {
+                self.flags.closing = true;
+            }
+        }
+        used
+    }
+
+    /// Writes without waiting, and tells the service how long the measured answers took once all of them have left; true
+    /// if any byte did.
+    fn send<S: Service>(&mut self, net: &Net<S>) -> bool {
+        let sent = self.flush();
+        if !self.ready.is_empty() && self.unsent() == 0 {
+            let now = Instant::now();
+            for ready in std::mem::take(&mut self.ready) {
+                net.service.written(now.saturating_duration_since(ready));
+            }
+        }
+        sent
+    }
+
+    fn flush(&mut self) -> bool {
+        let mut sent = false;
+        while self.flags.writable && self.sent < self.out.len() {
+            match rustix::net::send(&self.socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    self.sent += count;
+                    sent = true;
+                }
+                Err(Errno::AGAIN) => self.flags.writable = false,
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    self.flags.broken = true;
+                    return sent;
+                }
+            }
+        }
+        if self.sent == self.out.len() {
+            self.sent = 0;
+            self.out.clear();
+        }
+        sent
+    }
+
+    fn age(&mut self, now_s: u32, active: bool) {
+        if active {
+            self.ages.active_s = now_s;
+        }
+        let unsent = self.unsent() > 0;
+        self.ages.stuck_s = unsent.then_some(match self.ages.stuck_s {
+            Some(since) if !active => since,
+            _ => now_s,
+        });
+        // What waits for this server alone is no request that the peer is late with.
+        let partial = !self.input.is_empty() && self.input.len() < self.needed;
+        self.ages.partial_s = partial.then(|| self.ages.partial_s.filter(|_| !active).unwrap_or(now_s));
+    }
+
+    /// For what its peer's time is up.
+    pub(crate) fn overdue(&self, patience: &Patience, now_s: u32) -> Option<Overdue> {
+        if self.kind != Kind::Served || self.flags.lingers {
+            return None;
+        }
+        self.ages.overdue(patience, now_s, self.in_flight > 0)
+    }
+
+    /// Everything was said: the peer is told, and given time to read it if it has not closed itself.
+    fn finish(&mut self) -> Turn {
+        let unread = !self.flags.ended;
+        if !unread || rustix::net::shutdown(&self.socket, Shutdown::Write).is_err() {
+            return Turn::End;
+        }
+        self.flags.lingers = true;
+        self.tell_gone();
+        self.input = Vec::new();
+        self.flags.due = true;
+        Turn::Linger
+    }
+
+    /// Reads on, keeping nothing, as long as the peer sends.
+    fn discard(&mut self, room: &mut Room) -> Turn {
+        match rustix::io::read(&self.socket, room.read.as_mut_slice()) {
+            Ok(1..) => {
+                self.flags.due = true;
+                Turn::Again
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Turn::Wait,
+            Ok(0) | Err(_) => Turn::End,
+        }
+    }
+
+    fn tell_gone(&self) {
+        if let Some(gone) = &self.gone {
+            gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// It is over: whoever works for it is told, and so is the log where that is worth a line.
+    pub(crate) fn ended<S>(self, net: &Net<S>) {
+        self.tell_gone();
+        let flags = &self.flags;
+        if flags.ended && !flags.broken && !self.input.is_empty() && !self.refused() {
+            let (peer, bytes) = (self.peer, self.input.len());
             tracing::info!(%peer, bytes, "connection closed by its peer in the middle of a request");
             net.counters.malformed.fetch_add(1, Ordering::Relaxed);
         }
-        !state.broken && !state.ended
-    };
-    net.forget(&connection);
-    drop(connection);
-    if linger {
-        let _ = tokio::time::timeout(LINGER, discard(&mut reader)).await;
     }
-}
 
-/// Reads to the end, keeping nothing.
-async fn discard(reader: &mut OwnedReadHalf) {
-    let mut sink = [0; 4096];
-    while let Ok(1..) = reader.read(&mut sink).await {}
-}
+    /// The stop wants to know whether anything lies unread; true if it is to be queued for a turn.
+    pub(crate) fn look_again(&mut self) -> bool {
+        self.flags.drained = false;
+        self.flags.readable = true;
+        !std::mem::replace(&mut self.flags.due, true)
+    }
 
-async fn serve_loop<S: Service>(net: &Net<S>, connection: &Connection, reader: &mut OwnedReadHalf) {
-    let in_flight_max = net.options.in_flight_max;
-    loop {
-        let waits = {
-            let mut state = connection.state.borrow_mut();
-            serve_buffered(net, connection, &mut state);
-            send(net, &connection.writer, &mut state);
-            if state.finished() {
-                return;
-            }
-            if state.servable(in_flight_max) {
-                continue;
-            }
-            state.waits(in_flight_max)
-        };
-        let incoming = async {
-            if waits.read {
-                poll_fn(|context| poll_read(net, connection, reader, context)).await;
-            } else if waits.parked {
-                until_gone(connection, reader).await;
-            } else {
-                std::future::pending().await
-            }
-        };
-        tokio::select! {
-            biased;
-            () = connection.resume.notified() => {}
-            () = incoming => {}
-            result = connection.writer.writable(), if waits.write => {
-                if result.is_err() {
-                    connection.state.borrow_mut().broken = true;
-                }
-            }
-        }
+    /// Whether nothing is owed to the peer, not even the look at what it had sent when the stop came.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let flags = &self.flags;
+        let unread = self.kind == Kind::Served
+            && !(flags.closing || flags.ended || flags.broken || flags.lingers || flags.drained);
+        self.in_flight == 0 && self.unsent() == 0 && !unread
     }
-}
-
-/// Serves what was read before and could not be served then.
-fn serve_buffered<S: Service>(net: &Net<S>, connection: &Connection, state: &mut State) {
-    if state.servable(net.options.in_flight_max) {
-        let mut input = std::mem::take(&mut state.input);
-        let used = serve(net, connection, state, &input);
-        input.drain(..used);
-        if !input.is_empty() {
-            state.input = input;
-        }
-    }
-}
-
-/// Reads once into the net thread's buffer and serves from there; only an unfinished request is copied out.
-fn poll_read<S: Service>(
-    net: &Net<S>,
-    connection: &Connection,
-    reader: &mut OwnedReadHalf,
-    context: &mut Context<'_>,
-) -> Poll<()> {
-    let mut scratch = net.scratch.borrow_mut();
-    let mut buffer = ReadBuf::new(&mut scratch);
-    let result = ready!(Pin::new(reader).poll_read(context, &mut buffer));
-    let mut state = connection.state.borrow_mut();
-    let bytes = buffer.filled();
-    match result {
-        Ok(()) if bytes.is_empty() => state.ended = true,
-        Ok(()) if state.input.is_empty() => {
-            let used = serve(net, connection, &mut state, bytes);
-            state.input.extend_from_slice(&bytes[used..]);
-        }
-        Ok(()) => {
-            state.input.extend_from_slice(bytes);
-            serve_buffered(net, connection, &mut state);
-        }
-        Err(_) => state.broken = true,
-    }
-    if state.ended || state.broken {
-        connection.origin.gone.store(true, Ordering::Relaxed);
-    }
-    Poll::Ready(())
-}
-
-/// Returns when the peer closes a parked connection; its bytes stay unread.
-async fn until_gone(connection: &Connection, reader: &mut OwnedReadHalf) {
-    let mut byte = [0; 1];
-    match reader.peek(&mut byte).await {
-        Ok(1..) => return std::future::pending().await,
-        Ok(0) => connection.state.borrow_mut().ended = true,
-        Err(_) => connection.state.borrow_mut().broken = true,
-    }
-    connection.origin.gone.store(true, Ordering::Relaxed);
-}
-
-/// Serves whole requests from the front of `input` until none is left or the connection is blocked; returns bytes used.
-fn serve<S: Service>(net: &Net<S>, connection: &Connection, state: &mut State, input: &[u8]) -> usize {
-    let received = Instant::now();
-    let mut used = 0;
-    state.needed = 0;
-    while used < input.len() && !state.blocked(net.options.in_flight_max) {
-        let rest = &input[used..];
-        let step = match is_http(rest) {
-            None => Step::Partial {
-                needed: 4,
-                wants_continue: false,
-            },
-            Some(true) => serve_http(net, connection, state, rest, received),
-            Some(false) => serve_frame(net, connection, state, rest, received),
-        };
-        match step {
-            Step::Served(len) => {
-                used += len;
-                state.continue_sent = false;
-            }
-            Step::Partial {
-                needed,
-                wants_continue,
-            } => {
-                state.needed = needed;
-                if wants_continue && !state.continue_sent {
-                    state.continue_sent = true;
-                    state.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-                }
-                break;
-            }
-            Step::Malformed => {
-                net.counters.malformed.fetch_add(1, Ordering::Relaxed);
-                state.closing = true;
-                used = input.len();
-            }
-        }
-        if connection.refused() {
-            state.closing = true;
-        }
-    }
-    used
 }

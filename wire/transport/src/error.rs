@@ -1,6 +1,6 @@
 //! What can fail when a listener starts.
 
-use std::net::SocketAddr;
+use crate::listener::Bound;
 use thiserror::Error;
 
 /// Why a transport did not start.
@@ -9,8 +9,8 @@ pub enum Error {
     /// The address cannot be listened on.
     #[error("cannot listen on {addr} ({key}): {source}; {mend}")]
     Bind {
-        /// The address.
-        addr: SocketAddr,
+        /// The address or path.
+        addr: Bound,
         /// The configuration key that names it.
         key: String,
         /// The system's words.
@@ -36,4 +36,16 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+}
+
+impl Error {
+    pub(crate) fn bind(addr: Bound, key: &str, source: std::io::Error, mend: &'static str) -> Error {
+        let key = key.to_owned();
+        Error::Bind {
+            addr,
+            key,
+            source,
+            mend,
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Bytes in, calls out, answers back: the listener, the net threads and their connections.
 //!
-//! One acceptor gives each connection to the net thread that has the fewest; a net thread is a tokio `current_thread`
-//! runtime, and a connection lives and dies on it. What is readable is read, every whole frame in it is served, and the
-//! answers are flushed once. Answers made on other threads come back through the net thread's mailbox with one wake-up
-//! a batch. Native frames and HTTP/1.1 share the port and are told apart by the first bytes.
+//! One acceptor gives each connection to the net thread that has the fewest; a net thread is a loop over epoll, and a
+//! connection lives and dies on it. What is readable is read, every whole frame in it is served, and the answers are flushed
+//! once; a connection that has more to do waits behind the others. Answers made on other threads come back through the net
+//! thread's mailbox with one wake-up a batch. Native frames and HTTP/1.1 share the port and are told apart by the first
+//! bytes.
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
 //! its connection closes; and a connection holds at most its input limit, its output bound and its in-flight bound.
@@ -16,17 +17,21 @@ mod listener;
 mod mailbox;
 mod net_thread;
 mod peer;
+mod poller;
 mod service;
+mod timers;
 
 pub use acceptor::Transport;
 pub use answer::Body;
 pub use error::Error;
-pub use listener::{Listener, raise_file_limit};
+pub use listener::{Bound, Listener, raise_file_limit};
 pub use peer::Peer;
 pub use service::{Meta, Reply, Request, Service, Target, Ticket};
+pub use timers::Patience;
 
 use millpond_wire_frame::Limits;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use timers::Overdue;
 
 /// What one listener's connections may use.
 #[derive(Debug, Clone)]
@@ -41,6 +46,8 @@ pub struct Options {
     pub in_flight_max: usize,
     /// Sizes of frames and bodies.
     pub limits: Limits,
+    /// How long peers may keep this server waiting.
+    pub patience: Patience,
 }
 
 /// Totals since start, and the connections of now.
@@ -58,4 +65,21 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Answers whose connection was gone.
     pub undelivered: AtomicU64,
+    /// Connections closed because they asked nothing for too long.
+    pub idle: AtomicU64,
+    /// Connections closed because the end of a request did not come in time.
+    pub slow_requests: AtomicU64,
+    /// Connections closed because they did not read their answers in time.
+    pub slow_readers: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count_overdue(&self, why: Overdue) {
+        let counter = match why {
+            Overdue::Idle => &self.idle,
+            Overdue::Request => &self.slow_requests,
+            Overdue::Write => &self.slow_readers,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }

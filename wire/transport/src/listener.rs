@@ -1,36 +1,62 @@
-//! The listening socket, bound before anything else starts, and the process's file limit.
+//! The listening sockets, bound before anything else starts, and the process's file limit.
 //! Its invariant: an address that cannot be had is an error before the first thread.
 
 use crate::Error;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::fmt;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 /// Connections the kernel may hold before they are accepted (it caps this at net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 
-/// A bound socket that nothing accepts from yet.
+/// Where a socket listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// An IPv4 or IPv6 address.
+    Inet(SocketAddr),
+    /// A Unix socket's file.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Inet(address) => address.fmt(out),
+            Bound::Unix(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A bound socket that nothing accepts from yet. Dropping one takes a Unix socket's file away.
 #[derive(Debug)]
 pub struct Listener {
-    pub(crate) socket: TcpListener,
+    pub(crate) socket: Socket,
+    bound: Bound,
     addr: SocketAddr,
 }
 
 impl Listener {
-    /// Binds `addr`; `key` is the configuration key to name when it cannot be had.
+    /// Binds `addr`; `key` is the configuration key to name when it cannot be had. An IPv6 address takes IPv6 alone.
     ///
     /// # Errors
     /// [`Error::Bind`] with the mend: address in use, not of this machine, or not permitted.
     pub fn bind(addr: SocketAddr, key: &str) -> Result<Listener, Error> {
         let bind = || {
             let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+            if addr.is_ipv6() {
+                socket.set_only_v6(true)?;
+            }
             socket.set_reuse_address(true)?;
             socket.set_nonblocking(true)?;
             socket.bind(&addr.into())?;
             socket.listen(BACKLOG)?;
-            let socket = TcpListener::from(socket);
-            let addr = socket.local_addr()?;
-            Ok(Listener { socket, addr })
+            let addr = socket.local_addr()?.as_socket().unwrap_or(addr);
+            let bound = Bound::Inet(addr);
+            Ok(Listener { socket, bound, addr })
         };
         bind().map_err(|source: std::io::Error| {
             let mend = match source.kind() {
@@ -39,18 +65,66 @@ impl Listener {
                 ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose a higher one",
                 _ => "choose another address",
             };
-            Error::Bind {
-                addr,
-                key: key.to_owned(),
-                source,
-                mend,
-            }
+            Error::bind(Bound::Inet(addr), key, source, mend)
         })
     }
 
-    /// The address, with the port the system chose where 0 was asked for.
+    /// Binds a Unix socket at `path`, in the place of one that nobody listens at any more; `key` is as for [`Listener::bind`].
+    ///
+    /// # Errors
+    /// [`Error::Bind`]: another process listens there, the path is something else, or the folder does not take it.
+    pub fn bind_unix(path: &Path, key: &str) -> Result<Listener, Error> {
+        let failed = |source, mend| Error::bind(Bound::Unix(path.to_owned()), key, source, mend);
+        if path
+            .symlink_metadata()
+            .is_ok_and(|found| found.file_type().is_socket())
+        {
+            if UnixStream::connect(path).is_ok() {
+                let mend = "another process listens there: stop it, or choose another path";
+                return Err(failed(ErrorKind::AddrInUse.into(), mend));
+            }
+            let mend = "it was left by a process that is gone; remove it";
+            std::fs::remove_file(path).map_err(|source| failed(source, mend))?;
+        }
+        let bind = || {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&SockAddr::unix(path)?)?;
+            socket.listen(BACKLOG)?;
+            Ok(socket)
+        };
+        let socket = bind().map_err(|source: std::io::Error| {
+            let mend = match source.kind() {
+                ErrorKind::AddrInUse => "it is there already and is no socket: choose another path",
+                ErrorKind::NotFound => "its folder is not there: make it",
+                ErrorKind::PermissionDenied => "this user may not write to its folder: choose another",
+                _ => "choose another path, of at most 107 bytes",
+            };
+            failed(source, mend)
+        })?;
+        Ok(Listener {
+            socket,
+            bound: Bound::Unix(path.to_owned()),
+            addr: SocketAddr::from(([0, 0, 0, 0], 0)),
+        })
+    }
+
+    /// The address, with the port the system chose where 0 was asked for; 0.0.0.0:0 for a Unix socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it listens.
+    pub fn bound(&self) -> &Bound {
+        &self.bound
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Bound::Unix(path) = &self.bound {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

@@ -1,11 +1,15 @@
-//! Where other threads leave answers for a net thread.
+//! Where other threads leave answers and orders for a net thread.
 //!
-//! It is bounded by what is in flight: every delivery belongs to a call that a connection counts against its bound.
+//! Answers are bounded by what is in flight: every delivery belongs to a call that a connection counts against its bound.
 //! Its invariant: one wake-up for all that is left while the net thread has not yet looked.
 
+use crate::net_thread::Order;
+use crate::poller::Bell;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use tokio::sync::Notify;
+
+/// Orders that may wait to be carried out; further connections are closed.
+const ORDERS_MAX: usize = 4096;
 
 /// Names a connection of one net thread; a slot that is used again gets another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,60 +30,126 @@ pub(crate) struct Delivery {
     pub(crate) ready: Option<Instant>,
 }
 
-/// The queue and its bell.
-#[derive(Debug, Default)]
+/// The queues and their bell.
+#[derive(Debug)]
 pub(crate) struct Mailbox {
-    queue: Mutex<Vec<Delivery>>,
-    bell: Notify,
+    left: Mutex<Left>,
+    bell: Bell,
+}
+
+/// What lies in a mailbox.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) orders: Vec<Order>,
+}
+
+impl Left {
+    fn is_empty(&self) -> bool {
+        self.deliveries.is_empty() && self.orders.is_empty()
+    }
 }
 
 impl Mailbox {
-    /// Leaves an answer; rings only if the queue was empty.
+    pub(crate) fn new() -> std::io::Result<Mailbox> {
+        Ok(Mailbox {
+            left: Mutex::default(),
+            bell: Bell::new()?,
+        })
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Leaves an answer.
     pub(crate) fn post(&self, delivery: Delivery) {
+        let _ = self.leave(|left| {
+            left.deliveries.push(delivery);
+            Ok(())
+        });
+    }
+
+    /// Leaves an order.
+    ///
+    /// # Errors
+    /// The order, when too many wait already.
+    pub(crate) fn order(&self, order: Order) -> Result<(), Order> {
+        self.leave(|left| match left.orders.len() {
+            ORDERS_MAX.. => Err(order),
+            _ => {
+                left.orders.push(order);
+                Ok(())
+            }
+        })
+    }
+
+    /// Rings only if nothing lay there before.
+    fn leave(&self, put: impl FnOnce(&mut Left) -> Result<(), Order>) -> Result<(), Order> {
         let first = {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            queue.push(delivery);
-            queue.len() == 1
+            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = left.is_empty();
+            put(&mut left)?;
+            first
         };
         if first {
-            self.bell.notify_one();
+            self.bell.ring();
         }
+        Ok(())
     }
 
-    /// Takes everything that is there; `into` is empty and gives its memory to the queue.
-    pub(crate) fn take(&self, into: &mut Vec<Delivery>) {
+    /// Takes everything that is there, after the bell was heard; `into` is empty and gives its memory to the queues.
+    pub(crate) fn take(&self, into: &mut Left) {
+        self.bell.heard();
         std::mem::swap(
-            &mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),
             into,
         );
-    }
-
-    /// Waits for the bell.
-    pub(crate) async fn rung(&self) {
-        self.bell.notified().await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn a_batch_of_answers_rings_once() {
-        let mailbox = Mailbox::default();
-        for slot in 0..10 {
+        let mailbox = Mailbox::new().unwrap();
+        let rings = || {
+            let mut count = [0; 8];
+            rustix::io::read(mailbox.bell(), &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+        };
+        let post = |slot| {
             mailbox.post(Delivery {
                 key: Key { slot, generation: 0 },
                 bytes: Vec::new(),
                 close: false,
                 ready: None,
             });
+        };
+        (0..10).for_each(post);
+        assert_eq!(rings(), 1);
+        let mut left = Left::default();
+        mailbox.take(&mut left);
+        assert_eq!(left.deliveries.len(), 10);
+        left.deliveries.clear();
+        mailbox.take(&mut left);
+        assert!(left.is_empty());
+        (0..3).for_each(post);
+        assert_eq!(rings(), 1);
+    }
+
+    #[test]
+    fn orders_are_bounded() {
+        let mailbox = Mailbox::new().unwrap();
+        let order = || Order::Close {
+            grace: std::time::Duration::ZERO,
+            done: std::sync::mpsc::sync_channel(1).0,
+        };
+        for _ in 0..ORDERS_MAX {
+            mailbox.order(order()).unwrap();
         }
-        let mut taken = Vec::new();
-        mailbox.take(&mut taken);
-        assert_eq!(taken.len(), 10);
-        taken.clear();
-        mailbox.take(&mut taken);
-        assert!(taken.is_empty());
+        assert!(mailbox.order(order()).is_err());
     }
 }

@@ -1,47 +1,40 @@
-//! A net thread: a tokio `current_thread` runtime, the connections that live on it, and its mailbox.
+//! A net thread: its loop over what is ready, and the connections that live on it.
 //!
-//! It is not the acceptor. Its invariant: nothing on it blocks, and nothing of its connections is touched elsewhere.
+//! Each turn of the loop takes what the kernel and other threads have for it, then gives every connection with something to
+//! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
+//! connections is touched elsewhere.
 
-use crate::connection::{self, Connection, State};
-use crate::mailbox::{Delivery, Key, Mailbox};
+use crate::connection::{Connection, Turn};
+use crate::mailbox::{Delivery, Key, Left, Mailbox};
 use crate::peer::Peer;
-use crate::service::{Origin, Service};
+use crate::poller::{self, Poller, Ready};
+use crate::service::Service;
+use crate::timers::{Sweep, Timers};
 use crate::{Counters, Error, Options};
 use slab::Slab;
-use std::cell::{Cell, RefCell};
-use std::net::TcpStream;
-use std::rc::Rc;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::LocalSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
 
 /// One read's worth of bytes, shared by all connections of the thread.
 const SCRATCH_BYTES: usize = 64 << 10;
-
-/// Connections that may wait to be taken over; beyond it they are closed.
-const ORDERS_MAX: usize = 4096;
-
 /// How often a stop looks again whether everything is answered.
 const RECHECK: Duration = Duration::from_millis(5);
+/// Pause after a wait that failed, instead of a busy loop.
+const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The next connection's number in this process.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
 /// What a net thread is told.
+#[derive(Debug)]
 pub(crate) enum Order {
     /// Serve (or refuse) this connection.
-    Adopt {
-        stream: TcpStream,
-        peer: Peer,
-        kind: Kind,
-    },
+    Adopt { socket: OwnedFd, peer: Peer, kind: Kind },
     /// Send what is owed, for this long at most, then close everything and end.
-    Close {
-        grace: Duration,
-        done: oneshot::Sender<()>,
-    },
+    Close { grace: Duration, done: SyncSender<()> },
 }
 
 /// What a connection is for.
@@ -57,7 +50,7 @@ pub(crate) enum Kind {
 
 /// The outside's handle to a net thread.
 pub(crate) struct NetThread {
-    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) mailbox: Arc<Mailbox>,
     /// Connections served on it now.
     pub(crate) live: Arc<AtomicUsize>,
     pub(crate) join: std::thread::JoinHandle<()>,
@@ -97,17 +90,20 @@ fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
     }
 }
 
-/// What all tasks of one net thread share.
+/// What a net thread's connections share and do not change.
 pub(crate) struct Net<S> {
     pub(crate) service: S,
     pub(crate) options: Options,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) scratch: RefCell<Box<[u8]>>,
-    connections: RefCell<Slab<Rc<Connection>>>,
-    mailbox: Arc<Mailbox>,
-    live: Arc<AtomicUsize>,
-    /// Rung when a connection ends, for the close that waits for them.
-    quieter: Notify,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+/// What connections borrow for one turn.
+pub(crate) struct Room {
+    /// Where bytes are read to.
+    pub(crate) read: Vec<u8>,
+    /// An empty buffer for answers: who sends all of them gives it back, so that an idle connection holds none.
+    pub(crate) out: Vec<u8>,
 }
 
 /// Starts a net thread named `name`, pinned to `cpu` where one is given.
@@ -122,20 +118,25 @@ pub(crate) fn start<S: Service>(
         what: format!("net thread {name}"),
         source,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(thread_error)?;
-    let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+    let mailbox = Arc::new(Mailbox::new().map_err(thread_error)?);
+    let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
-    let thread_live = Arc::clone(&live);
+    let (net, thread_live) = (
+        Net {
+            service,
+            options,
+            counters,
+            mailbox: Arc::clone(&mailbox),
+        },
+        Arc::clone(&live),
+    );
     let body = move || {
         let pin = cpu.map_or(Ok(()), pin_to);
         let failed = pin.is_err();
         let _ = pinned.send(pin);
         if !failed {
-            LocalSet::new().block_on(&runtime, thread(service, options, counters, thread_live, inbox));
+            Loop::new(net, Poller::new(epoll), thread_live).run();
         }
     };
     let join = std::thread::Builder::new()
@@ -148,7 +149,7 @@ pub(crate) fn start<S: Service>(
             cpu,
             source,
         }),
-        _ => Ok(NetThread { orders, live, join }),
+        _ => Ok(NetThread { mailbox, live, join }),
     }
 }
 
@@ -162,135 +163,224 @@ fn pin_to(cpu: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-async fn thread<S: Service>(
-    service: S,
-    options: Options,
-    counters: Arc<Counters>,
+/// Everything that one net thread owns.
+struct Loop<S> {
+    net: Net<S>,
+    poller: Poller,
     live: Arc<AtomicUsize>,
-    mut inbox: mpsc::Receiver<Order>,
-) {
-    let net = Rc::new(Net {
-        service,
-        options,
-        counters,
-        scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
-        connections: RefCell::new(Slab::new()),
-        mailbox: Arc::new(Mailbox::default()),
-        live,
-        quieter: Notify::new(),
-    });
-    let delivering = tokio::task::spawn_local(deliver(Rc::clone(&net)));
-    while let Some(order) = inbox.recv().await {
-        match order {
-            Order::Adopt { stream, peer, kind } => adopt(&net, stream, peer, kind),
-            Order::Close { grace, done } => {
-                let _ = tokio::time::timeout(grace, net.quiet()).await;
-                delivering.abort();
-                let _ = done.send(());
+    connections: Slab<Connection>,
+    /// Slots of the connections that have something to do, and of those that will have in the turn after it.
+    due: Vec<usize>,
+    due_next: Vec<usize>,
+    room: Room,
+    left: Left,
+    timers: Timers,
+    closing: Option<Closing>,
+}
+
+/// A stop under way.
+struct Closing {
+    until: Instant,
+    done: SyncSender<()>,
+}
+
+impl<S: Service> Loop<S> {
+    fn new(net: Net<S>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<S> {
+        Loop {
+            timers: Timers::start(net.options.patience, Instant::now()),
+            net,
+            poller,
+            live,
+            connections: Slab::new(),
+            due: Vec::new(),
+            due_next: Vec::new(),
+            room: Room {
+                read: vec![0; SCRATCH_BYTES],
+                out: Vec::new(),
+            },
+            left: Left::default(),
+            closing: None,
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            let rang = self.wait();
+            self.timers.set_now(Instant::now());
+            if rang {
+                self.take_mail();
+            }
+            std::mem::swap(&mut self.due, &mut self.due_next);
+            for at in 0..self.due.len() {
+                self.turn(self.due[at]);
+            }
+            self.due.clear();
+            self.look_at_the_time();
+            if self.is_closed() {
                 return;
             }
         }
     }
-}
 
-fn adopt<S: Service>(net: &Rc<Net<S>>, stream: TcpStream, peer: Peer, kind: Kind) {
-    let stream = match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::warn!(%peer, %error, "connection dropped: it cannot be watched");
-            net.uncount(kind);
-            return;
+    /// Waits for the kernel or the bell, and notes which connections have something to do.
+    fn wait(&mut self) -> bool {
+        let span = if !self.due_next.is_empty() {
+            Some(Duration::ZERO)
+        } else if self.closing.is_some() {
+            Some(RECHECK)
+        } else {
+            self.timers.next(self.connections.len())
+        };
+        let (connections, due) = (&mut self.connections, &mut self.due_next);
+        let waited = self.poller.wait(span, |ready: Ready| {
+            let found = connections.get_mut(ready.slot);
+            if let Some(connection) = found.filter(|found| found.key().generation as u32 == ready.generation)
+                && connection.note(ready)
+            {
+                due.push(ready.slot);
+            }
+        });
+        waited.unwrap_or_else(|error| {
+            tracing::error!(%error, "a net thread cannot wait for its sockets");
+            std::thread::sleep(WAIT_FAILED_PAUSE);
+            true
+        })
+    }
+
+    /// Takes the mailbox's answers to their connections, and carries out orders.
+    fn take_mail(&mut self) {
+        let mut left = std::mem::take(&mut self.left);
+        self.net.mailbox.take(&mut left);
+        for delivery in left.deliveries.drain(..) {
+            self.deliver(delivery);
         }
-    };
-    let (reader, writer) = stream.into_split();
-    let mut connections = net.connections.borrow_mut();
-    let entry = connections.vacant_entry();
-    let key = Key {
-        slot: entry.key(),
-        generation: GENERATION.fetch_add(1, Ordering::Relaxed),
-    };
-    let origin = Origin {
-        key,
-        mailbox: Arc::clone(&net.mailbox),
-        gone: Arc::new(AtomicBool::new(false)),
-    };
-    let connection = Rc::new(Connection {
-        writer,
-        peer,
-        origin,
-        kind,
-        state: RefCell::new(State::default()),
-        drained: Cell::new(false),
-        resume: Notify::new(),
-    });
-    entry.insert(Rc::clone(&connection));
-    drop(connections);
-    tokio::task::spawn_local(connection::run(Rc::clone(net), connection, reader));
-}
-
-/// Takes the mailbox's answers to their connections, one flush a connection and batch.
-async fn deliver<S: Service>(net: Rc<Net<S>>) {
-    let mut batch: Vec<Delivery> = Vec::new();
-    let mut touched: Vec<Rc<Connection>> = Vec::new();
-    loop {
-        net.mailbox.rung().await;
-        net.mailbox.take(&mut batch);
-        for delivery in batch.drain(..) {
-            match net.find(delivery.key) {
-                Some(connection) => {
-                    connection.deliver(&delivery);
-                    if touched.last().is_none_or(|last| !Rc::ptr_eq(last, &connection)) {
-                        touched.push(connection);
-                    }
-                }
-                None => {
-                    net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
-                }
+        for order in left.orders.drain(..) {
+            match order {
+                Order::Adopt { socket, peer, kind } => self.adopt(socket, peer, kind),
+                Order::Close { grace, done } => self.begin_close(grace, done),
             }
         }
-        for connection in touched.drain(..) {
-            connection.flush_and_resume(&net);
+        self.left = left;
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let key = delivery.key;
+        let found = self.connections.get_mut(key.slot);
+        match found.filter(|found| found.key() == key) {
+            Some(connection) => {
+                if connection.deliver(&delivery, &mut self.room) {
+                    self.due_next.push(key.slot);
+                }
+            }
+            None => {
+                self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        net.quieter.notify_waiters();
-    }
-}
-
-impl<S> Net<S> {
-    fn find(&self, key: Key) -> Option<Rc<Connection>> {
-        let connections = self.connections.borrow();
-        connections
-            .get(key.slot)
-            .filter(|connection| connection.origin.key == key)
-            .cloned()
     }
 
-    /// Takes an ended connection out of the slab and the counts.
-    pub(crate) fn forget(&self, connection: &Connection) {
-        self.connections
-            .borrow_mut()
-            .try_remove(connection.origin.key.slot);
-        self.uncount(connection.kind);
-        self.quieter.notify_waiters();
+    fn adopt(&mut self, socket: OwnedFd, peer: Peer, kind: Kind) {
+        let entry = self.connections.vacant_entry();
+        let key = Key {
+            slot: entry.key(),
+            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
+        };
+        if let Err(error) = self.poller.add(&socket, key) {
+            tracing::warn!(%peer, %error, "connection dropped: it cannot be watched");
+            return uncount(&self.net.counters, &self.live, kind);
+        }
+        entry.insert(Connection::new(socket, peer, kind, key, self.timers.now_s()));
+        if kind == Kind::Refused {
+            self.timers.refuse(key);
+        }
     }
 
-    fn uncount(&self, kind: Kind) {
-        uncount(&self.counters, &self.live, kind);
+    /// Gives a connection its turn, and takes the consequence.
+    fn turn(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        match connection.turn(&self.net, &mut self.room, self.timers.now_s()) {
+            Turn::Wait => {}
+            Turn::Again => self.due_next.push(slot),
+            Turn::Linger => {
+                let (key, kind) = (connection.key(), connection.kind);
+                uncount(&self.net.counters, &self.live, kind);
+                self.timers.linger(key);
+            }
+            Turn::End => self.forget(slot),
+        }
     }
 
-    /// Waits until no connection is owed anything.
-    async fn quiet(&self) {
-        loop {
-            let changed = self.quieter.notified();
+    /// Closes a connection; one that lingers was counted out when that began.
+    fn forget(&mut self, slot: usize) {
+        let Some(connection) = self.connections.try_remove(slot) else {
+            return;
+        };
+        if !connection.lingers() {
+            uncount(&self.net.counters, &self.live, connection.kind);
+        }
+        connection.ended(&self.net);
+    }
+
+    /// Ends what has lingered, been refused or kept this server waiting for too long.
+    fn look_at_the_time(&mut self) {
+        while let Some(key) = self.timers.expired() {
             if self
                 .connections
-                .borrow()
-                .iter()
-                .all(|(_, connection)| connection.is_quiet())
+                .get(key.slot)
+                .is_some_and(|found| found.key() == key)
             {
-                return;
+                self.forget(key.slot);
             }
-            // What waits in a socket is read by its connection's task, which tells nobody here.
-            let _ = tokio::time::timeout(RECHECK, changed).await;
+        }
+        let Some(Sweep { now_s, from, to }) = self.timers.sweep(self.connections.capacity()) else {
+            return;
+        };
+        for slot in from..to {
+            let patience = &self.net.options.patience;
+            let overdue = self
+                .connections
+                .get(slot)
+                .and_then(|found| found.overdue(patience, now_s));
+            if let Some(why) = overdue {
+                self.net.counters.count_overdue(why);
+                self.forget(slot);
+            }
         }
     }
+
+    fn begin_close(&mut self, grace: Duration, done: SyncSender<()>) {
+        self.closing = Some(Closing {
+            until: Instant::now() + grace,
+            done,
+        });
+        // What a peer had sent by now is read once more, so that it is answered.
+        for (slot, connection) in &mut self.connections {
+            if connection.look_again() {
+                self.due_next.push(slot);
+            }
+        }
+    }
+
+    fn is_closed(&mut self) -> bool {
+        let Some(closing) = &self.closing else {
+            return false;
+        };
+        let quiet = self
+            .connections
+            .iter()
+            .all(|(_, connection)| connection.is_quiet());
+        if !quiet && Instant::now() < closing.until {
+            return false;
+        }
+        for slot in 0..self.connections.capacity() {
+            self.forget(slot);
+        }
+        let _ = closing_done(self.closing.take());
+        true
+    }
+}
+
+fn closing_done(closing: Option<Closing>) -> Option<()> {
+    closing?.done.send(()).ok()
 }

@@ -81,11 +81,11 @@ pub(crate) enum Outcome {
 }
 
 /// What a ticket needs of its connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Origin {
+pub(crate) struct Origin<'c> {
     pub(crate) key: Key,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) gone: Arc<AtomicBool>,
+    pub(crate) mailbox: &'c Arc<Mailbox>,
+    /// Made for the first ticket.
+    pub(crate) gone: &'c mut Option<Arc<AtomicBool>>,
 }
 
 /// The way back to the caller.
@@ -93,7 +93,7 @@ pub struct Reply<'c> {
     pub(crate) form: Form,
     pub(crate) out: &'c mut Vec<u8>,
     pub(crate) outcome: &'c mut Outcome,
-    pub(crate) origin: &'c Origin,
+    pub(crate) origin: Origin<'c>,
     pub(crate) base64: bool,
 }
 
@@ -132,7 +132,9 @@ impl Reply<'_> {
         *self.outcome = Outcome::Detached;
         Ticket {
             form: self.form,
-            origin: self.origin.clone(),
+            key: self.origin.key,
+            mailbox: Arc::clone(self.origin.mailbox),
+            gone: Arc::clone(self.origin.gone.get_or_insert_default()),
             base64: self.base64,
             ready: None,
             sent: false,
@@ -144,7 +146,9 @@ impl Reply<'_> {
 #[derive(Debug)]
 pub struct Ticket {
     form: Form,
-    origin: Origin,
+    key: Key,
+    mailbox: Arc<Mailbox>,
+    gone: Arc<AtomicBool>,
     base64: bool,
     /// When the work was done and only its writing was left; nothing is measured where it is not told.
     ready: Option<Instant>,
@@ -154,12 +158,12 @@ pub struct Ticket {
 impl Ticket {
     /// Turns true when the caller has gone: work not begun is not worth doing.
     pub fn gone(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.origin.gone)
+        Arc::clone(&self.gone)
     }
 
     /// Whether the caller has gone.
     pub fn is_gone(&self) -> bool {
-        self.origin.gone.load(Ordering::Relaxed)
+        self.gone.load(Ordering::Relaxed)
     }
 
     /// From here on it is only written: [`Service::written`] hears how long that took.
@@ -194,8 +198,8 @@ impl Ticket {
                 ..
             }
         );
-        self.origin.mailbox.post(Delivery {
-            key: self.origin.key,
+        self.mailbox.post(Delivery {
+            key: self.key,
             bytes,
             close,
             ready: self.ready,

@@ -2,10 +2,10 @@
 //!
 //! It does not read or write. Its invariant: whatever the bytes are, the connection learns how many of them are done with.
 
-use super::{Connection, State};
+use super::Connection;
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net};
-use crate::service::{Meta, Outcome, Reply, Request, Service, Target};
+use crate::service::{Meta, Origin, Outcome, Reply, Request, Service, Target};
 use millpond_wire_frame::{
     Encoding, Frame, FrameError, FrameKind, HttpError, HttpRequest, Parsed, parse_frame, parse_http,
     service_method, service_payload,
@@ -23,8 +23,7 @@ pub(super) enum Step {
 
 pub(super) fn serve_frame<S: Service>(
     net: &Net<S>,
-    connection: &Connection,
-    state: &mut State,
+    connection: &mut Connection,
     rest: &[u8],
     received: Instant,
 ) -> Step {
@@ -41,7 +40,7 @@ pub(super) fn serve_frame<S: Service>(
         }
         Err(error) => {
             tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
-            refuse_frame(&mut state.out, rest, error);
+            refuse_frame(&mut connection.out, rest, error);
             return Step::Malformed;
         }
     };
@@ -64,18 +63,17 @@ pub(super) fn serve_frame<S: Service>(
         meta: Meta::default(),
         received,
         peer: connection.peer,
-        connection: connection.origin.key.generation,
+        connection: connection.key.generation,
         encrypted: false,
         rehearsal: connection.kind == Kind::Rehearsal,
     };
-    call(net, connection, state, form, request);
+    call(net, connection, form, request);
     Step::Served(len)
 }
 
 pub(super) fn serve_http<S: Service>(
     net: &Net<S>,
-    connection: &Connection,
-    state: &mut State,
+    connection: &mut Connection,
     rest: &[u8],
     received: Instant,
 ) -> Step {
@@ -92,7 +90,7 @@ pub(super) fn serve_http<S: Service>(
         }
         Err(error) => {
             tracing::info!(peer = %connection.peer, %error, "connection closed: bad HTTP request");
-            refuse_http(&mut state.out, &error);
+            refuse_http(&mut connection.out, &error);
             return Step::Malformed;
         }
     };
@@ -107,8 +105,8 @@ pub(super) fn serve_http<S: Service>(
             "{} {} is not served; call methods with POST /service/METHOD or GET /service/METHOD?fpnn=…",
             request.verb, request.path
         );
-        form.error(&mut state.out, &Status::new(Code::ReadOnly, ex));
-        state.closing |= !keep_alive;
+        form.error(&mut connection.out, &Status::new(Code::ReadOnly, ex));
+        connection.flags.closing |= !keep_alive;
         return Step::Served(len);
     };
     let target = match &method {
@@ -130,15 +128,15 @@ pub(super) fn serve_http<S: Service>(
         meta,
         received,
         peer: connection.peer,
-        connection: connection.origin.key.generation,
+        connection: connection.key.generation,
         encrypted: false,
         rehearsal: connection.kind == Kind::Rehearsal,
     };
-    let outcome = call(net, connection, state, form, call_request);
+    let outcome = call(net, connection, form, call_request);
     if outcome == Outcome::Detached {
-        state.http_waits = true;
+        connection.flags.http_waits = true;
     } else {
-        state.closing |= !keep_alive;
+        connection.flags.closing |= !keep_alive;
     }
     Step::Served(len)
 }
@@ -178,36 +176,34 @@ fn http_payload<'r>(request: &'r HttpRequest<'_>, is_method: bool) -> Option<Cow
     }
 }
 
-fn call<S: Service>(
-    net: &Net<S>,
-    connection: &Connection,
-    state: &mut State,
-    form: Form,
-    request: Request<'_>,
-) -> Outcome {
+fn call<S: Service>(net: &Net<S>, connection: &mut Connection, form: Form, request: Request<'_>) -> Outcome {
     if connection.refused() {
         let ex = format!(
             "the connection limit of {} is reached; try again later, or raise server.connections_max",
             net.options.connections_max
         );
-        form.error(&mut state.out, &Status::new(Code::Overloaded, ex));
+        form.error(&mut connection.out, &Status::new(Code::Overloaded, ex));
         return Outcome::Answered;
     }
     let mut outcome = Outcome::Dropped;
     let reply = Reply {
         form,
-        out: &mut state.out,
+        out: &mut connection.out,
         outcome: &mut outcome,
-        origin: &connection.origin,
+        origin: Origin {
+            key: connection.key,
+            mailbox: &net.mailbox,
+            gone: &mut connection.gone,
+        },
         base64: false,
     };
     net.service.call(request, reply);
     match outcome {
         Outcome::Dropped => form.error(
-            &mut state.out,
+            &mut connection.out,
             &Status::new(Code::Internal, "the handler returned no answer"),
         ),
-        Outcome::Detached => state.in_flight += 1,
+        Outcome::Detached => connection.in_flight += 1,
         Outcome::Answered => {}
     }
     outcome

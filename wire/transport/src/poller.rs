@@ -1,0 +1,120 @@
+//! Which sockets of a net thread are ready, and the bell that other threads ring.
+//!
+//! Sockets are told once for every change (edge-triggered), so a connection costs one system call in its life for being
+//! watched; who is told remembers it. Its invariant: an event names the key that its socket was added with, or the bell.
+
+use crate::mailbox::Key;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Events that one wait takes.
+const EVENTS_MAX: usize = 512;
+/// Stands for the bell; no slot reaches it.
+const BELL: u64 = u64::MAX;
+
+/// One epoll instance.
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+    room: Vec<MaybeUninit<epoll::Event>>,
+}
+
+/// What a connection's socket is ready for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// Where the connection is.
+    pub(crate) slot: usize,
+    /// The low half of its generation: a slot that was used again since does not match.
+    pub(crate) generation: u32,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The peer sends no more.
+    pub(crate) ended: bool,
+}
+
+/// Wakes the thread that waits for it; rings that nobody has heard yet are one.
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(crate) fn ring(&self) {
+        // It fails only when it rings already, more often than 2^64 times.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    pub(crate) fn heard(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// An epoll instance that watches `bell`, and nothing else yet.
+pub(crate) fn watch(bell: &Bell) -> io::Result<OwnedFd> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+    Ok(epoll)
+}
+
+impl Poller {
+    /// Waits on what [`watch`] made, on the thread that will.
+    pub(crate) fn new(epoll: OwnedFd) -> Poller {
+        Poller {
+            epoll,
+            room: vec![MaybeUninit::uninit(); EVENTS_MAX],
+        }
+    }
+
+    /// Watches a socket until it is closed.
+    pub(crate) fn add(&self, socket: impl AsFd, key: Key) -> io::Result<()> {
+        let data = (key.generation << 32) | (key.slot as u64 & u64::from(u32::MAX));
+        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        Ok(epoll::add(
+            &self.epoll,
+            socket,
+            EventData::new_u64(data),
+            interest,
+        )?)
+    }
+
+    /// Waits (for ever, where no span is given) and hands each ready socket to `each`; returns whether the bell rang.
+    pub(crate) fn wait(&mut self, span: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<bool> {
+        let span = span.map(|span| Timespec {
+            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(span.subsec_nanos()),
+        });
+        let (events, _) = match epoll::wait(&self.epoll, self.room.as_mut_slice(), span.as_ref()) {
+            Ok(events) => events,
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let mut rang = false;
+        for event in events.iter() {
+            let (data, flags) = (event.data.u64(), event.flags);
+            if data == BELL {
+                rang = true;
+                continue;
+            }
+            let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            each(Ready {
+                slot: (data & u64::from(u32::MAX)) as usize,
+                generation: (data >> 32) as u32,
+                readable: ended || flags.contains(EventFlags::IN),
+                writable: flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
+                ended,
+            });
+        }
+        Ok(rang)
+    }
+}

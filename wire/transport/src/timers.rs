@@ -1,0 +1,250 @@
+//! The few clocks of a net thread: coarse, and shared by all its connections.
+//!
+//! Connections that linger or are refused wait in two queues, each in the order of their ends. Everything else is looked at
+//! in sweeps, a part of all connections a second, so that an idle connection arms nothing. It reads no clock: the loop says
+//! what time it is. Its invariant: a thread without connections is never woken by it.
+
+use crate::mailbox::Key;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How long a closing connection is drained, so that a reset does not overtake the last answer.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long a refused connection may take to send the request that is answered `Overloaded`.
+const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+/// From one sweep to the next.
+const TICK: Duration = Duration::from_secs(1);
+/// Sweeps that go once over all connections.
+const SWEEPS: usize = 4;
+
+/// How long a peer may keep this server waiting; zero is for ever. Each is kept to within five seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Without a request.
+    pub idle: Duration,
+    /// From the first byte of a request to its last.
+    pub request: Duration,
+    /// Without taking a byte of the answers that wait for it.
+    pub write: Duration,
+}
+
+impl Default for Patience {
+    /// FPNN's minute without a request (fpnn-wire.md, 1.2), and half of it for the others.
+    fn default() -> Patience {
+        Patience {
+            idle: Duration::from_secs(60),
+            request: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// For which of them a peer's time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overdue {
+    Idle,
+    Request,
+    Write,
+}
+
+/// What a connection remembers, in whole seconds of its thread's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ages {
+    /// The last request, or the last answer's leaving.
+    pub(crate) active_s: u32,
+    /// When the request that is not whole began.
+    pub(crate) partial_s: Option<u32>,
+    /// The last byte that the peer took, while more wait for it.
+    pub(crate) stuck_s: Option<u32>,
+}
+
+impl Ages {
+    /// What is up at `now_s`; `works` says that calls of the connection are in flight.
+    pub(crate) fn overdue(&self, patience: &Patience, now_s: u32, works: bool) -> Option<Overdue> {
+        let past = |since: u32, limit: Duration| {
+            !limit.is_zero() && u64::from(now_s.saturating_sub(since)) > limit.as_secs()
+        };
+        match (self.stuck_s, self.partial_s) {
+            (Some(since), _) => past(since, patience.write).then_some(Overdue::Write),
+            (None, Some(since)) => past(since, patience.request).then_some(Overdue::Request),
+            (None, None) if works => None,
+            (None, None) => past(self.active_s, patience.idle).then_some(Overdue::Idle),
+        }
+    }
+}
+
+/// A part of the slots, to be looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sweep {
+    pub(crate) now_s: u32,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// A net thread's clocks.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    started: Instant,
+    now: Instant,
+    sweeps: bool,
+    swept: Instant,
+    part: usize,
+    lingering: VecDeque<(Instant, Key)>,
+    refused: VecDeque<(Instant, Key)>,
+}
+
+impl Timers {
+    pub(crate) fn start(patience: Patience, now: Instant) -> Timers {
+        let Patience { idle, request, write } = patience;
+        Timers {
+            started: now,
+            now,
+            sweeps: !(idle.is_zero() && request.is_zero() && write.is_zero()),
+            swept: now,
+            part: 0,
+            lingering: VecDeque::new(),
+            refused: VecDeque::new(),
+        }
+    }
+
+    /// Tells it the time.
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Whole seconds since the start.
+    pub(crate) fn now_s(&self) -> u32 {
+        self.now.saturating_duration_since(self.started).as_secs() as u32
+    }
+
+    /// Gives a connection its last second.
+    pub(crate) fn linger(&mut self, key: Key) {
+        self.lingering.push_back((self.now + LINGER, key));
+    }
+
+    /// Gives a refused connection its five.
+    pub(crate) fn refuse(&mut self, key: Key) {
+        self.refused.push_back((self.now + REFUSAL_WAIT, key));
+    }
+
+    /// How long nothing of all this is due; for ever where there is nothing.
+    pub(crate) fn next(&self, connections: usize) -> Option<Duration> {
+        let fronts = [self.lingering.front(), self.refused.front()];
+        let ends = fronts.into_iter().flatten().map(|(end, _)| *end);
+        let sweep = (self.sweeps && connections > 0).then(|| self.swept + TICK);
+        let first = ends.chain(sweep).min()?;
+        Some(first.saturating_duration_since(self.now))
+    }
+
+    /// A connection whose time of lingering, or of being refused, is over; it may be gone already.
+    pub(crate) fn expired(&mut self) -> Option<Key> {
+        for queue in [&mut self.lingering, &mut self.refused] {
+            if queue.front().is_some_and(|(end, _)| *end <= self.now) {
+                return queue.pop_front().map(|(_, key)| key);
+            }
+        }
+        None
+    }
+
+    /// The slots to look at now, of `slots` in all; nothing between two ticks.
+    pub(crate) fn sweep(&mut self, slots: usize) -> Option<Sweep> {
+        if !self.sweeps || self.now < self.swept + TICK {
+            return None;
+        }
+        self.swept = self.now;
+        self.part = (self.part + 1) % SWEEPS;
+        let at = |part: usize| slots * part / SWEEPS;
+        Some(Sweep {
+            now_s: self.now_s(),
+            from: at(self.part),
+            to: at(self.part + 1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn key(slot: usize) -> Key {
+        Key { slot, generation: 1 }
+    }
+
+    #[test]
+    fn nothing_is_armed_for_a_thread_without_connections() {
+        let start = Instant::now();
+        let mut timers = Timers::start(Patience::default(), start);
+        assert_eq!(timers.next(0), None);
+        assert_eq!(timers.next(1), Some(TICK));
+        let never = Patience {
+            idle: Duration::ZERO,
+            request: Duration::ZERO,
+            write: Duration::ZERO,
+        };
+        assert_eq!(Timers::start(never, start).next(1_000_000), None);
+        timers.linger(key(3));
+        assert_eq!(timers.next(0), Some(LINGER));
+    }
+
+    #[test]
+    fn ends_come_in_their_order() {
+        let start = Instant::now();
+        let mut timers = Timers::start(Patience::default(), start);
+        timers.refuse(key(1));
+        timers.set_now(start + Duration::from_millis(4500));
+        timers.linger(key(2));
+        assert_eq!(timers.expired(), None);
+        timers.set_now(start + Duration::from_secs(5));
+        assert_eq!(timers.expired(), Some(key(1)));
+        assert_eq!(timers.expired(), None);
+        timers.set_now(start + Duration::from_secs(6));
+        assert_eq!(timers.expired(), Some(key(2)));
+    }
+
+    #[test]
+    fn sweeps_see_every_slot_once_a_round() {
+        let start = Instant::now();
+        let mut timers = Timers::start(Patience::default(), start);
+        let mut seen = [0; 10];
+        assert_eq!(timers.sweep(10), None);
+        for second in 1..=4 {
+            timers.set_now(start + Duration::from_secs(second));
+            let Sweep { from, to, now_s } = timers.sweep(10).unwrap();
+            assert_eq!(u64::from(now_s), second);
+            (from..to).for_each(|slot| seen[slot] += 1);
+            assert_eq!(timers.sweep(10), None);
+        }
+        assert_eq!(seen, [1; 10]);
+    }
+
+    #[test]
+    fn a_peer_is_overdue_for_what_it_keeps_waiting() {
+        let patience = Patience {
+            idle: Duration::from_secs(60),
+            request: Duration::from_secs(30),
+            write: Duration::from_secs(10),
+        };
+        let mut ages = Ages {
+            active_s: 100,
+            ..Ages::default()
+        };
+        assert_eq!(ages.overdue(&patience, 160, false), None);
+        assert_eq!(ages.overdue(&patience, 161, false), Some(Overdue::Idle));
+        assert_eq!(
+            ages.overdue(&patience, 161, true),
+            None,
+            "it waits for this server"
+        );
+        ages.partial_s = Some(120);
+        assert_eq!(ages.overdue(&patience, 151, false), Some(Overdue::Request));
+        ages.stuck_s = Some(145);
+        assert_eq!(ages.overdue(&patience, 155, true), None);
+        assert_eq!(ages.overdue(&patience, 156, true), Some(Overdue::Write));
+        let endless = Patience {
+            write: Duration::ZERO,
+            ..patience
+        };
+        assert_eq!(ages.overdue(&endless, u32::MAX, true), None);
+    }
+}

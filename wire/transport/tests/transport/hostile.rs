@@ -1,0 +1,162 @@
+//! Peers that mean harm, or do it: none of them holds up another, or holds memory.
+
+use crate::probe::{answers, connect, quest, serve, serve_patiently, start};
+use millpond_wire_transport::{Patience, Reply, Request, Service, Target};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// Notes the order of calls; the first one waits for the test.
+#[derive(Clone)]
+struct Ordered {
+    served: Arc<Mutex<Vec<String>>>,
+    go: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Service for Ordered {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        let Target::Method(name) = request.target else {
+            return;
+        };
+        let first = {
+            let mut served = self.served.lock().unwrap();
+            served.push(name.to_owned());
+            served.len() == 1
+        };
+        if first {
+            self.go.lock().unwrap().recv().unwrap();
+        }
+        reply.ok(|out| out.map(0));
+    }
+}
+
+#[test]
+fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
+    let (go, wait) = mpsc::sync_channel(1);
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let service = Ordered {
+        served: Arc::clone(&served),
+        go: Arc::new(Mutex::new(wait)),
+    };
+    let transport = serve_patiently(service, 1, Patience::default());
+    let (mut greedy, mut modest) = (connect(&transport), connect(&transport));
+    let calls: Vec<u8> = (0..10_000)
+        .flat_map(|seq| quest("greedy", seq, &[0x80]))
+        .collect();
+    let mut writer = greedy.try_clone().unwrap();
+    let writing = std::thread::spawn(move || writer.write_all(&calls).unwrap());
+    while served.lock().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    modest.write_all(&quest("modest", 1, &[0x80])).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(answers(&mut modest, 1), [(0, 1)]);
+    assert_eq!(answers(&mut greedy, 10_000).len(), 10_000);
+    writing.join().unwrap();
+    let served = served.lock().unwrap();
+    let turn = served.iter().position(|name| name == "modest").unwrap();
+    assert!(turn <= 2 * 256, "the other connection waited for {turn} calls");
+    transport.close(Duration::from_secs(5));
+}
+
+/// Answers with ten kilobytes, and counts.
+#[derive(Clone)]
+struct Large {
+    served: Arc<AtomicUsize>,
+}
+
+impl Service for Large {
+    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        reply.ok(|out| {
+            out.map(1);
+            out.key("bytes");
+            out.bytes(&[7; 10_000]);
+            out.end_map();
+        });
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_served_no_further() {
+    const CALLS: u32 = 20_000;
+    let served = Arc::new(AtomicUsize::new(0));
+    let service = Large {
+        served: Arc::clone(&served),
+    };
+    let transport = serve(service, 10, 16);
+    let (mut silent, mut other) = (connect(&transport), connect(&transport));
+    let calls: Vec<u8> = (0..CALLS).flat_map(|seq| quest("large", seq, &[0x80])).collect();
+    let mut writer = silent.try_clone().unwrap();
+    let writing = std::thread::spawn(move || writer.write_all(&calls).unwrap());
+    // The other connection is answered meanwhile; its calls give the first one's the time to be served, were they.
+    for seq in 0..200 {
+        other.write_all(&quest("large", seq, &[0x80])).unwrap();
+        assert_eq!(answers(&mut other, 1), [(0, seq)]);
+    }
+    let so_far = served.load(Ordering::Relaxed) - 200;
+    assert!(
+        so_far < CALLS as usize / 4,
+        "{so_far} calls were served to a peer that reads nothing"
+    );
+    assert_eq!(
+        answers(&mut silent, CALLS as usize).len(),
+        CALLS as usize,
+        "nothing is lost"
+    );
+    writing.join().unwrap();
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn peers_that_keep_the_server_waiting_are_closed_and_counted() {
+    let second = Duration::from_secs(1);
+    let patience = Patience {
+        idle: second,
+        request: second,
+        write: second,
+    };
+    let service = Large {
+        served: Arc::default(),
+    };
+    let transport = serve_patiently(service, 1, patience);
+    let counters = transport.counters();
+    let (mut idle, mut slow, mut unread) = (connect(&transport), connect(&transport), connect(&transport));
+    slow.write_all(&quest("large", 1, &[0x80])[..20]).unwrap();
+    let calls: Vec<u8> = (0..2000).flat_map(|seq| quest("large", seq, &[0x80])).collect();
+    unread.write_all(&calls).unwrap();
+    assert_eq!(idle.read(&mut [0; 8]).unwrap(), 0);
+    // What was unread in the server makes its close a reset.
+    let _ = slow.read(&mut [0; 8]);
+    while counters.live.load(Ordering::Relaxed) > 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let counts = [&counters.idle, &counters.slow_requests, &counters.slow_readers].map(count);
+    assert_eq!(counts, [1, 1, 1]);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn a_storm_of_resets_leaves_nothing_behind() {
+    let (transport, _tickets) = start(100_000, 16);
+    let counters = transport.counters();
+    for turn in 0..2000 {
+        let stream = TcpStream::connect(transport.local_addr()).unwrap();
+        if turn % 2 == 0 {
+            (&stream).write_all(&quest("echo", 1, &[0x80])).unwrap();
+        }
+        socket2::SockRef::from(&stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    }
+    let mut after = connect(&transport);
+    after.write_all(&quest("echo", 5, &[0x80])).unwrap();
+    assert_eq!(answers(&mut after, 1), [(0, 5)]);
+    while counters.live.load(Ordering::Relaxed) > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    transport.close(Duration::from_secs(5));
+}

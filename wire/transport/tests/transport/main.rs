@@ -1,0 +1,7 @@
+//! Real sockets against services that answer at once, later, out of order, or not at all.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod connections;
+mod hostile;
+mod listeners;
+mod probe;

@@ -1,0 +1,167 @@
+//! Services for the tests, and the bytes of calls and answers.
+
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_transport::{
+    Listener, Options, Patience, Peer, Reply, Request, Service, Target, Ticket, Transport,
+};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+/// "echo" answers at once; "later" hands its ticket to the test; "drop" answers nothing.
+#[derive(Clone)]
+pub(crate) struct Probe {
+    tickets: Arc<Mutex<mpsc::SyncSender<Ticket>>>,
+}
+
+impl Service for Probe {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        match request.target {
+            Target::Method("echo") => reply.ok(|out| {
+                out.map(1);
+                out.key("bytes");
+                out.uint(request.payload.len() as u64);
+                out.end_map();
+            }),
+            Target::Method("later") => self.tickets.lock().unwrap().send(reply.detach()).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+/// Answers from a ticket, "timed" ones with the time since when they are ready, and notes what it hears of their writing.
+#[derive(Clone)]
+pub(crate) struct Timed {
+    pub(crate) written: mpsc::SyncSender<Duration>,
+}
+
+impl Service for Timed {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        let mut ticket = reply.detach();
+        if request.target == Target::Method("timed") {
+            ticket.set_ready(Instant::now());
+        }
+        ticket.ok(|out| out.map(0));
+    }
+
+    fn written(&self, took: Duration) {
+        self.written.send(took).unwrap();
+    }
+}
+
+pub(crate) fn start(connections_max: usize, in_flight_max: usize) -> (Transport, mpsc::Receiver<Ticket>) {
+    let (sender, tickets) = mpsc::sync_channel(64);
+    let service = Probe {
+        tickets: Arc::new(Mutex::new(sender)),
+    };
+    (serve(service, connections_max, in_flight_max), tickets)
+}
+
+/// Serves on two net threads.
+pub(crate) fn serve(service: impl Service, connections_max: usize, in_flight_max: usize) -> Transport {
+    let options = Options {
+        connections_max,
+        in_flight_max,
+        ..options(2, Patience::default())
+    };
+    Transport::start(loopback(), Vec::new(), "net", options, service).unwrap()
+}
+
+/// Serves with so much patience.
+pub(crate) fn serve_patiently(service: impl Service, threads: usize, patience: Patience) -> Transport {
+    Transport::start(loopback(), Vec::new(), "net", options(threads, patience), service).unwrap()
+}
+
+/// Tells who calls.
+#[derive(Clone)]
+struct Who {
+    peers: mpsc::SyncSender<Peer>,
+}
+
+impl Service for Who {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        self.peers.send(request.peer).unwrap();
+        reply.ok(|out| out.map(0));
+    }
+}
+
+/// Listens on `others` too, and tells who calls.
+pub(crate) fn start_at(others: Vec<Listener>) -> (Transport, mpsc::Receiver<Peer>) {
+    let (peers, told) = mpsc::sync_channel(64);
+    let options = options(2, Patience::default());
+    let transport = Transport::start(loopback(), others, "net", options, Who { peers }).unwrap();
+    (transport, told)
+}
+
+fn loopback() -> Listener {
+    Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap()
+}
+
+fn options(threads: usize, patience: Patience) -> Options {
+    Options {
+        threads,
+        cpus: Vec::new(),
+        connections_max: 1000,
+        in_flight_max: 16,
+        limits: Limits {
+            frame_bytes_max: 1 << 20,
+        },
+        patience,
+    }
+}
+
+pub(crate) fn connect(transport: &Transport) -> TcpStream {
+    let stream = TcpStream::connect(transport.local_addr()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+pub(crate) fn quest(method: &str, seq: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_frame(
+        &mut bytes,
+        Encoding::Msgpack,
+        FrameKind::Twoway { method, seq },
+        payload,
+    )
+    .unwrap();
+    bytes
+}
+
+/// Reads `count` answers: (status, seq) each.
+pub(crate) fn answers(stream: &mut impl Read, count: usize) -> Vec<(u8, u32)> {
+    let (mut bytes, mut found, mut chunk) = (Vec::new(), Vec::new(), [0; 65536]);
+    while found.len() < count {
+        let read = stream.read(&mut chunk).unwrap();
+        assert!(read > 0, "closed after {} of {count} answers", found.len());
+        bytes.extend_from_slice(&chunk[..read]);
+        let mut used = 0;
+        while let Parsed::Whole { message, len } = parse_frame(&bytes[used..], Limits::default()).unwrap() {
+            let FrameKind::Answer { status, seq } = message.kind else {
+                panic!("not an answer")
+            };
+            found.push((status, seq));
+            used += len;
+            if used == bytes.len() {
+                break;
+            }
+        }
+        bytes.drain(..used);
+    }
+    assert!(bytes.is_empty());
+    found
+}
+
+pub(crate) fn http(stream: &mut TcpStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut chunk).unwrap();
+        bytes.extend_from_slice(&chunk[..read]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if read == 0 || text.ends_with('}') {
+            return text;
+        }
+    }
+}
