@@ -1,6 +1,7 @@
 //! What can be wrong with bytes from a peer; each case says what was found and what was expected.
 //! It decides no status code: wire/schema maps these to the wire.
 
+use crate::websocket::close_code;
 use thiserror::Error;
 
 /// A frame that cannot be served. The connection closes after it, because the next frame's start is unknown.
@@ -167,4 +168,56 @@ pub enum HttpError {
         /// The limit in force.
         limit: usize,
     },
+    /// An upgrade to a WebSocket version other than 13; answered 426 with the version that is spoken.
+    #[error("Sec-WebSocket-Version is {found:?}; this server speaks 13")]
+    UpgradeVersion {
+        /// The header's value; empty where there was none.
+        found: String,
+    },
+}
+
+/// What a WebSocket peer sent against RFC 6455 or past the limit; the connection closes after it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WebSocketError {
+    /// A frame's header that may not be, or may not come here.
+    #[error("a WebSocket frame starts with {found:02x?}: {problem}")]
+    Header {
+        /// Its first two bytes.
+        found: [u8; 2],
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A close frame whose payload is neither empty nor a code and a reason.
+    #[error("a close frame holds {found}; expected nothing, or a code from 1000 to 4999 that may be sent")]
+    CloseBody {
+        /// What it holds.
+        found: String,
+    },
+    /// Text that is no UTF-8.
+    #[error("{what} is not UTF-8")]
+    Text {
+        /// Where.
+        what: &'static str,
+    },
+    /// A message that is more than is accepted, with its fragments so far.
+    #[error(
+        "the WebSocket message has {bytes} bytes or more; the limit is {limit} (split the call, or raise server.frame_bytes_max)"
+    )]
+    TooLarge {
+        /// Bytes announced.
+        bytes: u64,
+        /// The limit in force.
+        limit: usize,
+    },
+}
+
+impl WebSocketError {
+    /// The status code that the close frame after it carries (RFC 6455 section 7.4.1).
+    pub fn close_code(&self) -> u16 {
+        match self {
+            WebSocketError::Header { .. } | WebSocketError::CloseBody { .. } => close_code::PROTOCOL,
+            WebSocketError::Text { .. } => close_code::INVALID_TEXT,
+            WebSocketError::TooLarge { .. } => close_code::TOO_LARGE,
+        }
+    }
 }

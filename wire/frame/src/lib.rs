@@ -1,4 +1,4 @@
-//! FPNN frames, HTTP/1.1 messages and the payload codec of Millpond.
+//! FPNN frames, HTTP/1.1 messages, WebSocket frames and the payload codec of Millpond.
 //!
 //! It is not a connection: nothing here reads or writes a socket, and both ends of the wire use this one copy.
 //! Its invariant: no input makes it panic or allocate beyond what the caller's limits and the input's own length allow.
@@ -24,10 +24,11 @@ mod fields;
 mod fpnn;
 mod http;
 mod value;
+pub mod websocket;
 
 pub use decode::decode_map;
 pub use encode::Encoder;
-pub use error::{FieldError, FrameError, HttpError, PayloadError};
+pub use error::{FieldError, FrameError, HttpError, PayloadError, WebSocketError};
 pub use fields::{Fields, Reserved};
 pub use fpnn::{Frame, FrameKind, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{HttpAnswer, HttpRequest, is_http, parse_http, service_method, service_payload, write_http};

@@ -156,7 +156,9 @@ fn refuse_frame(out: &mut Vec<u8>, input: &[u8], error: FrameError) {
 fn refuse_http(out: &mut Vec<u8>, error: &HttpError) {
     let code = match error {
         HttpError::BodyTooLarge { .. } => Code::TooLarge,
-        HttpError::Malformed { .. } | HttpError::HeadTooLarge { .. } => Code::BadHttp,
+        HttpError::Malformed { .. } | HttpError::HeadTooLarge { .. } | HttpError::UpgradeVersion { .. } => {
+            Code::BadHttp
+        }
     };
     let form = Form::Http {
         keep_alive: false,
