@@ -1,11 +1,20 @@
 //! HTTP/1.1 requests in, answers out, for the JSON front that shares the native port.
 //!
-//! Heads are read by `httparse`; lengths, chunks and limits are checked here. It is not a web server: no cookies, no
-//! trailers, no upgrade. Its invariant: a request whose length is in doubt is refused, never guessed.
+//! Heads are read by `httparse`; lengths, chunks and limits are checked here. It is not a web server: no cookies, trailers
+//! are dropped, WebSocket is the one upgrade. Its invariant: a request whose length is in doubt is refused, never guessed.
 //! Source: RFC 9112 (HTTP/1.1), RFC 9110.
 
+mod answer;
+mod chunks;
+mod head;
+
 use crate::{HttpError, Limits, Parsed};
+use chunks::join_chunks;
+use head::read_head;
 use std::borrow::Cow;
+use std::fmt;
+
+pub use answer::{HttpAnswer, write_http, write_preflight, write_switching};
 
 /// Bytes of request line and headers accepted.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -13,7 +22,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
 /// One request, borrowing from the bytes it was read from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct HttpRequest<'a> {
     /// GET, POST, …
     pub verb: &'a str,
@@ -27,12 +36,54 @@ pub struct HttpRequest<'a> {
     pub deadline_ms: Option<u64>,
     /// `traceparent`.
     pub trace: Option<&'a str>,
+    /// `Sec-WebSocket-Key` of a request to go on as a WebSocket of version 13 (RFC 6455 section 4.2.1): the bytes behind
+    /// this request are WebSocket frames if it is granted with [`write_switching`].
+    pub upgrade_websocket: Option<&'a str>,
+    /// `Origin`: the web page that calls, as its browser names it; without CR or LF.
+    pub origin: Option<&'a str>,
+    /// `Authorization`, scheme and credentials; a secret, left out of `Debug`.
+    pub authorization: Option<&'a str>,
     /// The body, with chunks joined.
     pub body: Cow<'a, [u8]>,
 }
 
-/// Whether the first bytes choose HTTP; `None` while they could still be either.
+impl fmt::Debug for HttpRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart by name, so that a new field is shown or left out on purpose.
+        let HttpRequest {
+            verb,
+            path,
+            query,
+            keep_alive,
+            deadline_ms,
+            trace,
+            upgrade_websocket,
+            origin,
+            authorization,
+            body,
+        } = self;
+        f.debug_struct("HttpRequest")
+            .field("verb", verb)
+            .field("path", path)
+            .field("query", query)
+            .field("keep_alive", keep_alive)
+            .field("deadline_ms", deadline_ms)
+            .field("trace", trace)
+            .field("upgrade_websocket", upgrade_websocket)
+            .field("origin", origin)
+            .field("authorization", &authorization.map(|_| "(not shown)"))
+            .field("body", body)
+            .finish()
+    }
+}
+
+/// Whether the first bytes choose HTTP; `None` while they could still be either. One empty line (CRLF) may stand before a
+/// request (RFC 9112 section 2.2).
 pub fn is_http(first: &[u8]) -> Option<bool> {
+    let first = match first {
+        b"\r" => return None,
+        _ => first.strip_prefix(b"\r\n").unwrap_or(first),
+    };
     const VERBS: [&[u8]; 7] = [b"GET ", b"POST", b"PUT ", b"PATC", b"DELE", b"HEAD", b"OPTI"];
     match first.first_chunk::<4>() {
         Some(four) => Some(VERBS.iter().any(|verb| *verb == four)),
@@ -48,17 +99,42 @@ enum Body {
     Chunked,
 }
 
-/// Reads the request at the front of `input`.
+/// Reads the request at the front of `input`, behind one empty line at most.
 ///
 /// # Errors
 /// Any [`HttpError`]; the connection cannot go on after it.
 pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>>, HttpError> {
+    let (skipped, rest) = match input {
+        [b'\r'] => {
+            return Ok(Parsed::Partial {
+                needed: 2,
+                wants_continue: false,
+            });
+        }
+        [b'\r', b'\n', rest @ ..] => (2, rest),
+        _ => (0, input),
+    };
+    if let [b'\r' | b'\n', ..] = rest {
+        return Err(malformed("more than one empty line before the request"));
+    }
+    Ok(match parse_request(rest, limits)? {
+        Parsed::Whole { message, len } => Parsed::Whole {
+            message,
+            len: skipped + len,
+        },
+        Parsed::Partial {
+            needed,
+            wants_continue,
+        } => Parsed::Partial {
+            needed: skipped + needed,
+            wants_continue,
+        },
+    })
+}
+
+fn parse_request(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>>, HttpError> {
     let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut slots);
-    let head_limit = HttpError::HeadTooLarge {
-        limit: HEAD_BYTES_MAX,
-        headers: HEADERS_MAX,
-    };
     let head_len = match head.parse(input) {
         Ok(httparse::Status::Complete(len)) if len <= HEAD_BYTES_MAX => len,
         Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => {
@@ -67,12 +143,8 @@ pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>
                 wants_continue: false,
             });
         }
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(head_limit),
-        Err(error) => {
-            return Err(HttpError::Malformed {
-                detail: error.to_string(),
-            });
-        }
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(head_too_large()),
+        Err(error) => return Err(malformed(error.to_string())),
     };
     let (mut request, body, wants_continue) = read_head(&head)?;
     let rest = input.get(head_len..).unwrap_or_default();
@@ -110,115 +182,16 @@ pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>
     }
 }
 
-fn read_head<'a>(head: &httparse::Request<'_, 'a>) -> Result<(HttpRequest<'a>, Body, bool), HttpError> {
-    let target = head.path.unwrap_or_default();
-    let (path, query) = target
-        .split_once('?')
-        .map_or((target, None), |(path, query)| (path, Some(query)));
-    let mut request = HttpRequest {
-        verb: head.method.unwrap_or_default(),
-        path,
-        query,
-        keep_alive: head.version == Some(1),
-        deadline_ms: None,
-        trace: None,
-        body: Cow::Borrowed(&[]),
-    };
-    let (mut length, mut chunked, mut wants_continue) = (None, false, false);
-    for header in head.headers.iter() {
-        let text = || {
-            let text = std::str::from_utf8(header.value)
-                .map_err(|_| malformed(format!("header {} is not UTF-8", header.name)))?;
-            Ok(text.trim())
-        };
-        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-        if is("content-length") {
-            let bytes = parse_length(text()?)?;
-            if length.replace(bytes).is_some_and(|before| before != bytes) {
-                return Err(malformed("two different Content-Length headers"));
-            }
-        } else if is("transfer-encoding") {
-            if !text()?.eq_ignore_ascii_case("chunked") {
-                return Err(malformed(format!(
-                    "Transfer-Encoding {:?}; this server reads chunked alone",
-                    text()?
-                )));
-            }
-            chunked = true;
-        } else if is("connection") {
-            // HTTP/1.0 connections end with their answer, whatever they ask: it would have to be promised in a header.
-            let close = |option: &str| option.trim().eq_ignore_ascii_case("close");
-            request.keep_alive &= !text()?.split(',').any(close);
-        } else if is("expect") {
-            wants_continue = text()?.eq_ignore_ascii_case("100-continue");
-        } else if is("x-deadline-ms") {
-            request.deadline_ms = Some(number(header.name, text()?, u64::MAX)?);
-        } else if is("traceparent") {
-            request.trace = Some(text()?);
-        }
-    }
-    match (length, chunked) {
-        (Some(_), true) => Err(malformed("both Content-Length and Transfer-Encoding")),
-        (_, true) => Ok((request, Body::Chunked, wants_continue)),
-        (length, false) => Ok((request, Body::Length(length.unwrap_or(0)), wants_continue)),
-    }
-}
-
-fn parse_length(text: &str) -> Result<usize, HttpError> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(malformed(format!("Content-Length {text:?} is not a number")));
-    }
-    // Digits that overflow are a length beyond any limit; the limit check answers them.
-    Ok(text.parse().unwrap_or(usize::MAX))
-}
-
-fn number(name: &str, text: &str, max: u64) -> Result<u64, HttpError> {
-    match text.parse() {
-        Ok(value) if value <= max => Ok(value),
-        _ => Err(malformed(format!(
-            "header {name} is {text:?}; expected an integer from 0 to {max}"
-        ))),
-    }
-}
-
 fn malformed(detail: impl Into<String>) -> HttpError {
     HttpError::Malformed {
         detail: detail.into(),
     }
 }
 
-/// Joins a chunked body: the bytes and the input used, or `None` while it is not whole.
-fn join_chunks(input: &[u8], limit: usize) -> Result<Option<(Vec<u8>, usize)>, HttpError> {
-    let mut body = Vec::new();
-    let mut at = 0;
-    loop {
-        let rest = input.get(at..).unwrap_or_default();
-        let (head, size) = match httparse::parse_chunk_size(rest) {
-            Ok(httparse::Status::Complete(found)) => found,
-            Ok(httparse::Status::Partial) if rest.len() < 256 => return Ok(None),
-            _ => return Err(malformed("a chunk's size is not a number")),
-        };
-        let bytes = body.len() as u64 + size;
-        if bytes > limit as u64 {
-            return Err(HttpError::BodyTooLarge { bytes, limit });
-        }
-        let (from, size) = (at + head, size as usize);
-        if size == 0 {
-            // No trailers: the last chunk is followed by an empty line.
-            return match input.get(from..from + 2) {
-                Some(b"\r\n") => Ok(Some((body, from + 2))),
-                Some(_) => Err(malformed("trailers behind a chunked body are not read")),
-                None => Ok(None),
-            };
-        }
-        let Some(chunk) = input.get(from..from + size + 2) else {
-            return Ok(None);
-        };
-        if &chunk[size..] != b"\r\n" {
-            return Err(malformed("a chunk is not followed by an empty line"));
-        }
-        body.extend_from_slice(&chunk[..size]);
-        at = from + size + 2;
+fn head_too_large() -> HttpError {
+    HttpError::HeadTooLarge {
+        limit: HEAD_BYTES_MAX,
+        headers: HEADERS_MAX,
     }
 }
 
@@ -241,62 +214,6 @@ pub fn service_payload(query: Option<&str>) -> Cow<'_, [u8]> {
             Cow::Owned(percent_encoding::percent_decode_str(&text.replace('+', " ")).collect())
         }
         Some(text) => percent_encoding::percent_decode_str(text).into(),
-    }
-}
-
-/// What an HTTP answer says before its body.
-#[derive(Debug, Clone, Copy)]
-pub struct HttpAnswer<'a> {
-    /// 200, 404, …
-    pub status: u16,
-    /// `application/json`, …
-    pub content_type: &'a str,
-    /// Whether another request may follow on this connection.
-    pub keep_alive: bool,
-    /// Leave the body out (an answer to HEAD).
-    pub head_only: bool,
-}
-
-/// Appends a whole answer to `out`.
-pub fn write_http(out: &mut Vec<u8>, answer: HttpAnswer<'_>, body: &[u8]) {
-    let mut number = itoa::Buffer::new();
-    out.reserve(body.len() + 128);
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(number.format(answer.status).as_bytes());
-    out.extend_from_slice(b" ");
-    out.extend_from_slice(reason(answer.status).as_bytes());
-    out.extend_from_slice(b"\r\nContent-Type: ");
-    out.extend_from_slice(answer.content_type.as_bytes());
-    out.extend_from_slice(b"\r\nContent-Length: ");
-    out.extend_from_slice(number.format(body.len()).as_bytes());
-    out.extend_from_slice(if answer.keep_alive {
-        b"\r\n\r\n"
-    } else {
-        b"\r\nConnection: close\r\n\r\n"
-    });
-    if !answer.head_only {
-        out.extend_from_slice(body);
-    }
-}
-
-fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        409 => "Conflict",
-        410 => "Gone",
-        413 => "Content Too Large",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        500 => "Internal Server Error",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        507 => "Insufficient Storage",
-        _ => "Unknown",
     }
 }
 

@@ -31,7 +31,10 @@ pub use encode::Encoder;
 pub use error::{FieldError, FrameError, HttpError, PayloadError, WebSocketError};
 pub use fields::{Fields, Reserved};
 pub use fpnn::{Frame, FrameKind, begin_answer, finish_answer, parse_frame, write_frame};
-pub use http::{HttpAnswer, HttpRequest, is_http, parse_http, service_method, service_payload, write_http};
+pub use http::{
+    HttpAnswer, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,
+    write_preflight, write_switching,
+};
 pub use value::{Map, Value};
 
 /// How a payload is written: FPNN's two flags.

@@ -82,6 +82,7 @@ impl Form {
                 content_type: body.content_type,
                 keep_alive,
                 head_only,
+                allow_origin: None,
             };
             write_http(out, answer, body.bytes);
         }

@@ -1,0 +1,180 @@
+//! A request's head: its target and the headers that this server acts on; others pass unread.
+//!
+//! It reads no body. Its invariant: a header that may stand once and stands twice is refused, never chosen from.
+//! Source: RFC 9110, RFC 9112 section 6 (lengths), RFC 6455 section 4.2.1 (upgrade).
+
+use super::{Body, HttpRequest, malformed};
+use crate::HttpError;
+use std::borrow::Cow;
+
+/// Characters of a `Sec-WebSocket-Key`: 16 bytes in base64.
+const WEBSOCKET_KEY_CHARS: usize = 24;
+
+/// What the headers said, as far as they were read.
+struct Headers<'a> {
+    request: HttpRequest<'a>,
+    length: Option<usize>,
+    chunked: bool,
+    wants_continue: bool,
+    /// `Upgrade` lists `websocket`.
+    upgrade_lists_websocket: bool,
+    /// `Connection` lists `Upgrade`; without it the header of that name is for somebody before us.
+    connection_lists_upgrade: bool,
+    websocket_version: Option<&'a str>,
+    websocket_key: Option<&'a str>,
+}
+
+/// The request without its body, how long that is, and whether the peer waits for `100 Continue`.
+///
+/// # Errors
+/// [`HttpError::Malformed`], and [`HttpError::UpgradeVersion`].
+pub(super) fn read_head<'a>(
+    head: &httparse::Request<'_, 'a>,
+) -> Result<(HttpRequest<'a>, Body, bool), HttpError> {
+    let target = head.path.unwrap_or_default();
+    let (path, query) = target
+        .split_once('?')
+        .map_or((target, None), |(path, query)| (path, Some(query)));
+    let is_1_1 = head.version == Some(1);
+    let mut headers = Headers {
+        request: HttpRequest {
+            verb: head.method.unwrap_or_default(),
+            path,
+            query,
+            keep_alive: is_1_1,
+            deadline_ms: None,
+            trace: None,
+            upgrade_websocket: None,
+            origin: None,
+            authorization: None,
+            body: Cow::Borrowed(&[]),
+        },
+        length: None,
+        chunked: false,
+        wants_continue: false,
+        upgrade_lists_websocket: false,
+        connection_lists_upgrade: false,
+        websocket_version: None,
+        websocket_key: None,
+    };
+    for header in head.headers.iter() {
+        headers.read(header)?;
+    }
+    // An upgrade in HTTP/1.0 must be ignored (RFC 9110 section 7.8), and one that asks for more than a GET may be.
+    if is_1_1 && headers.request.verb == "GET" {
+        headers.request.upgrade_websocket = headers.websocket_upgrade()?;
+    }
+    let body = match (headers.length, headers.chunked) {
+        (Some(_), true) => return Err(malformed("both Content-Length and Transfer-Encoding")),
+        (_, true) => Body::Chunked,
+        (length, false) => Body::Length(length.unwrap_or(0)),
+    };
+    Ok((headers.request, body, headers.wants_continue))
+}
+
+impl<'a> Headers<'a> {
+    fn read(&mut self, header: &httparse::Header<'a>) -> Result<(), HttpError> {
+        let text = || text_of(header);
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        if is("content-length") {
+            let bytes = parse_length(text()?)?;
+            if self.length.replace(bytes).is_some_and(|before| before != bytes) {
+                return Err(malformed("two different Content-Length headers"));
+            }
+        } else if is("transfer-encoding") {
+            if !text()?.eq_ignore_ascii_case("chunked") {
+                return Err(malformed(format!(
+                    "Transfer-Encoding {:?}; this server reads chunked alone",
+                    text()?
+                )));
+            }
+            self.chunked = true;
+        } else if is("connection") {
+            // HTTP/1.0 connections end with their answer, whatever they ask: it would have to be promised in a header.
+            self.request.keep_alive &= !lists(text()?, "close");
+            self.connection_lists_upgrade |= lists(text()?, "upgrade");
+        } else if is("expect") {
+            self.wants_continue = text()?.eq_ignore_ascii_case("100-continue");
+        } else if is("x-deadline-ms") {
+            self.request.deadline_ms = Some(number(header.name, text()?, u64::MAX)?);
+        } else if is("traceparent") {
+            self.request.trace = Some(text()?);
+        } else if is("origin") {
+            once(&mut self.request.origin, header)?;
+        } else if is("authorization") {
+            once(&mut self.request.authorization, header)?;
+        } else if is("upgrade") {
+            self.upgrade_lists_websocket |= lists(text()?, "websocket");
+        } else if is("sec-websocket-version") {
+            once(&mut self.websocket_version, header)?;
+        } else if is("sec-websocket-key") {
+            once(&mut self.websocket_key, header)?;
+        }
+        Ok(())
+    }
+
+    /// The key of a WebSocket upgrade, where one is asked for.
+    fn websocket_upgrade(&self) -> Result<Option<&'a str>, HttpError> {
+        if !self.upgrade_lists_websocket || !self.connection_lists_upgrade {
+            return Ok(None);
+        }
+        if self.websocket_version != Some("13") {
+            return Err(HttpError::UpgradeVersion {
+                found: self.websocket_version.unwrap_or_default().to_owned(),
+            });
+        }
+        match self.websocket_key {
+            Some(key) if is_websocket_key(key) => Ok(Some(key)),
+            Some(_) => Err(malformed("Sec-WebSocket-Key is not 16 bytes in base64")),
+            None => Err(malformed("an upgrade to websocket without Sec-WebSocket-Key")),
+        }
+    }
+}
+
+fn text_of<'a>(header: &httparse::Header<'a>) -> Result<&'a str, HttpError> {
+    match std::str::from_utf8(header.value) {
+        Ok(text) => Ok(text.trim()),
+        Err(_) => Err(malformed(format!("header {} is not UTF-8", header.name))),
+    }
+}
+
+/// Keeps the value of a header that may stand once.
+fn once<'a>(place: &mut Option<&'a str>, header: &httparse::Header<'a>) -> Result<(), HttpError> {
+    match place.replace(text_of(header)?) {
+        None => Ok(()),
+        Some(_) => Err(malformed(format!(
+            "header {} stands twice; expected one",
+            header.name
+        ))),
+    }
+}
+
+/// Whether a comma-separated list holds `option`, in any case.
+fn lists(list: &str, option: &str) -> bool {
+    list.split(',')
+        .any(|entry| entry.trim().eq_ignore_ascii_case(option))
+}
+
+/// Whether this has the form of 16 bytes in base64; nobody needs them decoded.
+fn is_websocket_key(key: &str) -> bool {
+    let digits = key.strip_suffix("==").unwrap_or_default();
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    key.len() == WEBSOCKET_KEY_CHARS && digits.bytes().all(is_digit)
+}
+
+fn parse_length(text: &str) -> Result<usize, HttpError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(malformed(format!("Content-Length {text:?} is not a number")));
+    }
+    // Digits that overflow are a length beyond any limit; the limit check answers them.
+    Ok(text.parse().unwrap_or(usize::MAX))
+}
+
+fn number(name: &str, text: &str, max: u64) -> Result<u64, HttpError> {
+    match text.parse() {
+        Ok(value) if value <= max => Ok(value),
+        _ => Err(malformed(format!(
+            "header {name} is {text:?}; expected an integer from 0 to {max}"
+        ))),
+    }
+}
