@@ -259,6 +259,13 @@ fn data_options(config: &Config) -> Options {
             request: Duration::from_secs(config.server.request_s_max),
             write: Duration::from_secs(config.server.write_s_max),
         },
+        // Read once a process, and needed as long as that.
+        cors_origins: config
+            .server
+            .cors_origins
+            .iter()
+            .map(|origin| &*origin.clone().leak())
+            .collect(),
     }
 }
 
@@ -273,5 +280,6 @@ fn admin_options() -> Options {
         in_flight_max: 16,
         limits,
         patience: Patience::default(),
+        cors_origins: Vec::new(),
     }
 }

@@ -51,6 +51,8 @@ pub struct Server {
     pub listen: SocketAddr,
     /// Further addresses, and paths of Unix sockets.
     pub listen_also: Vec<Listen>,
+    /// Origins whose web pages may read HTTP answers; ["*"] is any.
+    pub cors_origins: Vec<String>,
     /// Net threads; 0 is one a processor.
     pub threads: usize,
     /// Processors for net threads and model instances, in turn; empty pins nothing.
@@ -80,6 +82,7 @@ impl Default for Server {
         Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 13500)),
             listen_also: Vec::new(),
+            cors_origins: Vec::new(),
             threads: 0,
             cpus: Vec::new(),
             connections_max: 10_000,

@@ -1,6 +1,7 @@
 //! How an answer is written for the protocol its call came by.
 //! It knows no connection; its invariant: one call, one answer, in the call's encoding.
 
+use millpond_wire_frame::websocket::{begin_message, finish_message};
 use millpond_wire_frame::{Encoder, Encoding, HttpAnswer, begin_answer, finish_answer, write_http};
 use millpond_wire_schema::Status;
 
@@ -10,9 +11,19 @@ pub(crate) enum Form {
     /// None.
     Oneway,
     /// A frame with the call's number.
-    Frame { encoding: Encoding, seq: u32 },
+    Frame {
+        encoding: Encoding,
+        seq: u32,
+        /// The frame is the message of a WebSocket.
+        in_message: bool,
+    },
     /// An HTTP answer, JSON unless the service says otherwise.
-    Http { keep_alive: bool, head_only: bool },
+    Http {
+        keep_alive: bool,
+        head_only: bool,
+        /// The origin whose pages may read it.
+        allow_origin: Option<&'static str>,
+    },
 }
 
 /// An HTTP answer that is not a method's: health, metrics.
@@ -30,10 +41,14 @@ impl Form {
     pub(crate) fn ok(self, out: &mut Vec<u8>, base64: bool, write: impl FnOnce(&mut Encoder<'_>)) {
         match self {
             Form::Oneway => {}
-            Form::Frame { encoding, seq } => {
-                let start = begin_answer(out, encoding, 0, seq);
-                write(&mut Encoder::new(out, encoding, base64));
-                finish_answer(out, start);
+            Form::Frame {
+                encoding,
+                seq,
+                in_message,
+            } => {
+                framed(out, encoding, 0, seq, in_message, |out| {
+                    write(&mut Encoder::new(out, encoding, base64));
+                });
             }
             Form::Http { .. } => {
                 let mut bytes = Vec::with_capacity(256);
@@ -51,18 +66,27 @@ impl Form {
     }
 
     pub(crate) fn error(self, out: &mut Vec<u8>, status: &Status) {
+        self.error_as(out, status, status.code.http_status());
+    }
+
+    /// Answers an error, with that status where the call came by HTTP.
+    pub(crate) fn error_as(self, out: &mut Vec<u8>, status: &Status, http_status: u16) {
         match self {
             Form::Oneway => {}
-            Form::Frame { encoding, seq } => {
-                let start = begin_answer(out, encoding, 1, seq);
-                status.encode(&mut Encoder::new(out, encoding, false));
-                finish_answer(out, start);
+            Form::Frame {
+                encoding,
+                seq,
+                in_message,
+            } => {
+                framed(out, encoding, 1, seq, in_message, |out| {
+                    status.encode(&mut Encoder::new(out, encoding, false));
+                });
             }
             Form::Http { .. } => {
                 let mut bytes = Vec::with_capacity(128);
                 status.encode(&mut Encoder::new(&mut bytes, Encoding::Json, false));
                 let body = Body {
-                    status: status.code.http_status(),
+                    status: http_status,
                     content_type: "application/json",
                     bytes: &bytes,
                 };
@@ -75,6 +99,7 @@ impl Form {
         if let Form::Http {
             keep_alive,
             head_only,
+            allow_origin,
         } = self
         {
             let answer = HttpAnswer {
@@ -82,9 +107,27 @@ impl Form {
                 content_type: body.content_type,
                 keep_alive,
                 head_only,
-                allow_origin: None,
+                allow_origin,
             };
             write_http(out, answer, body.bytes);
         }
+    }
+}
+
+/// Writes an answer's frame around what `write` does, in a message of its own where that is asked for.
+fn framed(
+    out: &mut Vec<u8>,
+    encoding: Encoding,
+    status: u8,
+    seq: u32,
+    in_message: bool,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    let message = in_message.then(|| begin_message(out, None));
+    let start = begin_answer(out, encoding, status, seq);
+    write(out);
+    finish_answer(out, start);
+    if let Some(message) = message {
+        finish_message(out, message);
     }
 }

@@ -4,7 +4,9 @@
 //! whoever has more to do waits behind the others; while it is blocked (a bound is reached, or an HTTP answer must come
 //! first) it serves nothing and reads little; an idle one holds no buffer.
 
+mod http;
 mod requests;
+mod websocket;
 
 use crate::mailbox::{Delivery, Key};
 use crate::net_thread::{Kind, Net, Room};
@@ -12,14 +14,17 @@ use crate::peer::Peer;
 use crate::poller::Ready;
 use crate::service::Service;
 use crate::timers::{Ages, Overdue, Patience};
+use http::serve_http;
 use millpond_wire_frame::is_http;
-use requests::{Step, serve_frame, serve_http};
+use millpond_wire_frame::websocket::WebSocket;
+use requests::{Step, serve_frame};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use websocket::serve_websocket;
 
 /// Unsent answers past which no further request is served: a reader that stops reading holds this much, and what is in
 /// flight by then.
@@ -52,6 +57,8 @@ pub(crate) struct Connection {
     in_flight: usize,
     ages: Ages,
     flags: Flags,
+    /// Its messages are frames, since an HTTP request asked for that.
+    websocket: Option<Box<WebSocket>>,
 }
 
 /// What a connection is in the middle of.
@@ -116,6 +123,7 @@ impl Connection {
                 writable: true,
                 ..Flags::default()
             },
+            websocket: None,
         }
     }
 
@@ -188,7 +196,7 @@ impl Connection {
         let in_flight_max = net.options.in_flight_max;
         let mut budget = SERVED_PER_TURN;
         self.borrow_out(room);
-        self.serve_input(net, &mut budget);
+        self.serve_input(net, &mut room.message, &mut budget);
         if budget > 0 && self.flags.readable && self.wants_bytes(in_flight_max) {
             self.read(net, room, &mut budget);
         }
@@ -248,19 +256,19 @@ impl Connection {
             self.flags.drained = true;
         }
         if self.input.is_empty() {
-            let used = self.serve(net, bytes, budget);
+            let used = self.serve(net, bytes, &mut room.message, budget);
             self.input.extend_from_slice(&bytes[used..]);
         } else {
             self.input.extend_from_slice(bytes);
-            self.serve_input(net, budget);
+            self.serve_input(net, &mut room.message, budget);
         }
     }
 
     /// Serves what was read before and could not be served then.
-    fn serve_input<S: Service>(&mut self, net: &Net<S>, budget: &mut usize) {
+    fn serve_input<S: Service>(&mut self, net: &Net<S>, message: &mut Vec<u8>, budget: &mut usize) {
         if self.servable(net.options.in_flight_max) {
             let mut input = std::mem::take(&mut self.input);
-            let used = self.serve(net, &input, budget);
+            let used = self.serve(net, &input, message, budget);
             input.drain(..used);
             if !input.is_empty() {
                 self.input = input;
@@ -270,20 +278,19 @@ impl Connection {
 
     /// Serves whole requests from the front of `input` until none is left, the connection is blocked or its turn is over;
     /// returns bytes used.
-    fn serve<S: Service>(&mut self, net: &Net<S>, input: &[u8], budget: &mut usize) -> usize {
+    fn serve<S: Service>(
+        &mut self,
+        net: &Net<S>,
+        input: &[u8],
+        message: &mut Vec<u8>,
+        budget: &mut usize,
+    ) -> usize {
         let received = Instant::now();
         let mut used = 0;
         self.needed = 0;
         while used < input.len() && *budget > 0 && !self.blocked(net.options.in_flight_max) {
             let rest = &input[used..];
-            let step = match is_http(rest) {
-                None => Step::Partial {
-                    needed: 4,
-                    wants_continue: false,
-                },
-                Some(true) => serve_http(net, self, rest, received),
-                Some(false) => serve_frame(net, self, rest, received),
-            };
+            let step = self.step(net, rest, message, received);
             match step {
                 Step::Served(len) => {
                     used += len;
@@ -312,6 +319,30 @@ impl Connection {
             }
         }
         used
+    }
+
+    /// Serves the request at the front.
+    fn step<S: Service>(
+        &mut self,
+        net: &Net<S>,
+        rest: &[u8],
+        message: &mut Vec<u8>,
+        received: Instant,
+    ) -> Step {
+        if let Some(mut websocket) = self.websocket.take() {
+            let step = serve_websocket(net, self, &mut websocket, rest, message, received);
+            self.websocket = Some(websocket);
+            return step;
+        }
+        match is_http(rest) {
+            // A line end may stand before a request, so that four bytes need not be enough.
+            None => Step::Partial {
+                needed: rest.len() + 1,
+                wants_continue: false,
+            },
+            Some(true) => serve_http(net, self, rest, received),
+            Some(false) => serve_frame(net, self, rest, received),
+        }
     }
 
     /// Writes without waiting, and tells the service how long the measured answers took once all of them have left; true

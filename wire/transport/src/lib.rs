@@ -4,7 +4,7 @@
 //! connection lives and dies on it. What is readable is read, every whole frame in it is served, and the answers are flushed
 //! once; a connection that has more to do waits behind the others. Answers made on other threads come back through the net
 //! thread's mailbox with one wake-up a batch. Native frames and HTTP/1.1 share the port and are told apart by the first
-//! bytes.
+//! bytes; an HTTP request may turn its connection into a WebSocket, whose messages are frames.
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
 //! its connection closes; and a connection holds at most its input limit, its output bound and its in-flight bound.
@@ -48,6 +48,19 @@ pub struct Options {
     pub limits: Limits,
     /// How long peers may keep this server waiting.
     pub patience: Patience,
+    /// Origins whose pages may read HTTP answers (CORS), or `*` alone for any; a browser keeps all others from it.
+    pub cors_origins: Vec<&'static str>,
+}
+
+impl Options {
+    /// What an answer to a page of that origin says.
+    pub(crate) fn allowed(&self, origin: Option<&str>) -> Option<&'static str> {
+        let origin = origin?;
+        let mut allowed = self.cors_origins.iter();
+        allowed
+            .find(|allowed| **allowed == "*" || **allowed == origin)
+            .copied()
+    }
 }
 
 /// Totals since start, and the connections of now.

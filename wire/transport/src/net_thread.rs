@@ -104,6 +104,8 @@ pub(crate) struct Room {
     pub(crate) read: Vec<u8>,
     /// An empty buffer for answers: who sends all of them gives it back, so that an idle connection holds none.
     pub(crate) out: Vec<u8>,
+    /// Where the message of a WebSocket is unmasked to.
+    pub(crate) message: Vec<u8>,
 }
 
 /// Starts a net thread named `name`, pinned to `cpu` where one is given.
@@ -197,6 +199,7 @@ impl<S: Service> Loop<S> {
             room: Room {
                 read: vec![0; SCRATCH_BYTES],
                 out: Vec::new(),
+                message: Vec::new(),
             },
             left: Left::default(),
             closing: None,
@@ -215,6 +218,9 @@ impl<S: Service> Loop<S> {
                 self.turn(self.due[at]);
             }
             self.due.clear();
+            if self.room.message.capacity() > SCRATCH_BYTES {
+                self.room.message = Vec::new();
+            }
             self.look_at_the_time();
             if self.is_closed() {
                 return;

@@ -5,3 +5,4 @@ mod connections;
 mod hostile;
 mod listeners;
 mod probe;
+mod websocket;

@@ -82,7 +82,10 @@ struct Who {
 impl Service for Who {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         self.peers.send(request.peer).unwrap();
-        reply.ok(|out| out.map(0));
+        reply.ok(|out| {
+            out.map(0);
+            out.end_map();
+        });
     }
 }
 
@@ -108,6 +111,7 @@ fn options(threads: usize, patience: Patience) -> Options {
             frame_bytes_max: 1 << 20,
         },
         patience,
+        cors_origins: vec!["https://app.example"],
     }
 }
 

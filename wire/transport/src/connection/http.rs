@@ -1,0 +1,137 @@
+//! One HTTP request at the front of a connection's input: a call, a path, a preflight, or the change to a WebSocket.
+//! Its invariant: an HTTP connection has at most one call unanswered.
+
+use super::Connection;
+use super::requests::{Step, call};
+use crate::answer::Form;
+use crate::net_thread::{Kind, Net};
+use crate::service::{Meta, Outcome, Request, Service, Target};
+use millpond_wire_frame::websocket::{Role, WebSocket};
+use millpond_wire_frame::{
+    Encoding, HttpError, HttpRequest, Parsed, parse_http, service_method, service_payload, write_preflight,
+    write_switching,
+};
+use millpond_wire_schema::{Code, Status};
+use std::borrow::Cow;
+use std::time::Instant;
+
+pub(super) fn serve_http<S: Service>(
+    net: &Net<S>,
+    connection: &mut Connection,
+    rest: &[u8],
+    received: Instant,
+) -> Step {
+    let (request, len) = match parse_http(rest, net.options.limits) {
+        Ok(Parsed::Whole { message, len }) => (message, len),
+        Ok(Parsed::Partial {
+            needed,
+            wants_continue,
+        }) => {
+            return Step::Partial {
+                needed,
+                wants_continue,
+            };
+        }
+        Err(error) => {
+            tracing::info!(peer = %connection.peer, %error, "connection closed: bad HTTP request");
+            refuse_http(&mut connection.out, &error);
+            return Step::Malformed;
+        }
+    };
+    let keep_alive = request.keep_alive && !connection.refused();
+    let form = Form::Http {
+        keep_alive,
+        head_only: request.verb == "HEAD",
+        allow_origin: net.options.allowed(request.origin),
+    };
+    if let Some(key) = request.upgrade_websocket
+        && !connection.refused()
+    {
+        write_switching(&mut connection.out, key);
+        connection.websocket = Some(Box::new(WebSocket::new(Role::Server, net.options.limits)));
+        return Step::Served(len);
+    }
+    if request.verb == "OPTIONS" && request.origin.is_some() && !connection.refused() {
+        write_preflight(
+            &mut connection.out,
+            net.options.allowed(request.origin),
+            keep_alive,
+        );
+        connection.flags.closing |= !keep_alive;
+        return Step::Served(len);
+    }
+    let method = service_method(request.path);
+    let Some(payload) = http_payload(&request, method.is_some()) else {
+        let ex = format!(
+            "{} {} is not served; call methods with POST /service/METHOD or GET /service/METHOD?fpnn=…",
+            request.verb, request.path
+        );
+        form.error(&mut connection.out, &Status::new(Code::ReadOnly, ex));
+        connection.flags.closing |= !keep_alive;
+        return Step::Served(len);
+    };
+    let target = match &method {
+        Some(method) => Target::Method(method),
+        None => Target::Path {
+            verb: request.verb,
+            path: request.path,
+        },
+    };
+    let meta = Meta {
+        deadline_ms: request.deadline_ms,
+        trace: request.trace,
+        token: request.authorization.and_then(bearer),
+    };
+    let call_request = Request {
+        target,
+        encoding: Encoding::Json,
+        payload: &payload,
+        meta,
+        received,
+        peer: connection.peer,
+        connection: connection.key.generation,
+        encrypted: false,
+        rehearsal: connection.kind == Kind::Rehearsal,
+    };
+    let outcome = call(net, connection, form, call_request);
+    if outcome == Outcome::Detached {
+        connection.flags.http_waits = true;
+    } else {
+        connection.flags.closing |= !keep_alive;
+    }
+    Step::Served(len)
+}
+
+/// The last answer to what is no HTTP.
+fn refuse_http(out: &mut Vec<u8>, error: &HttpError) {
+    let (code, http_status) = match error {
+        HttpError::BodyTooLarge { .. } => (Code::TooLarge, Code::TooLarge.http_status()),
+        HttpError::UpgradeVersion { .. } => (Code::BadHttp, 426),
+        HttpError::Malformed { .. } | HttpError::HeadTooLarge { .. } => {
+            (Code::BadHttp, Code::BadHttp.http_status())
+        }
+    };
+    let form = Form::Http {
+        keep_alive: false,
+        head_only: false,
+        allow_origin: None,
+    };
+    form.error_as(out, &Status::new(code, error.to_string()), http_status);
+}
+
+/// The map a method is called with; `None` when the verb cannot call a method.
+fn http_payload<'r>(request: &'r HttpRequest<'_>, is_method: bool) -> Option<Cow<'r, [u8]>> {
+    match request.verb {
+        _ if !is_method => Some(Cow::Borrowed(request.body.as_ref())),
+        "POST" if request.body.is_empty() => Some(Cow::Borrowed(b"{}")),
+        "POST" => Some(Cow::Borrowed(request.body.as_ref())),
+        "GET" | "HEAD" => Some(service_payload(request.query)),
+        _ => None,
+    }
+}
+
+/// The token of `Authorization: Bearer TOKEN`.
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

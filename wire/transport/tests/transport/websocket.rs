@@ -1,0 +1,172 @@
+//! WebSockets, origins and tokens: what browsers need.
+
+use crate::probe::{connect, http, quest, start, start_at};
+use millpond_wire_frame::websocket::{
+    Event, Progress, Role, WebSocket, accept_key, write_close, write_message, write_ping,
+};
+use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const MASK: [u8; 4] = [1, 2, 3, 4];
+
+fn upgrade(stream: &mut TcpStream) {
+    let request = format!(
+        "GET /service/any HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    assert!(
+        head.starts_with("HTTP/1.1 101") && head.contains(&accept_key(KEY)),
+        "{head}"
+    );
+}
+
+/// What the server says next, as words.
+fn event(stream: &mut TcpStream) -> String {
+    let (mut socket, mut bytes, mut scratch) = (
+        WebSocket::new(Role::Client, Limits::default()),
+        Vec::new(),
+        Vec::new(),
+    );
+    loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+        if let Progress::Event { event, .. } = socket.read(&bytes, &mut scratch).unwrap() {
+            return match event {
+                Event::Message { bytes, text } => {
+                    assert!(!text);
+                    let Parsed::Whole { message, len } = parse_frame(bytes, Limits::default()).unwrap()
+                    else {
+                        panic!("a message holds less than a frame")
+                    };
+                    assert_eq!(len, bytes.len());
+                    let FrameKind::Answer { status, seq } = message.kind else {
+                        panic!("not an answer")
+                    };
+                    format!("answer {status} {seq}")
+                }
+                Event::Ping(_) => "ping".into(),
+                Event::Pong(payload) => format!("pong {}", String::from_utf8_lossy(payload)),
+                Event::Close { code, .. } => format!("close {code:?}"),
+            };
+        }
+    }
+}
+
+#[test]
+fn messages_are_frames_and_their_answers_messages() {
+    let (transport, tickets) = start(10, 16);
+    let mut stream = connect(&transport);
+    upgrade(&mut stream);
+    let mut bytes = Vec::new();
+    write_message(&mut bytes, &quest("echo", 1, &[0x80]), Some(MASK));
+    write_message(&mut bytes, &quest("later", 2, &[0x80]), Some(MASK));
+    write_ping(&mut bytes, b"are you there", Some(MASK));
+    for piece in bytes.chunks(7) {
+        stream.write_all(piece).unwrap();
+    }
+    assert_eq!(event(&mut stream), "answer 0 1");
+    assert_eq!(event(&mut stream), "pong are you there");
+    tickets.recv().unwrap().ok(|out| out.map(0));
+    assert_eq!(event(&mut stream), "answer 0 2");
+    // A message in two fragments, with a ping between them.
+    let whole = quest("echo", 3, &[0x80]);
+    let mut first = Vec::new();
+    write_message(&mut first, &whole[..10], Some(MASK));
+    first[0] &= 0x7f;
+    let mut last = Vec::new();
+    write_message(&mut last, &whole[10..], Some(MASK));
+    last[0] &= 0xf0;
+    let mut ping = Vec::new();
+    write_ping(&mut ping, b"", Some(MASK));
+    stream.write_all(&[first, ping, last].concat()).unwrap();
+    assert_eq!(event(&mut stream), "pong ");
+    assert_eq!(event(&mut stream), "answer 0 3");
+    let mut close = Vec::new();
+    write_close(&mut close, Some(1000), "done", Some(MASK));
+    stream.write_all(&close).unwrap();
+    assert_eq!(event(&mut stream), "close Some(1000)");
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn what_is_no_frame_is_told_by_a_close() {
+    let (transport, _tickets) = start(10, 16);
+    let message = |bytes: &[u8], mask| {
+        let mut out = Vec::new();
+        write_message(&mut out, bytes, mask);
+        out
+    };
+    let frame = quest("echo", 1, &[0x80]);
+    let mut text = message(b"hello", Some(MASK));
+    text[0] = 0x81;
+    for (bytes, said) in [
+        (text, "close Some(1003)"),
+        (message(b"hello", Some(MASK)), "close Some(1002)"),
+        (message(&frame[..frame.len() - 1], Some(MASK)), "close Some(1002)"),
+        (
+            message(&[frame.clone(), frame.clone()].concat(), Some(MASK)),
+            "close Some(1002)",
+        ),
+        (message(&frame, None), "close Some(1002)"),
+        (
+            vec![0x82, 0xff, 0, 0, 0, 0, 0xff, 0, 0, 0, 1, 2, 3, 4],
+            "close Some(1009)",
+        ),
+    ] {
+        let mut stream = connect(&transport);
+        upgrade(&mut stream);
+        stream.write_all(&bytes).unwrap();
+        assert_eq!(event(&mut stream), said, "{bytes:x?}");
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    }
+    let text = http(
+        &mut connect(&transport),
+        "GET /service/any HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: \
+         dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 8\r\n\r\n",
+    );
+    assert!(
+        text.starts_with("HTTP/1.1 426") && text.contains("Sec-WebSocket-Version: 13"),
+        "{text}"
+    );
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn pages_of_allowed_origins_may_read_and_others_may_not() {
+    let (transport, _peers) = start_at(Vec::new());
+    let mut stream = connect(&transport);
+    let ask = |stream: &mut TcpStream, verb: &str, origin: &str| {
+        let request = format!("{verb} /service/who HTTP/1.1\r\nOrigin: {origin}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
+        let end: &[u8] = if verb == "OPTIONS" { b"\r\n\r\n" } else { b"{}" };
+        while !bytes.ends_with(end) {
+            let count = stream.read(&mut chunk).unwrap();
+            bytes.extend_from_slice(&chunk[..count]);
+        }
+        String::from_utf8(bytes).unwrap()
+    };
+    let allow = "Access-Control-Allow-Origin: https://app.example\r\n";
+    assert!(ask(&mut stream, "GET", "https://app.example").contains(allow));
+    assert!(!ask(&mut stream, "GET", "https://other.example").contains("Allow-Origin"));
+    let preflight = ask(&mut stream, "OPTIONS", "https://app.example");
+    assert!(
+        preflight.starts_with("HTTP/1.1 204") && preflight.contains(allow),
+        "{preflight}"
+    );
+    assert!(!ask(&mut stream, "OPTIONS", "null").contains("Allow-Origin"));
+    transport.close(Duration::from_secs(5));
+}
