@@ -67,6 +67,14 @@ pub enum Error {
         /// The last lines of it.
         tail: String,
     },
+    /// Somebody else answers where the server is about to.
+    #[error(
+        "{url} answers before the server was started: another process listens there; stop it, or choose another port"
+    )]
+    ServerAlreadyThere {
+        /// What was asked.
+        url: String,
+    },
     /// The server did not become ready in time.
     #[error("the server is not ready after {seconds} s: {url} says {said}; see {}, or raise server.ready_timeout_s", log.display())]
     ServerNotReady {

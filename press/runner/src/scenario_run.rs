@@ -188,6 +188,10 @@ impl Run {
         let Some((server, ready)) = &target.server else {
             return Ok(None);
         };
+        if ready.check().is_ok() {
+            let url = ready.text.clone();
+            return Err(Error::ServerAlreadyThere { url });
+        }
         let mut process = ServerProcess::start(&Start {
             server,
             combination,

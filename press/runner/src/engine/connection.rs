@@ -103,7 +103,11 @@ impl Connection {
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
         if let Some(from) = from {
-            socket.bind(&SocketAddr::new(from, 0).into())?;
+            let named = |error| {
+                let why = format!("cannot send from {from}, which load.source_addresses names: {error}");
+                io::Error::other(why)
+            };
+            socket.bind(&SocketAddr::new(from, 0).into()).map_err(named)?;
         }
         match socket.connect(&to.into()) {
             Ok(()) => {}

@@ -2,7 +2,10 @@
 //!
 //! Nothing is opened here. Its invariant: every message names the key, what was found and what is expected.
 
+use std::collections::BTreeSet;
+
 use super::keys::{File, Protocol, Server, Target};
+use super::targets::operation_names;
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {
@@ -200,6 +203,7 @@ fn check_choices(file: &File) -> Result<(), String> {
         }
     }
     check_requests(file)?;
+    check_operation_names(file)?;
     targets(file).try_for_each(|target| check_target(file, target))
 }
 
@@ -223,6 +227,22 @@ fn check_requests(file: &File) -> Result<(), String> {
     }
     if requests.bytes.is_some() && !targets(file).any(is_echo) {
         return Err("requests.bytes is the size of drawn requests of protocol \"echo\"; see keys.value_bytes for {value}".into());
+    }
+    Ok(())
+}
+
+/// Operations are told apart by their names.
+fn check_operation_names(file: &File) -> Result<(), String> {
+    for target in targets(file) {
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = operation_names(target)
+            .into_iter()
+            .find(|name| !seen.insert(name.clone()))
+        {
+            return Err(format!(
+                "two operations are called {twice:?}; give each a `name` of its own"
+            ));
+        }
     }
     Ok(())
 }

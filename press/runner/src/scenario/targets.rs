@@ -198,7 +198,7 @@ fn method_and_path(target: &Target) -> (String, String) {
     (method, path)
 }
 
-fn operation_names(target: &Target) -> Vec<String> {
+pub(super) fn operation_names(target: &Target) -> Vec<String> {
     let name = |(at, operation): (usize, &Operation)| {
         let words = operation.name.clone().or(operation.command.clone());
         words.unwrap_or_else(|| format!("operation {}", at + 1))

@@ -147,3 +147,16 @@ fn a_server_that_cannot_start_or_get_ready_is_told() {
         "{error}"
     );
 }
+
+#[test]
+fn another_server_in_its_place_is_not_taken_for_it() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ready = format!("server.ready=tcp://{}", listener.local_addr().unwrap());
+    let mut taken = case("");
+    taken.options.set.push(ready);
+    let error = taken.run().expect_err("somebody listens").to_string();
+    assert!(
+        error.contains("before the server was started") && error.contains("another port"),
+        "{error}"
+    );
+}

@@ -93,7 +93,7 @@ fn placeholder(text: &str) -> Result<Option<(Piece, &str)>, Error> {
         }
         return Ok(None);
     }
-    if !after.starts_with([' ', ':', '}']) {
+    if !after.is_empty() && !after.starts_with([' ', ':', '}']) {
         return Ok(None);
     }
     let Some((arguments, rest)) = after.split_once('}') else {

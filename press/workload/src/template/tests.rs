@@ -106,6 +106,7 @@ fn misspelt_and_misused_placeholders_are_refused() {
     check("{random:03 1 5}", "two whole numbers");
     check("get {key 1", "its closing } is missing");
     check("get {keys 1", "its closing } is missing");
+    check("get {key", "its closing } is missing");
 }
 
 #[test]
