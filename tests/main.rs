@@ -12,5 +12,6 @@ mod logging;
 mod ordered;
 mod overload;
 mod press;
+mod press_processes;
 mod press_recipes;
 mod rank;

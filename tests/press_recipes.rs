@@ -20,6 +20,7 @@ const CASES: &[(&str, Case)] = &[
     ("mix", mix),
     ("attach", attach),
     ("connections", connections),
+    ("processes", processes),
 ];
 
 /// A tenth of what a person would wait; every figure asserted here exists all the same.
@@ -306,6 +307,18 @@ fn connections(recipe: &Recipe) {
     assert_eq!(run.code, Some(0), "{run:?}");
     run.answered(1);
     assert_eq!(run.points()[0]["counters"]["connections_failed"], 0);
+}
+
+/// All connections are opened, whichever process they are in.
+fn processes(recipe: &Recipe) {
+    let run = recipe.run("processes", &["load.connections=[50]"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    run.answered(1);
+    let counters = &run.points()[0]["counters"];
+    assert_eq!(
+        (&counters["connections_opened"], &counters["connections_failed"]),
+        (&50.into(), &0.into())
+    );
 }
 
 /// A practice server; dropping it kills it.

@@ -1,4 +1,4 @@
-//! `millpond press`: run, search, report, practice.
+//! `millpond press`: run, search, report, practice, and the hidden worker that the first two start.
 //! It prints what the runner and the report give and passes their exit codes on.
 
 use clap::{Args, Subcommand};
@@ -18,6 +18,9 @@ pub(crate) enum Press {
     Report(Report),
     /// A server of known behaviour, to try a scenario on.
     Practice(Practice),
+    /// A process of the load generator, which press starts itself where load.processes is above 1.
+    #[command(hide = true)]
+    Worker,
 }
 
 /// Runs a scenario file: every key is explained in press/scenarios/r1-recommand.toml and echo-floor.toml, recipes are in
@@ -64,6 +67,10 @@ pub(crate) fn run(press: Press) -> ExitCode {
         Press::Run(arguments) => measured(millpond_press_runner::run(arguments.options())),
         Press::Search(arguments) => measured(millpond_press_runner::search(arguments.options())),
         Press::Report(arguments) => report(&arguments),
+        Press::Worker => match millpond_press_runner::worker() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error, error.exit_code()),
+        },
         Press::Practice(arguments) => match millpond_press_practice::run(arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error, 2),

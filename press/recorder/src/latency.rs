@@ -61,8 +61,10 @@ impl Percentile {
     }
 }
 
-/// A histogram of latencies with an exact sum and an exact maximum beside it; equal when all three are.
-#[derive(Debug, Clone, PartialEq)]
+/// A histogram of latencies with an exact sum and an exact maximum beside it; equal when all three are. In JSON it is what
+/// [`PackedLatency`] is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "PackedLatency", from = "PackedLatency")]
 pub struct Latency {
     histogram: Histogram<u64>,
     /// Kept apart because the mean of a histogram is rounded by its buckets.
@@ -115,6 +117,18 @@ impl LatencySummary {
 impl Default for Latency {
     fn default() -> Latency {
         Latency::new()
+    }
+}
+
+impl From<PackedLatency> for Latency {
+    fn from(packed: PackedLatency) -> Latency {
+        packed.unpack()
+    }
+}
+
+impl From<Latency> for PackedLatency {
+    fn from(latency: Latency) -> PackedLatency {
+        latency.pack()
     }
 }
 

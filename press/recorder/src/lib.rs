@@ -31,6 +31,7 @@ mod process;
 mod resources;
 mod stationary;
 mod stats;
+mod stored;
 mod tally;
 
 pub use counters::{Counters, ErrorKind};

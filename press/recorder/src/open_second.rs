@@ -11,7 +11,7 @@ const SUB_BUCKETS: usize = 1 << SUB_BITS;
 const SUB_BITS: u32 = 10;
 
 /// As many buckets as 60 s needs.
-const BUCKETS: usize = index(NS_MAX) + 1;
+pub(crate) const BUCKETS: usize = index(NS_MAX) + 1;
 
 /// Counts by bucket, with the range of those that were touched.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl OpenSecond {
 }
 
 /// The bucket of `ns`, which is at least 1.
-const fn index(ns: u64) -> usize {
+pub(crate) const fn index(ns: u64) -> usize {
     // How often the value is halved until it has its eleven bits.
     let shift = match ns.ilog2() {
         bits if bits > SUB_BITS => bits - SUB_BITS,
@@ -84,7 +84,7 @@ const fn index(ns: u64) -> usize {
 }
 
 /// The largest value of a bucket.
-const fn upper_edge(index: usize) -> u64 {
+pub(crate) const fn upper_edge(index: usize) -> u64 {
     let shift = (index / SUB_BUCKETS).saturating_sub(1);
     let sub = (index - shift * SUB_BUCKETS) as u64;
     ((sub + 1) << shift) - 1

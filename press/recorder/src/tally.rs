@@ -3,11 +3,15 @@
 //! Its invariants: one thread writes it and nobody reads it until that thread is done, so nothing here is shared; and once
 //! it is finished, its latency is the sum of its seconds' latencies, sample for sample.
 
+use serde::{Deserialize, Serialize};
+
 use crate::open_second::OpenSecond;
+use crate::stored::StoredTally;
 use crate::{Counters, ErrorKind, Latency, PackedLatency};
 
 /// One second of a thread, or of a whole point after merging.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SecondTally {
     /// Answers: `ok` and `unchecked`.
     pub answers: u64,
@@ -20,7 +24,8 @@ pub struct SecondTally {
 }
 
 /// One operation of a mix over the whole point.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OperationTally {
     /// Answers: `ok` and `unchecked`.
     pub answers: u64,
@@ -32,8 +37,9 @@ pub struct OperationTally {
     pub latency: Latency,
 }
 
-/// The counts and latencies of one thread, or of a whole point after merging.
-#[derive(Debug, Clone, Default)]
+/// The counts and latencies of one thread, or of a whole point after merging. From JSON it comes back finished.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(into = "StoredTally", from = "StoredTally")]
 pub struct Tally {
     /// How everything ended.
     pub counters: Counters,

@@ -12,9 +12,9 @@ use millpond_press_report::{
 use millpond_press_workload::Arrivals;
 
 use crate::RunOptions;
-use crate::engine::Amount;
+use crate::engine::{Amount, Offer};
 use crate::judge::judge;
-use crate::measure::{Measured, Offer};
+use crate::measure::Measured;
 use crate::scenario::{Scenario, TargetPlan};
 use crate::scenario_run::At;
 
@@ -54,7 +54,17 @@ fn pinning(scenario: &Scenario) -> Vec<String> {
         [one] => format!("core {one}"),
         many => format!("cores {many:?}"),
     };
-    let client = format!("load generator: {}", cores(&scenario.load.client_cpus));
+    let load = &scenario.load;
+    let most = load
+        .connections
+        .iter()
+        .map(|&connections| load.processes(connections))
+        .max();
+    let processes = match most {
+        None | Some(1) => String::new(),
+        Some(processes) => format!(" in {processes} processes"),
+    };
+    let client = format!("load generator{processes}: {}", cores(&load.client_cpus));
     let servers = scenario.targets.iter().filter_map(|target: &TargetPlan| {
         let (server, _) = target.server.as_ref()?;
         Some(format!("{}: {}", target.name, cores(&server.cpus)))

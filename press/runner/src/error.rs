@@ -28,13 +28,16 @@ pub enum Error {
     Requests(#[from] millpond_press_workload::Error),
     /// More connections than files this process may open.
     #[error(
-        "{connections} connections need {needed} open files, but the limit here is {allowed}; \
-         raise it (`ulimit -n {needed}`, or nofile in limits.conf) or lower load.connections"
+        "{connections} connections{} need {needed} open files, but the limit here is {allowed}; \
+         raise it (`ulimit -n {needed}`, or nofile in limits.conf), raise load.processes or lower load.connections",
+        if *processes > 1 { format!(" in each of {processes} processes") } else { String::new() }
     )]
     OpenFiles {
-        /// The largest number of connections of the scenario.
+        /// The largest number of connections that one process has.
         connections: usize,
-        /// Files that takes.
+        /// The processes they are spread over.
+        processes: usize,
+        /// Files that takes in each.
         needed: u64,
         /// Files this process may have, its hard limit.
         allowed: u64,
@@ -106,6 +109,9 @@ pub enum Error {
     /// A client thread could not be set up or broke.
     #[error("a client thread failed: {0}")]
     ClientThread(String),
+    /// A process of the load generator could not be started, broke or ended.
+    #[error("a process of the load generator (load.processes) failed: {0}")]
+    ClientProcess(String),
     /// The result folder cannot be written.
     #[error(transparent)]
     Report(#[from] millpond_press_report::Error),

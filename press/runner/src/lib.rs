@@ -36,10 +36,12 @@ mod stages;
 mod system;
 mod target;
 mod watcher;
+mod worker;
 
 pub use draw::{Drawn, draw};
 pub use error::Error;
 pub use millpond_press_report::RunResult;
+pub use worker::worker;
 
 use std::path::PathBuf;
 
@@ -58,7 +60,7 @@ pub struct RunOptions {
     pub out: Option<PathBuf>,
     /// Whether [`Outcome::output`] is the result as JSON instead of the report.
     pub json: bool,
-    /// The program that `{millpond}` stands for in `server.command`.
+    /// The program that `{millpond}` stands for in `server.command`, and that the processes of `load.processes` are.
     pub millpond: PathBuf,
     /// Whether a line a second is written to stderr.
     pub progress: bool,

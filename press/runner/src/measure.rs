@@ -7,33 +7,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use millpond_press_recorder::{CpuSample, Resources, Window, is_stationary, memory_bytes};
 use millpond_press_report::{Cpu, Stage, WarmUp};
-use millpond_press_workload::{Arrivals, Schedule};
 use tokio::sync::watch;
 
 use crate::engine::crew::{Crew, Handover};
-use crate::engine::{Amount, Clock, Pace, Phase};
+use crate::engine::{Amount, Clock, FIGURES_NS, Offer};
 use crate::probe::Ready;
 use crate::progress::Progress;
 use crate::watcher::Watcher;
 use crate::{Error, stages};
 
-/// From the command to the first request, so that all threads begin together.
-const LEAD: Duration = Duration::from_millis(20);
 /// The width of a window of the test for a stationary state.
 const WINDOW: Duration = Duration::from_millis(125);
+/// How long the figures of other processes may be on their way.
+const FIGURES_LATE: Duration = Duration::from_millis(10);
 /// How often it is looked whether to stop.
 const TURN: Duration = Duration::from_millis(50);
-
-/// One load.
-#[derive(Debug, Clone)]
-pub(crate) struct Offer {
-    /// How requests arrive and how many a second; nothing in a closed loop.
-    pub(crate) open: Option<(Arrivals, Option<f64>)>,
-    pub(crate) think: Duration,
-    pub(crate) amount: Amount,
-    pub(crate) warmup_max: Duration,
-    pub(crate) seed: u64,
-}
 
 /// What is watched while a load is offered.
 #[derive(Debug, Clone, Default)]
@@ -76,20 +64,19 @@ pub(crate) async fn measure(
     progress: &mut Progress,
     stop: &watch::Receiver<bool>,
 ) -> Result<Measured, Error> {
-    let begin = clock.now() + LEAD.as_nanos() as u64;
-    let known = if offer.warmup_max.is_zero() { begin } else { 0 };
-    crew.offer(phases(crew.len(), offer, begin)?, known)?;
+    let begin = crew.offer(clock, offer).await?;
     let mut handover = Handover::default();
-    let (from, warm_up_stationary) = match known {
-        0 => warm_up(crew, clock, offer, begin, stop).await,
-        begin => (begin, true),
+    let (from, warm_up_stationary) = match offer.warmup_max.is_zero() {
+        false => warm_up(crew, clock, offer, begin, stop).await,
+        true => (begin, true),
     };
-    let watcher = Watcher::start(clock, from, watched, &crew.lives)?;
-    let before = Samples::take(watched);
+    let client_pids = crew.pids();
+    let watcher = Watcher::start(clock, from, watched, &client_pids, &crew.lives)?;
+    let before = Samples::take(watched, &client_pids);
     let started_at = SystemTime::now();
     progress.start(&crew.lives);
     let interrupted = wait(crew, &mut handover, progress, stop).await?;
-    let after = Samples::take(watched);
+    let after = Samples::take(watched, &client_pids);
     progress.sending(&crew.lives);
     let seen = watcher.end();
     let total = total(offer, from, handover.last_end, interrupted);
@@ -104,7 +91,7 @@ pub(crate) async fn measure(
         server_cpu: used(before.server, after.server, Duration::ZERO),
         client_cpu: used(before.client, after.client, handover.idle),
         server_memory_bytes: watched.server_pid.and_then(memory_bytes),
-        client_memory_bytes: memory_bytes(std::process::id()),
+        client_memory_bytes: client_pids.iter().map(|&pid| memory_bytes(pid)).sum(),
         stages: before.stages.until(&after.stages),
         resources: seen.resources,
         outstanding: seen.outstanding,
@@ -113,43 +100,9 @@ pub(crate) async fn measure(
     })
 }
 
-/// The part of each thread in the load.
-fn phases(threads: usize, offer: &Offer, begin: u64) -> Result<Vec<Phase>, Error> {
-    let phase = |pace| Phase {
-        begin,
-        amount: offer.amount,
-        pace,
-    };
-    let (Some((arrivals, rate)), Amount::For(length)) = (&offer.open, offer.amount) else {
-        let think_ns = offer.think.as_nanos() as u64;
-        return Ok((0..threads).map(|_| phase(Pace::Closed { think_ns })).collect());
-    };
-    let make = |length: Duration, seed: u64| {
-        if length.is_zero() {
-            return Ok(None);
-        }
-        Schedule::make(arrivals, *rate, length, seed)
-            .map(Some)
-            .map_err(Error::Requests)
-    };
-    let warm_up = make(offer.warmup_max, offer.seed ^ 0x5eed)?;
-    let measured = make(length, offer.seed)?;
-    let part = |schedule: &Option<Schedule>, index| {
-        schedule
-            .as_ref()
-            .map(|schedule| schedule.part(index, threads))
-            .unwrap_or_default()
-    };
-    let pace = |index| Pace::Open {
-        warm_up: part(&warm_up, index),
-        measured: part(&measured, index),
-    };
-    Ok((0..threads).map(|index| phase(pace(index))).collect())
-}
-
 /// Waits until rate and latency are stationary, or the limit; gives the start of the measurement.
 async fn warm_up(
-    crew: &Crew,
+    crew: &mut Crew,
     clock: Clock,
     offer: &Offer,
     begin: u64,
@@ -159,7 +112,7 @@ async fn warm_up(
     let mut windows: Vec<Window> = Vec::new();
     let mut last = crew.so_far();
     loop {
-        tokio::time::sleep(WINDOW).await;
+        tokio::time::sleep(window(crew, clock)).await;
         let now = crew.so_far();
         windows.push(Window {
             answers: now.answers - last.answers,
@@ -173,11 +126,25 @@ async fn warm_up(
             return (clock.now(), stationary);
         }
         if stationary || clock.now() >= limit {
-            let from = clock.now() + LEAD.as_nanos() as u64;
+            let from = clock.now() + crew.lead_ns();
             crew.measure_from(from);
             return (from, stationary);
         }
     }
+}
+
+/// How long it is to the end of a window. Where figures come from other processes in steps, a window ends with a step, or
+/// it would hold now more of them and now fewer.
+fn window(crew: &Crew, clock: Clock) -> Duration {
+    if !crew.is_apart() {
+        return WINDOW;
+    }
+    let width = WINDOW.as_nanos() as u64;
+    debug_assert_eq!(width % FIGURES_NS, 0, "a window is a number of steps");
+    let now = clock.now();
+    // The first window is as long as it happens to be, but none is much too short.
+    let end = ((now + width / 2) / width + 1) * width;
+    Duration::from_nanos(end - now) + FIGURES_LATE
 }
 
 /// Waits until every thread has handed over; true if someone stopped it.
@@ -216,10 +183,10 @@ fn total(offer: &Offer, from: u64, last_end: Option<u64>, interrupted: bool) -> 
 }
 
 impl Samples {
-    fn take(watched: &Watched) -> Samples {
+    fn take(watched: &Watched, client_pids: &[u32]) -> Samples {
         Samples {
             server: watched.server_pid.and_then(CpuSample::of),
-            client: CpuSample::own(),
+            client: CpuSample::of_all(client_pids),
             stages: watched
                 .metrics
                 .as_ref()

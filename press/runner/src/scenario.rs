@@ -36,7 +36,9 @@ pub(crate) struct Load {
     /// The longest warm-up, where the scenario says it.
     pub(crate) warmup_said: Option<Duration>,
     pub(crate) in_flight: Option<usize>,
-    pub(crate) client_threads: usize,
+    /// Processes that threads are spread over, and threads in each; see [`Load::processes`] and [`Load::threads`].
+    processes: usize,
+    client_threads: usize,
     pub(crate) client_cpus: Vec<usize>,
     pub(crate) connect_parallel: usize,
     pub(crate) source_addresses: Vec<IpAddr>,
@@ -69,11 +71,38 @@ pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error>
     })?;
     let name = path.display().to_string();
     let file = text::parse(&name, &text, overrides)?;
-    let bad = |message: String| Error::Scenario {
-        place: name.clone(),
-        message,
+    build(file, text).map_err(|message| Error::Scenario { place: name, message })
+}
+
+/// What a process of the load generator needs of a scenario that was read and found to be right.
+pub(crate) struct Excerpt {
+    pub(crate) target: TargetPlan,
+    pub(crate) load: Load,
+    pub(crate) seed: u64,
+}
+
+/// The target of this number, made from the same text by the same steps.
+pub(crate) fn excerpt(
+    path: &Path,
+    text: &str,
+    overrides: &[String],
+    target: usize,
+) -> Result<Excerpt, Error> {
+    let name = path.display().to_string();
+    let file = text::parse(&name, text, overrides)?;
+    let plan = || {
+        checks::check(&file)?;
+        let Some(target) = file.target.iter().chain(&file.targets).nth(target) else {
+            return Err(format!("there is no target {target}"));
+        };
+        TargetPlan::new(&file, target, None)
     };
-    build(file, text).map_err(bad)
+    let target = plan().map_err(|message| Error::Scenario { place: name, message })?;
+    Ok(Excerpt {
+        target,
+        load: Load::of(&file.load),
+        seed: file.scenario.seed,
+    })
 }
 
 fn build(file: keys::File, text: String) -> Result<Scenario, String> {
@@ -130,11 +159,23 @@ impl Load {
             },
             amount,
             in_flight: load.in_flight,
+            processes: load.processes,
             client_threads: load.client_threads,
             client_cpus: load.client_cpus.clone(),
             connect_parallel: load.connect_parallel,
             source_addresses: load.source_addresses.clone(),
         }
+    }
+
+    /// Processes that this many connections are spread over: none has nothing to hold.
+    pub(crate) fn processes(&self, connections: usize) -> usize {
+        self.processes.min(connections).max(1)
+    }
+
+    /// Threads that share this many connections, those of all processes.
+    pub(crate) fn threads(&self, connections: usize) -> usize {
+        let threads = self.client_threads.saturating_mul(self.processes(connections));
+        threads.min(connections)
     }
 
     /// Requests a connection keeps outstanding at most: one where it waits for answers, and as many as the protocol carries

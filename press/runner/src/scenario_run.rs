@@ -10,12 +10,13 @@ use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
 use millpond_press_report::{Folder, Point, RunResult, Server, State, compact_utc, report};
 use tokio::sync::watch;
 
-use crate::measure::{Measured, Offer, Watched};
+use crate::engine::Offer;
+use crate::measure::{Measured, Watched};
 use crate::probe;
 use crate::progress::Progress;
 use crate::scenario::{self, Encoded, Scenario, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
-use crate::session::{Opening, Session, fill};
+use crate::session::{Connecting, Opening, Session, Source, fill};
 use crate::system::{Cores, raise_open_files};
 use crate::target::in_process::InProcess;
 use crate::{Error, Outcome, RunOptions, comparison, describe, search, stopped};
@@ -292,11 +293,20 @@ impl Run {
         up: &Up,
     ) -> Result<Option<Session>, Error> {
         let opening = Opening {
-            target: &self.scenario.targets[number],
-            load: &self.scenario.load,
-            seed: self.scenario.seed,
-            connections,
-            engine: up.engine.clone(),
+            connecting: Connecting {
+                target: &self.scenario.targets[number],
+                load: &self.scenario.load,
+                seed: self.scenario.seed,
+                connections,
+                engine: up.engine.clone(),
+            },
+            source: Source {
+                millpond: &self.options.millpond,
+                scenario: &self.options.scenario,
+                text: &self.scenario.text,
+                set: &self.options.set,
+                target: number,
+            },
             shown: self.options.progress,
         };
         Session::open(&opening, &mut self.stop.clone()).await
@@ -438,14 +448,22 @@ fn check_pids(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether every process may open the files it needs; its own limit is raised to that, which other processes inherit.
 fn check_open_files(scenario: &Scenario) -> Result<(), Error> {
     let connections = scenario.load.connections.iter().copied().max().unwrap_or(0);
-    let connections = connections * scenario.targets.len();
-    let needed = connections as u64 + FILES_BESIDE;
+    let processes = scenario.load.processes(connections);
+    let targets = scenario.targets.len();
+    // Several processes belong to one target each, and are told and heard over two pipes.
+    let (connections, pipes) = match processes {
+        1 => (connections * targets, 0),
+        _ => (connections.div_ceil(processes), 2 * processes * targets),
+    };
+    let needed = connections.max(pipes) as u64 + FILES_BESIDE;
     let allowed = raise_open_files(needed).map_err(|error| Error::ClientThread(error.to_string()))?;
     if allowed < needed {
         Err(Error::OpenFiles {
             connections,
+            processes,
             needed,
             allowed,
         })

@@ -9,8 +9,7 @@ use std::time::Duration;
 use millpond_press_report::{Judgement, Search, Tried};
 
 use crate::Error;
-use crate::engine::Amount;
-use crate::measure::Offer;
+use crate::engine::{Amount, Offer};
 use crate::scenario::Scenario;
 use crate::scenario_run::{At, Run, Up};
 use crate::session::Session;

@@ -2,14 +2,16 @@
 //!
 //! Its invariant: a session that opened has at least one connection, and offers nothing by itself.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use crate::Error;
 use crate::engine::crew::{Connected, Crew};
-use crate::engine::{Clock, Plan};
-use crate::measure::{Measured, Offer, Watched, measure};
+use crate::engine::message::Task;
+use crate::engine::{Clock, Offer, Part, Plan};
+use crate::measure::{Measured, Watched, measure};
 use crate::progress::Progress;
 use crate::scenario::{Encoded, Load, TargetPlan};
 use crate::target::Protocol;
@@ -23,13 +25,30 @@ pub(crate) struct Session {
 
 /// How a session is opened.
 pub(crate) struct Opening<'a> {
+    pub(crate) connecting: Connecting<'a>,
+    pub(crate) source: Source<'a>,
+    pub(crate) shown: bool,
+}
+
+/// What connects where.
+pub(crate) struct Connecting<'a> {
     pub(crate) target: &'a TargetPlan,
     pub(crate) load: &'a Load,
     pub(crate) seed: u64,
     pub(crate) connections: usize,
     /// The engine of a target in this process.
     pub(crate) engine: Option<Arc<InProcess>>,
-    pub(crate) shown: bool,
+}
+
+/// Where other processes take the same from.
+pub(crate) struct Source<'a> {
+    pub(crate) millpond: &'a Path,
+    /// The scenario's file and the text that was read from it.
+    pub(crate) scenario: &'a Path,
+    pub(crate) text: &'a str,
+    pub(crate) set: &'a [String],
+    /// The target's number.
+    pub(crate) target: usize,
 }
 
 impl Session {
@@ -40,8 +59,10 @@ impl Session {
     ) -> Result<Option<Session>, Error> {
         let clock = Clock::start();
         let mut crew = opening.crew(clock)?;
-        let progress = Progress::new(opening.shown, opening.target.name.clone());
-        let connections = opening.connections;
+        let Connecting {
+            target, connections, ..
+        } = opening.connecting;
+        let progress = Progress::new(opening.shown, target.name.clone());
         let connected = crew
             .connected(stop, |lives| progress.connecting(lives, connections))
             .await?;
@@ -49,7 +70,7 @@ impl Session {
             Connected::Up => Ok(Some(Session { crew, clock })),
             Connected::Interrupted => Ok(None),
             Connected::None(reason) => Err(Error::Absent {
-                address: opening.target.address_text.clone(),
+                address: target.address_text.clone(),
                 reason,
             }),
         }
@@ -73,19 +94,45 @@ impl Session {
 }
 
 impl Opening<'_> {
+    /// The threads of a session, in this process or in as many as the scenario says.
     fn crew(&self, clock: Clock) -> Result<Crew, Error> {
+        let connecting = &self.connecting;
+        let processes = connecting.load.processes(connecting.connections);
+        let Some(address) = connecting.target.address.filter(|_| processes > 1) else {
+            return connecting.crew(clock, Part::WHOLE);
+        };
+        let epoch_ns = clock
+            .epoch_ns()
+            .map_err(|error| Error::ClientProcess(error.to_string()))?;
+        let source = &self.source;
+        let task = |index| Task {
+            scenario: source.scenario.to_owned(),
+            text: source.text.to_owned(),
+            set: source.set.to_vec(),
+            target: source.target,
+            address,
+            connections: connecting.connections,
+            part: Part { index, of: processes },
+            epoch_ns,
+        };
+        let tasks: Vec<Task> = (0..processes).map(task).collect();
+        let threads = connecting.load.threads(connecting.connections);
+        Crew::start_apart(source.millpond, &tasks, threads)
+    }
+}
+
+impl Connecting<'_> {
+    /// Those threads of a session that are in `part`.
+    pub(crate) fn crew(&self, clock: Clock, part: Part) -> Result<Crew, Error> {
         match &self.target.encoded {
-            Encoded::Http(protocol) => Crew::start(self.plan(protocol, clock)),
-            Encoded::Native(protocol) => Crew::start(self.plan(protocol, clock)),
-            Encoded::Resp(protocol) => Crew::start(self.plan(protocol, clock)),
-            Encoded::Memcached(protocol) => Crew::start(self.plan(protocol, clock)),
-            Encoded::Echo(protocol) => Crew::start(self.plan(protocol, clock)),
+            Encoded::Http(protocol) => Crew::start(self.plan(protocol, clock), part),
+            Encoded::Native(protocol) => Crew::start(self.plan(protocol, clock), part),
+            Encoded::Resp(protocol) => Crew::start(self.plan(protocol, clock), part),
+            Encoded::Memcached(protocol) => Crew::start(self.plan(protocol, clock), part),
+            Encoded::Echo(protocol) => Crew::start(self.plan(protocol, clock), part),
+            // A thread in this process has one call at a time: threads are connections.
             Encoded::Local(_) => match &self.engine {
-                Some(engine) => Crew::start_local(Plan {
-                    // A thread in this process has one call at a time: threads are connections.
-                    client_threads: self.connections.min(self.load.client_threads),
-                    ..self.plan(engine, clock)
-                }),
+                Some(engine) => Crew::start_local(self.plan(engine, clock)),
                 None => Err(Error::ClientThread("its engine was not opened".into())),
             },
         }
@@ -104,7 +151,7 @@ impl Opening<'_> {
             operations: target.operations.len(),
             connections: self.connections,
             in_flight: load.in_flight(target.protocol),
-            client_threads: load.client_threads.min(self.connections),
+            client_threads: load.threads(self.connections),
             client_cpus: load.client_cpus.clone(),
             connect_parallel: load.connect_parallel,
             timeout: target.timeout,

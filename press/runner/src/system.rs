@@ -1,4 +1,4 @@
-//! The few calls of the system that std does not offer: open files, cores, signals.
+//! The few calls of the system that std does not offer: open files, cores, signals, its clock as a number.
 //!
 //! Its invariant: nothing here touches memory but local variables of its own.
 #![allow(unsafe_code)] // Each is one call of the C library on plain values.
@@ -73,6 +73,20 @@ impl Cores {
             Err(io::Error::last_os_error())
         }
     }
+}
+
+/// The system's own clock, the one behind `Instant`, in nanoseconds: a number that means the same in every process.
+pub(crate) fn monotonic_ns() -> io::Result<u64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for one timespec.
+    if unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let part = |number| u64::try_from(number).map_err(io::Error::other);
+    Ok(part(time.tv_sec)? * 1_000_000_000 + part(time.tv_nsec)?)
 }
 
 /// Lets the calling thread run only when others leave a core free (nice 19). A system that refuses leaves it as it is.

@@ -52,10 +52,12 @@ impl Watcher {
         clock: Clock,
         from: u64,
         watched: &Watched,
+        client_pids: &[u32],
         lives: &[Arc<Live>],
     ) -> Result<Watcher, Error> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, watched, lives) = (is_over.clone(), watched.clone(), lives.to_vec());
+        let clients = client_pids.to_vec();
         let body = move || {
             step_back();
             let servers = watched.server_pid.into_iter().collect();
@@ -63,7 +65,7 @@ impl Watcher {
                 clock,
                 from,
                 lives,
-                sampler: Sampler::new(servers, vec![std::process::id()], watched.port),
+                sampler: Sampler::new(servers, clients, watched.port),
                 outstanding: Vec::new(),
                 next: from + SECOND,
             };

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::recorded::Recording;
 use crate::{Error, Random};
@@ -18,7 +18,7 @@ pub const ARRIVALS_MAX: usize = 50_000_000;
 pub const RATE_MAX: f64 = 1e8;
 
 /// How the gaps between requests are distributed. In a description: `"poisson"`, or `{ pareto = { shape = 1.5 } }`.
-#[derive(Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Deserialize, Serialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Arrivals {
     /// Equal gaps: request `i` at `i / rate`.

@@ -1,30 +1,42 @@
 //! The threads of a load generator as one: started, connected, told what to offer, asked what came of it.
 //!
-//! Its invariant: the clock of a load starts after the connections are up, and a crew that is dropped leaves no thread.
+//! They are in this process or in several others; nobody else needs to know which. Its invariant: the clock of a load starts
+//! after the connections are up, and a crew that is dropped leaves no thread and no process.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millpond_press_recorder::{Live, Tally, Window};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
 
-use super::{Command, Control, Line, Phase, Plan, Report, client_thread, in_process_thread};
+use super::message::{Order, Task};
+use super::processes::Processes;
+use super::threads::{Threads, defect};
+use super::{Clock, Line, Offer, Part, Plan, Report, client_thread, in_process_thread};
 use crate::target::Protocol;
 use crate::target::in_process::Local;
 use crate::{Error, stopped};
 
+/// From the command to the first request, so that all threads begin together.
+const LEAD: Duration = Duration::from_millis(20);
+/// The same where another process must be told first, on a machine that is busy.
+const LEAD_APART: Duration = Duration::from_millis(100);
+
 /// The threads and the ways to speak with them.
 pub(crate) struct Crew {
-    handles: Vec<JoinHandle<()>>,
-    commands: Vec<mpsc::SyncSender<Command>>,
+    // Dropped first: threads and processes may still report while they end.
+    hands: Hands,
     reports: Receiver<Report>,
-    reporter: Sender<Report>,
-    control: Arc<Control>,
     pub(crate) lives: Vec<Arc<Live>>,
+}
+
+/// Where the threads are.
+enum Hands {
+    Here(Threads),
+    Apart(Processes),
 }
 
 /// How connecting ended.
@@ -49,52 +61,47 @@ pub(crate) struct Handover {
 }
 
 impl Crew {
-    /// Starts the threads of a target with connections.
-    pub(crate) fn start<P: Protocol>(plan: Plan<P>) -> Result<Crew, Error> {
-        Crew::start_with(Arc::new(plan), client_thread::run)
+    /// Starts those threads of a target with connections that are in `part`.
+    pub(crate) fn start<P: Protocol>(plan: Plan<P>, part: Part) -> Result<Crew, Error> {
+        Crew::here(plan, part, client_thread::run)
     }
 
     /// Starts the threads of a target in this process.
     pub(crate) fn start_local<P: Local>(plan: Plan<P>) -> Result<Crew, Error> {
-        Crew::start_with(Arc::new(plan), in_process_thread::run)
+        Crew::here(plan, Part::WHOLE, in_process_thread::run)
     }
 
-    fn start_with<P: Send + Sync + 'static>(
-        plan: Arc<Plan<P>>,
+    fn here<P: Send + Sync + 'static>(
+        plan: Plan<P>,
+        part: Part,
         body: fn(Arc<Plan<P>>, Line),
     ) -> Result<Crew, Error> {
-        let plan_threads = plan.client_threads;
-        // A thread has at most one report under way: it waits for a command after each.
-        let (reporter, reports) = tokio::sync::mpsc::channel(2 * plan_threads.max(1));
-        let mut crew = Crew {
-            handles: Vec::new(),
-            commands: Vec::new(),
+        let threads = part.threads(plan.client_threads).count();
+        Crew::with(threads, 0, |reporter, lives| {
+            Threads::start(Arc::new(plan), part, body, reporter, lives).map(Hands::Here)
+        })
+    }
+
+    /// Starts a process for each of the tasks, which have this many threads together.
+    pub(crate) fn start_apart(program: &Path, tasks: &[Task], threads: usize) -> Result<Crew, Error> {
+        Crew::with(threads, tasks.len(), |reporter, lives| {
+            Processes::start(program, tasks, reporter, lives).map(Hands::Apart)
+        })
+    }
+
+    fn with(
+        threads: usize,
+        processes: usize,
+        start: impl FnOnce(&Sender<Report>, &[Arc<Live>]) -> Result<Hands, Error>,
+    ) -> Result<Crew, Error> {
+        // A thread has at most one report under way: it waits for a command after each. A process may also be ready, or lost.
+        let (reporter, reports) = tokio::sync::mpsc::channel(2 * (threads + processes).max(1));
+        let lives: Vec<Arc<Live>> = (0..threads).map(|_| Arc::default()).collect();
+        Ok(Crew {
+            hands: start(&reporter, &lives)?,
             reports,
-            reporter,
-            control: Arc::default(),
-            lives: Vec::new(),
-        };
-        for index in 0..plan_threads {
-            // One load and the farewell.
-            let (commands, received) = mpsc::sync_channel(2);
-            let live = Arc::new(Live::default());
-            let line = Line {
-                index,
-                commands: received,
-                reports: crew.reporter.clone(),
-                control: crew.control.clone(),
-                live: live.clone(),
-            };
-            let plan = plan.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("press-client-{index}"))
-                .spawn(move || body(plan, line));
-            let handle = thread.map_err(|error| Error::ClientThread(error.to_string()))?;
-            crew.handles.push(handle);
-            crew.commands.push(commands);
-            crew.lives.push(live);
-        }
-        Ok(crew)
+            lives,
+        })
     }
 
     /// Waits until every connection is up or has failed once; `tick` is called once a second.
@@ -105,7 +112,7 @@ impl Crew {
     ) -> Result<Connected, Error> {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
         seconds.tick().await;
-        let (mut waiting, mut opened, mut reason) = (self.handles.len(), 0, None);
+        let (mut waiting, mut opened, mut reason) = (self.len(), 0, None);
         while waiting > 0 {
             tokio::select! {
                 report = self.reports.recv() => match report {
@@ -114,8 +121,7 @@ impl Crew {
                         opened += more;
                         reason = reason.or(failure);
                     }
-                    Some(Report::Broken(why)) => return Err(Error::ClientThread(why)),
-                    Some(Report::Done(_)) | None => return Err(self.defect()),
+                    other => return Err(self.trouble(other)),
                 },
                 () = stopped(stop) => return Ok(Connected::Interrupted),
                 _ = seconds.tick() => {
@@ -130,16 +136,45 @@ impl Crew {
         })
     }
 
-    /// Offers one load: each thread its own phase. `measure_from` 0 means that the measurement begins later.
-    pub(crate) fn offer(&mut self, phases: Vec<Phase>, measure_from: u64) -> Result<(), Error> {
-        self.control.measure_from.store(measure_from, Relaxed);
-        for (commands, phase) in self.commands.iter().zip(phases) {
-            if commands.try_send(Command::Offer(phase)).is_err() {
-                return Err(self.defect());
+    /// Offers one load, each thread its own part, and gives its begin. The measurement begins with it, or where there is a
+    /// warm-up when [`Crew::measure_from`] says so.
+    pub(crate) async fn offer(&mut self, clock: Clock, offer: &Offer) -> Result<u64, Error> {
+        self.prepare(offer)?;
+        if let Hands::Apart(processes) = &self.hands {
+            for _ in 0..processes.len() {
+                match self.reports.recv().await {
+                    Some(Report::Prepared) => {}
+                    other => return Err(self.trouble(other)),
+                }
             }
         }
-        self.control.commands.fetch_add(1, Relaxed);
+        let begin = clock.now() + self.lead_ns();
+        let has_warm_up = !offer.warmup_max.is_zero();
+        self.begin(begin, if has_warm_up { 0 } else { begin })?;
+        Ok(begin)
+    }
+
+    /// Makes ready for a load.
+    pub(crate) fn prepare(&mut self, offer: &Offer) -> Result<(), Error> {
+        match &mut self.hands {
+            Hands::Here(threads) => threads.prepare(offer)?,
+            Hands::Apart(processes) => processes.tell(&Order::Prepare(offer.clone())),
+        }
         Ok(())
+    }
+
+    /// Offers what was prepared. `measure_from` 0 means that the measurement begins later.
+    pub(crate) fn begin(&mut self, begin: u64, measure_from: u64) -> Result<(), Error> {
+        match &mut self.hands {
+            Hands::Here(threads) => threads.begin(begin, measure_from)?,
+            Hands::Apart(processes) => processes.tell(&Order::Begin { begin, measure_from }),
+        }
+        Ok(())
+    }
+
+    /// The next thing that a thread or a process says.
+    pub(crate) async fn report(&mut self) -> Option<Report> {
+        self.reports.recv().await
     }
 
     /// Waits for the next thread that hands over; nothing when none did within `span`.
@@ -158,14 +193,33 @@ impl Crew {
                 into.threads.push(handed.tally);
                 Ok(true)
             }
-            Ok(Some(Report::Broken(why))) => Err(Error::ClientThread(why)),
-            Ok(Some(Report::Ready { .. }) | None) => Err(self.defect()),
+            Ok(other) => Err(self.trouble(other)),
         }
     }
 
     /// How many threads there are.
     pub(crate) fn len(&self) -> usize {
-        self.handles.len()
+        self.lives.len()
+    }
+
+    /// The processes that the load generator is: this one, and where its threads are.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut pids = vec![std::process::id()];
+        if let Hands::Apart(processes) = &self.hands {
+            pids.extend(processes.pids());
+        }
+        pids
+    }
+
+    /// Whether the figures so far come from other processes, a while later and in steps of [`super::FIGURES_NS`].
+    pub(crate) fn is_apart(&self) -> bool {
+        matches!(self.hands, Hands::Apart(_))
+    }
+
+    /// How far ahead of now a moment must be that every thread is to know of in time.
+    pub(crate) fn lead_ns(&self) -> u64 {
+        let lead = if self.is_apart() { LEAD_APART } else { LEAD };
+        lead.as_nanos() as u64
     }
 
     /// Answers and their latencies so far, for the test of whether a load has settled.
@@ -180,36 +234,35 @@ impl Crew {
     }
 
     /// Tells when the measurement begins.
-    pub(crate) fn measure_from(&self, from: u64) {
-        self.control.measure_from.store(from, Relaxed);
+    pub(crate) fn measure_from(&mut self, from: u64) {
+        match &mut self.hands {
+            Hands::Here(threads) => threads.measure_from(from),
+            Hands::Apart(processes) => processes.tell(&Order::MeasureFrom(from)),
+        }
     }
 
     /// Tells all threads to drop what they do and hand over.
-    pub(crate) fn stop(&self) {
-        self.control.stop.store(true, Relaxed);
-    }
-
-    fn check_alive(&self) -> Result<(), Error> {
-        if self.handles.iter().any(JoinHandle::is_finished) {
-            return Err(self.defect());
+    pub(crate) fn stop(&mut self) {
+        match &mut self.hands {
+            Hands::Here(threads) => threads.stop(),
+            Hands::Apart(processes) => processes.tell(&Order::Stop),
         }
-        Ok(())
     }
 
-    fn defect(&self) -> Error {
-        Error::ClientThread("it ended by itself, which is a defect of press".into())
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.control.stop.store(true, Relaxed);
-        for commands in &self.commands {
-            let _ = commands.try_send(Command::Leave);
+    /// An error if a thread of this process has ended, or another process is stuck; of one that ended [`Report::Lost`] tells.
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+        match &self.hands {
+            Hands::Here(threads) => threads.check_alive(),
+            Hands::Apart(processes) => processes.check_alive(),
         }
-        self.control.commands.fetch_add(1, Relaxed);
-        for handle in self.handles.drain(..) {
-            let _ = handle.join();
+    }
+
+    /// The error in a report that is not the one that is due.
+    fn trouble(&mut self, report: Option<Report>) -> Error {
+        match (report, &mut self.hands) {
+            (Some(Report::Broken(why)), _) => Error::ClientThread(why),
+            (Some(Report::Lost { at, said }), Hands::Apart(processes)) => processes.lost(at, said),
+            _ => defect(),
         }
     }
 }

@@ -20,16 +20,20 @@ const SECONDS_MAX: f64 = 7.0 * 86_400.0;
 /// The largest rate a schedule can be made for.
 const RATE_MAX: f64 = 1e8;
 
+/// More processes than any machine has cores for them to be of use.
+const PROCESSES_MAX: u64 = 256;
+
 fn check_counts(file: &File) -> Result<(), String> {
     let load = &file.load;
     let connections = || load.connections.iter().copied();
-    let at_least_one: [(&str, u64); 8] = [
+    let at_least_one: [(&str, u64); 9] = [
         ("load.connections", connections().min().unwrap_or(0) as u64),
         (
             "load.requests_per_connection",
             load.requests_per_connection.unwrap_or(1),
         ),
         ("load.in_flight", load.in_flight.unwrap_or(1) as u64),
+        ("load.processes", load.processes as u64),
         ("load.client_threads", load.client_threads as u64),
         ("load.connect_parallel", load.connect_parallel as u64),
         ("scenario.repeats", file.scenario.repeats as u64),
@@ -41,7 +45,7 @@ fn check_counts(file: &File) -> Result<(), String> {
             return Err(format!("{key} is 0 or empty, expected at least 1"));
         }
     }
-    let at_most: [(&str, u64, u64); 7] = [
+    let at_most: [(&str, u64, u64); 8] = [
         (
             "load.connections",
             connections().max().unwrap_or(0) as u64,
@@ -53,6 +57,7 @@ fn check_counts(file: &File) -> Result<(), String> {
             1 << 40,
         ),
         ("load.in_flight", load.in_flight.unwrap_or(0) as u64, 65_536),
+        ("load.processes", load.processes as u64, PROCESSES_MAX),
         ("load.client_threads", load.client_threads as u64, 1_024),
         ("scenario.repeats", file.scenario.repeats as u64, 1_000),
         ("search.repeats", file.search.repeats as u64, 100),
@@ -258,6 +263,13 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
             return Err(format!(
                 "protocol \"{protocol}\" runs in this process, one call at a time on each thread: load.in_flight and \
                  load.source_addresses are for targets with connections"
+            ));
+        }
+        if load.processes > 1 {
+            return Err(format!(
+                "load.processes is {}, but protocol \"{protocol}\" runs in this process; leave it out, or raise \
+                 load.client_threads for more calls at once",
+                load.processes
             ));
         }
         if target.server.is_some() || !target.address.is_empty() {

@@ -201,6 +201,9 @@ pub(crate) struct Load {
     pub(crate) duration_s: Option<f64>,
     pub(crate) warmup_s_max: Option<f64>,
     pub(crate) in_flight: Option<usize>,
+    /// Processes that the threads are spread over, `client_threads` in each.
+    #[serde(default = "one")]
+    pub(crate) processes: usize,
     #[serde(default = "one")]
     pub(crate) client_threads: usize,
     #[serde(default)]

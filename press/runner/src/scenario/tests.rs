@@ -129,6 +129,11 @@ fn impossible_values_are_refused() {
         ),
         ("load.in_flight=4", "HTTP/1.1 answers one request after the other"),
         ("load.client_threads=0", "load.client_threads is 0"),
+        ("load.processes=0", "load.processes is 0"),
+        (
+            "load.processes=1000",
+            "load.processes is 1000, expected at most 256",
+        ),
         (
             "target.timeout_ms=99999",
             "target.timeout_ms is 99999, expected 1 to 60000",
@@ -166,6 +171,11 @@ fn impossible_values_are_refused() {
         let said = refusal(GOOD, &[set]);
         assert!(said.contains(expected), "{set}: {said}");
     }
+    let apart = refusal(GOOD, &["target.protocol=ordered", "load.processes=2"]);
+    assert!(
+        apart.contains("load.processes is 2, but protocol \"ordered\" runs in this process"),
+        "{apart}"
+    );
     assert!(refusal("x", &[]).contains("line 1"));
     assert!(
         load(Path::new("no.toml"), &[])
@@ -311,4 +321,30 @@ fn operations_of_one_name_are_refused() {
                 [keys]\ncount = 10\n[load]\nconnections = [1]\nduration_s = 1\n";
     let said = refusal(text, &[]);
     assert!(said.contains("two operations are called \"get {key}\""), "{said}");
+}
+
+#[test]
+fn no_process_is_without_a_connection() {
+    let check = |connections, expected| {
+        let scenario = load_text(GOOD, &["load.processes=4", "load.client_threads=2"]).unwrap();
+        let load = &scenario.load;
+        assert_eq!((load.processes(connections), load.threads(connections)), expected);
+    };
+    check(1, (1, 1));
+    check(3, (3, 3));
+    check(4, (4, 4));
+    check(7, (4, 7));
+    check(100, (4, 8));
+}
+
+#[test]
+fn an_excerpt_is_what_the_whole_scenario_holds() {
+    let whole = load_text(GOOD, &["load.in_flight=1", "scenario.seed=9"]).unwrap();
+    let set = ["load.in_flight=1".to_owned(), "scenario.seed=9".to_owned()];
+    let Ok(part) = excerpt(Path::new("s.toml"), GOOD, &set, 0) else {
+        panic!("the scenario is good");
+    };
+    assert_eq!((part.seed, &part.load.connections), (9, &whole.load.connections));
+    assert_eq!(part.target.requests, whole.targets[0].requests);
+    assert!(excerpt(Path::new("s.toml"), GOOD, &set, 1).is_err());
 }
