@@ -3,16 +3,18 @@
 //! It serves nothing. Its invariant: when [`Engines::open`] returns, every reference between them holds, and sizes fit.
 
 use crate::Error;
-use crate::config::{self, Config};
+use crate::config::{self, Behaviour, Config};
 use crate::stages::Prepared;
-use millpond_backends_interface::Backend as _;
+use millpond_backends_interface::{Backend as _, Model};
+use millpond_backends_practice::Practice;
 use millpond_backends_tract::Tract;
 use millpond_engines_features::Handle;
 use millpond_engines_infer::{Batcher, BatcherOptions};
 use millpond_engines_ordered::{Options, Store};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A model with its threads.
 pub struct LoadedModel {
@@ -158,14 +160,8 @@ pub(crate) fn open_store(name: &str, config: &config::Ordered) -> Result<Store, 
 }
 
 fn load_model(name: &str, model: &config::Model, config: &Config) -> Result<LoadedModel, Error> {
-    let backend = match model.backend {
-        config::Backend::Tract => Tract,
-    };
     let started = Instant::now();
-    let loaded = backend.load(&model.path).map_err(|source| Error::Model {
-        name: name.to_owned(),
-        source,
-    })?;
+    let (backend, loaded) = load_backend(name, model)?;
     let options = BatcherOptions {
         instances: model.instances,
         batch_size_max: model.batch_size_max,
@@ -176,7 +172,7 @@ fn load_model(name: &str, model: &config::Model, config: &Config) -> Result<Load
     tracing::info!(
         model = name,
         version = model.version,
-        backend = backend.name(),
+        backend,
         ms = started.elapsed().as_millis() as u64,
         "model loaded"
     );
@@ -184,4 +180,33 @@ fn load_model(name: &str, model: &config::Model, config: &Config) -> Result<Load
         batcher,
         version: model.version,
     })
+}
+
+/// The backend's name and the model, from its file or from what the configuration says of it.
+fn load_backend(name: &str, model: &config::Model) -> Result<(&'static str, Arc<dyn Model>), Error> {
+    match model.backend {
+        config::Backend::Tract => {
+            let path = model.path.as_deref().unwrap_or(Path::new(""));
+            let loaded = Tract.load(path).map_err(|source| Error::Model {
+                name: name.to_owned(),
+                source,
+            })?;
+            Ok((Tract.name(), loaded))
+        }
+        config::Backend::Practice => Ok((Practice::NAME, practice(model).model())),
+    }
+}
+
+/// What the keys of a practice model say; the check has seen that those without a default are there.
+fn practice(model: &config::Model) -> Practice {
+    let micros = |us: Option<u64>| Duration::from_micros(us.unwrap_or_default());
+    Practice {
+        behaviour: match model.behaviour {
+            Some(Behaviour::Compute) => millpond_backends_practice::Behaviour::Compute,
+            Some(Behaviour::Wait) | None => millpond_backends_practice::Behaviour::Wait,
+        },
+        run: micros(model.us),
+        row: micros(model.us_per_row),
+        width: model.width.unwrap_or(1),
+    }
 }

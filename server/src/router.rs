@@ -30,6 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) engines: &'a Engines,
     pub(crate) method: Method,
+    /// The connection it came by.
+    pub(crate) connection: u64,
     /// When the request's last byte was read.
     pub(crate) received: Instant,
     /// From then until the router had it; zero for methods whose time is not split into stages.
@@ -115,6 +117,7 @@ impl Router {
             shared,
             engines,
             method,
+            connection: request.connection,
             received: request.received,
             queue,
             header_deadline_ms: request.meta.deadline_ms,

@@ -3,13 +3,18 @@
 //! `done` is called exactly once, with this request's own rows or the reason why not.
 //!
 //! There is no timer. A request that finds an idle instance wakes it and runs at once.
-//! Requests that arrive while all instances are busy wait together, first come first
-//! served; the instance that finishes cuts the next batch from them, up to
-//! `batch_size_max` rows.
+//! Requests that arrive while all instances are busy wait together. Their sources are served
+//! in turn, within one first come first served; the instance that finishes cuts the next batch
+//! from them, up to `batch_size_max` rows. One that is expected to be answered after its
+//! deadline does not wait at all.
 
 mod batch;
+mod forecast;
 mod queue;
+mod service_time;
+mod state;
 mod stats;
+mod turns;
 mod warm_up;
 mod worker;
 
@@ -51,12 +56,14 @@ impl Default for BatcherOptions {
     }
 }
 
-/// How a request is told its result: called once, on an instance thread, so it must
-/// not block. A panic in it is caught and costs this request alone.
+/// How a request is told its result: called once, on an instance thread or on one that
+/// submits, so it must not block. A panic in it is caught and costs this request alone.
 pub type Done = Box<dyn FnOnce(Result<Answer, Error>) + Send + 'static>;
 
 /// One request for one model.
 pub struct Request {
+    /// Who asks, as a number: sources are served in turn, and share a full queue.
+    pub source: u64,
     /// In signature order, checked by `Signature::check_inputs`.
     pub inputs: Vec<Tensor>,
     /// Dimension 0 of every input.
@@ -72,6 +79,7 @@ pub struct Request {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
+            .field("source", &self.source)
             .field("rows", &self.rows)
             .field("deadline", &self.deadline)
             .field("gone", &self.gone)
@@ -105,9 +113,26 @@ pub enum Rejected {
         /// How many may.
         queue_max: usize,
     },
+    /// Its deadline would pass before its answer: what is ahead of it takes too long.
+    #[error(
+        "the predicted wait is {} ms and the run {} ms, the deadline is in {} ms; allow more time (_deadline_ms), offer less load, or add instances", ms(.wait), ms(.run), ms(.left)
+    )]
+    TooLate {
+        /// Until its run would begin.
+        wait: Duration,
+        /// That run.
+        run: Duration,
+        /// Until its deadline.
+        left: Duration,
+    },
     /// [`Batcher::stop`] was called.
     #[error("the model is stopping; ask again elsewhere")]
     Stopping,
+}
+
+/// Milliseconds with their thousandths.
+fn ms(duration: &Duration) -> String {
+    format!("{:.3}", duration.as_secs_f64() * 1e3)
 }
 
 /// What the instance threads share with the handle.
@@ -149,7 +174,7 @@ impl Batcher {
         check_options(&name, &options)?;
         check_signature(&name, &*model)?;
         let shared = Arc::new(Shared {
-            queue: Queue::new(options.instances, options.queue_max),
+            queue: Queue::new(&options),
             counters: Counters::default(),
             name,
             model,
@@ -185,17 +210,41 @@ impl Batcher {
         Ok(())
     }
 
-    /// Hands over a request. Never blocks on a run: it is accepted or refused at once.
+    /// Hands over a request. Never blocks on a run: it is accepted or refused at once. In a full queue it
+    /// may take the place of a request of the source that has most waiting, whose `done` is then called here.
     ///
     /// # Errors
     /// [`Rejected`], and the request back, its `done` uncalled.
     pub fn submit(&self, request: Request) -> Result<(), (Rejected, Request)> {
-        let submitted = self.shared.queue.submit(request);
-        match &submitted {
-            Ok(()) => stats::add(&self.shared.counters.accepted, 1),
-            Err(_) => stats::add(&self.shared.counters.refused, 1),
+        let counters = &self.shared.counters;
+        match self.shared.queue.submit(request) {
+            Ok(evicted) => {
+                stats::add(&counters.accepted, 1);
+                if let Some(evicted) = evicted {
+                    self.answer_evicted(evicted);
+                }
+                Ok(())
+            }
+            Err((rejected, request)) => {
+                stats::add(&counters.refused, 1);
+                match rejected {
+                    Rejected::QueueFull { .. } => stats::add(&counters.queue_full, 1),
+                    Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
+                    Rejected::Stopping => {}
+                }
+                Err((rejected, request))
+            }
         }
-        submitted
+    }
+
+    fn answer_evicted(&self, evicted: queue::Waiting) {
+        stats::add(&self.shared.counters.evicted, 1);
+        let error = Error::Evicted {
+            model: self.shared.name.clone(),
+            queue_max: self.shared.options.queue_max,
+            waited_us: stats::micros(evicted.submitted.elapsed()),
+        };
+        worker::deliver(&self.shared.name, evicted, Err(error));
     }
 
     /// Prepares the model for every size of `sizes` (rows) and runs each on every instance,

@@ -64,6 +64,18 @@ pub enum Error {
         /// How long it had waited.
         waited_us: u64,
     },
+    /// The request gave way to one of a source that had fewer waiting; it did not run.
+    #[error(
+        "model `{model}`: all {queue_max} places of the queue were taken and this request's connection had most of them, so its newest request gave way to another connection's after {waited_us} us; keep fewer requests in flight on a connection, or raise queue_max"
+    )]
+    Evicted {
+        /// The model's name.
+        model: String,
+        /// How many may wait.
+        queue_max: usize,
+        /// How long it had waited.
+        waited_us: u64,
+    },
     /// The request's client went away while it waited; it did not run.
     #[error("the client of a request to model `{model}` went away before it ran")]
     ClientGone {

@@ -35,6 +35,7 @@
 //! let (answers, answer) = mpsc::sync_channel(1);
 //! let x = Tensor::new(vec![3], Data::F32(vec![1.0, 2.0, 3.0]))?;
 //! let request = Request {
+//!     source: 0,
 //!     inputs: vec![x],
 //!     rows: 3,
 //!     deadline: None,

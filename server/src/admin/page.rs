@@ -106,8 +106,26 @@ fn models(page: &mut Page, engines: &Engines) {
     family(
         "millpond_model_refused_total",
         "counter",
-        "Requests refused: the queue was full.",
+        "Requests refused when they came, for whatever reason.",
         |s| s.refused as f64,
+    );
+    family(
+        "millpond_model_queue_full_total",
+        "counter",
+        "Of these: the queue was full.",
+        |s| s.queue_full as f64,
+    );
+    family(
+        "millpond_model_too_late_total",
+        "counter",
+        "Of these: the predicted wait and the run were longer than the deadline allowed.",
+        |s| s.too_late as f64,
+    );
+    family(
+        "millpond_model_evicted_total",
+        "counter",
+        "Accepted requests that gave way to another connection's in a full queue.",
+        |s| s.evicted as f64,
     );
     family(
         "millpond_model_expired_total",

@@ -1,10 +1,15 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Config, Durability, Listen};
+use super::{Backend, Config, Durability, Listen, Model};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// What a run of a practice model takes at most, in microseconds: warming it up must end.
+const PRACTICE_RUN_US_MAX: u64 = 10_000_000;
+/// Elements of a practice model's row at most.
+const PRACTICE_WIDTH_MAX: usize = 1 << 16;
 
 /// Makes relative paths relative to the file's folder.
 pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
@@ -20,7 +25,8 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
     config
         .models
         .values_mut()
-        .for_each(|model| resolve(&mut model.path));
+        .filter_map(|model| model.path.as_mut())
+        .for_each(resolve);
     config
         .ordered
         .values_mut()
@@ -101,11 +107,9 @@ fn check_server(config: &Config) -> Result<(), String> {
 
 fn check_models(config: &Config) -> Result<(), String> {
     for (name, model) in &config.models {
-        if !model.path.is_file() {
-            return Err(format!(
-                "models.{name}.path: {} is no file; name an ONNX model",
-                model.path.display()
-            ));
+        match model.backend {
+            Backend::Tract => check_file(name, model)?,
+            Backend::Practice => check_practice(name, model)?,
         }
         positive(&format!("models.{name}.batch_size_max"), model.batch_size_max)?;
         positive(&format!("models.{name}.instances"), model.instances)?;
@@ -119,6 +123,66 @@ fn check_models(config: &Config) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A model that is read from a file, and needs no other word.
+fn check_file(name: &str, model: &Model) -> Result<(), String> {
+    let Some(path) = &model.path else {
+        return Err(format!(
+            "models.{name}.path is missing; name an ONNX model, or set backend = \"practice\" for a model of known behaviour"
+        ));
+    };
+    if !path.is_file() {
+        let path = path.display();
+        return Err(format!(
+            "models.{name}.path: {path} is no file; name an ONNX model"
+        ));
+    }
+    let for_practice = [
+        ("behaviour", model.behaviour.is_some()),
+        ("us", model.us.is_some()),
+        ("us_per_row", model.us_per_row.is_some()),
+        ("width", model.width.is_some()),
+    ];
+    match for_practice.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => Err(format!(
+            "models.{name}.{key} is for backend \"practice\", and the backend is \"tract\"; leave it out"
+        )),
+    }
+}
+
+/// A model that is nothing but its behaviour.
+fn check_practice(name: &str, model: &Model) -> Result<(), String> {
+    if let Some(path) = &model.path {
+        let path = path.display();
+        return Err(format!(
+            "models.{name}.path is {path}, and backend \"practice\" reads no file; leave path out"
+        ));
+    }
+    if model.behaviour.is_none() {
+        return Err(format!(
+            "models.{name}.behaviour is missing; backend \"practice\" needs \"wait\" or \"compute\""
+        ));
+    }
+    let Some(us) = model.us else {
+        return Err(format!(
+            "models.{name}.us is missing; backend \"practice\" needs the microseconds of a run, as in us = 1000"
+        ));
+    };
+    let most = (model.batch_size_max as u64).saturating_mul(model.us_per_row.unwrap_or(0));
+    if us.saturating_add(most) > PRACTICE_RUN_US_MAX {
+        let found = us.saturating_add(most);
+        return Err(format!(
+            "models.{name}: a run of batch_size_max rows takes {found} us (us + batch_size_max * us_per_row); expected at most {PRACTICE_RUN_US_MAX}"
+        ));
+    }
+    match model.width {
+        Some(width) if width == 0 || width > PRACTICE_WIDTH_MAX => Err(format!(
+            "models.{name}.width is {width}; expected 1 to {PRACTICE_WIDTH_MAX}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_references(config: &Config, plan: &Plan) -> Result<(), String> {

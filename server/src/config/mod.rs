@@ -291,8 +291,8 @@ impl From<Durability> for millpond_engines_ordered::Durability {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The model's file.
-    pub path: PathBuf,
+    /// The model's file; "practice" has none.
+    pub path: Option<PathBuf>,
     /// What runs it.
     #[serde(default)]
     pub backend: Backend,
@@ -310,6 +310,14 @@ pub struct Model {
     pub queue_max: usize,
     /// Row counts run before `/readyz`; 1, 16 and `batch_size_max` when left out.
     pub warm_up: Option<Vec<usize>>,
+    /// What a run of backend "practice" does while it lasts.
+    pub behaviour: Option<Behaviour>,
+    /// Microseconds of a run of backend "practice".
+    pub us: Option<u64>,
+    /// Microseconds that each row of it adds; 0 when left out.
+    pub us_per_row: Option<u64>,
+    /// Elements of a row of its input; 1 when left out.
+    pub width: Option<usize>,
 }
 
 impl Model {
@@ -331,6 +339,18 @@ pub enum Backend {
     /// ONNX, compiled in.
     #[default]
     Tract,
+    /// Nothing: a model of known behaviour.
+    Practice,
+}
+
+/// What a run of a practice model does while it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Behaviour {
+    /// Sleeps.
+    Wait,
+    /// Uses processor time.
+    Compute,
 }
 
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {

@@ -67,6 +67,11 @@ fn what_is_named_must_be_there() {
         &[],
         "warm_up holds 300",
     );
+    check(
+        "[models.a]\n",
+        &[],
+        "models.a.path is missing; name an ONNX model",
+    );
     check("[ordered.a]\n", &[], "ordered.a.path is missing");
     check(
         "[ordered.a]\ndurability = \"memory\"\npath = \"x\"",
@@ -88,6 +93,45 @@ fn what_is_named_must_be_there() {
 }
 
 #[test]
+fn a_practice_model_has_its_behaviour_and_no_file() {
+    let check_practice = |keys: &str, expected: &str| {
+        check(
+            &format!("[models.a]\nbackend = \"practice\"\n{keys}"),
+            &[],
+            expected,
+        );
+    };
+    check_practice(
+        "behaviour = \"wait\"\nus = 1000",
+        "behaviour: Some(Wait), us: Some(1000)",
+    );
+    check_practice(
+        "behaviour = \"compute\"\nus = 0\nus_per_row = 3\nwidth = 7",
+        "width: Some(7)",
+    );
+    check_practice(
+        "behaviour = \"wait\"\nus = 1\npath = \"m.onnx\"",
+        "reads no file; leave path out",
+    );
+    check_practice("us = 1000", "models.a.behaviour is missing");
+    check_practice("behaviour = \"wait\"", "models.a.us is missing");
+    check_practice("behaviour = \"sleep\"\nus = 1", "unknown variant `sleep`");
+    check_practice(
+        "behaviour = \"wait\"\nus = 0\nus_per_row = 100000",
+        "takes 25600000 us (us + batch_size_max * us_per_row)",
+    );
+    check_practice(
+        "behaviour = \"wait\"\nus = 1\nwidth = 0",
+        "models.a.width is 0; expected 1 to",
+    );
+    check(
+        "[models.a]\npath = \"m.onnx\"\nus = 1",
+        &[],
+        "models.a.us is for backend \"practice\"",
+    );
+}
+
+#[test]
 fn the_shipped_example_is_whole_and_true() {
     let text = include_str!("../../../config/millpond.toml");
     let plain: Config = toml::from_str(text).unwrap();
@@ -100,15 +144,8 @@ fn the_shipped_example_is_whole_and_true() {
     let config: Config = toml::from_str(&all).unwrap();
     config.pipelines["rank"].plan("rank").unwrap();
     let written: toml::Table = toml::from_str(&all).unwrap();
-    let keys = |path: &[&str]| {
-        let table = path
-            .iter()
-            .fold(&written, |table, key| table[*key].as_table().unwrap());
-        table
-            .keys()
-            .cloned()
-            .collect::<std::collections::BTreeSet<String>>()
-    };
+    let keys = |path: &[&str]| self::keys(&written, path);
+    assert_eq!(config.models["stand_in"].backend, Backend::Practice);
     // Every field that the Debug form of a section names must be explained in the example.
     for (path, shown) in [
         (&["server"][..], format!("{:?}", config.server)),
@@ -121,7 +158,11 @@ fn the_shipped_example_is_whole_and_true() {
         (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
         (&["models", "ranker"], format!("{:?}", config.models["ranker"])),
     ] {
-        let keys = keys(path);
+        let mut keys = keys(path);
+        if path[0] == "models" {
+            // No model has the keys of both backends.
+            keys.extend(self::keys(&written, &["models", "stand_in"]));
+        }
         let fields = shown
             .split(['{', ','])
             .filter_map(|part| part.trim().split_once(": "))
@@ -130,4 +171,12 @@ fn the_shipped_example_is_whole_and_true() {
             assert!(keys.contains(&field), "{path:?} lacks {field:?}");
         }
     }
+}
+
+/// The keys of the table at `path`.
+fn keys(written: &toml::Table, path: &[&str]) -> std::collections::BTreeSet<String> {
+    let table = path
+        .iter()
+        .fold(written, |table, key| table[*key].as_table().unwrap());
+    table.keys().cloned().collect()
 }

@@ -81,6 +81,11 @@ fn served(engines: &Engines) -> [(String, Info); 3] {
             count("version", model.version),
             count("answered", stats.answered),
             count("refused", stats.refused),
+            count("queue_full", stats.queue_full),
+            count("too_late", stats.too_late),
+            count("evicted", stats.evicted),
+            count("expired", stats.expired),
+            count("abandoned", stats.abandoned),
             count("batches", stats.batches),
             count("rows", stats.rows),
         ];

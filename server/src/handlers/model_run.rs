@@ -6,7 +6,7 @@
 use crate::metrics::{Method, Stage};
 use crate::router::Call;
 use millpond_backends_interface::Tensor;
-use millpond_engines_infer::{Answer, Batcher, Error, Request};
+use millpond_engines_infer::{Answer, Batcher, Error, Rejected, Request};
 use millpond_wire_frame::Encoder;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;
@@ -66,6 +66,7 @@ where
         drop(permit);
     };
     let request = Request {
+        source: call.connection,
         inputs: run.inputs,
         rows: run.rows,
         deadline: Some(run.deadline),
@@ -104,9 +105,10 @@ fn log(method: Method, received: Instant, trace: Option<&str>, scores: &[f32], a
 fn status_of(error: &Error) -> Status {
     let code = match error {
         Error::Rejected {
-            reason: millpond_engines_infer::Rejected::QueueFull { .. },
+            reason: Rejected::QueueFull { .. } | Rejected::TooLate { .. },
             ..
-        } => Code::Overloaded,
+        }
+        | Error::Evicted { .. } => Code::Overloaded,
         Error::Rejected { .. } | Error::Stopping { .. } => Code::Stopping,
         Error::DeadlinePassed { .. } => Code::DeadlinePassed,
         Error::ModelFailed { .. } => Code::ModelFailed,

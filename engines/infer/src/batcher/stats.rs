@@ -1,6 +1,7 @@
 //! What a batcher counts. Not a metrics exporter: the server gives these their names.
 //! Invariant: every accepted request ends in exactly one of `answered`, `failed`,
-//! `expired` and `abandoned`.
+//! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
+//! running is in one of `queue_full` and `too_late`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,8 +11,12 @@ use std::time::Duration;
 pub struct Stats {
     /// Requests accepted.
     pub accepted: u64,
-    /// Requests refused by [`crate::Batcher::submit`].
+    /// Requests refused by [`crate::Batcher::submit`], for whatever reason.
     pub refused: u64,
+    /// Of these, refused because the queue was full.
+    pub queue_full: u64,
+    /// Of these, refused because their deadline was expected to pass before their answer.
+    pub too_late: u64,
     /// Accepted requests answered with outputs.
     pub answered: u64,
     /// Accepted requests answered with [`crate::Error::ModelFailed`].
@@ -20,6 +25,8 @@ pub struct Stats {
     pub expired: u64,
     /// Accepted requests dropped unrun because their client went away.
     pub abandoned: u64,
+    /// Accepted requests that made room for another source's in a full queue.
+    pub evicted: u64,
     /// Runs of the model, warm-up excluded.
     pub batches: u64,
     /// Rows of those runs.
@@ -43,10 +50,13 @@ pub struct Stats {
 pub(super) struct Counters {
     pub accepted: AtomicU64,
     pub refused: AtomicU64,
+    pub queue_full: AtomicU64,
+    pub too_late: AtomicU64,
     pub answered: AtomicU64,
     pub failed: AtomicU64,
     pub expired: AtomicU64,
     pub abandoned: AtomicU64,
+    pub evicted: AtomicU64,
     pub batches: AtomicU64,
     pub rows: AtomicU64,
     pub panics: AtomicU64,
@@ -82,10 +92,13 @@ impl Counters {
         let Counters {
             accepted,
             refused,
+            queue_full,
+            too_late,
             answered,
             failed,
             expired,
             abandoned,
+            evicted,
             batches,
             rows,
             panics,
@@ -95,10 +108,13 @@ impl Counters {
         for counter in [
             accepted,
             refused,
+            queue_full,
+            too_late,
             answered,
             failed,
             expired,
             abandoned,
+            evicted,
             batches,
             rows,
             panics,
@@ -114,10 +130,13 @@ impl Counters {
         Stats {
             accepted: get(&self.accepted),
             refused: get(&self.refused),
+            queue_full: get(&self.queue_full),
+            too_late: get(&self.too_late),
             answered: get(&self.answered),
             failed: get(&self.failed),
             expired: get(&self.expired),
             abandoned: get(&self.abandoned),
+            evicted: get(&self.evicted),
             batches: get(&self.batches),
             rows: get(&self.rows),
             panics: get(&self.panics),

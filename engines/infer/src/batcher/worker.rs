@@ -3,6 +3,7 @@
 //! included, the thread lives on and every request of the batch is answered.
 
 use super::queue::{Cut, Dropped, Turn, Waiting};
+use super::service_time::Measured;
 use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, batch};
 use crate::{Error, affinity};
@@ -19,6 +20,7 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         shared,
         number,
         instance: None,
+        measured: Vec::new(),
     };
     let started = runner.pin().and_then(|()| {
         runner
@@ -33,15 +35,15 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         return;
     }
     let mut cut = Cut::default();
-    let batch_size_max = shared.options.batch_size_max;
-    let mut turn = shared.queue.first(number, batch_size_max, &mut cut);
+    let mut turn = shared.queue.first(number, &mut cut);
     loop {
         match turn {
             Turn::Serve => runner.serve(&mut cut),
             Turn::WarmUp(errand) => errand.run(&mut runner),
             Turn::Stop => return,
         }
-        turn = shared.queue.next(number, batch_size_max, &mut cut);
+        cut.measured.append(&mut runner.measured);
+        turn = shared.queue.next(number, &mut cut);
     }
 }
 
@@ -58,6 +60,8 @@ pub(super) struct Runner<'a> {
     number: usize,
     /// `None` after a panic, until it is built again.
     instance: Option<Box<dyn Instance>>,
+    /// Runs that the queue has not learnt from yet.
+    measured: Vec<Measured>,
 }
 
 impl Runner<'_> {
@@ -135,6 +139,11 @@ impl Runner<'_> {
         self.run_model(inputs).map(drop)
     }
 
+    /// What a run took, for the queue to learn from.
+    pub(super) fn measured(&mut self, rows: usize, took: Duration) {
+        self.measured.push(Measured { rows, took });
+    }
+
     /// A counted run of `rows` rows whose outputs have the shapes that were promised.
     fn run_rows(&mut self, inputs: Vec<Tensor>, rows: usize) -> Result<Ran, Error> {
         let started = Instant::now();
@@ -150,11 +159,14 @@ impl Runner<'_> {
         })?;
         match batch::outputs_problem(self.signature(), &outputs, rows) {
             Some(problem) => Err(self.failed(problem)),
-            None => Ok(Ran {
-                outputs,
-                started,
-                took,
-            }),
+            None => {
+                self.measured(rows, took);
+                Ok(Ran {
+                    outputs,
+                    started,
+                    took,
+                })
+            }
         }
     }
 
@@ -302,14 +314,15 @@ impl Runner<'_> {
 
     /// The caller's code runs here; if it panics its batch-mates must still be answered.
     fn call(&self, waiting: Waiting, result: Result<Answer, Error>) {
-        let done = waiting.request.done;
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
-            tracing::error!(
-                model = self.shared.name,
-                "the receiver of an answer panicked: {}",
-                text_of(&*panic)
-            );
-        }
+        deliver(&self.shared.name, waiting, result);
+    }
+}
+
+/// Calls the request's `done`; a panic in it is logged and goes no further.
+pub(super) fn deliver(model: &str, waiting: Waiting, result: Result<Answer, Error>) {
+    let done = waiting.request.done;
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
+        tracing::error!(model, "the receiver of an answer panicked: {}", text_of(&*panic));
     }
 }
 

@@ -1,0 +1,126 @@
+//! When a request that comes now would begin and how long it would run. It refuses nothing and holds no
+//! request. Its one invariant: all times are given to it, so that it says the same for the same runs.
+//!
+//! An instance that is busy becomes free when its run is expected to end; one whose run lasts longer than
+//! expected is expected to end now. Instances take full runs in the order in which they become free.
+
+use super::service_time::{Measured, ServiceTime};
+use super::turns::Load;
+use std::time::{Duration, Instant};
+
+/// What a request that comes now has to expect.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Expected {
+    /// Until its run begins.
+    pub wait: Duration,
+    /// That run.
+    pub run: Duration,
+}
+
+/// What stands before a request, and what it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    /// Rows that run before it, in turn order.
+    pub rows_ahead: usize,
+    /// Rows that wait in all.
+    pub rows_waiting: usize,
+    /// Its own.
+    pub rows: usize,
+}
+
+pub(super) struct Forecast {
+    service_time: ServiceTime,
+    /// When each instance is expected to be free, in seconds since `origin`, the first one first.
+    free_at: Vec<(f64, usize)>,
+    origin: Instant,
+    batch_size_max: usize,
+}
+
+impl Forecast {
+    pub(super) fn new(instances: usize, batch_size_max: usize, origin: Instant) -> Forecast {
+        Forecast {
+            service_time: ServiceTime::default(),
+            free_at: (0..instances).map(|instance| (0.0, instance)).collect(),
+            origin,
+            batch_size_max,
+        }
+    }
+
+    pub(super) fn observe(&mut self, run: Measured) {
+        self.service_time.observe(run);
+    }
+
+    /// `instance` begins a run of so many rows; none: it sleeps.
+    pub(super) fn began(&mut self, instance: usize, rows: usize, now: Instant) {
+        let run = self.service_time.of_chunks(rows, self.batch_size_max);
+        let free_at = self.seconds(now) + run.unwrap_or(0.0);
+        self.free_at.retain(|(_, other)| *other != instance);
+        let at = self.free_at.partition_point(|(other, _)| *other <= free_at);
+        self.free_at.insert(at, (free_at, instance));
+    }
+
+    /// `None` before anything was measured.
+    pub(super) fn expected(&self, position: Position, now: Instant) -> Option<Expected> {
+        let Position {
+            rows_ahead,
+            rows_waiting,
+            rows,
+        } = position;
+        let full = self.service_time.of(self.batch_size_max)?;
+        let (runs_ahead, run) = if rows > self.batch_size_max {
+            let run = self.service_time.of_chunks(rows, self.batch_size_max)?;
+            (rows_ahead.div_ceil(self.batch_size_max), run)
+        } else {
+            let last_row = rows_ahead.saturating_add(rows.max(1)) - 1;
+            let runs_ahead = last_row / self.batch_size_max;
+            // Whatever waits with it shares its run: those before it that no earlier run takes, and those after it.
+            let with_it = rows_waiting
+                .saturating_add(rows)
+                .saturating_sub(runs_ahead.saturating_mul(self.batch_size_max));
+            let run_rows = with_it.clamp(rows, self.batch_size_max);
+            (runs_ahead, self.service_time.of(run_rows)?)
+        };
+        Some(Expected {
+            wait: duration(self.until_free(runs_ahead, full, now)),
+            run: duration(run),
+        })
+    }
+
+    /// Seconds until an instance is free that full runs ahead have left: the earliest of what the first one, the first
+    /// two, … instances achieve by turns, so that one that is held up long holds up nobody else.
+    fn until_free(&self, runs_ahead: usize, full: f64, now: Instant) -> f64 {
+        let now = self.seconds(now);
+        let by_turns = (1..=self.free_at.len()).map(|instances| {
+            let (free_at, _) = self.free_at[runs_ahead % instances];
+            (free_at - now).max(0.0) + (runs_ahead / instances) as f64 * full
+        });
+        by_turns.fold(f64::INFINITY, f64::min)
+    }
+
+    fn seconds(&self, instant: Instant) -> f64 {
+        instant.saturating_duration_since(self.origin).as_secs_f64()
+    }
+}
+
+/// Rows that run before the next request of a source: all of its own, and of each other source as many requests as
+/// it has turns until then, at most; they are taken to have the rows that others' requests have on average.
+pub(super) fn rows_ahead(own: Load, all: Load, sources: usize) -> usize {
+    let others = all.without(own);
+    let other_sources = sources - usize::from(own.requests > 0).min(sources);
+    let turns = (own.requests + 1).saturating_mul(other_sources);
+    let ahead = others.requests.min(turns);
+    let rows = if ahead == others.requests {
+        others.rows
+    } else {
+        (others.rows as u128 * ahead as u128).div_ceil(others.requests as u128) as usize
+    };
+    own.rows.saturating_add(rows)
+}
+
+/// Longer than a duration can be is the longest there is.
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

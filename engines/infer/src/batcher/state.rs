@@ -1,0 +1,168 @@
+//! Which request is served next, which gives way and which comes too late. It has no lock, no thread and no
+//! clock: whoever calls it says what time it is. Its one invariant: a request that finds an idle instance is
+//! accepted, and of all others no more wait than may.
+//!
+//! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
+//! request up for one of a source that will still have fewer; only a source that has more than an even share of
+//! the queue can have most in that sense. A request is refused when what is ahead of it in turn order and its own
+//! run are expected to last longer than its deadline allows ([`Forecast`]).
+
+use super::forecast::{Forecast, Position, rows_ahead};
+use super::queue::{Cut, Waiting};
+use super::stats::Load;
+use super::turns::Turns;
+use super::warm_up::Errand;
+use super::{BatcherOptions, Rejected, Request};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+pub(super) struct State {
+    waiting: Turns<Waiting>,
+    forecast: Forecast,
+    /// Instances asleep, or about to be for the first time, that no request has called.
+    pub idle: usize,
+    /// Instances called that have not woken yet.
+    pub called: usize,
+    /// One mailbox an instance: warming up must reach each of them.
+    pub errands: Vec<VecDeque<Errand>>,
+    pub stopping: bool,
+    /// Calls since the start, for the statistics.
+    calls: u64,
+    batch_size_max: usize,
+    queue_max: usize,
+}
+
+/// What accepting a request asks of the caller.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    /// A sleeping instance is to be woken.
+    pub call: bool,
+    /// It made room, and is to be answered.
+    pub evicted: Option<Waiting>,
+}
+
+impl State {
+    pub(super) fn new(options: &BatcherOptions, now: Instant) -> State {
+        let mut errands = Vec::new();
+        errands.resize_with(options.instances, VecDeque::new);
+        State {
+            waiting: Turns::new(),
+            forecast: Forecast::new(options.instances, options.batch_size_max, now),
+            idle: options.instances,
+            called: 0,
+            errands,
+            stopping: false,
+            calls: 0,
+            batch_size_max: options.batch_size_max,
+            queue_max: options.queue_max,
+        }
+    }
+
+    pub(super) fn submit(&mut self, request: Request, now: Instant) -> Result<Accepted, (Rejected, Request)> {
+        if self.stopping {
+            return Err((Rejected::Stopping, request));
+        }
+        let call = self.idle > 0;
+        let mut evicted = None;
+        if call {
+            self.idle -= 1;
+            self.called += 1;
+            self.calls += 1;
+        } else {
+            if let Some(rejected) = self.too_late(&request, now) {
+                return Err((rejected, request));
+            }
+            evicted = match self.make_room(&request) {
+                Ok(evicted) => evicted,
+                Err(rejected) => return Err((rejected, request)),
+            };
+        }
+        let (source, rows) = (request.source, request.rows);
+        let submitted = now;
+        self.waiting.push(source, rows, Waiting { request, submitted });
+        Ok(Accepted { call, evicted })
+    }
+
+    /// Whether `request` cannot be answered in time. One whose deadline has passed already is no sign of overload: it is
+    /// accepted and dropped like others whose deadline passes.
+    fn too_late(&self, request: &Request, now: Instant) -> Option<Rejected> {
+        let left = request.deadline?.checked_duration_since(now)?;
+        if left.is_zero() {
+            return None;
+        }
+        let all = self.waiting.load();
+        let own = self.waiting.load_of(request.source);
+        let position = Position {
+            rows_ahead: rows_ahead(own, all, self.waiting.sources()),
+            rows_waiting: all.rows,
+            rows: request.rows,
+        };
+        let expected = self.forecast.expected(position, now)?;
+        let (wait, run) = (expected.wait, expected.run);
+        (wait.saturating_add(run) > left).then_some(Rejected::TooLate { wait, run, left })
+    }
+
+    /// The request that gives way, if one has to.
+    fn make_room(&mut self, request: &Request) -> Result<Option<Waiting>, Rejected> {
+        // A request that a called instance is about to fetch does not wait for a run.
+        let queued = self.waiting.load().requests.saturating_sub(self.called);
+        if queued < self.queue_max {
+            return Ok(None);
+        }
+        let evicted = match self.queue_max {
+            0 => None,
+            _ => self.waiting.evict_for(request.source),
+        };
+        evicted.map(Some).ok_or(Rejected::QueueFull {
+            queued,
+            queue_max: self.queue_max,
+        })
+    }
+
+    /// Takes requests in turn while their rows fit; the first always fits. One is left for each
+    /// instance that was called and has not come yet, so that they run side by side.
+    pub(super) fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
+        for run in cut.measured.drain(..) {
+            self.forecast.observe(run);
+        }
+        let mut rows = 0usize;
+        while let Some(front) = self.waiting.front() {
+            let dropped = front.dropped(now);
+            let with_front = rows.saturating_add(front.request.rows);
+            let enough = with_front > self.batch_size_max || self.waiting.load().requests <= self.called;
+            if dropped.is_none() && !cut.batch.is_empty() && enough {
+                break;
+            }
+            let Some(waiting) = self.waiting.pop(dropped.is_none()) else {
+                break;
+            };
+            match dropped {
+                Some(reason) => cut.dropped.push((waiting, reason)),
+                None => {
+                    rows = with_front;
+                    cut.batch.push(waiting);
+                }
+            }
+        }
+        if !cut.batch.is_empty() {
+            self.forecast.began(instance, rows, now);
+        }
+    }
+
+    /// `instance` goes to sleep: there was nothing to cut.
+    pub(super) fn rest(&mut self, instance: usize, now: Instant) {
+        self.idle += 1;
+        self.forecast.began(instance, 0, now);
+    }
+
+    pub(super) fn load(&self) -> Load {
+        Load {
+            queued: self.waiting.load().requests,
+            busy: self.errands.len().saturating_sub(self.idle),
+            wakes: self.calls,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

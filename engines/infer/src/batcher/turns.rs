@@ -1,0 +1,286 @@
+//! What waits, by the source it came from: sources are served in turn, and within a source
+//! first come first served. It knows no model, no clock and no limit. Its one invariant: the
+//! ring holds exactly the sources that have something waiting, each once.
+//!
+//! Push, pop, peek and evict cost the same however much waits: items lie in one list of places
+//! that are linked by their numbers, a source that has nothing waiting is nowhere, and sources
+//! are kept in a list by how much they have waiting, so that the longest is found at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The number of no place.
+const NONE: usize = usize::MAX;
+
+/// What waits of one source, or of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Load {
+    pub requests: usize,
+    pub rows: usize,
+}
+
+impl Load {
+    fn add(&mut self, rows: usize) {
+        self.requests += 1;
+        self.rows = self.rows.saturating_add(rows);
+    }
+
+    fn remove(&mut self, rows: usize) {
+        self.requests -= 1;
+        self.rows = self.rows.saturating_sub(rows);
+    }
+
+    /// What is left of it without `part`.
+    pub(super) fn without(self, part: Load) -> Load {
+        Load {
+            requests: self.requests.saturating_sub(part.requests),
+            rows: self.rows.saturating_sub(part.rows),
+        }
+    }
+}
+
+/// One that waits, linked to those of its source before and after it.
+struct Place<T> {
+    /// `None`: free, and `after` is the next free one.
+    item: Option<T>,
+    rows: usize,
+    before: usize,
+    after: usize,
+}
+
+/// A source that has something waiting.
+struct Source {
+    number: u64,
+    load: Load,
+    oldest: usize,
+    newest: usize,
+    /// Neighbours among the sources that have as many waiting.
+    before: usize,
+    after: usize,
+}
+
+pub(super) struct Turns<T> {
+    places: Vec<Place<T>>,
+    place_free: usize,
+    sources: Vec<Source>,
+    sources_free: Vec<usize>,
+    by_number: HashMap<u64, usize, BuildHasherDefault<NumberHasher>>,
+    /// Whose turn is next, and after it.
+    ring: VecDeque<usize>,
+    /// The first of the sources that have so many waiting.
+    by_length: Vec<usize>,
+    longest: usize,
+    load: Load,
+}
+
+impl<T> Turns<T> {
+    pub(super) fn new() -> Turns<T> {
+        Turns {
+            places: Vec::new(),
+            place_free: NONE,
+            sources: Vec::new(),
+            sources_free: Vec::new(),
+            by_number: HashMap::default(),
+            ring: VecDeque::new(),
+            by_length: vec![NONE],
+            longest: 0,
+            load: Load::default(),
+        }
+    }
+
+    /// All that waits.
+    pub(super) fn load(&self) -> Load {
+        self.load
+    }
+
+    /// What waits of one source.
+    pub(super) fn load_of(&self, source: u64) -> Load {
+        let at = self.by_number.get(&source);
+        at.map_or_else(Load::default, |&at| self.sources[at].load)
+    }
+
+    /// How many sources have something waiting.
+    pub(super) fn sources(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Puts `item` behind all that waits of `source`; a source that had nothing waiting gets the last turn.
+    pub(super) fn push(&mut self, source: u64, rows: usize, item: T) {
+        let at = match self.by_number.get(&source) {
+            Some(&at) => at,
+            None => self.enter(source),
+        };
+        let newest = self.sources[at].newest;
+        let place = self.take_place(Place {
+            item: Some(item),
+            rows,
+            before: newest,
+            after: NONE,
+        });
+        match self.places.get_mut(newest) {
+            Some(before) => before.after = place,
+            None => self.sources[at].oldest = place,
+        }
+        self.sources[at].newest = place;
+        self.load.add(rows);
+        self.unlist(at);
+        self.sources[at].load.add(rows);
+        self.list(at);
+        self.longest = self.longest.max(self.sources[at].load.requests);
+    }
+
+    /// The one whose turn it is.
+    pub(super) fn front(&self) -> Option<&T> {
+        let at = *self.ring.front()?;
+        self.places[self.sources[at].oldest].item.as_ref()
+    }
+
+    /// Takes the one whose turn it is. `turn_used` says whether that was its source's turn; one that
+    /// is taken only to be dropped leaves it to the next of its source.
+    pub(super) fn pop(&mut self, turn_used: bool) -> Option<T> {
+        let at = *self.ring.front()?;
+        let item = self.take(at, self.sources[at].oldest);
+        if self.sources[at].load.requests == 0 {
+            self.ring.pop_front();
+            self.by_number.remove(&self.sources[at].number);
+            self.sources_free.push(at);
+        } else if turn_used {
+            self.ring.rotate_left(1);
+        }
+        item
+    }
+
+    /// Makes room for one more of `source` by taking the newest of the source that has most waiting, when
+    /// that one has still more waiting than `source` will have. `None`: nobody has to give way.
+    pub(super) fn evict_for(&mut self, source: u64) -> Option<T> {
+        let at = self.by_length[self.longest];
+        if self.longest <= self.load_of(source).requests + 1 || at == NONE {
+            return None;
+        }
+        // At least two wait there, so that the source keeps its turn.
+        self.take(at, self.sources[at].newest)
+    }
+
+    fn enter(&mut self, number: u64) -> usize {
+        let source = Source {
+            number,
+            load: Load::default(),
+            oldest: NONE,
+            newest: NONE,
+            before: NONE,
+            after: NONE,
+        };
+        let at = match self.sources_free.pop() {
+            Some(at) => {
+                self.sources[at] = source;
+                at
+            }
+            None => {
+                self.sources.push(source);
+                self.sources.len() - 1
+            }
+        };
+        self.by_number.insert(number, at);
+        self.ring.push_back(at);
+        at
+    }
+
+    fn take_place(&mut self, place: Place<T>) -> usize {
+        let free = self.place_free;
+        match self.places.get_mut(free) {
+            Some(found) => {
+                self.place_free = found.after;
+                *found = place;
+                free
+            }
+            None => {
+                self.places.push(place);
+                self.places.len() - 1
+            }
+        }
+    }
+
+    /// Takes the item of `place` out of the source's list.
+    fn take(&mut self, at: usize, place: usize) -> Option<T> {
+        let found = &mut self.places[place];
+        let (rows, before, after) = (found.rows, found.before, found.after);
+        let item = found.item.take();
+        found.after = self.place_free;
+        self.place_free = place;
+        match self.places.get_mut(before) {
+            Some(neighbour) => neighbour.after = after,
+            None => self.sources[at].oldest = after,
+        }
+        match self.places.get_mut(after) {
+            Some(neighbour) => neighbour.before = before,
+            None => self.sources[at].newest = before,
+        }
+        self.load.remove(rows);
+        self.unlist(at);
+        self.sources[at].load.remove(rows);
+        self.list(at);
+        if self.by_length[self.longest] == NONE {
+            // The source that left this list is in the one below, or has nothing waiting any more.
+            self.longest = self.longest.saturating_sub(1);
+        }
+        item
+    }
+
+    /// Takes a source out of the list of those that have as many waiting.
+    fn unlist(&mut self, at: usize) {
+        let Source {
+            load, before, after, ..
+        } = self.sources[at];
+        if load.requests == 0 {
+            return;
+        }
+        match self.sources.get_mut(before) {
+            Some(neighbour) => neighbour.after = after,
+            None => self.by_length[load.requests] = after,
+        }
+        if let Some(neighbour) = self.sources.get_mut(after) {
+            neighbour.before = before;
+        }
+    }
+
+    /// Puts it at the front of the list where it belongs now.
+    fn list(&mut self, at: usize) {
+        let length = self.sources[at].load.requests;
+        if length == 0 {
+            return;
+        }
+        if length == self.by_length.len() {
+            self.by_length.push(NONE);
+        }
+        let first = std::mem::replace(&mut self.by_length[length], at);
+        if let Some(neighbour) = self.sources.get_mut(first) {
+            neighbour.before = at;
+        }
+        (self.sources[at].before, self.sources[at].after) = (NONE, first);
+    }
+}
+
+/// Spreads numbers that this process counted itself: nobody can choose them to collide.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio; the high bits, which the map tags with, get the low ones' share.
+        let spread = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;
