@@ -1,7 +1,12 @@
-//! Limits: connections, calls in flight, deadlines. Refusals are told at once, and others are undisturbed.
+//! Limits: connections, calls in flight, queues, deadlines. Refusals are told at once, and others are undisturbed.
 
 use crate::harness::{Http, Millpond, r1_folder};
-use serde_json::json;
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 #[test]
 fn connections_over_the_limit_are_told_so() {
@@ -70,4 +75,118 @@ fn a_full_queue_refuses_and_every_call_is_answered() {
         "{statuses:?}"
     );
     assert!(statuses.contains(&200), "{statuses:?}");
+}
+
+/// Eight instances whose runs wait a millisecond, one row a run.
+const PRACTICE: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+threads = 2
+in_flight_per_connection_max = 8000
+[admin]
+listen = "127.0.0.1:0"
+[log]
+file = "millpond.log"
+[models.stand_in]
+backend = "practice"
+behaviour = "wait"
+us = 1000
+instances = 8
+batch_size_max = 1
+queue_max = 8000
+"#;
+
+/// `calls` calls of one row in one write, each with a deadline, and how often each code answered them; 0 is an answer.
+fn pipelined(server: &Millpond, calls: u32, deadline_ms: u64) -> BTreeMap<u64, u32> {
+    let mut stream = TcpStream::connect(&server.addr).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut bytes = Vec::new();
+    for seq in 0..calls {
+        let x = json!({"shape": [1, 1], "type": "f32", "data": [seq]});
+        let payload = json!({"inputs": {"x": x}, "_deadline_ms": deadline_ms}).to_string();
+        let kind = FrameKind::Twoway { method: "infer", seq };
+        write_frame(&mut bytes, Encoding::Json, kind, payload.as_bytes()).unwrap();
+    }
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || writer.write_all(&bytes).unwrap());
+        let mut found = BTreeMap::new();
+        let mut answered = vec![false; calls as usize];
+        let (mut input, mut chunk) = (Vec::new(), [0; 1 << 16]);
+        while !answered.iter().all(|answered| *answered) {
+            let read = stream.read(&mut chunk).unwrap();
+            assert!(read > 0, "the connection closed");
+            input.extend_from_slice(&chunk[..read]);
+            let mut used = 0;
+            while let Ok(Parsed::Whole { message, len }) = parse_frame(&input[used..], Limits::default()) {
+                let FrameKind::Answer { status, seq } = message.kind else {
+                    panic!("no answer: {message:?}");
+                };
+                assert!(
+                    !std::mem::replace(&mut answered[seq as usize], true),
+                    "{seq} twice"
+                );
+                let answer: Value = serde_json::from_slice(message.payload).unwrap();
+                *found.entry(code_of(seq, status, &answer)).or_default() += 1;
+                used += len;
+            }
+            input.drain(..used);
+        }
+        found
+    })
+}
+
+/// The error's code, after a look at what is said; 0 for the right answer.
+fn code_of(seq: u32, status: u8, answer: &Value) -> u64 {
+    if status == 0 {
+        assert_eq!(answer["outputs"]["y"]["data"][0].as_f64(), Some(f64::from(seq)));
+        return 0;
+    }
+    let (code, ex) = (answer["code"].as_u64().unwrap(), answer["ex"].as_str().unwrap());
+    if code == 30101 && !ex.contains("gave way") {
+        for words in ["predicted wait is", "the deadline is in", "add instances"] {
+            assert!(ex.contains(words), "{ex:?} does not contain {words:?}");
+        }
+    }
+    code
+}
+
+#[test]
+fn what_cannot_be_answered_in_time_is_refused_when_it_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), PRACTICE).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    // It learns what a run takes.
+    assert_eq!(pipelined(&server, 20, 60_000), [(0, 20)].into());
+    let (crowd, quiet) = std::thread::scope(|scope| {
+        let crowd = scope.spawn(|| pipelined(&server, 6000, 300));
+        let mut http = Http::connect(&server.addr);
+        let x = json!({"inputs": {"x": {"shape": [2, 1], "type": "f32", "data": [1, 2]}}});
+        let quiet: Vec<u16> = (0..20).map(|_| http.call("infer", &x).0).collect();
+        (crowd.join().unwrap(), quiet)
+    });
+    let of = |code| crowd.get(&code).copied().unwrap_or(0);
+    let (answered, refused, expired) = (of(0), of(30101), of(30102));
+    assert_eq!(answered + refused + expired, 6000, "{crowd:?}");
+    assert!(answered > expired && refused > 0, "{crowd:?}");
+    assert_eq!(
+        quiet, [200; 20],
+        "one that asks for little is served beside the crowd"
+    );
+    let (_, metrics) = server.admin_get("/metrics");
+    let counted = |name: &str| {
+        let line = format!("millpond_model_{name}_total{{model=\"stand_in\"}} ");
+        let count = metrics.lines().find_map(|found| found.strip_prefix(&line));
+        count
+            .unwrap_or_else(|| panic!("no {line}"))
+            .parse::<u32>()
+            .unwrap()
+    };
+    assert_eq!(counted("too_late") + counted("queue_full"), counted("refused"));
+    assert_eq!(counted("refused") + counted("evicted"), refused);
+    assert!(counted("too_late") > 0 && counted("requests") == 20 + answered + 20);
+    // A deadline that passed before the model was asked is told so, and is nothing that the model's queue dropped.
+    assert!(counted("expired") <= expired);
+    // Nothing waits any more, and nothing is refused.
+    assert_eq!(pipelined(&server, 1, 60_000), [(0, 1)].into());
 }

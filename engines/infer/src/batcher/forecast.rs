@@ -1,7 +1,8 @@
 //! When a request that comes now would begin and how long it would run. It refuses nothing and holds no
 //! request. Its one invariant: all times are given to it, so that it says the same for the same runs.
 //!
-//! An instance that is busy becomes free when its run is expected to end; one whose run lasts longer than
+//! A run lasts from the cut of its batch until its instance comes for the next one: what answering costs is
+//! in it, and the model's own time is not measured twice. An instance that is busy becomes free when its run is expected to end; one whose run lasts longer than
 //! expected is expected to end now. Instances take full runs in the order in which they become free.
 
 use super::service_time::{Measured, ServiceTime};
@@ -32,6 +33,8 @@ pub(super) struct Forecast {
     service_time: ServiceTime,
     /// When each instance is expected to be free, in seconds since `origin`, the first one first.
     free_at: Vec<(f64, usize)>,
+    /// When each instance began the run that it is at, and its rows.
+    running: Vec<Option<(Instant, usize)>>,
     origin: Instant,
     batch_size_max: usize,
 }
@@ -41,19 +44,35 @@ impl Forecast {
         Forecast {
             service_time: ServiceTime::default(),
             free_at: (0..instances).map(|instance| (0.0, instance)).collect(),
+            running: vec![None; instances],
             origin,
             batch_size_max,
         }
     }
 
-    pub(super) fn observe(&mut self, run: Measured) {
-        self.service_time.observe(run);
+    /// `instance` begins a run of so many rows.
+    pub(super) fn began(&mut self, instance: usize, rows: usize, now: Instant) {
+        self.running[instance] = Some((now, rows));
+        let run = self.service_time.of_chunks(rows, self.batch_size_max);
+        self.expect_free(instance, self.seconds(now) + run.unwrap_or(0.0));
     }
 
-    /// `instance` begins a run of so many rows; none: it sleeps.
-    pub(super) fn began(&mut self, instance: usize, rows: usize, now: Instant) {
-        let run = self.service_time.of_chunks(rows, self.batch_size_max);
-        let free_at = self.seconds(now) + run.unwrap_or(0.0);
+    /// `instance` is free: what it ran, if it ran anything, is learnt from.
+    pub(super) fn ended(&mut self, instance: usize, now: Instant) {
+        let Some((began, rows)) = self.running[instance].take() else {
+            return;
+        };
+        let took = now.saturating_duration_since(began);
+        // Several runs that were one request's are as many equal ones.
+        let chunks = rows.div_ceil(self.batch_size_max).max(1);
+        self.service_time.observe(Measured {
+            rows: rows.div_ceil(chunks),
+            took: took / u32::try_from(chunks).unwrap_or(u32::MAX),
+        });
+        self.expect_free(instance, self.seconds(now));
+    }
+
+    fn expect_free(&mut self, instance: usize, free_at: f64) {
         self.free_at.retain(|(_, other)| *other != instance);
         let at = self.free_at.partition_point(|(other, _)| *other <= free_at);
         self.free_at.insert(at, (free_at, instance));

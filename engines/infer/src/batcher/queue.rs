@@ -8,7 +8,6 @@
 //! Who is served next, who gives way and who comes too late is decided by [`State`], which is
 //! told the time and sleeps nowhere.
 
-use super::service_time::Measured;
 use super::state::State;
 use super::stats::Load;
 use super::warm_up::Errand;
@@ -45,16 +44,14 @@ impl Waiting {
     }
 }
 
-/// What one cut took from the queue, and what running it showed. Kept by the instance and filled
-/// again, so that cutting allocates nothing once it is warm.
+/// What one cut took from the queue. Kept by the instance and filled again, so that
+/// cutting allocates nothing once it is warm.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
     /// To be run together, first come first; rows within the limit unless it is a single request.
     pub batch: Vec<Waiting>,
     /// To be answered without a run.
     pub dropped: Vec<(Waiting, Dropped)>,
-    /// Runs since the last cut; the next one learns from them.
-    pub measured: Vec<Measured>,
 }
 
 /// What an instance does next.
@@ -110,10 +107,11 @@ impl Queue {
     /// cutting: another instance would see no call outstanding and take its request along.
     fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, instance: usize, cut: &mut Cut) -> Turn {
         loop {
+            let now = Instant::now();
+            state.ended(instance, now);
             if let Some(errand) = state.errands[instance].pop_front() {
                 return Turn::WarmUp(errand);
             }
-            let now = Instant::now();
             state.cut(instance, now, cut);
             if !cut.batch.is_empty() || !cut.dropped.is_empty() {
                 return Turn::Serve;
@@ -121,7 +119,7 @@ impl Queue {
             if state.stopping {
                 return Turn::Stop;
             }
-            state.rest(instance, now);
+            state.rest();
             state = self.sleep(state, instance);
         }
     }

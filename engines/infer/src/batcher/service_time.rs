@@ -1,4 +1,4 @@
-//! How long a run of so many rows takes, learnt from the runs there were. It takes no time itself and
+//! How long a run of so many rows keeps its instance, learnt from the runs there were. It takes no time itself and
 //! knows no queue. Its one invariant: before a run was seen it says nothing, and what it cannot know from
 //! the sizes it saw it assumes in favour of the request that asks.
 //!
@@ -13,7 +13,7 @@ const NEWEST_WEIGHT: f64 = 1.0 / 16.0;
 /// How far sizes must differ, relative to their mean and squared, before the slope between them is believed.
 const SPREAD: f64 = 1.0 / 64.0;
 
-/// One run, as an instance measured it.
+/// One run: from its cut until its instance came for the next one, so that answering is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Measured {
     pub rows: usize,

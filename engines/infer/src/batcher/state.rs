@@ -119,12 +119,14 @@ impl State {
         })
     }
 
+    /// `instance` is through with what it cut last, if it cut anything.
+    pub(super) fn ended(&mut self, instance: usize, now: Instant) {
+        self.forecast.ended(instance, now);
+    }
+
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each
     /// instance that was called and has not come yet, so that they run side by side.
     pub(super) fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
-        for run in cut.measured.drain(..) {
-            self.forecast.observe(run);
-        }
         let mut rows = 0usize;
         while let Some(front) = self.waiting.front() {
             let dropped = front.dropped(now);
@@ -149,10 +151,9 @@ impl State {
         }
     }
 
-    /// `instance` goes to sleep: there was nothing to cut.
-    pub(super) fn rest(&mut self, instance: usize, now: Instant) {
+    /// An instance goes to sleep: there was nothing to cut.
+    pub(super) fn rest(&mut self) {
         self.idle += 1;
-        self.forecast.began(instance, 0, now);
     }
 
     pub(super) fn load(&self) -> Load {

@@ -58,8 +58,6 @@ fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error>
         rows,
         source,
     })?;
-    // The second only: what happens once is no part of what a run takes.
-    runner.measured(rows, second);
     Ok(WarmUpRun {
         instance: runner.instance_number(),
         rows,

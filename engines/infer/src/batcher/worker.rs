@@ -3,7 +3,6 @@
 //! included, the thread lives on and every request of the batch is answered.
 
 use super::queue::{Cut, Dropped, Turn, Waiting};
-use super::service_time::Measured;
 use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, batch};
 use crate::{Error, affinity};
@@ -20,7 +19,6 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         shared,
         number,
         instance: None,
-        measured: Vec::new(),
     };
     let started = runner.pin().and_then(|()| {
         runner
@@ -42,7 +40,6 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
             Turn::WarmUp(errand) => errand.run(&mut runner),
             Turn::Stop => return,
         }
-        cut.measured.append(&mut runner.measured);
         turn = shared.queue.next(number, &mut cut);
     }
 }
@@ -60,8 +57,6 @@ pub(super) struct Runner<'a> {
     number: usize,
     /// `None` after a panic, until it is built again.
     instance: Option<Box<dyn Instance>>,
-    /// Runs that the queue has not learnt from yet.
-    measured: Vec<Measured>,
 }
 
 impl Runner<'_> {
@@ -139,11 +134,6 @@ impl Runner<'_> {
         self.run_model(inputs).map(drop)
     }
 
-    /// What a run took, for the queue to learn from.
-    pub(super) fn measured(&mut self, rows: usize, took: Duration) {
-        self.measured.push(Measured { rows, took });
-    }
-
     /// A counted run of `rows` rows whose outputs have the shapes that were promised.
     fn run_rows(&mut self, inputs: Vec<Tensor>, rows: usize) -> Result<Ran, Error> {
         let started = Instant::now();
@@ -159,14 +149,11 @@ impl Runner<'_> {
         })?;
         match batch::outputs_problem(self.signature(), &outputs, rows) {
             Some(problem) => Err(self.failed(problem)),
-            None => {
-                self.measured(rows, took);
-                Ok(Ran {
-                    outputs,
-                    started,
-                    took,
-                })
-            }
+            None => Ok(Ran {
+                outputs,
+                started,
+                took,
+            }),
         }
     }
 

@@ -10,7 +10,7 @@ fn forecast(began_ms: &[u32], batch_size_max: usize) -> (Forecast, Instant) {
     let origin = Instant::now();
     let mut forecast = Forecast::new(began_ms.len(), batch_size_max, origin);
     for rows in [1, batch_size_max].repeat(32) {
-        forecast.observe(Measured { rows, took: 10 * MS });
+        forecast.service_time.observe(Measured { rows, took: 10 * MS });
     }
     for (instance, ms) in began_ms.iter().enumerate() {
         forecast.began(instance, 1, origin + *ms * MS);

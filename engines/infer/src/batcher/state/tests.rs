@@ -1,7 +1,6 @@
 //! The queue under a clock of the test's own: who is served, who gives way and who is refused, moment by moment.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::super::service_time::Measured;
 use super::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,15 +56,14 @@ impl Bench {
         self.state.too_late(&request, self.now).is_some()
     }
 
-    /// `instance` has run whatever it cut last, which took so long, and cuts again: the sources of its batch.
-    fn next(&mut self, instance: usize, took: Option<Duration>) -> Vec<u64> {
-        let rows = self.cut.batch.len();
+    /// `instance` is through with what it had and cuts again: the sources of its batch.
+    fn next(&mut self, instance: usize) -> Vec<u64> {
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        self.cut.measured.extend(took.map(|took| Measured { rows, took }));
+        self.state.ended(instance, self.now);
         self.state.cut(instance, self.now, &mut self.cut);
         if self.cut.batch.is_empty() {
-            self.state.rest(instance, self.now);
+            self.state.rest();
         }
         self.cut
             .batch
@@ -78,9 +76,9 @@ impl Bench {
     fn teach(&mut self, took: Duration) {
         for _ in 0..64 {
             self.submit(0, None).unwrap();
-            assert_eq!(self.next(0, None), [0]);
+            assert_eq!(self.next(0), [0]);
             self.now += took;
-            assert_eq!(self.next(0, Some(took)), [0; 0]);
+            assert_eq!(self.next(0), [0; 0]);
         }
     }
 }
@@ -92,7 +90,7 @@ fn one_of_a_quiet_source_is_in_the_next_batch_beside_ten_thousand() {
         bench.submit(1, None).unwrap();
     }
     bench.submit(2, None).unwrap();
-    let batch = bench.next(0, None);
+    let batch = bench.next(0);
     assert_eq!((batch.len(), batch[1]), (64, 2));
     assert_eq!(batch.iter().filter(|source| **source == 1).count(), 63);
 }
@@ -110,7 +108,7 @@ fn admitted(took: Duration) -> usize {
     let mut bench = Bench::new(1, 1, 1000);
     bench.teach(took);
     bench.submit(1, None).unwrap();
-    bench.next(0, None);
+    bench.next(0);
     let refused = (0..1000).find_map(|waiting| Some((waiting, bench.submit(1, Some(100 * MS)).err()?)));
     let (waiting, rejected) = refused.unwrap();
     let Rejected::TooLate { wait, run, left } = rejected else {
@@ -137,12 +135,12 @@ fn a_model_that_becomes_slower_is_noticed_at_the_same_length() {
     for _ in 0..11 {
         bench.submit(1, None).unwrap();
     }
-    assert_eq!(bench.next(0, None), [1]);
+    assert_eq!(bench.next(0), [1]);
     let mut refused = Vec::new();
     for took in [5 * MS, 10 * MS, 5 * MS].iter().flat_map(|took| [*took; 40]) {
         bench.now += took;
         bench.submit(1, None).unwrap();
-        assert_eq!(bench.next(0, Some(took)), [1]);
+        assert_eq!(bench.next(0), [1]);
         assert_eq!(bench.state.load().queued, 10);
         // One on its way, ten waiting, its own: sixty milliseconds, or a hundred and twenty.
         refused.push(bench.is_too_late(1, 90 * MS));
@@ -166,12 +164,12 @@ fn an_idle_instance_is_always_used() {
     // Both are idle, then one: a millisecond is not enough for a run, and yet nobody is refused.
     for instance in 0..2 {
         assert!(bench.submit(1, Some(MS)).unwrap().call);
-        assert_eq!(bench.next(instance, None), [1]);
+        assert_eq!(bench.next(instance), [1]);
     }
     assert!(matches!(bench.submit(1, Some(MS)), Err(Rejected::TooLate { .. })));
     // The first of them is done and nothing waits: its run was short, and it is free again.
     bench.now += MS;
-    assert!(bench.next(0, None).is_empty());
+    assert!(bench.next(0).is_empty());
     assert!(bench.submit(1, Some(MS)).unwrap().call);
 }
 
@@ -180,9 +178,9 @@ fn a_deadline_that_has_passed_is_not_called_overload() {
     let mut bench = Bench::new(1, 1, 1000);
     bench.teach(10 * MS);
     bench.submit(1, None).unwrap();
-    assert_eq!(bench.next(0, None), [1]);
+    assert_eq!(bench.next(0), [1]);
     bench.submit(1, Some(Duration::ZERO)).unwrap();
-    assert!(bench.next(0, None).is_empty());
+    assert!(bench.next(0).is_empty());
     assert_eq!(bench.cut.dropped.len(), 1);
 }
 
@@ -193,7 +191,7 @@ fn what_is_ahead_is_what_has_turns_before() {
     for _ in 0..101 {
         bench.submit(1, None).unwrap();
     }
-    assert_eq!(bench.next(0, None), [1]);
+    assert_eq!(bench.next(0), [1]);
     // A hundred wait, and one of another source waits for the run on its way and one turn: 10 + 10 + 10.
     assert!(bench.submit(1, Some(1000 * MS)).is_err());
     assert!(bench.submit(2, Some(29 * MS)).is_err());
@@ -205,7 +203,7 @@ fn what_is_ahead_is_what_has_turns_before() {
 fn a_full_queue_is_shared_out() {
     let mut bench = Bench::new(1, 1, 4);
     bench.submit(1, None).unwrap();
-    assert_eq!(bench.next(0, None), [1]);
+    assert_eq!(bench.next(0), [1]);
     for _ in 0..4 {
         assert!(bench.submit(1, None).unwrap().evicted.is_none());
     }
@@ -223,7 +221,7 @@ fn a_full_queue_is_shared_out() {
     assert_eq!(bench.state.load().queued, 4);
     let mut served = [0; 5];
     for _ in 0..4 {
-        served[bench.next(0, None)[0] as usize] += 1;
+        served[bench.next(0)[0] as usize] += 1;
     }
     assert_eq!(served.iter().max(), Some(&2));
     assert!(served[1] > 0 && served[2] > 0 && served[3] > 0, "{served:?}");
@@ -233,6 +231,6 @@ fn a_full_queue_is_shared_out() {
 fn where_nobody_may_wait_nobody_gives_way() {
     let mut bench = Bench::new(1, 1, 0);
     bench.submit(1, None).unwrap();
-    assert_eq!(bench.next(0, None), [1]);
+    assert_eq!(bench.next(0), [1]);
     assert!(bench.submit(2, None).is_err());
 }
