@@ -121,12 +121,11 @@ fn unused(member: &Member, members: &[Member], files: &[File]) -> Vec<Finding> {
         .collect();
     let mut findings = Vec::new();
     for dependency in &member.dependencies {
-        let name = dependency
-            .rename
-            .as_ref()
-            .unwrap_or(&dependency.name)
-            .replace('-', "_");
-        if !sources.iter().any(|file| holds_word(&file.text, &name)) {
+        let name = dependency.rename.as_ref().unwrap_or(&dependency.name);
+        // In a library's name a hyphen is an underscore, or nothing (md-5 is `md5`).
+        let names = ["_", ""].map(|hyphen| name.replace('-', hyphen));
+        let named = |file: &&File| names.iter().any(|name| holds_word(&file.text, name));
+        if !sources.iter().any(named) {
             let message = format!(
                 "depends on {}, which its sources do not name: take it out",
                 dependency.name
@@ -217,6 +216,9 @@ mod tests {
             &sources(["a/src/lib.rs", "ab/src/lib.rs", "a/b/src/lib.rs"]),
             &["slab"],
         );
+        let mut joined = sources(["a/src/lib.rs"; 3]);
+        joined[0].text = "use slab::Slab; use rmpserde::from_slice;".to_owned();
+        check(&joined[..1], &[]);
         check(
             &sources(["ab/src/lib.rs", "a/b/src/lib.rs", "a/README.md"]),
             &["rmp-serde", "slab"],
