@@ -8,10 +8,11 @@ use crate::workspace::Member;
 
 /// Folder → folders it may use. `*` stands for one path segment, or for everything where it is alone.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("wire/channel", &[]),
     ("wire/frame", &[]),
     ("wire/routing", &[]),
     ("wire/schema", &["wire/frame"]),
-    ("wire/transport", &["wire/frame", "wire/schema"]),
+    ("wire/transport", &["wire/channel", "wire/frame", "wire/schema"]),
     ("engines/features", &[]),
     ("engines/features/build", &["engines/features"]),
     ("engines/ordered", &[]),
@@ -19,7 +20,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("backends/interface", &[]),
     ("backends/*", &["backends/interface"]),
     ("server", &["wire/*", "engines/*", "backends/*", "client/rust"]),
-    ("client/rust", &["wire/schema", "wire/transport", "wire/routing"]),
+    (
+        "client/rust",
+        &["wire/channel", "wire/schema", "wire/transport", "wire/routing"],
+    ),
     ("press/workload", &[]),
     ("press/recorder", &[]),
     ("press/report", &["press/recorder"]),
