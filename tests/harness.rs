@@ -2,6 +2,7 @@
 
 use millpond_engines_features::write::Writer;
 use millpond_engines_infer::pipeline::key_hash;
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -214,5 +215,48 @@ impl Http {
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).ok()?;
         Some((status, String::from_utf8(body).unwrap()))
+    }
+}
+
+/// One connection of native frames, a call at a time.
+pub struct Frames {
+    stream: TcpStream,
+    seq: u32,
+}
+
+impl Frames {
+    pub fn connect(addr: &str) -> Frames {
+        let stream = Http::connect(addr).stream;
+        Frames { stream, seq: 0 }
+    }
+
+    /// The answer's status (0: good, 1: an error) and payload.
+    pub fn call(&mut self, method: &str, encoding: Encoding, payload: &[u8]) -> (u8, Vec<u8>) {
+        self.seq += 1;
+        let mut bytes = Vec::new();
+        let kind = FrameKind::Twoway {
+            method,
+            seq: self.seq,
+        };
+        write_frame(&mut bytes, encoding, kind, payload).unwrap();
+        self.stream.write_all(&bytes).unwrap();
+        let mut answer = Vec::new();
+        loop {
+            match parse_frame(&answer, Limits::default()).unwrap() {
+                Parsed::Whole { message, .. } => {
+                    let FrameKind::Answer { status, seq } = message.kind else {
+                        panic!("{:?} is no answer", message.kind)
+                    };
+                    assert_eq!(seq, self.seq);
+                    return (status, message.payload.to_vec());
+                }
+                Parsed::Partial { .. } => {
+                    let mut chunk = [0; 4096];
+                    let read = self.stream.read(&mut chunk).unwrap();
+                    assert!(read > 0, "the connection closed without an answer");
+                    answer.extend_from_slice(&chunk[..read]);
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ mod harness;
 mod infer;
 mod kills;
 mod logging;
+mod methods;
 mod ordered;
 mod overload;
 mod press;

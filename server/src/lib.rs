@@ -21,6 +21,7 @@ mod error;
 mod handlers;
 mod load;
 mod log;
+mod methods;
 mod metrics;
 mod rehearsal;
 mod router;
@@ -33,7 +34,8 @@ pub use log::{Dropped, Logging};
 use admission::Admission;
 use config::Config;
 use engines::Engines;
-use metrics::{Method, Metrics};
+use methods::{Method, Methods};
+use metrics::Metrics;
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{Counters, Listener, Options, Patience, Transport, raise_file_limit};
@@ -48,6 +50,7 @@ const FLUSH_GRACE: Duration = Duration::from_secs(2);
 /// What every thread of the server sees.
 pub(crate) struct Shared {
     config: Config,
+    methods: Methods,
     metrics: Metrics,
     admission: Arc<Admission>,
     /// Set once everything is open and warm.
@@ -62,10 +65,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new(config: Config, is_rehearsal: bool) -> Shared {
+        let methods = Methods::new(&config);
         let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
         Shared {
             admission: Arc::new(Admission::new(config.server.in_flight_max, deadline_default)),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(methods.len()),
+            methods,
             engines: OnceLock::new(),
             is_rehearsal,
             draining: AtomicBool::new(false),
@@ -84,7 +89,7 @@ impl Shared {
     fn refused(&self, method: Method, status: &Status) {
         self.metrics.failed(method, status);
         if !self.is_rehearsal {
-            tracing::debug!(method = method.name(), code = status.code.number(), ex = ?status.ex, "refused");
+            tracing::debug!(method = self.methods.name(method), code = status.code.number(), ex = ?status.ex, "refused");
         }
     }
 

@@ -5,63 +5,12 @@
 
 mod histogram;
 
+use crate::methods::{Method, Methods};
 use histogram::Histogram;
 use millpond_wire_schema::{Code, Status};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// The methods that are counted, in the order of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Method {
-    Ping,
-    Infos,
-    FeaturesLookup,
-    OrderedGet,
-    OrderedPut,
-    OrderedScan,
-    Infer,
-    Rank,
-}
-
-impl Method {
-    /// All of them.
-    pub const ALL: [Method; 8] = [
-        Method::Ping,
-        Method::Infos,
-        Method::FeaturesLookup,
-        Method::OrderedGet,
-        Method::OrderedPut,
-        Method::OrderedScan,
-        Method::Infer,
-        Method::Rank,
-    ];
-
-    /// Its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Ping => "*ping",
-            Method::Infos => "*infos",
-            Method::FeaturesLookup => "features.lookup",
-            Method::OrderedGet => "ordered.get",
-            Method::OrderedPut => "ordered.put",
-            Method::OrderedScan => "ordered.scan",
-            Method::Infer => "infer",
-            Method::Rank => "rank",
-        }
-    }
-
-    /// Whether its calls wait for a model's run: their time is split into stages.
-    pub fn runs_model(self) -> bool {
-        matches!(self, Method::Infer | Method::Rank)
-    }
-
-    /// The method of that name.
-    pub fn named(name: &str) -> Option<Method> {
-        Method::ALL.into_iter().find(|method| method.name() == name)
-    }
-}
 
 /// Where the time of an answered call to a model goes, as far as it is measured: not its decoding, the stages of its
 /// pipeline, nor the time in which its batch-mates are answered before it.
@@ -101,17 +50,26 @@ struct Calls {
 }
 
 /// All methods' counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    calls: [Calls; Method::ALL.len()],
+    calls: Vec<Calls>,
     stages: [Histogram; Stage::ALL.len()],
     unknown_methods: AtomicU64,
 }
 
 impl Metrics {
+    /// Nothing counted yet, for so many methods.
+    pub fn new(methods: usize) -> Metrics {
+        Metrics {
+            calls: std::iter::repeat_with(Calls::default).take(methods).collect(),
+            stages: Default::default(),
+            unknown_methods: AtomicU64::new(0),
+        }
+    }
+
     /// Counts a call that was answered with a result.
     pub fn answered(&self, method: Method, took: Duration) {
-        let calls = &self.calls[method as usize];
+        let calls = &self.calls[method.index()];
         calls.answered.fetch_add(1, Ordering::Relaxed);
         calls.latency.add(took);
     }
@@ -127,7 +85,7 @@ impl Metrics {
             .iter()
             .position(|code| *code == status.code)
             .unwrap_or(0);
-        self.calls[method as usize].errors[at].fetch_add(1, Ordering::Relaxed);
+        self.calls[method.index()].errors[at].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a call to a method that does not exist.
@@ -137,7 +95,7 @@ impl Metrics {
 
     /// Answered and failed calls of a method since start.
     pub fn totals(&self, method: Method) -> (u64, u64) {
-        let calls = &self.calls[method as usize];
+        let calls = &self.calls[method.index()];
         let failed = calls
             .errors
             .iter()
@@ -147,12 +105,12 @@ impl Metrics {
     }
 
     /// Prints all of it.
-    pub fn print(&self, page: &mut Page) {
+    pub fn print(&self, methods: &Methods, page: &mut Page) {
         page.family("millpond_calls_total", "counter", "Calls answered with a result.");
-        for method in Method::ALL {
+        for (method, name) in methods.all() {
             page.sample(
                 "millpond_calls_total",
-                &[("method", method.name())],
+                &[("method", name)],
                 self.totals(method).0 as f64,
             );
         }
@@ -161,14 +119,14 @@ impl Metrics {
             "counter",
             "Calls answered with an error, by code.",
         );
-        for method in Method::ALL {
-            for (code, count) in Code::ALL.iter().zip(&self.calls[method as usize].errors) {
+        for (method, name) in methods.all() {
+            for (code, count) in Code::ALL.iter().zip(&self.calls[method.index()].errors) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
                     let code = code.number().to_string();
                     page.sample(
                         "millpond_errors_total",
-                        &[("method", method.name()), ("code", &code)],
+                        &[("method", name), ("code", &code)],
                         count as f64,
                     );
                 }
@@ -181,15 +139,15 @@ impl Metrics {
             "Calls to methods that do not exist.",
             unknown as f64,
         );
-        self.print_times(page);
+        self.print_times(methods, page);
     }
 
-    fn print_times(&self, page: &mut Page) {
+    fn print_times(&self, methods: &Methods, page: &mut Page) {
         let calls = "millpond_call_seconds";
         page.family(calls, "histogram", "From the read of a call to its answer.");
-        for method in Method::ALL {
-            let label = ("method", method.name());
-            self.calls[method as usize].latency.print(page, calls, label);
+        for (method, name) in methods.all() {
+            let label = ("method", name);
+            self.calls[method.index()].latency.print(page, calls, label);
         }
         let stages = "millpond_stage_seconds";
         page.family(
@@ -243,17 +201,25 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use crate::config::Config;
+
+    fn methods() -> Methods {
+        Methods::new(&Config::default())
+    }
 
     #[test]
     fn buckets_hold_what_they_say() {
-        let metrics = Metrics::default();
+        let methods = methods();
+        let metrics = Metrics::new(methods.len());
+        let infer = methods.named("infer").unwrap();
         for us in [0, 1, 2, 3, 1024, 1025, u64::MAX / 2] {
-            metrics.answered(Method::Infer, Duration::from_micros(us));
+            metrics.answered(infer, Duration::from_micros(us));
         }
-        metrics.failed(Method::Infer, &Status::new(Code::Overloaded, ""));
+        metrics.failed(infer, &Status::new(Code::Overloaded, ""));
         let mut page = Page::default();
-        metrics.print(&mut page);
+        metrics.print(&methods, &mut page);
         let text = page.into_text();
         for expected in [
             "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000001\"} 2",
@@ -269,12 +235,13 @@ mod tests {
 
     #[test]
     fn stages_have_sums_and_counts_of_their_own() {
-        let metrics = Metrics::default();
+        let methods = methods();
+        let metrics = Metrics::new(methods.len());
         metrics.spent(Stage::BatchWait, Duration::from_nanos(300));
         metrics.spent(Stage::BatchWait, Duration::from_nanos(2001));
         metrics.spent(Stage::Compute, Duration::from_millis(2));
         let mut page = Page::default();
-        metrics.print(&mut page);
+        metrics.print(&methods, &mut page);
         let text = page.into_text();
         for expected in [
             "# TYPE millpond_stage_seconds histogram",

@@ -6,7 +6,8 @@
 use crate::Shared;
 use crate::engines::Engines;
 use crate::handlers;
-use crate::metrics::{Method, Stage};
+use crate::methods::{Method, Work};
+use crate::metrics::Stage;
 use millpond_wire_frame::{Fields, Map, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Service, Target};
@@ -62,15 +63,15 @@ impl Router {
         } else {
             &self.shared
         };
-        let Some(method) = Method::named(name) else {
+        let Some(method) = shared.methods.named(name) else {
             shared.metrics.unknown();
             let shown: String = name.chars().take(UNKNOWN_SHOWN_MAX).collect();
             tracing::debug!(method = ?shown, code = Code::UnknownMethod.number(), "refused");
-            let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-            let ex = format!("unknown method {name:?}; methods are {}", known.join(", "));
+            let ex = format!("unknown method {name:?}; methods are {}", shared.methods.names());
             return reply.error(&Status::new(Code::UnknownMethod, ex));
         };
-        let queue = if method.runs_model() {
+        let work = shared.methods.work(method);
+        let queue = if work.runs_model() {
             request.received.elapsed()
         } else {
             Duration::ZERO
@@ -79,30 +80,14 @@ impl Router {
             shared.refused(method, &status);
             reply.error(&status);
         };
-        if method != Method::Ping && shared.draining.load(Ordering::Relaxed) {
+        if *work != Work::Ping && shared.draining.load(Ordering::Relaxed) {
             return refuse(
                 reply,
                 Status::new(Code::Stopping, "the server is stopping; call another one"),
             );
         }
-        let map = match decode_map(request.encoding, request.payload) {
-            Ok(map) => map,
-            Err(error) => return refuse(reply, error.into()),
-        };
-        if matches!(method, Method::Ping | Method::Infos) {
-            // Neither takes a key of its own.
-            if let Err(error) = Fields::root(map).and_then(|(fields, _)| fields.finish()) {
-                return refuse(reply, error.into());
-            }
-            match method {
-                Method::Ping => handlers::ping::answer(reply),
-                _ => handlers::infos::answer(shared, reply),
-            }
-            let took = request.received.elapsed();
-            if !shared.is_rehearsal {
-                tracing::debug!(method = name, us = took.as_micros() as u64, "answered");
-            }
-            return shared.metrics.answered(method, took);
+        if matches!(work, Work::Ping | Work::Infos) {
+            return self.own(shared, method, request, reply);
         }
         let Some(engines) = shared.ready_engines() else {
             return refuse(
@@ -123,7 +108,35 @@ impl Router {
             header_deadline_ms: request.meta.deadline_ms,
             header_trace: request.meta.trace,
         };
-        call.handle(map, reply);
+        match work {
+            Work::Echo => handlers::own::echo(&call, request, reply),
+            Work::Constant(constant) => handlers::own::constant(&call, request, constant, reply),
+            _ => match decode_map(request.encoding, request.payload) {
+                Ok(map) => call.handle(work, map, reply),
+                Err(error) => call.refuse(reply, &error.into()),
+            },
+        }
+    }
+
+    /// Answers what needs no engines and takes no key of its own.
+    fn own(&self, shared: &Arc<Shared>, method: Method, request: &Request<'_>, reply: Reply<'_>) {
+        let checked = decode_map(request.encoding, request.payload)
+            .map_err(Status::from)
+            .and_then(|map| Ok(Fields::root(map).and_then(|(fields, _)| fields.finish())?));
+        if let Err(status) = checked {
+            shared.refused(method, &status);
+            return reply.error(&status);
+        }
+        match shared.methods.work(method) {
+            Work::Ping => handlers::ping::answer(reply),
+            _ => handlers::infos::answer(shared, reply),
+        }
+        let took = request.received.elapsed();
+        if !shared.is_rehearsal {
+            let name = shared.methods.name(method);
+            tracing::debug!(method = name, us = took.as_micros() as u64, "answered");
+        }
+        shared.metrics.answered(method, took);
     }
 
     fn path(&self, verb: &str, path: &str, reply: Reply<'_>) {
@@ -147,16 +160,16 @@ impl Router {
 }
 
 impl Call<'_> {
-    /// Hands it to its method's handler; the router itself answers the two that need no engines.
-    fn handle(&self, map: Map<'_>, reply: Reply<'_>) {
-        match self.method {
-            Method::FeaturesLookup => handlers::features_lookup::answer(self, map, reply),
-            Method::OrderedGet => handlers::ordered_get::answer(self, map, reply),
-            Method::OrderedPut => handlers::ordered_put::answer(self, map, reply),
-            Method::OrderedScan => handlers::ordered_scan::answer(self, map, reply),
-            Method::Infer => handlers::infer::answer(self, map, reply),
-            Method::Rank => handlers::rank::answer(self, map, reply),
-            Method::Ping | Method::Infos => {}
+    /// Hands it to its method's handler; the router itself knows those that take no map of their own.
+    fn handle(&self, work: &Work, map: Map<'_>, reply: Reply<'_>) {
+        match work {
+            Work::FeaturesLookup => handlers::features_lookup::answer(self, map, reply),
+            Work::OrderedGet => handlers::ordered_get::answer(self, map, reply),
+            Work::OrderedPut => handlers::ordered_put::answer(self, map, reply),
+            Work::OrderedScan => handlers::ordered_scan::answer(self, map, reply),
+            Work::Infer => handlers::infer::answer(self, map, reply),
+            Work::Rank => handlers::rank::answer(self, map, reply),
+            Work::Ping | Work::Infos | Work::Echo | Work::Constant(_) => {}
         }
     }
 
@@ -182,7 +195,7 @@ impl Call<'_> {
             return;
         }
         tracing::debug!(
-            method = self.method.name(),
+            method = self.shared.methods.name(self.method),
             us = took.as_micros() as u64,
             trace,
             "answered"

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 pub(super) fn metrics(shared: &Shared) -> String {
     let mut page = Page::default();
-    shared.metrics.print(&mut page);
+    shared.metrics.print(&shared.methods, &mut page);
     page.single(
         "millpond_in_flight",
         "gauge",

@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Backend, Config, Durability, Listen, Model};
+use super::{Backend, Config, Durability, Listen, Model, method};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         let plan = pipeline.plan(name).map_err(|error| error.to_string())?;
         check_references(config, &plan)?;
     }
+    method::check(config)?;
     check_defaults(config)
 }
 

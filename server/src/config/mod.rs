@@ -4,8 +4,10 @@
 //! whether what is named is there. Its invariant: an unknown key is refused, wherever it stands.
 
 pub(crate) mod check;
+pub(crate) mod method;
 mod source;
 
+pub use method::{Kind, Method};
 pub use source::{Origin, load};
 
 use crate::Error;
@@ -40,6 +42,8 @@ pub struct Config {
     pub models: BTreeMap<String, Model>,
     /// Pipelines by name.
     pub pipelines: BTreeMap<String, Pipeline>,
+    /// Methods of one's own by name.
+    pub methods: BTreeMap<String, Method>,
 }
 
 /// `[server]`

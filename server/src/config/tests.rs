@@ -132,6 +132,20 @@ fn a_practice_model_has_its_behaviour_and_no_file() {
 }
 
 #[test]
+fn methods_of_ones_own_have_names_of_their_own() {
+    let check_problem = |text: &str, expected: &str| check(text, &[], expected);
+    check_problem("[methods.\"*x\"]\nkind = \"echo\"", "the server's own");
+    check_problem("[methods.rank]\nkind = \"echo\"", "the server's own");
+    check_problem("[methods.\"\"]\nkind = \"echo\"", "0 bytes");
+    let long = format!("[methods.{}]\nkind = \"echo\"", "x".repeat(256));
+    check_problem(&long, "256 bytes");
+    check_problem("[methods.a]", "methods.\"a\".answer is missing");
+    check_problem("[methods.a]\nkind = \"echo\"\nanswer = {}", "leave answer out");
+    check_problem("[methods.a]\nkind = \"eko\"", "unknown variant `eko`");
+    check_problem("[methods.a]\nanswer = {}", "methods: {\"a\"");
+}
+
+#[test]
 fn the_shipped_example_is_whole_and_true() {
     let text = include_str!("../../../config/millpond.toml");
     let plain: Config = toml::from_str(text).unwrap();
@@ -157,6 +171,7 @@ fn the_shipped_example_is_whole_and_true() {
         ),
         (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
         (&["models", "ranker"], format!("{:?}", config.models["ranker"])),
+        (&["methods", "two way demo"], "kind: , answer: ".to_owned()),
     ] {
         let mut keys = keys(path);
         if path[0] == "models" {

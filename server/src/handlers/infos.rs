@@ -3,7 +3,6 @@
 
 use crate::Shared;
 use crate::engines::Engines;
-use crate::metrics::Method;
 use millpond_wire_schema::infos::{self, Info};
 use millpond_wire_transport::Reply;
 use std::sync::atomic::Ordering;
@@ -16,10 +15,10 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
     let live = of(|counters| counters.live.load(Ordering::Relaxed));
     let accepted = of(|counters| counters.accepted.load(Ordering::Relaxed));
     let refused = of(|counters| counters.refused.load(Ordering::Relaxed));
-    let methods = Method::ALL.map(|method| {
+    let methods = shared.methods.all().map(|(method, name)| {
         let (answered, failed) = shared.metrics.totals(method);
         (
-            method.name().to_owned(),
+            name.to_owned(),
             Info::Group(vec![count("answered", answered), count("failed", failed)]),
         )
     });
@@ -41,7 +40,7 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         count("connections_accepted", accepted),
         count("connections_refused", refused),
         count("log_lines_dropped", shared.log_lines_dropped()),
-        ("methods".to_owned(), Info::Group(methods.into())),
+        ("methods".to_owned(), Info::Group(methods.collect())),
     ];
     if let Some(engines) = shared.ready_engines() {
         millpond.extend(served(engines));

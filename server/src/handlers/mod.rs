@@ -9,6 +9,7 @@ mod model_run;
 pub(crate) mod ordered_get;
 pub(crate) mod ordered_put;
 pub(crate) mod ordered_scan;
+pub(crate) mod own;
 pub(crate) mod ping;
 pub(crate) mod rank;
 

@@ -3,7 +3,7 @@
 //! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
 //! the answer is on its way.
 
-use crate::metrics::{Method, Stage};
+use crate::metrics::Stage;
 use crate::router::Call;
 use millpond_backends_interface::Tensor;
 use millpond_engines_infer::{Answer, Batcher, Error, Rejected, Request};
@@ -54,7 +54,13 @@ where
                 metrics.spent(Stage::Compute, answer.compute);
                 ticket.set_ready(ready);
                 if !shared.is_rehearsal {
-                    log(method, received, trace.as_deref(), &printed.scores, &answer);
+                    log(
+                        shared.methods.name(method),
+                        received,
+                        trace.as_deref(),
+                        &printed.scores,
+                        &answer,
+                    );
                 }
                 ticket.ok(printed.write);
             }
@@ -88,9 +94,9 @@ pub(super) struct Printed {
 }
 
 /// The one line a request that level 2 (debug) writes.
-fn log(method: Method, received: Instant, trace: Option<&str>, scores: &[f32], answer: &Answer) {
+fn log(method: &str, received: Instant, trace: Option<&str>, scores: &[f32], answer: &Answer) {
     tracing::debug!(
-        method = method.name(),
+        method,
         us = received.elapsed().as_micros() as u64,
         queue_us = answer.queue.as_micros() as u64,
         compute_us = answer.compute.as_micros() as u64,

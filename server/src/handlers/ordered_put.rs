@@ -2,7 +2,6 @@
 //! Its invariant: "ok" is said only by the log's own callback.
 
 use super::store;
-use crate::metrics::Method;
 use crate::router::Call;
 use millpond_engines_ordered::{Put, PutError};
 use millpond_wire_schema::frame::Map;
@@ -33,12 +32,13 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         if_version: decoded.if_version,
         if_absent: decoded.if_absent,
     };
-    let (shared, received, ticket) = (Arc::clone(call.shared), call.received, reply.detach());
+    let (shared, method) = (Arc::clone(call.shared), call.method);
+    let (received, ticket) = (call.received, reply.detach());
     let done = move |result: Result<_, PutError>| {
         match result {
             Ok(outcome) => {
                 let outcome: millpond_engines_ordered::PutOutcome = outcome;
-                shared.metrics.answered(Method::OrderedPut, received.elapsed());
+                shared.metrics.answered(method, received.elapsed());
                 tracing::debug!(
                     method = "ordered.put",
                     us = received.elapsed().as_micros() as u64,
@@ -49,7 +49,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             }
             Err(error) => {
                 let status = status_of(&error);
-                shared.refused(Method::OrderedPut, &status);
+                shared.refused(method, &status);
                 ticket.error(&status);
             }
         }

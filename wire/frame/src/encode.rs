@@ -228,6 +228,14 @@ impl<'o> Encoder<'o> {
         }
     }
 
+    /// A value that is written already, in this encoding.
+    pub fn raw(&mut self, value: &[u8]) {
+        if self.encoding == Encoding::Json {
+            self.separate();
+        }
+        self.out.extend_from_slice(value);
+    }
+
     fn le_block(&mut self, bytes: impl Iterator<Item = u8>, len: usize) {
         if self.encoding == Encoding::Json {
             return self.text(&STANDARD.encode(bytes.collect::<Vec<u8>>()));

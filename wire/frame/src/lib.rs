@@ -23,6 +23,7 @@ mod error;
 mod fields;
 mod fpnn;
 mod http;
+mod plain;
 mod value;
 pub mod websocket;
 
@@ -35,6 +36,7 @@ pub use http::{
     HttpAnswer, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,
     write_preflight, write_switching,
 };
+pub use plain::is_plain_map;
 pub use value::{Map, Value};
 
 /// How a payload is written: FPNN's two flags.

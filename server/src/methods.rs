@@ -1,0 +1,218 @@
+//! The table of methods: those that are built in, then those of the configuration.
+//!
+//! It answers nothing. Its invariant: a [`Method`] is a place in the table that gave it, and looking a name up allocates
+//! nothing and costs the same however many methods there are.
+
+use crate::config::Config;
+use crate::config::method::map_of;
+use millpond_wire_frame::{Encoder, Encoding, Value};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A method's place in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Method(u16);
+
+impl Method {
+    /// Its place, from 0.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What answers a method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Work {
+    Ping,
+    Infos,
+    FeaturesLookup,
+    OrderedGet,
+    OrderedPut,
+    OrderedScan,
+    Infer,
+    Rank,
+    /// The payload as it came.
+    Echo,
+    /// The same map every time.
+    Constant(Constant),
+}
+
+/// A map that was encoded at the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Constant {
+    msgpack: Vec<u8>,
+    json: Vec<u8>,
+}
+
+impl Constant {
+    fn new(answer: &toml::Table) -> Constant {
+        let value = Value::Map(map_of(answer));
+        let encoded = |encoding| {
+            let mut bytes = Vec::new();
+            Encoder::new(&mut bytes, encoding, false).value(&value);
+            bytes
+        };
+        Constant {
+            msgpack: encoded(Encoding::Msgpack),
+            json: encoded(Encoding::Json),
+        }
+    }
+
+    /// The map's bytes.
+    pub(crate) fn bytes(&self, encoding: Encoding) -> &[u8] {
+        match encoding {
+            Encoding::Msgpack => &self.msgpack,
+            Encoding::Json => &self.json,
+        }
+    }
+}
+
+impl Work {
+    /// Whether its calls wait for a model's run: their time is split into stages.
+    pub(crate) fn runs_model(&self) -> bool {
+        matches!(self, Work::Infer | Work::Rank)
+    }
+}
+
+/// Names and works of the methods that every server has.
+const BUILT_IN: [(&str, Work); 8] = [
+    ("*ping", Work::Ping),
+    ("*infos", Work::Infos),
+    ("features.lookup", Work::FeaturesLookup),
+    ("ordered.get", Work::OrderedGet),
+    ("ordered.put", Work::OrderedPut),
+    ("ordered.scan", Work::OrderedScan),
+    ("infer", Work::Infer),
+    ("rank", Work::Rank),
+];
+
+/// Whether a method of that name is built in.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    BUILT_IN.iter().any(|(built_in, _)| *built_in == name)
+}
+
+/// One method of the table.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    name: String,
+    work: Work,
+}
+
+/// All methods of a server.
+#[derive(Debug)]
+pub(crate) struct Methods {
+    entries: Vec<Entry>,
+    by_name: HashMap<String, Method, BuildHasherDefault<NameHasher>>,
+}
+
+impl Methods {
+    /// The methods of a configuration, which were checked to be few.
+    pub(crate) fn new(config: &Config) -> Methods {
+        let mut entries: Vec<Entry> = BUILT_IN
+            .into_iter()
+            .map(|(name, work)| Entry {
+                name: name.to_owned(),
+                work,
+            })
+            .collect();
+        for (name, method) in &config.methods {
+            let work = match &method.answer {
+                None => Work::Echo,
+                Some(answer) => Work::Constant(Constant::new(answer)),
+            };
+            entries.push(Entry {
+                name: name.clone(),
+                work,
+            });
+        }
+        let places = (0..).map(Method);
+        let names = entries.iter().map(|entry| entry.name.clone());
+        Methods {
+            by_name: names.zip(places).collect(),
+            entries,
+        }
+    }
+
+    /// The method of that name.
+    pub(crate) fn named(&self, name: &str) -> Option<Method> {
+        self.by_name.get(name).copied()
+    }
+
+    /// A method's name.
+    pub(crate) fn name(&self, method: Method) -> &str {
+        &self.entries[method.index()].name
+    }
+
+    /// What answers it.
+    pub(crate) fn work(&self, method: Method) -> &Work {
+        &self.entries[method.index()].work
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All of them with their names, in the order of the table.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Method, &str)> {
+        let places = (0..).map(Method);
+        places.zip(self.entries.iter().map(|entry| entry.name.as_str()))
+    }
+
+    /// All names, for messages.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.all().map(|(_, name)| name).collect();
+        names.join(", ")
+    }
+}
+
+/// A short hash of short names. Who calls chooses names to look up, never those that are in the table: no call can make it
+/// slower for others.
+#[derive(Default)]
+pub(crate) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            let mixed = self.0.rotate_left(5) ^ u64::from_le_bytes(word);
+            self.0 = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        // The table takes its place from the low bits and its tag from the high ones.
+        self.0 ^ self.0 >> 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn built_in_and_configured_methods_are_found_by_name() {
+        let text = "[methods.\"two way demo\"]\nanswer = { Simple = \"one\", Simple2 = 2 }\n[methods.e]\nkind = \"echo\"";
+        let methods = Methods::new(&toml::from_str(text).unwrap());
+        for (method, name) in methods.all() {
+            assert_eq!(methods.named(name), Some(method));
+            assert_eq!(methods.name(method), name);
+        }
+        assert_eq!(methods.len(), BUILT_IN.len() + 2);
+        assert_eq!(methods.named("two way"), None);
+        assert_eq!(methods.named(""), None);
+        let demo = methods.named("two way demo").unwrap();
+        let Work::Constant(constant) = methods.work(demo) else {
+            panic!("{:?}", methods.work(demo))
+        };
+        // FPNN's own answer, byte for byte: the order of the file is kept.
+        assert_eq!(
+            constant.bytes(Encoding::Msgpack),
+            b"\x82\xa6Simple\xa3one\xa7Simple2\x02"
+        );
+        assert_eq!(constant.bytes(Encoding::Json), br#"{"Simple":"one","Simple2":2}"#);
+        assert_eq!(methods.work(methods.named("e").unwrap()), &Work::Echo);
+    }
+}

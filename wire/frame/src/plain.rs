@@ -1,0 +1,217 @@
+//! Whether a payload is one whole map that asks for nothing special, told in one pass that allocates nothing.
+//!
+//! It is for methods that hand the payload on and look at no key. Its invariant: a payload that it calls plain is whole
+//! and valid; what it does not, `decode_map` judges, with words.
+
+use crate::Encoding;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+
+/// Nesting that is followed; deeper payloads are not plain.
+const DEPTH_MAX: usize = 32;
+
+/// Whether `payload` is one valid map, nothing behind it, and none of its own keys begins with `_`.
+pub fn is_plain_map(encoding: Encoding, payload: &[u8]) -> bool {
+    match encoding {
+        Encoding::Msgpack => msgpack(payload) == Some(true),
+        Encoding::Json => json(payload),
+    }
+}
+
+fn msgpack(payload: &[u8]) -> Option<bool> {
+    let (entries, mut rest) = map_len(payload)?;
+    for _ in 0..entries {
+        let (key, behind) = text(rest)?;
+        if key.starts_with('_') {
+            return Some(false);
+        }
+        rest = value(behind, DEPTH_MAX)?;
+    }
+    Some(rest.is_empty())
+}
+
+/// The bytes behind the value at the front.
+fn value(bytes: &[u8], depth: usize) -> Option<&[u8]> {
+    let (&tag, rest) = bytes.split_first()?;
+    let depth = depth.checked_sub(1)?;
+    match tag {
+        0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => Some(rest),
+        0x80..=0x8f | 0xde | 0xdf => {
+            let (entries, mut rest) = map_len(bytes)?;
+            for _ in 0..entries {
+                rest = value(text(rest)?.1, depth)?;
+            }
+            Some(rest)
+        }
+        0x90..=0x9f => items(usize::from(tag & 0x0f), rest, depth),
+        0xdc => size(rest, 2).and_then(|(len, rest)| items(len, rest, depth)),
+        0xdd => size(rest, 4).and_then(|(len, rest)| items(len, rest, depth)),
+        0xa0..=0xbf | 0xd9..=0xdb => Some(text(bytes)?.1),
+        0xc4 => size(rest, 1).and_then(|(len, rest)| rest.get(len..)),
+        0xc5 => size(rest, 2).and_then(|(len, rest)| rest.get(len..)),
+        0xc6 => size(rest, 4).and_then(|(len, rest)| rest.get(len..)),
+        0xcc | 0xd0 => rest.get(1..),
+        0xcd | 0xd1 => rest.get(2..),
+        0xca | 0xce | 0xd2 => rest.get(4..),
+        0xcb | 0xcf | 0xd3 => rest.get(8..),
+        // Extensions and 0xc1: no payload of ours has them.
+        _ => None,
+    }
+}
+
+fn items(len: usize, mut rest: &[u8], depth: usize) -> Option<&[u8]> {
+    for _ in 0..len {
+        rest = value(rest, depth)?;
+    }
+    Some(rest)
+}
+
+fn map_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    match tag {
+        0x80..=0x8f => Some((usize::from(tag & 0x0f), rest)),
+        0xde => size(rest, 2),
+        0xdf => size(rest, 4),
+        _ => None,
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (len, rest) = match tag {
+        0xa0..=0xbf => (usize::from(tag & 0x1f), rest),
+        0xd9 => size(rest, 1)?,
+        0xda => size(rest, 2)?,
+        0xdb => size(rest, 4)?,
+        _ => return None,
+    };
+    let (text, rest) = rest.split_at_checked(len)?;
+    Some((std::str::from_utf8(text).ok()?, rest))
+}
+
+/// A length of `width` bytes, big-endian.
+fn size(bytes: &[u8], width: usize) -> Option<(usize, &[u8])> {
+    let (length, rest) = bytes.split_at_checked(width)?;
+    let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    Some((length, rest))
+}
+
+fn json(payload: &[u8]) -> bool {
+    // serde_json looks into no text that it skips.
+    if std::str::from_utf8(payload).is_err() {
+        return false;
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(payload);
+    deserializer.deserialize_map(Root).is_ok() && deserializer.end().is_ok()
+}
+
+/// Skips a map's values and fails on a reserved key.
+struct Root;
+
+impl<'de> Visitor<'de> for Root {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map without reserved keys")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while access.next_key_seed(Key)?.is_some() {
+            access.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+struct Key;
+
+impl<'de> serde::de::DeserializeSeed<'de> for Key {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key that is not reserved")
+    }
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
+        if key.starts_with('_') {
+            return Err(E::custom("a reserved key"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::{Encoder, Map, Value, decode_map};
+    use proptest::prelude::*;
+
+    fn check(encoding: Encoding, payload: &[u8], expected: bool) {
+        assert_eq!(is_plain_map(encoding, payload), expected, "{payload:02x?}");
+    }
+
+    #[test]
+    fn whole_maps_without_reserved_keys_are_plain() {
+        check(Encoding::Msgpack, &[0x80], true);
+        check(Encoding::Msgpack, b"\x82\xa6Simple\xa3one\xa7Simple2\x02", true);
+        check(Encoding::Msgpack, b"\x81\xa1a\x81\xa2_b\xc0", true);
+        check(Encoding::Msgpack, b"\x81\xa2_b\xc0", false);
+        check(Encoding::Json, br#" {"a": [1, {"_b": "\u00e9"}]} "#, true);
+        check(Encoding::Json, br#"{"_a": 1}"#, false);
+        check(Encoding::Json, br#"{"\u005fa": 1}"#, false);
+    }
+
+    #[test]
+    fn what_is_no_whole_map_is_not() {
+        for payload in [
+            &b""[..],
+            b"\x93\x01\x02\x03",
+            b"\x80\x80",
+            b"\x81\xa1a",
+            b"\x81\x01\x01",
+            b"\x81\xa1\xff\x01",
+            b"\x81\xa1a\xdd\xff\xff\xff\xff",
+            b"\x81\xa1a\xc6\xff\xff\xff\xff",
+        ] {
+            check(Encoding::Msgpack, payload, false);
+        }
+        let deep = [&b"\x81\xa1a"[..], &[0x91; 100_000], b"\xc0"].concat();
+        check(Encoding::Msgpack, &deep, false);
+        for payload in [&b""[..], b"[1]", b"{} x", b"{\"a\":nan}", b"{\"a\":\"\xff\"}"] {
+            check(Encoding::Json, payload, false);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_bytes_decode(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            for encoding in [Encoding::Msgpack, Encoding::Json] {
+                if is_plain_map(encoding, &bytes) {
+                    // The one thing that decoding refuses besides.
+                    let twice = |error: &crate::PayloadError| error.to_string().contains("occurs twice");
+                    prop_assert!(decode_map(encoding, &bytes).as_ref().map_or_else(twice, |_| true));
+                }
+            }
+        }
+
+        #[test]
+        fn what_the_encoder_writes_is_plain(numbers in proptest::collection::vec(any::<i64>(), 0..40), text in ".{0,40}") {
+            let numbers = numbers.into_iter().map(|n| u64::try_from(n).map_or(Value::Int(n), Value::UInt)).collect();
+            let value = Value::Map(Map(vec![
+                ("n".into(), Value::Array(numbers)),
+                ("t".into(), Value::Text(text.into())),
+                ("f".into(), Value::Float(0.5)),
+                ("b".into(), Value::Bool(true)),
+            ]));
+            for encoding in [Encoding::Msgpack, Encoding::Json] {
+                let mut bytes = Vec::new();
+                Encoder::new(&mut bytes, encoding, false).value(&value);
+                prop_assert!(is_plain_map(encoding, &bytes));
+            }
+        }
+    }
+}
