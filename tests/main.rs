@@ -2,6 +2,7 @@
 //! No test here asserts a time; waits are bounded only so that a hang fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
 
+mod access;
 mod bad_input;
 mod configuration;
 mod drain;

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Call {
-    /// The method: *ping, *infos, infer, rank, features.lookup, ordered.get, ordered.put, ordered.scan.
+    /// The method: *ping, *status, *infos, *tune, infer, rank, features.lookup, ordered.get, ordered.put, ordered.scan.
     method: String,
     /// The payload's map.
     #[arg(default_value = "{}")]

@@ -29,7 +29,7 @@ impl Source {
 /// (MILLPOND__LOG__LEVEL=2 is log.level = 2), those before the file, that before the defaults.
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The configuration; every key is explained in config/millpond.toml. Without one only *ping and *infos are served.
+    /// The configuration; every key is explained in config/millpond.toml. Without one only *ping, *status and *infos are served.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -87,11 +87,11 @@ fn start(
     config: Config,
     logging: &Logging,
 ) -> anyhow::Result<Option<Server>> {
-    let dropped = logging.dropped();
+    let handle = logging.handle();
     let (done, mut started) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         // Nobody waits any more when a signal came first.
-        drop(done.send(Server::start_logged(config, Some(dropped))));
+        drop(done.send(Server::start_logged(config, Some(handle))));
     });
     runtime.block_on(async {
         tokio::select! {
@@ -139,7 +139,7 @@ pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
         ),
     };
     crate::print(&format!(
-        "{}: good\n  listens on {}, admin on {}\n{}\n{}\n{}\n{}",
+        "{}: good\n  listens on {}, admin on {}\n{}\n{}\n{}\n{}\n{}",
         arguments.file.display(),
         config.server.listen,
         config.admin.listen,
@@ -147,6 +147,7 @@ pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
         names("feature tables", config.features.keys().collect()),
         names("ordered stores", config.ordered.keys().collect()),
         names("pipelines", config.pipelines.keys().collect()),
+        names("methods of its own", config.methods.keys().collect()),
     ));
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Calls answered on the net thread itself are not counted: they hold nothing. Its invariant: a permit is given back
 //! when it is dropped, whichever way its call ends.
 
+use crate::metrics::Arrival;
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,17 +56,19 @@ impl Admission {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// When a call read at `received` becomes worthless.
+    /// When a call becomes worthless, counted from its read.
     ///
     /// # Errors
     /// [`Code::DeadlinePassed`] when that has passed already.
-    pub fn deadline(&self, received: Instant, budget_ms: Option<u64>) -> Result<Instant, Status> {
+    pub fn deadline(&self, arrival: &Arrival, budget_ms: Option<u64>) -> Result<Instant, Status> {
         let budget = budget_ms.map_or(self.deadline_default, Duration::from_millis);
         // A budget beyond what the clock can hold is no limit worth the name: a day stands for it.
-        let deadline = received
+        let deadline = arrival
+            .received
             .checked_add(budget)
-            .unwrap_or(received + Duration::from_secs(86_400));
-        if Instant::now() >= deadline {
+            .unwrap_or(arrival.received + Duration::from_secs(86_400));
+        // The clock was looked at when the call came in; what lies between is its decoding.
+        if arrival.entered >= deadline {
             let ex = format!(
                 "the deadline of {} ms passed before the work began",
                 budget.as_millis()
@@ -86,6 +89,8 @@ impl Drop for Permit {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use crate::config::Config;
+    use crate::methods::Methods;
 
     #[test]
     fn full_is_refused_and_permits_come_back() {
@@ -100,15 +105,21 @@ mod tests {
     #[test]
     fn deadlines_count_from_the_read() {
         let admission = Admission::new(1, Duration::from_secs(60));
+        let methods = Methods::new(&Config::default());
         let now = Instant::now();
+        let arrival = Arrival {
+            method: methods.named("rank").unwrap(),
+            received: now,
+            entered: now + Duration::from_millis(1),
+        };
+        for passed in [0, 1] {
+            let refused = admission.deadline(&arrival, Some(passed)).unwrap_err();
+            assert_eq!(refused.code, Code::DeadlinePassed);
+        }
         assert_eq!(
-            admission.deadline(now, Some(0)).unwrap_err().code,
-            Code::DeadlinePassed
-        );
-        assert_eq!(
-            admission.deadline(now, None).unwrap(),
+            admission.deadline(&arrival, None).unwrap(),
             now + Duration::from_secs(60)
         );
-        assert!(admission.deadline(now, Some(u64::MAX)).is_ok());
+        assert!(admission.deadline(&arrival, Some(u64::MAX)).is_ok());
     }
 }

@@ -13,6 +13,7 @@
 //! # Ok::<(), millpond_server::Error>(())
 //! ```
 
+mod access;
 mod admin;
 mod admission;
 pub mod config;
@@ -25,20 +26,23 @@ mod methods;
 mod metrics;
 mod rehearsal;
 mod router;
+mod slow;
 mod stages;
 
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
-pub use log::{Dropped, Logging};
+pub use log::{LogHandle, Logging};
 
+use access::Access;
 use admission::Admission;
 use config::Config;
 use engines::Engines;
-use methods::{Method, Methods};
-use metrics::Metrics;
+use methods::Methods;
+use metrics::{Arrival, Metrics};
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{Counters, Listener, Options, Patience, Transport, raise_file_limit};
+use slow::{ModelTime, Over, SlowLog};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -52,6 +56,8 @@ pub(crate) struct Shared {
     config: Config,
     methods: Methods,
     metrics: Metrics,
+    access: Access,
+    slow: SlowLog,
     admission: Arc<Admission>,
     /// Set once everything is open and warm.
     engines: OnceLock<Arc<Engines>>,
@@ -60,7 +66,7 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
-    log_dropped: OnceLock<Dropped>,
+    log: OnceLock<LogHandle>,
 }
 
 impl Shared {
@@ -70,13 +76,15 @@ impl Shared {
         Shared {
             admission: Arc::new(Admission::new(config.server.in_flight_max, deadline_default)),
             metrics: Metrics::new(methods.len()),
+            access: Access::new(&config, &methods),
+            slow: SlowLog::new(config.log.slow_ms),
             methods,
             engines: OnceLock::new(),
             is_rehearsal,
             draining: AtomicBool::new(false),
             started: Instant::now(),
             data_counters: OnceLock::new(),
-            log_dropped: OnceLock::new(),
+            log: OnceLock::new(),
             config,
         }
     }
@@ -86,10 +94,52 @@ impl Shared {
     }
 
     /// Counts and logs a call that gets an error.
-    fn refused(&self, method: Method, status: &Status) {
-        self.metrics.failed(method, status);
-        if !self.is_rehearsal {
-            tracing::debug!(method = self.methods.name(method), code = status.code.number(), ex = ?status.ex, "refused");
+    fn refused(&self, arrival: &Arrival, trace: Option<&str>, status: &Status) {
+        self.metrics.failed(arrival.method, status);
+        if self.is_rehearsal {
+            return;
+        }
+        let (method, code) = (self.methods.name(arrival.method), status.code.number());
+        tracing::debug!(method, code, ex = ?status.ex, "refused");
+        if self.slow.is_on() {
+            self.note_slow(arrival, Instant::now(), trace, code, ModelTime::default());
+        }
+    }
+
+    /// Counts a call whose result was ready at `ready`.
+    fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, model: ModelTime) {
+        self.metrics.answered(arrival, ready);
+        if self.slow.is_on() && !self.is_rehearsal {
+            self.note_slow(arrival, ready, trace, 0, model);
+        }
+    }
+
+    /// Counts and logs a call that was answered at once.
+    fn answered_inline(&self, arrival: &Arrival, trace: Option<&str>) {
+        let ready = Instant::now();
+        self.answered(arrival, ready, trace, ModelTime::default());
+        if self.is_rehearsal {
+            return;
+        }
+        tracing::debug!(
+            method = self.methods.name(arrival.method),
+            us = ready.saturating_duration_since(arrival.received).as_micros() as u64,
+            trace,
+            "answered"
+        );
+    }
+
+    fn note_slow(&self, arrival: &Arrival, at: Instant, trace: Option<&str>, code: u32, model: ModelTime) {
+        let over = Over {
+            name: self.methods.name(arrival.method),
+            arrival,
+            at,
+            trace,
+            code,
+            model,
+        };
+        if self.slow.note(&over) {
+            self.metrics.slow();
         }
     }
 
@@ -98,7 +148,7 @@ impl Shared {
     }
 
     fn log_lines_dropped(&self) -> u64 {
-        self.log_dropped.get().map_or(0, Dropped::lines)
+        self.log.get().map_or(0, LogHandle::lines_dropped)
     }
 }
 
@@ -135,11 +185,11 @@ impl Server {
         Server::start_logged(config, None)
     }
 
-    /// As [`Server::start`], with the log's count of dropped lines for `/metrics`.
+    /// As [`Server::start`], with the log, whose dropped lines `/metrics` counts and whose level `*tune` sets.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_logged(config: Config, log: Option<Dropped>) -> Result<Server, Error> {
+    pub fn start_logged(config: Config, log: Option<LogHandle>) -> Result<Server, Error> {
         let files = raise_file_limit();
         if (files as usize) < config.server.connections_max {
             let connections_max = config.server.connections_max;
@@ -156,8 +206,8 @@ impl Server {
         let admin = Listener::bind(config.admin.listen, "admin.listen")?;
         let rehearsal = Arc::new(Shared::new(config.clone(), true));
         let shared = Arc::new(Shared::new(config, false));
-        if let Some(dropped) = log {
-            let _ = shared.log_dropped.set(dropped);
+        if let Some(handle) = log {
+            let _ = shared.log.set(handle);
         }
         let admin = Transport::start(
             admin,

@@ -4,31 +4,87 @@
 
 use crate::Error;
 use crate::config::{Format, Level, Log};
+use crate::slow;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Metadata, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// The running log; dropping it writes what is queued.
 pub struct Logging {
     /// Writes the rest when it is dropped.
     _worker: WorkerGuard,
-    dropped: Dropped,
+    handle: LogHandle,
 }
 
-/// Counts the lines that were not written: the queue was full, or the file could not be written to.
+/// The running log, for those who look at it and tune it.
 #[derive(Clone)]
-pub struct Dropped {
+pub struct LogHandle {
     queue: ErrorCounter,
     file: Arc<AtomicU64>,
+    floor: Floor,
 }
 
-impl Dropped {
-    /// Lines since the start.
-    pub fn lines(&self) -> u64 {
+impl LogHandle {
+    /// Lines that were not written since the start: the queue was full, or the file could not be written to.
+    pub fn lines_dropped(&self) -> u64 {
         self.queue.dropped_lines() as u64 + self.file.load(Ordering::Relaxed)
+    }
+
+    /// How much is logged now.
+    pub fn level(&self) -> Level {
+        Level::ALL[usize::from(self.floor.0.load(Ordering::Relaxed)) % Level::ALL.len()]
+    }
+
+    /// Logs so much from now on.
+    pub fn set_level(&self, level: Level) {
+        self.floor.0.store(level as u8, Ordering::Relaxed);
+        // Every place that logs remembers whether it is heard.
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+/// Lets pass what the level permits, and the slow log.
+#[derive(Clone)]
+struct Floor(Arc<AtomicU8>);
+
+impl Floor {
+    fn filter(&self) -> LevelFilter {
+        const FILTERS: [LevelFilter; Level::ALL.len()] = [
+            LevelFilter::DEBUG,
+            LevelFilter::INFO,
+            LevelFilter::WARN,
+            LevelFilter::ERROR,
+        ];
+        FILTERS[usize::from(self.0.load(Ordering::Relaxed)) % FILTERS.len()]
+    }
+
+    fn passes(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.filter() || metadata.target() == slow::TARGET
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Floor {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.passes(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _context: Context<'_, S>) -> bool {
+        self.passes(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        // The slow log's lines are warnings.
+        Some(self.filter().max(LevelFilter::WARN))
     }
 }
 
@@ -54,30 +110,32 @@ impl Logging {
             }
         };
         let queue = writer.error_counter();
-        let level = match config.level {
-            Level::Debug => LevelFilter::DEBUG,
-            Level::Info => LevelFilter::INFO,
-            Level::Warn => LevelFilter::WARN,
-            Level::Error => LevelFilter::ERROR,
-        };
-        let base = tracing_subscriber::fmt()
+        let floor = Floor(Arc::new(AtomicU8::new(config.level as u8)));
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
-            .with_max_level(level)
             .with_ansi(false)
             .with_target(false);
+        let base = tracing_subscriber::registry();
+        // The floor is asked first, so it goes on last.
         let _ = match config.format {
-            Format::Text => tracing::subscriber::set_global_default(base.finish()),
-            Format::Json => tracing::subscriber::set_global_default(base.json().flatten_event(true).finish()),
+            Format::Text => {
+                let all = base.with(lines).with(floor.clone());
+                tracing::subscriber::set_global_default(all)
+            }
+            Format::Json => {
+                let all = base.with(lines.json().flatten_event(true)).with(floor.clone());
+                tracing::subscriber::set_global_default(all)
+            }
         };
         Ok(Logging {
             _worker: worker,
-            dropped: Dropped { queue, file },
+            handle: LogHandle { queue, file, floor },
         })
     }
 
-    /// Counts lines that were not written.
-    pub fn dropped(&self) -> Dropped {
-        self.dropped.clone()
+    /// To look at it and to tune it.
+    pub fn handle(&self) -> LogHandle {
+        self.handle.clone()
     }
 }
 

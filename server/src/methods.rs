@@ -24,7 +24,9 @@ impl Method {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Work {
     Ping,
+    Status,
     Infos,
+    Tune,
     FeaturesLookup,
     OrderedGet,
     OrderedPut,
@@ -67,17 +69,12 @@ impl Constant {
     }
 }
 
-impl Work {
-    /// Whether its calls wait for a model's run: their time is split into stages.
-    pub(crate) fn runs_model(&self) -> bool {
-        matches!(self, Work::Infer | Work::Rank)
-    }
-}
-
 /// Names and works of the methods that every server has.
-const BUILT_IN: [(&str, Work); 8] = [
+const BUILT_IN: [(&str, Work); 10] = [
     ("*ping", Work::Ping),
+    ("*status", Work::Status),
     ("*infos", Work::Infos),
+    ("*tune", Work::Tune),
     ("features.lookup", Work::FeaturesLookup),
     ("ordered.get", Work::OrderedGet),
     ("ordered.put", Work::OrderedPut),
@@ -86,9 +83,14 @@ const BUILT_IN: [(&str, Work); 8] = [
     ("rank", Work::Rank),
 ];
 
+/// The names of the methods that every server has.
+pub(crate) fn built_in_names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.into_iter().map(|(name, _)| name)
+}
+
 /// Whether a method of that name is built in.
 pub(crate) fn is_built_in(name: &str) -> bool {
-    BUILT_IN.iter().any(|(built_in, _)| *built_in == name)
+    built_in_names().any(|built_in| built_in == name)
 }
 
 /// One method of the table.

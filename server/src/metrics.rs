@@ -1,16 +1,22 @@
 //! What the server counts of its calls, and how `/metrics` prints it.
 //!
-//! Engines and transport count for themselves; here their figures get names. Its invariant: counting a call is a few
-//! relaxed additions and no lock. Source of the text format: Prometheus exposition format 0.0.4.
+//! Engines and transport count for themselves; here their figures get names. Its invariant: counting a call writes to cells
+//! of the counting thread alone, and what is read is the exact sum over all threads.
 
+mod cells;
 mod histogram;
+mod page;
 
 use crate::methods::{Method, Methods};
-use histogram::Histogram;
+use cells::{CallTimes, Registry};
+pub(crate) use histogram::Times;
+use histogram::{Histogram, bump};
 use millpond_wire_schema::{Code, Status};
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+pub use page::Page;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Where the time of an answered call to a model goes, as far as it is measured: not its decoding, the stages of its
 /// pipeline, nor the time in which its batch-mates are answered before it.
@@ -41,222 +47,253 @@ impl Stage {
     }
 }
 
-/// One method's counts.
+/// The two parts of any method's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// From the read to the router.
+    Queue,
+    /// From the router to the ready answer.
+    Work,
+}
+
+impl Split {
+    /// Both.
+    pub const ALL: [Split; 2] = [Split::Queue, Split::Work];
+
+    /// Its name on the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Queue => "queue",
+            Split::Work => "work",
+        }
+    }
+}
+
+/// Which method was called, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    pub(crate) method: Method,
+    /// When the request's last byte was read.
+    pub(crate) received: Instant,
+    /// When the router had it.
+    pub(crate) entered: Instant,
+}
+
+impl Arrival {
+    /// From the read to the router.
+    pub fn queue(&self) -> Duration {
+        self.entered.saturating_duration_since(self.received)
+    }
+}
+
+/// Why a call got no work done, as `/metrics` groups the codes.
+const REFUSALS: [(&str, Code); 10] = [
+    ("overloaded", Code::Overloaded),
+    ("deadline", Code::DeadlinePassed),
+    ("stopping", Code::Stopping),
+    ("not_ready", Code::NotReady),
+    ("forbidden", Code::Forbidden),
+    ("unauthenticated", Code::Unauthenticated),
+    ("too_large", Code::TooLarge),
+    ("not_found", Code::NotFound),
+    ("client_gone", Code::ConnectionClosed),
+    ("conflict", Code::Conflict),
+];
+
+/// What is known of one method.
 #[derive(Debug, Default)]
-struct Calls {
-    answered: AtomicU64,
-    latency: Histogram,
-    errors: [AtomicU64; Code::ALL.len()],
+pub(crate) struct Totals {
+    /// From the read to the ready answer, of answered calls.
+    pub(crate) times: Times,
+    /// The same in its parts.
+    pub(crate) split: [Times; Split::ALL.len()],
+    errors: BTreeMap<u32, u64>,
+}
+
+impl Totals {
+    /// Calls answered with a result.
+    pub(crate) fn answered(&self) -> u64 {
+        self.times.count()
+    }
+
+    /// Calls answered with an error.
+    pub(crate) fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
 }
 
 /// All methods' counts.
 #[derive(Debug)]
 pub struct Metrics {
-    calls: Vec<Calls>,
-    stages: [Histogram; Stage::ALL.len()],
-    unknown_methods: AtomicU64,
+    registry: Arc<Registry>,
+    /// Whether answered calls are counted; errors always are.
+    on: AtomicBool,
+    /// Seldom, so one for all threads.
+    slow: AtomicU64,
 }
 
 impl Metrics {
     /// Nothing counted yet, for so many methods.
     pub fn new(methods: usize) -> Metrics {
         Metrics {
-            calls: std::iter::repeat_with(Calls::default).take(methods).collect(),
-            stages: Default::default(),
-            unknown_methods: AtomicU64::new(0),
+            registry: Registry::new(methods),
+            on: AtomicBool::new(true),
+            slow: AtomicU64::new(0),
         }
     }
 
-    /// Counts a call that was answered with a result.
-    pub fn answered(&self, method: Method, took: Duration) {
-        let calls = &self.calls[method.index()];
-        calls.answered.fetch_add(1, Ordering::Relaxed);
-        calls.latency.add(took);
+    /// Counts a call whose result was ready at `ready`.
+    pub fn answered(&self, arrival: &Arrival, ready: Instant) {
+        if !self.is_on() {
+            return;
+        }
+        let (queue, work) = (arrival.queue(), ready.saturating_duration_since(arrival.entered));
+        self.registry.count(|cells| {
+            let times: &CallTimes = cells.of(arrival.method).own_times();
+            times.total.add(queue + work);
+            times.split[Split::Queue as usize].add(queue);
+            times.split[Split::Work as usize].add(work);
+        });
     }
 
     /// Counts what one call spent in a stage.
     pub fn spent(&self, stage: Stage, took: Duration) {
-        self.stages[stage as usize].add(took);
+        if self.is_on() {
+            self.registry
+                .count(|cells| cells.stages[stage as usize].add(took));
+        }
     }
 
     /// Counts a call that was answered with an error.
     pub fn failed(&self, method: Method, status: &Status) {
-        let at = Code::ALL
-            .iter()
-            .position(|code| *code == status.code)
-            .unwrap_or(0);
-        self.calls[method.index()].errors[at].fetch_add(1, Ordering::Relaxed);
+        self.registry
+            .count(|cells| bump(&cells.of(method).errors[status.code as usize], 1));
     }
 
     /// Counts a call to a method that does not exist.
     pub fn unknown(&self) {
-        self.unknown_methods.fetch_add(1, Ordering::Relaxed);
+        self.registry.count(cells::Cells::unknown);
     }
 
-    /// Answered and failed calls of a method since start.
-    pub fn totals(&self, method: Method) -> (u64, u64) {
-        let calls = &self.calls[method.index()];
-        let failed = calls
-            .errors
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum();
-        (calls.answered.load(Ordering::Relaxed), failed)
+    /// Counts a call that was slow.
+    pub fn slow(&self) {
+        self.slow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether answered calls are counted.
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Counts answered calls from now on, or no more.
+    pub fn set_on(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// One method's figures since start.
+    pub(crate) fn totals(&self, method: Method) -> Totals {
+        let mut totals = Totals::default();
+        self.registry.each(|cells| {
+            let calls = cells.of(method);
+            if let Some(times) = calls.times() {
+                totals.times.merge(&times.total);
+                for (sum, part) in totals.split.iter_mut().zip(&times.split) {
+                    sum.merge(part);
+                }
+            }
+            for (code, count) in Code::ALL.iter().zip(&calls.errors) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    *totals.errors.entry(code.number()).or_default() += count;
+                }
+            }
+        });
+        totals
     }
 
     /// Prints all of it.
     pub fn print(&self, methods: &Methods, page: &mut Page) {
+        let totals: Vec<(&str, Totals)> = methods
+            .all()
+            .map(|(method, name)| (name, self.totals(method)))
+            .collect();
         page.family("millpond_calls_total", "counter", "Calls answered with a result.");
-        for (method, name) in methods.all() {
-            page.sample(
-                "millpond_calls_total",
-                &[("method", name)],
-                self.totals(method).0 as f64,
-            );
+        for (name, totals) in &totals {
+            let answered = totals.answered() as f64;
+            page.sample("millpond_calls_total", &[("method", name)], answered);
         }
+        self.print_errors(&totals, page);
+        let calls = "millpond_call_seconds";
+        page.family(calls, "histogram", "From the read of a call to its answer.");
+        for (name, totals) in &totals {
+            page.times(calls, &[("method", name)], &totals.times);
+        }
+        let parts = "millpond_call_part_seconds";
         page.family(
-            "millpond_errors_total",
-            "counter",
-            "Calls answered with an error, by code.",
+            parts,
+            "histogram",
+            "The same in its parts: from the read to the router (queue), from the router to the ready answer (work).",
         );
-        for (method, name) in methods.all() {
-            for (code, count) in Code::ALL.iter().zip(&self.calls[method.index()].errors) {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 {
-                    let code = code.number().to_string();
-                    page.sample(
-                        "millpond_errors_total",
-                        &[("method", name), ("code", &code)],
-                        count as f64,
-                    );
-                }
+        for (name, totals) in &totals {
+            for (split, times) in Split::ALL.iter().zip(&totals.split) {
+                page.times(parts, &[("method", name), ("part", split.name())], times);
             }
         }
-        let unknown = self.unknown_methods.load(Ordering::Relaxed);
+        self.print_stages(page);
+    }
+
+    fn print_errors(&self, totals: &[(&str, Totals)], page: &mut Page) {
+        let name = "millpond_errors_total";
+        page.family(name, "counter", "Calls answered with an error, by code.");
+        for (method, totals) in totals {
+            for (code, count) in &totals.errors {
+                let labels = [("method", *method), ("code", &code.to_string())];
+                page.sample(name, &labels, *count as f64);
+            }
+        }
+        let mut unknown = 0;
+        self.registry
+            .each(|cells| unknown += cells.unknown_methods.load(Ordering::Relaxed));
         page.single(
             "millpond_unknown_methods_total",
             "counter",
             "Calls to methods that do not exist.",
             unknown as f64,
         );
-        self.print_times(methods, page);
+        let name = "millpond_refused_total";
+        page.family(name, "counter", "Calls refused, by reason, over all methods.");
+        for (reason, code) in REFUSALS {
+            let of = |totals: &Totals| totals.errors.get(&code.number()).copied().unwrap_or(0);
+            let count: u64 = totals.iter().map(|(_, totals)| of(totals)).sum();
+            page.sample(name, &[("reason", reason)], count as f64);
+        }
+        page.sample(name, &[("reason", "unknown_method")], unknown as f64);
+        page.single(
+            "millpond_slow_calls_total",
+            "counter",
+            "Calls that took longer than log.slow_ms.",
+            self.slow.load(Ordering::Relaxed) as f64,
+        );
     }
 
-    fn print_times(&self, methods: &Methods, page: &mut Page) {
-        let calls = "millpond_call_seconds";
-        page.family(calls, "histogram", "From the read of a call to its answer.");
-        for (method, name) in methods.all() {
-            let label = ("method", name);
-            self.calls[method.index()].latency.print(page, calls, label);
-        }
-        let stages = "millpond_stage_seconds";
+    fn print_stages(&self, page: &mut Page) {
+        let name = "millpond_stage_seconds";
         page.family(
-            stages,
+            name,
             "histogram",
             "Parts of the time of answered infer and rank calls: from the read to the router (queue), from the batcher to the \
              run (batch_wait), the run, once a request (compute), from the ready answer to the kernel (write).",
         );
         for stage in Stage::ALL {
-            self.stages[stage as usize].print(page, stages, ("stage", stage.name()));
+            let mut times = Times::default();
+            self.registry.each(|cells| {
+                let part: &Histogram = &cells.stages[stage as usize];
+                times.merge(part);
+            });
+            page.times(name, &[("stage", stage.name())], &times);
         }
-    }
-}
-
-/// A page of metrics as Prometheus reads it.
-#[derive(Debug, Default)]
-pub struct Page {
-    text: String,
-}
-
-impl Page {
-    /// Begins a family: its samples follow.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// One sample. Labels hold names from the configuration, so quotes and backslashes are escaped.
-    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.text.push_str(name);
-        for (at, (key, label)) in labels.iter().enumerate() {
-            let label = label
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n");
-            let _ = write!(self.text, "{}{key}=\"{label}\"", if at == 0 { '{' } else { ',' });
-        }
-        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
-
-    /// A family of one sample without labels.
-    pub fn single(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    /// The page.
-    pub fn into_text(self) -> String {
-        self.text
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::*;
-    use crate::config::Config;
-
-    fn methods() -> Methods {
-        Methods::new(&Config::default())
-    }
-
-    #[test]
-    fn buckets_hold_what_they_say() {
-        let methods = methods();
-        let metrics = Metrics::new(methods.len());
-        let infer = methods.named("infer").unwrap();
-        for us in [0, 1, 2, 3, 1024, 1025, u64::MAX / 2] {
-            metrics.answered(infer, Duration::from_micros(us));
-        }
-        metrics.failed(infer, &Status::new(Code::Overloaded, ""));
-        let mut page = Page::default();
-        metrics.print(&methods, &mut page);
-        let text = page.into_text();
-        for expected in [
-            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000001\"} 2",
-            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000004\"} 4",
-            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.001024\"} 5",
-            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.002048\"} 6",
-            "millpond_call_seconds_bucket{method=\"infer\",le=\"+Inf\"} 7",
-            "millpond_errors_total{method=\"infer\",code=\"30101\"} 1",
-        ] {
-            assert!(text.contains(expected), "{expected} is not in\n{text}");
-        }
-    }
-
-    #[test]
-    fn stages_have_sums_and_counts_of_their_own() {
-        let methods = methods();
-        let metrics = Metrics::new(methods.len());
-        metrics.spent(Stage::BatchWait, Duration::from_nanos(300));
-        metrics.spent(Stage::BatchWait, Duration::from_nanos(2001));
-        metrics.spent(Stage::Compute, Duration::from_millis(2));
-        let mut page = Page::default();
-        metrics.print(&methods, &mut page);
-        let text = page.into_text();
-        for expected in [
-            "# TYPE millpond_stage_seconds histogram",
-            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000001\"} 1",
-            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000002\"} 1",
-            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000004\"} 2",
-            "millpond_stage_seconds_sum{stage=\"batch_wait\"} 0.000002301",
-            "millpond_stage_seconds_count{stage=\"batch_wait\"} 2",
-            "millpond_stage_seconds_sum{stage=\"compute\"} 0.002",
-            "millpond_stage_seconds_count{stage=\"compute\"} 1",
-            "millpond_stage_seconds_count{stage=\"queue\"} 0",
-            "millpond_stage_seconds_count{stage=\"write\"} 0",
-        ] {
-            let line = format!("{expected}\n");
-            assert!(text.contains(&line), "{expected} is not in\n{text}");
-        }
-    }
-}
+mod tests;

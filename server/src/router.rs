@@ -1,14 +1,14 @@
 //! Takes a request from the transport to its method's handler.
 //!
 //! It decodes the payload's map and nothing of its meaning. Its invariant: a request is refused for the first reason that
-//! holds, in this order: unknown method, draining, not ready, bad payload.
+//! holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token.
 
 use crate::Shared;
 use crate::engines::Engines;
 use crate::handlers;
 use crate::methods::{Method, Work};
-use crate::metrics::Stage;
-use millpond_wire_frame::{Fields, Map, decode_map};
+use crate::metrics::{Arrival, Stage};
+use millpond_wire_frame::{Fields, Map, Value, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Service, Target};
 use std::sync::Arc;
@@ -30,24 +30,22 @@ pub(crate) struct Router {
 pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) engines: &'a Engines,
-    pub(crate) method: Method,
     /// The connection it came by.
     pub(crate) connection: u64,
-    /// When the request's last byte was read.
-    pub(crate) received: Instant,
-    /// From then until the router had it; zero for methods whose time is not split into stages.
-    pub(crate) queue: Duration,
+    pub(crate) arrival: Arrival,
     /// `X-Deadline-Ms`, which a payload's `_deadline_ms` overrides.
     pub(crate) header_deadline_ms: Option<u64>,
     /// `traceparent`, which a payload's `_trace` overrides.
     pub(crate) header_trace: Option<&'a str>,
+    /// `Authorization: Bearer`, which a payload's `_token` overrides.
+    pub(crate) header_token: Option<&'a str>,
 }
 
 impl Service for Router {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         match request.target {
             Target::Method(name) => self.method(name, &request, reply),
-            Target::Path { verb, path } => self.path(verb, path, reply),
+            Target::Path { verb, path } => self.path(verb, path, &request, reply),
         }
     }
 
@@ -63,88 +61,63 @@ impl Router {
         } else {
             &self.shared
         };
-        let Some(method) = shared.methods.named(name) else {
-            shared.metrics.unknown();
-            let shown: String = name.chars().take(UNKNOWN_SHOWN_MAX).collect();
-            tracing::debug!(method = ?shown, code = Code::UnknownMethod.number(), "refused");
-            let ex = format!("unknown method {name:?}; methods are {}", shared.methods.names());
-            return reply.error(&Status::new(Code::UnknownMethod, ex));
+        let found = shared.methods.named(name);
+        let entered = Instant::now();
+        let Some(method) = found else {
+            return unknown(shared, name, request, reply);
+        };
+        let arrival = Arrival {
+            method,
+            received: request.received,
+            entered,
         };
         let work = shared.methods.work(method);
-        let queue = if work.runs_model() {
-            request.received.elapsed()
-        } else {
-            Duration::ZERO
-        };
-        let refuse = |reply: Reply<'_>, status: Status| {
-            shared.refused(method, &status);
-            reply.error(&status);
-        };
-        if *work != Work::Ping && shared.draining.load(Ordering::Relaxed) {
-            return refuse(
-                reply,
-                Status::new(Code::Stopping, "the server is stopping; call another one"),
-            );
+        if let Err(status) = admit(shared, method, work, request) {
+            shared.refused(&arrival, request.meta.trace, &status);
+            return reply.error(&status);
         }
-        if matches!(work, Work::Ping | Work::Infos) {
-            return self.own(shared, method, request, reply);
+        if matches!(work, Work::Ping | Work::Status | Work::Infos | Work::Tune) {
+            return own(shared, &arrival, request, reply);
         }
         let Some(engines) = shared.ready_engines() else {
-            return refuse(
-                reply,
-                Status::new(
-                    Code::NotReady,
-                    "the server is warming up; /readyz on the admin port turns 200 when it is done",
-                ),
+            let status = Status::new(
+                Code::NotReady,
+                "the server is warming up; /readyz on the admin port turns 200 when it is done",
             );
+            shared.refused(&arrival, request.meta.trace, &status);
+            return reply.error(&status);
         };
         let call = Call {
             shared,
             engines,
-            method,
             connection: request.connection,
-            received: request.received,
-            queue,
+            arrival,
             header_deadline_ms: request.meta.deadline_ms,
             header_trace: request.meta.trace,
+            header_token: request.meta.token,
         };
         match work {
             Work::Echo => handlers::own::echo(&call, request, reply),
             Work::Constant(constant) => handlers::own::constant(&call, request, constant, reply),
             _ => match decode_map(request.encoding, request.payload) {
-                Ok(map) => call.handle(work, map, reply),
+                Ok(map) => match call.open(Some(&map)) {
+                    Ok(()) => call.handle(work, map, reply),
+                    Err(status) => call.refuse(reply, &status),
+                },
                 Err(error) => call.refuse(reply, &error.into()),
             },
         }
     }
 
-    /// Answers what needs no engines and takes no key of its own.
-    fn own(&self, shared: &Arc<Shared>, method: Method, request: &Request<'_>, reply: Reply<'_>) {
-        let checked = decode_map(request.encoding, request.payload)
-            .map_err(Status::from)
-            .and_then(|map| Ok(Fields::root(map).and_then(|(fields, _)| fields.finish())?));
-        if let Err(status) = checked {
-            shared.refused(method, &status);
-            return reply.error(&status);
-        }
-        match shared.methods.work(method) {
-            Work::Ping => handlers::ping::answer(reply),
-            _ => handlers::infos::answer(shared, reply),
-        }
-        let took = request.received.elapsed();
-        if !shared.is_rehearsal {
-            let name = shared.methods.name(method);
-            tracing::debug!(method = name, us = took.as_micros() as u64, "answered");
-        }
-        shared.metrics.answered(method, took);
-    }
-
-    fn path(&self, verb: &str, path: &str, reply: Reply<'_>) {
+    fn path(&self, verb: &str, path: &str, request: &Request<'_>, reply: Reply<'_>) {
         let plain = |status, text: &'static str| Body {
             status,
             content_type: "text/plain",
             bytes: text.as_bytes(),
         };
+        if let Err(status) = self.shared.access.admit_peer(request.peer) {
+            return reply.error(&status);
+        }
         match (verb, path) {
             ("GET" | "HEAD", "/v2/health/live") => reply.body(&plain(200, "live\n")),
             ("GET" | "HEAD", "/v2/health/ready") if self.shared.is_ready() => {
@@ -159,6 +132,73 @@ impl Router {
     }
 }
 
+/// Refuses by address, by the method's rules, and while the server stops; the process's calls to itself are always let in.
+fn admit(shared: &Shared, method: Method, work: &Work, request: &Request<'_>) -> Result<(), Status> {
+    if request.rehearsal {
+        return Ok(());
+    }
+    shared.access.admit_peer(request.peer)?;
+    let name = shared.methods.name(method);
+    shared.access.admit(method, name, request)?;
+    // What is asked while a server stops is whether it does.
+    if shared.draining.load(Ordering::Relaxed) && !matches!(work, Work::Ping | Work::Status) {
+        return Err(Status::new(
+            Code::Stopping,
+            "the server is stopping; call another one",
+        ));
+    }
+    Ok(())
+}
+
+fn unknown(shared: &Shared, name: &str, request: &Request<'_>, reply: Reply<'_>) {
+    if let Err(status) = shared.access.admit_peer(request.peer) {
+        return reply.error(&status);
+    }
+    shared.metrics.unknown();
+    let shown: String = name.chars().take(UNKNOWN_SHOWN_MAX).collect();
+    tracing::debug!(method = ?shown, code = Code::UnknownMethod.number(), "refused");
+    let known = shared.methods.names();
+    let ex = format!("unknown method {name:?}; methods are {known}");
+    reply.error(&Status::new(Code::UnknownMethod, ex));
+}
+
+/// Answers what needs no engines: the server speaks of itself.
+fn own(shared: &Shared, arrival: &Arrival, request: &Request<'_>, reply: Reply<'_>) {
+    let method = arrival.method;
+    let checked = decode_map(request.encoding, request.payload)
+        .map_err(Status::from)
+        .and_then(|map| {
+            let token = token_of(Some(&map)).or(request.meta.token);
+            shared.access.open(method, shared.methods.name(method), token)?;
+            let (fields, reserved) = match shared.methods.work(method) {
+                Work::Tune => return handlers::tune::tuned(shared, map).map(Some),
+                _ => Fields::root(map)?,
+            };
+            fields.finish()?;
+            drop(reserved);
+            Ok(None)
+        });
+    match (checked, shared.methods.work(method)) {
+        (Err(status), _) => {
+            shared.refused(arrival, request.meta.trace, &status);
+            return reply.error(&status);
+        }
+        (Ok(Some(tuned)), _) => tuned.answer(reply),
+        (Ok(None), Work::Ping) => handlers::ping::answer(reply),
+        (Ok(None), Work::Status) => handlers::status::answer(shared, reply),
+        (Ok(None), _) => handlers::infos::answer(shared, reply),
+    }
+    shared.answered_inline(arrival, request.meta.trace);
+}
+
+/// The token of a payload.
+fn token_of<'m>(map: Option<&'m Map<'_>>) -> Option<&'m str> {
+    match map?.get("_token") {
+        Some(Value::Text(token)) => Some(token),
+        _ => None,
+    }
+}
+
 impl Call<'_> {
     /// Hands it to its method's handler; the router itself knows those that take no map of their own.
     fn handle(&self, work: &Work, map: Map<'_>, reply: Reply<'_>) {
@@ -169,36 +209,36 @@ impl Call<'_> {
             Work::OrderedScan => handlers::ordered_scan::answer(self, map, reply),
             Work::Infer => handlers::infer::answer(self, map, reply),
             Work::Rank => handlers::rank::answer(self, map, reply),
-            Work::Ping | Work::Infos | Work::Echo | Work::Constant(_) => {}
+            Work::Ping | Work::Status | Work::Infos | Work::Tune | Work::Echo | Work::Constant(_) => {}
         }
+    }
+
+    /// Checks the token of its payload, or else of its headers.
+    pub(crate) fn open(&self, map: Option<&Map<'_>>) -> Result<(), Status> {
+        if self.shared.is_rehearsal {
+            return Ok(());
+        }
+        let (method, token) = (self.arrival.method, token_of(map).or(self.header_token));
+        let name = self.shared.methods.name(method);
+        self.shared.access.open(method, name, token)
     }
 
     /// When this call becomes worthless.
     pub(crate) fn deadline(&self, payload_ms: Option<u64>) -> Result<Instant, Status> {
         self.shared
             .admission
-            .deadline(self.received, payload_ms.or(self.header_deadline_ms))
+            .deadline(&self.arrival, payload_ms.or(self.header_deadline_ms))
     }
 
     /// Answers an error at once, counted and logged.
     pub(crate) fn refuse(&self, reply: Reply<'_>, status: &Status) {
-        self.shared.refused(self.method, status);
+        self.shared.refused(&self.arrival, self.header_trace, status);
         reply.error(status);
     }
 
     /// Counts and logs a call that was answered at once.
     pub(crate) fn answered(&self, trace: Option<&str>) {
-        let took = self.received.elapsed();
-        self.shared.metrics.answered(self.method, took);
-        let trace = trace.or(self.header_trace);
-        if self.shared.is_rehearsal {
-            return;
-        }
-        tracing::debug!(
-            method = self.shared.methods.name(self.method),
-            us = took.as_micros() as u64,
-            trace,
-            "answered"
-        );
+        self.shared
+            .answered_inline(&self.arrival, trace.or(self.header_trace));
     }
 }

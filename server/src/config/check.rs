@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Backend, Config, Durability, Listen, Model, method};
+use super::{Backend, Config, Durability, Listen, Model, access, method, secret};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,21 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
             resolve(path);
         }
     }
+    config.admin.token_file.iter_mut().for_each(resolve);
+    let groups = config.access.tokens.values_mut();
+    groups
+        .filter_map(|group| group.token_file.as_mut())
+        .for_each(resolve);
+}
+
+/// Reads the tokens that stand in files of their own.
+pub(super) fn read_tokens(config: &mut Config) -> Result<(), String> {
+    secret::fill("admin", &mut config.admin.token, config.admin.token_file.as_ref())?;
+    for (name, group) in &mut config.access.tokens {
+        let key = format!("access.tokens.{name}");
+        secret::fill(&key, &mut group.token, group.token_file.as_ref())?;
+    }
+    Ok(())
 }
 
 pub(super) fn check(config: &Config) -> Result<(), String> {
@@ -72,6 +87,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         check_references(config, &plan)?;
     }
     method::check(config)?;
+    access::check(config)?;
     check_defaults(config)
 }
 

@@ -3,11 +3,15 @@
 //! Flags come before the environment, that before the file, that before the defaults. It opens nothing; `check` looks
 //! whether what is named is there. Its invariant: an unknown key is refused, wherever it stands.
 
+pub(crate) mod access;
 pub(crate) mod check;
 pub(crate) mod method;
+mod secret;
 mod source;
 
+pub use access::{Access, MethodRule, TokenGroup};
 pub use method::{Kind, Method};
+pub use secret::Secret;
 pub use source::{Origin, load};
 
 use crate::Error;
@@ -44,6 +48,8 @@ pub struct Config {
     pub pipelines: BTreeMap<String, Pipeline>,
     /// Methods of one's own by name.
     pub methods: BTreeMap<String, Method>,
+    /// Who may call what.
+    pub access: Access,
 }
 
 /// `[server]`
@@ -132,12 +138,18 @@ pub struct Admin {
     /// `/healthz`, `/readyz`, `/metrics`.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
+    /// What `*tune` asks for; it is off where none is set.
+    pub token: Secret,
+    /// The file that holds it.
+    pub token_file: Option<PathBuf>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         Admin {
             listen: SocketAddr::from(([127, 0, 0, 1], 13590)),
+            token: Secret::default(),
+            token_file: None,
         }
     }
 }
@@ -154,6 +166,8 @@ pub struct Log {
     pub format: Format,
     /// Lines waiting to be written; further ones are dropped and counted.
     pub queue_lines_max: usize,
+    /// Calls that take longer are logged, whatever the level; 0: none.
+    pub slow_ms: u64,
 }
 
 impl Default for Log {
@@ -163,6 +177,7 @@ impl Default for Log {
             file: None,
             format: Format::Text,
             queue_lines_max: 100_000,
+            slow_ms: 0,
         }
     }
 }
@@ -189,18 +204,36 @@ impl<'de> Deserialize<'de> for Level {
             Name(String),
         }
         let form = Form::deserialize(deserializer)?;
-        match &form {
-            Form::Number(2) => Ok(Level::Debug),
-            Form::Number(3) => Ok(Level::Info),
-            Form::Number(4) => Ok(Level::Warn),
-            Form::Number(5) => Ok(Level::Error),
-            Form::Name(name) if name == "debug" => Ok(Level::Debug),
-            Form::Name(name) if name == "info" => Ok(Level::Info),
-            Form::Name(name) if name == "warn" => Ok(Level::Warn),
-            Form::Name(name) if name == "error" => Ok(Level::Error),
-            Form::Number(found) => Err(level_error(found)),
-            Form::Name(found) => Err(level_error(found)),
+        let text = match &form {
+            Form::Number(number) => number.to_string(),
+            Form::Name(name) => name.clone(),
+        };
+        Level::named(&text).ok_or_else(|| match &form {
+            Form::Number(found) => level_error(found),
+            Form::Name(found) => level_error(found),
+        })
+    }
+}
+
+impl Level {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
         }
+    }
+
+    /// The level of a name, or of a number as report R1 has them.
+    pub fn named(text: &str) -> Option<Level> {
+        let is = |(level, number): &(Level, &str)| text.eq_ignore_ascii_case(level.name()) || text == *number;
+        let numbered = Level::ALL.into_iter().zip(["2", "3", "4", "5"]);
+        numbered.into_iter().find(is).map(|(level, _)| level)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Puts a configuration together: file, then environment, then flags.
 //! Its invariant: whatever the last word came from, an error names it.
 
+use super::secret::without_tokens;
 use super::{Config, check};
 use crate::Error;
 use std::path::PathBuf;
@@ -41,19 +42,17 @@ pub fn load(origin: &Origin) -> Result<Config, Error> {
         }
     };
     // The text itself first: its errors carry line and column.
-    let mut config: Config =
-        toml::from_str(&text).map_err(|error| Error::config(&place, error.to_string().trim_end()))?;
+    let mut config: Config = toml::from_str(&text).map_err(|error| refused(&place, &error))?;
     let overrides = overrides(origin)?;
     if !overrides.is_empty() {
-        let mut table: Table =
-            toml::from_str(&text).map_err(|error| Error::config(&place, error.to_string()))?;
+        let mut table: Table = toml::from_str(&text).map_err(|error| refused(&place, &error))?;
         let over: Vec<&str> = overrides.iter().map(|(from, _, _)| from.as_str()).collect();
         place = format!("{place} with {}", over.join(", "));
         for (from, path, value) in overrides {
             set(&mut table, &path, value).map_err(|problem| Error::config(&from, problem))?;
             config = Value::Table(table.clone())
                 .try_into()
-                .map_err(|error: toml::de::Error| Error::config(&from, error.to_string().trim_end()))?;
+                .map_err(|error| refused(&from, &error))?;
         }
     }
     let base = origin
@@ -63,8 +62,15 @@ pub fn load(origin: &Origin) -> Result<Config, Error> {
         .map(PathBuf::from)
         .unwrap_or_default();
     check::resolve_paths(&mut config, &base);
-    check::check(&config).map_err(|problem| Error::config(&place, problem))?;
+    check::read_tokens(&mut config)
+        .and_then(|()| check::check(&config))
+        .map_err(|problem| Error::config(&place, problem))?;
     Ok(config)
+}
+
+/// What TOML says, which quotes the text that it stumbled over.
+fn refused(place: &str, error: &toml::de::Error) -> Error {
+    Error::config(place, without_tokens(error.to_string().trim_end()))
 }
 
 type Override = (String, Vec<String>, Value);
@@ -80,7 +86,7 @@ fn overrides(origin: &Origin) -> Result<Vec<Override>, Error> {
         }
     }
     for flag in &origin.flags {
-        let from = format!("--set {flag}");
+        let from = without_tokens(&format!("--set {flag}"));
         let Some((path, value)) = flag.split_once('=') else {
             return Err(Error::config(
                 &from,

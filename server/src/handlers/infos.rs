@@ -1,34 +1,18 @@
-//! `*infos`: what is running and what it has counted, for people and for press.
-//! Its invariant: it names no file of this machine and no peer.
+//! `*infos`: what is running and what it has counted, in the places where FPNN's tools look, and more under "millpond".
+//! Its invariant: it names no file of this machine, no peer and no token.
 
 use crate::Shared;
 use crate::engines::Engines;
+use crate::metrics::{Split, Times};
 use millpond_wire_schema::infos::{self, Info};
-use millpond_wire_transport::Reply;
+use millpond_wire_transport::{Counters, Reply};
 use std::sync::atomic::Ordering;
 
 pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
     let connections = shared.data_counters.get();
-    let of = |read: fn(&millpond_wire_transport::Counters) -> u64| {
-        connections.map_or(0, |counters| read(counters))
-    };
+    let of = |read: fn(&Counters) -> u64| connections.map_or(0, |counters| read(counters));
     let live = of(|counters| counters.live.load(Ordering::Relaxed));
-    let accepted = of(|counters| counters.accepted.load(Ordering::Relaxed));
-    let refused = of(|counters| counters.refused.load(Ordering::Relaxed));
-    let methods = shared.methods.all().map(|(method, name)| {
-        let (answered, failed) = shared.metrics.totals(method);
-        (
-            name.to_owned(),
-            Info::Group(vec![count("answered", answered), count("failed", failed)]),
-        )
-    });
-    let fpnn = [
-        count("server.currentConnections", live),
-        count(
-            "server.maxConnections",
-            shared.config.server.connections_max as u64,
-        ),
-    ];
+    let (fpnn, methods) = methods(shared);
     let mut millpond = vec![
         text("version", env!("CARGO_PKG_VERSION")),
         text("build", if cfg!(debug_assertions) { "dev" } else { "release" }),
@@ -37,15 +21,102 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         text("ready", if shared.is_ready() { "yes" } else { "no" }),
         count("in_flight", shared.admission.in_flight() as u64),
         count("connections_live", live),
-        count("connections_accepted", accepted),
-        count("connections_refused", refused),
+        count(
+            "connections_accepted",
+            of(|counters| counters.accepted.load(Ordering::Relaxed)),
+        ),
+        count(
+            "connections_refused",
+            of(|counters| counters.refused.load(Ordering::Relaxed)),
+        ),
         count("log_lines_dropped", shared.log_lines_dropped()),
-        ("methods".to_owned(), Info::Group(methods.collect())),
+        ("methods".to_owned(), Info::Group(methods)),
     ];
     if let Some(engines) = shared.ready_engines() {
         millpond.extend(served(engines));
     }
-    reply.ok(|out| infos::encode_answer(out, &fpnn, &millpond));
+    let server = fpnn_server(shared, live, fpnn);
+    reply.ok(|out| infos::encode_answer(out, &[group("server", server)], &millpond));
+}
+
+type Infos = Vec<(String, Info)>;
+
+/// FPNN's "server": the names that it has and this server has a figure for.
+fn fpnn_server(shared: &Shared, live: u64, stat: Infos) -> Infos {
+    let server = &shared.config.server;
+    let level = shared.log.get().map_or("", |log| log.level().name());
+    vec![
+        group(
+            "base",
+            vec![
+                text("name", "millpond"),
+                text("frameworkVersion", env!("CARGO_PKG_VERSION")),
+                ("stat".to_owned(), Info::Flag(shared.metrics.is_on())),
+            ],
+        ),
+        group(
+            "tcp",
+            vec![
+                count("maxConnection", server.connections_max as u64),
+                ("httpSupported".to_owned(), Info::Flag(true)),
+            ],
+        ),
+        group("log", vec![text("level", level), count("slow", shared.slow.ms())]),
+        group("stat", stat),
+        group(
+            "status",
+            vec![
+                count("currentConnections", live),
+                group("tcp", vec![count("currentConnections", live)]),
+            ],
+        ),
+    ]
+}
+
+/// Every method's counts, with FPNN's names; and Millpond's counts and times.
+fn methods(shared: &Shared) -> (Infos, Infos) {
+    let (mut fpnn, mut millpond) = (Vec::new(), Vec::new());
+    for (method, name) in shared.methods.all() {
+        let totals = shared.metrics.totals(method);
+        let (answered, failed) = (totals.answered(), totals.failed());
+        fpnn.push(group(
+            name,
+            vec![
+                count("quest", answered + failed),
+                count("answer", answered + failed),
+                count("errorAnswer", failed),
+            ],
+        ));
+        let mut infos = vec![count("answered", answered), count("failed", failed)];
+        infos.extend(quantiles(&totals.times));
+        for (split, times) in Split::ALL.iter().zip(&totals.split) {
+            let part = quantiles(times);
+            if !part.is_empty() {
+                infos.push(group(split.name(), part));
+            }
+        }
+        millpond.push(group(name, infos));
+    }
+    (fpnn, millpond)
+}
+
+/// Nothing where there were no calls.
+fn quantiles(times: &Times) -> Infos {
+    let shares = [
+        ("us_p50", 0.5),
+        ("us_p90", 0.9),
+        ("us_p99", 0.99),
+        ("us_p999", 0.999),
+    ];
+    let quantile = |(name, share): (&str, f64)| {
+        let us = times.quantile_us(share)?;
+        Some((name.to_owned(), Info::Decimal(us)))
+    };
+    shares.into_iter().filter_map(quantile).collect()
+}
+
+fn group(name: &str, infos: Infos) -> (String, Info) {
+    (name.to_owned(), Info::Group(infos))
 }
 
 fn count(name: &str, value: u64) -> (String, Info) {
@@ -90,7 +161,6 @@ fn served(engines: &Engines) -> [(String, Info); 3] {
         ];
         (name.clone(), Info::Group(infos))
     });
-    let group = |name: &str, infos| (name.to_owned(), Info::Group(infos));
     [
         group("features", tables.collect()),
         group("ordered", stores.collect()),

@@ -12,6 +12,8 @@ pub(crate) mod ordered_scan;
 pub(crate) mod own;
 pub(crate) mod ping;
 pub(crate) mod rank;
+pub(crate) mod status;
+pub(crate) mod tune;
 
 use crate::engines::Engines;
 use crate::router::Call;

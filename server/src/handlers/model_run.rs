@@ -5,6 +5,7 @@
 
 use crate::metrics::Stage;
 use crate::router::Call;
+use crate::slow::ModelTime;
 use millpond_backends_interface::Tensor;
 use millpond_engines_infer::{Answer, Batcher, Error, Rejected, Request};
 use millpond_wire_frame::Encoder;
@@ -35,8 +36,7 @@ where
         Ok(permit) => permit,
         Err(status) => return call.refuse(reply, &status),
     };
-    let (shared, method) = (Arc::clone(call.shared), call.method);
-    let (received, queue) = (call.received, call.queue);
+    let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
     let mut ticket = reply.detach();
     let gone = ticket.gone();
     let trace = run.trace;
@@ -48,15 +48,19 @@ where
             Ok((printed, answer)) => {
                 let ready = Instant::now();
                 let metrics = &shared.metrics;
-                metrics.answered(method, ready.saturating_duration_since(received));
-                metrics.spent(Stage::Queue, queue);
+                metrics.spent(Stage::Queue, arrival.queue());
                 metrics.spent(Stage::BatchWait, answer.queue);
                 metrics.spent(Stage::Compute, answer.compute);
+                let model = ModelTime {
+                    batch_wait: Some(answer.queue),
+                    compute: Some(answer.compute),
+                };
+                shared.answered(&arrival, ready, trace.as_deref(), model);
                 ticket.set_ready(ready);
                 if !shared.is_rehearsal {
                     log(
-                        shared.methods.name(method),
-                        received,
+                        shared.methods.name(arrival.method),
+                        arrival.received,
                         trace.as_deref(),
                         &printed.scores,
                         &answer,
@@ -65,7 +69,7 @@ where
                 ticket.ok(printed.write);
             }
             Err(status) => {
-                shared.refused(method, &status);
+                shared.refused(&arrival, trace.as_deref(), &status);
                 ticket.error(&status);
             }
         }

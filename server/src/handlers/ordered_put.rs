@@ -3,11 +3,13 @@
 
 use super::store;
 use crate::router::Call;
+use crate::slow::ModelTime;
 use millpond_engines_ordered::{Put, PutError};
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, ordered_put as schema};
 use millpond_wire_transport::Reply;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(map) {
@@ -32,16 +34,18 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         if_version: decoded.if_version,
         if_absent: decoded.if_absent,
     };
-    let (shared, method) = (Arc::clone(call.shared), call.method);
-    let (received, ticket) = (call.received, reply.detach());
+    let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
+    let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
+    let ticket = reply.detach();
     let done = move |result: Result<_, PutError>| {
         match result {
             Ok(outcome) => {
                 let outcome: millpond_engines_ordered::PutOutcome = outcome;
-                shared.metrics.answered(method, received.elapsed());
+                let (ready, trace) = (Instant::now(), trace.as_deref());
+                shared.answered(&arrival, ready, trace, ModelTime::default());
                 tracing::debug!(
                     method = "ordered.put",
-                    us = received.elapsed().as_micros() as u64,
+                    us = ready.saturating_duration_since(arrival.received).as_micros() as u64,
                     entries = outcome.versions.len(),
                     "answered"
                 );
@@ -49,7 +53,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             }
             Err(error) => {
                 let status = status_of(&error);
-                shared.refused(method, &status);
+                shared.refused(&arrival, trace.as_deref(), &status);
                 ticket.error(&status);
             }
         }

@@ -35,10 +35,12 @@ fn answer(call: &Call<'_>, request: &Request<'_>, bytes: &[u8], reply: Reply<'_>
 /// Checks payload and deadline; returns the payload's trace.
 fn admit<'r>(call: &Call<'_>, request: &Request<'r>) -> Result<Option<Cow<'r, str>>, Status> {
     if is_plain_map(request.encoding, request.payload) {
+        call.open(None)?;
         call.deadline(None)?;
         return Ok(None);
     }
     let map = decode_map(request.encoding, request.payload)?;
+    call.open(Some(&map))?;
     let (_, reserved) = Fields::root(map)?;
     call.deadline(reserved.deadline_ms)?;
     Ok(reserved.trace)

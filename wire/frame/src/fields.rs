@@ -42,6 +42,8 @@ impl<'a> Fields<'a> {
             deadline_ms: fields.optional_uint("_deadline_ms", u64::MAX)?,
             trace: fields.optional_text("_trace")?,
         };
+        // Whoever checks tokens has looked at it in the map; here it is only known, and kept nowhere.
+        fields.optional_text("_token")?;
         fields.base64 = fields.optional_bool("base64")?.unwrap_or(false);
         fields.known.clear();
         Ok((fields, reserved))
@@ -172,8 +174,8 @@ impl<'a> Fields<'a> {
             Some((key, _)) => Err(FieldError::Unknown {
                 key: self.at(key),
                 known: match self.known.as_slice() {
-                    [] => "_deadline_ms, _trace".to_owned(),
-                    known => format!("{} (and _deadline_ms, _trace)", known.join(", ")),
+                    [] => "_deadline_ms, _trace, _token".to_owned(),
+                    known => format!("{} (and _deadline_ms, _trace, _token)", known.join(", ")),
                 },
             }),
         }

@@ -19,7 +19,9 @@ pub mod ordered_put;
 pub mod ordered_scan;
 pub mod ping;
 pub mod rank;
+pub mod serving;
 pub mod status;
+pub mod tune;
 
 pub use millpond_wire_frame as frame;
 pub use status::{Code, Status};
@@ -69,6 +71,10 @@ mod tests {
         "base64",
         "_deadline_ms",
         "_priority",
+        "_token",
+        "status",
+        "key",
+        "value",
         "code",
         "ex",
         "other",
@@ -126,6 +132,8 @@ mod tests {
                 let _ = ping::decode_answer(decoded());
                 let _ = rank::Call::decode(decoded());
                 let _ = rank::Answer::decode(decoded());
+                let _ = serving::decode_answer(decoded());
+                let _ = tune::Call::decode(decoded());
                 Status::decode(&decoded());
             }
         }

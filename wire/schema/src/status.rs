@@ -46,6 +46,8 @@ codes! {
     Decoding = 20006, 400, false;
     /// The request is no HTTP this server reads.
     BadHttp = 20010, 400, false;
+    /// Not from this address, this network, or this kind of connection.
+    Forbidden = 20013, 403, false;
     /// The server is draining.
     Stopping = 20014, 503, true;
     /// Refused at the door: connections, in-flight calls or a queue are at their limit.

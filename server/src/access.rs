@@ -1,0 +1,209 @@
+//! Who may call what: addresses, private and encrypted connections, tokens.
+//!
+//! It answers nobody. Its invariant: no text that it makes holds a token or an address, and what is not restricted costs a
+//! call two looks at memory that nobody writes.
+
+mod addresses;
+
+pub(crate) use addresses::{Addresses, Net};
+
+use crate::config::{Config, Secret};
+use crate::methods::{Method, Methods, Work};
+use millpond_wire_schema::{Code, Status};
+use millpond_wire_transport::{Peer, Request};
+
+/// Whether a pattern of the configuration means a method: its name, or `PREFIX*`. The server's own methods, which begin
+/// with `*`, are meant by their names alone.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let prefix = pattern.strip_suffix('*').filter(|_| !name.starts_with('*'));
+    pattern == name || prefix.is_some_and(|prefix| name.starts_with(prefix))
+}
+
+/// What one method asks of its callers.
+#[derive(Debug, Default)]
+struct Gate {
+    private_only: bool,
+    encrypted_only: bool,
+    /// Only the admin's token opens it.
+    admin: bool,
+    /// Tokens that open it, by place; with none it is open.
+    groups: Vec<usize>,
+}
+
+/// The rules of a server.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Who may call at all.
+    pub(crate) addresses: Addresses,
+    /// By method.
+    gates: Vec<Gate>,
+    tokens: Vec<Secret>,
+    admin: Secret,
+}
+
+impl Access {
+    /// The rules of a configuration that was checked.
+    pub(crate) fn new(config: &Config, methods: &Methods) -> Access {
+        let access = &config.access;
+        let gate = |(method, name): (Method, &str)| {
+            let work = methods.work(method);
+            let mut gate = Gate {
+                private_only: matches!(work, Work::Status | Work::Infos | Work::Tune),
+                admin: *work == Work::Tune,
+                ..Gate::default()
+            };
+            for (_, rule) in access
+                .methods
+                .iter()
+                .filter(|(pattern, _)| matches(pattern, name))
+            {
+                gate.private_only |= rule.private_only;
+                gate.encrypted_only |= rule.encrypted_only;
+            }
+            let opens = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+            let groups = access.tokens.values().enumerate();
+            gate.groups = groups
+                .filter(|(_, group)| opens(&group.methods))
+                .map(|(at, _)| at)
+                .collect();
+            gate
+        };
+        Access {
+            addresses: Addresses::new(&access.ip_allow),
+            gates: methods.all().map(gate).collect(),
+            tokens: access.tokens.values().map(|group| group.token.clone()).collect(),
+            admin: config.admin.token.clone(),
+        }
+    }
+
+    /// Whether the peer may call anything.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`].
+    pub(crate) fn admit_peer(&self, peer: Peer) -> Result<(), Status> {
+        if self.addresses.admits(peer) {
+            return Ok(());
+        }
+        let ex =
+            "this server takes no calls from this address; its operator lists addresses in access.ip_allow";
+        Err(Status::new(Code::Forbidden, ex))
+    }
+
+    /// Whether the method may be called over this connection.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`].
+    pub(crate) fn admit(&self, method: Method, name: &str, request: &Request<'_>) -> Result<(), Status> {
+        let gate = &self.gates[method.index()];
+        if gate.private_only && !request.peer.is_private() {
+            let ex = format!(
+                "{name} is answered to this machine and to private networks only (loopback, link-local, RFC 1918, RFC 4193)"
+            );
+            return Err(Status::new(Code::Forbidden, ex));
+        }
+        if gate.encrypted_only && !request.encrypted {
+            let ex = format!("{name} is answered over encrypted connections only");
+            return Err(Status::new(Code::Forbidden, ex));
+        }
+        Ok(())
+    }
+
+    /// Whether `given` opens the method.
+    ///
+    /// # Errors
+    /// [`Code::Unauthenticated`] with how to send, or set, a token.
+    pub(crate) fn open(&self, method: Method, name: &str, given: Option<&str>) -> Result<(), Status> {
+        let gate = &self.gates[method.index()];
+        if !gate.admin && gate.groups.is_empty() {
+            return Ok(());
+        }
+        let refused = |ex: String| Err(Status::new(Code::Unauthenticated, ex));
+        if gate.admin && self.admin.is_empty() {
+            return refused(format!(
+                "{name} is off, because no token is set for it; set admin.token or admin.token_file in the configuration"
+            ));
+        }
+        let Some(given) = given else {
+            return refused(format!(
+                "{name} needs a token; send it as _token in the payload, or in the header Authorization: Bearer TOKEN"
+            ));
+        };
+        // Every token is compared, so that the time tells nothing of which one came close.
+        let by_group = gate.groups.iter().filter(|group| self.tokens[**group].is(given));
+        let opened = by_group.count() > 0;
+        if (gate.admin && self.admin.is(given)) || (!gate.admin && opened) {
+            return Ok(());
+        }
+        refused(format!("the token does not open {name}; send one that does"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn access(text: &str) -> (Methods, Access) {
+        let config: Config = toml::from_str(text).unwrap();
+        let methods = Methods::new(&config);
+        let access = Access::new(&config, &methods);
+        (methods, access)
+    }
+
+    #[test]
+    fn patterns_mean_names_and_prefixes() {
+        for (pattern, name, expected) in [
+            ("rank", "rank", true),
+            ("rank", "rank2", false),
+            ("features.*", "features.lookup", true),
+            ("features.*", "infer", false),
+            ("*", "infer", true),
+            ("*", "*ping", false),
+            ("*ping", "*ping", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn any_group_that_names_a_method_opens_it() {
+        let (methods, access) = access(
+            "[access.tokens.a]\ntoken = \"k-1\"\nmethods = [\"features.*\", \"rank\"]\n\
+             [access.tokens.b]\ntoken = \"k-2\"\nmethods = [\"rank\"]\n[admin]\ntoken = \"k-3\"",
+        );
+        let check = |name: &str, given: Option<&str>, expected: Result<(), &str>| {
+            let found = access.open(methods.named(name).unwrap(), name, given);
+            match (&found, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(status), Err(word)) => {
+                    assert_eq!(status.code, Code::Unauthenticated);
+                    assert!(status.ex.contains(word), "{status}");
+                    assert!(
+                        !status.ex.contains("k-1") && !status.ex.contains("k-2"),
+                        "{status}"
+                    );
+                }
+                _ => panic!("{name} {given:?}: {found:?}"),
+            }
+        };
+        check("infer", None, Ok(()));
+        check("infer", Some("whatever"), Ok(()));
+        check("rank", None, Err("_token"));
+        check("rank", Some("k-"), Err("does not open"));
+        check("rank", Some(""), Err("does not open"));
+        check("rank", Some("k-2"), Ok(()));
+        check("rank", Some("k-1"), Ok(()));
+        check("rank", Some("k-3"), Err("does not open"));
+        check("features.lookup", Some("k-2"), Err("does not open"));
+        check("*tune", Some("k-3"), Ok(()));
+        check("*tune", Some("k-1"), Err("does not open"));
+        assert!(!format!("{access:?}").contains("k-2"));
+    }
+
+    #[test]
+    fn without_an_admin_token_nothing_tunes() {
+        let (methods, access) = access("");
+        let refused = access.open(methods.named("*tune").unwrap(), "*tune", Some(""));
+        assert!(refused.unwrap_err().ex.contains("admin.token_file"));
+    }
+}

@@ -1,0 +1,178 @@
+//! That what is printed is the exact sum of what threads counted.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+use crate::config::Config;
+
+fn methods() -> Methods {
+    Methods::new(&Config::default())
+}
+
+fn arrival(method: Method, queue: Duration) -> Arrival {
+    let received = Instant::now();
+    Arrival {
+        method,
+        received,
+        entered: received + queue,
+    }
+}
+
+fn check(metrics: &Metrics, methods: &Methods, expected: &[&str]) {
+    let mut page = Page::default();
+    metrics.print(methods, &mut page);
+    let text = page.into_text();
+    for expected in expected {
+        let line = format!("{expected}\n");
+        assert!(text.contains(&line), "{expected} is not in\n{text}");
+    }
+}
+
+#[test]
+fn buckets_hold_what_they_say() {
+    let methods = methods();
+    let metrics = Metrics::new(methods.len());
+    let infer = methods.named("infer").unwrap();
+    for ns in [0, 1024, 1025, 2048, 1 << 20, (1 << 20) + 1, 1 << 40] {
+        let arrival = arrival(infer, Duration::ZERO);
+        metrics.answered(&arrival, arrival.entered + Duration::from_nanos(ns));
+    }
+    metrics.failed(infer, &Status::new(Code::Overloaded, ""));
+    metrics.failed(infer, &Status::new(Code::Forbidden, ""));
+    metrics.unknown();
+    check(
+        &metrics,
+        &methods,
+        &[
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000001024\"} 2",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.000002048\"} 4",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.001048576\"} 5",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"0.002097152\"} 6",
+            "millpond_call_seconds_bucket{method=\"infer\",le=\"+Inf\"} 7",
+            "millpond_calls_total{method=\"infer\"} 7",
+            "millpond_errors_total{method=\"infer\",code=\"30101\"} 1",
+            "millpond_refused_total{reason=\"overloaded\"} 1",
+            "millpond_refused_total{reason=\"forbidden\"} 1",
+            "millpond_refused_total{reason=\"unknown_method\"} 1",
+            "millpond_refused_total{reason=\"deadline\"} 0",
+        ],
+    );
+}
+
+#[test]
+fn stages_have_sums_and_counts_of_their_own() {
+    let methods = methods();
+    let metrics = Metrics::new(methods.len());
+    metrics.spent(Stage::BatchWait, Duration::from_nanos(300));
+    metrics.spent(Stage::BatchWait, Duration::from_nanos(2001));
+    metrics.spent(Stage::Compute, Duration::from_millis(2));
+    check(
+        &metrics,
+        &methods,
+        &[
+            "# TYPE millpond_stage_seconds histogram",
+            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000001024\"} 1",
+            "millpond_stage_seconds_bucket{stage=\"batch_wait\",le=\"0.000002048\"} 2",
+            "millpond_stage_seconds_sum{stage=\"batch_wait\"} 0.000002301",
+            "millpond_stage_seconds_count{stage=\"batch_wait\"} 2",
+            "millpond_stage_seconds_sum{stage=\"compute\"} 0.002",
+            "millpond_stage_seconds_count{stage=\"compute\"} 1",
+            "millpond_stage_seconds_count{stage=\"queue\"} 0",
+            "millpond_stage_seconds_count{stage=\"write\"} 0",
+        ],
+    );
+}
+
+#[test]
+fn what_threads_counted_adds_up_exactly() {
+    const THREADS: u64 = 7;
+    const CALLS: u64 = 5000;
+    let methods = methods();
+    let metrics = Metrics::new(methods.len());
+    let (rank, ping) = (methods.named("rank").unwrap(), methods.named("*ping").unwrap());
+    let one = |thread: u64, call: u64| (thread * 131 + call * 17) % 9973;
+    // Twice, so that the second generation of threads takes over the cells of the first.
+    for _ in 0..2 {
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let metrics = &metrics;
+                scope.spawn(move || {
+                    for call in 0..CALLS {
+                        let arrival = arrival(rank, Duration::from_nanos(call));
+                        metrics.answered(
+                            &arrival,
+                            arrival.entered + Duration::from_nanos(one(thread, call)),
+                        );
+                        if call % 3 == 0 {
+                            metrics.failed(ping, &Status::new(Code::Stopping, ""));
+                        }
+                    }
+                });
+            }
+        });
+    }
+    let totals = metrics.totals(rank);
+    let queue: u64 = 2 * THREADS * (0..CALLS).sum::<u64>();
+    let calls = (0..THREADS).flat_map(|thread| (0..CALLS).map(move |call| one(thread, call)));
+    let work: u64 = 2 * calls.sum::<u64>();
+    assert_eq!(totals.answered(), 2 * THREADS * CALLS);
+    assert_eq!((totals.split[0].sum_ns, totals.split[1].sum_ns), (queue, work));
+    assert_eq!(totals.times.sum_ns, queue + work);
+    assert_eq!(totals.split[0].count(), 2 * THREADS * CALLS);
+    assert_eq!(metrics.totals(ping).failed(), 2 * THREADS * CALLS.div_ceil(3));
+    let mut held = 0;
+    metrics.registry.each(|_| held += 1);
+    assert!(held <= THREADS, "{held} sets of cells");
+}
+
+#[test]
+fn two_servers_of_one_thread_count_apart() {
+    let methods = methods();
+    let (one, other) = (Metrics::new(methods.len()), Metrics::new(methods.len()));
+    let ping = methods.named("*ping").unwrap();
+    for (metrics, calls) in [(&one, 3), (&other, 5)] {
+        for _ in 0..calls {
+            metrics.failed(ping, &Status::new(Code::NotReady, ""));
+        }
+    }
+    assert_eq!((one.totals(ping).failed(), other.totals(ping).failed()), (3, 5));
+    other.set_on(false);
+    let arrival = arrival(ping, Duration::ZERO);
+    other.answered(&arrival, arrival.entered);
+    assert_eq!(other.totals(ping).answered(), 0);
+}
+
+/// `cargo test --release -p millpond-server cost -- --ignored --nocapture` says what counting one call costs.
+#[test]
+#[ignore = "a measurement, which says nothing on a busy machine"]
+#[allow(clippy::print_stdout)]
+fn cost() {
+    const CALLS: u32 = 20_000_000;
+    let methods = methods();
+    let metrics = Metrics::new(methods.len());
+    let arrival = arrival(methods.named("*ping").unwrap(), Duration::from_nanos(700));
+    let run = |threads: u32| {
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for call in 0..CALLS {
+                        metrics.answered(
+                            std::hint::black_box(&arrival),
+                            arrival.entered + Duration::from_nanos(u64::from(call & 0xfff)),
+                        );
+                    }
+                });
+            }
+        });
+        started.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    for threads in [1, 2] {
+        println!("{threads} threads: {:.1} ns a call", run(threads));
+    }
+    let started = Instant::now();
+    for _ in 0..CALLS {
+        std::hint::black_box(Instant::now());
+    }
+    let ns = started.elapsed().as_nanos() as f64 / f64::from(CALLS);
+    println!("Instant::now(): {ns:.1} ns");
+}

@@ -1,0 +1,92 @@
+//! The slow log: a line for each call that took longer than `log.slow_ms`, whatever the log's level.
+//! Its invariant: while it is off, a call pays one look at a number.
+
+use crate::metrics::Arrival;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Events of this target are written at every level.
+pub(crate) const TARGET: &str = "millpond::slow";
+
+/// The threshold.
+#[derive(Debug)]
+pub(crate) struct SlowLog {
+    /// Nanoseconds; 0: off.
+    threshold_ns: AtomicU64,
+}
+
+/// What of a call's time is known beside its arrival.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ModelTime {
+    /// From the batcher's taking it to the start of its run.
+    pub(crate) batch_wait: Option<Duration>,
+    /// The run it was part of.
+    pub(crate) compute: Option<Duration>,
+}
+
+/// A call that is over.
+#[derive(Debug)]
+pub(crate) struct Over<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) arrival: &'a Arrival,
+    pub(crate) at: Instant,
+    pub(crate) trace: Option<&'a str>,
+    /// Of the error it was answered with; 0: none.
+    pub(crate) code: u32,
+    pub(crate) model: ModelTime,
+}
+
+impl SlowLog {
+    /// Calls that take longer than `ms` are slow; 0: none is.
+    pub(crate) fn new(ms: u64) -> SlowLog {
+        let log = SlowLog {
+            threshold_ns: AtomicU64::new(0),
+        };
+        log.set_ms(ms);
+        log
+    }
+
+    /// Changes the threshold.
+    pub(crate) fn set_ms(&self, ms: u64) {
+        self.threshold_ns
+            .store(ms.saturating_mul(1_000_000), Ordering::Relaxed);
+    }
+
+    /// The threshold in milliseconds.
+    pub(crate) fn ms(&self) -> u64 {
+        self.threshold_ns.load(Ordering::Relaxed) / 1_000_000
+    }
+
+    /// Whether any call can be slow.
+    pub(crate) fn is_on(&self) -> bool {
+        self.threshold_ns.load(Ordering::Relaxed) > 0
+    }
+
+    /// Writes the line of a slow call, and says whether it was one.
+    pub(crate) fn note(&self, over: &Over<'_>) -> bool {
+        let threshold = self.threshold_ns.load(Ordering::Relaxed);
+        let took = over.at.saturating_duration_since(over.arrival.received);
+        if threshold == 0 || took <= Duration::from_nanos(threshold) {
+            return false;
+        }
+        let queue = over.arrival.queue();
+        tracing::warn!(
+            target: TARGET,
+            method = over.name,
+            ms = ms(took),
+            queue_ms = ms(queue),
+            work_ms = ms(took.saturating_sub(queue)),
+            batch_wait_ms = over.model.batch_wait.map(ms),
+            compute_ms = over.model.compute.map(ms),
+            trace = over.trace,
+            code = over.code,
+            "slow"
+        );
+        true
+    }
+}
+
+/// Milliseconds with three places.
+fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
+}
