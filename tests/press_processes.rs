@@ -198,18 +198,21 @@ fn several_processes_play_one_schedule_and_are_watched() {
     assert!(done.status.success(), "{done:?}");
     let result = case.result();
     let points = result["points"].as_array().unwrap();
-    let mut warm_up = 0;
+    let mut sent = 0;
     for point in points {
-        assert_eq!(point["counters"]["ok"], 900, "{}", point["counters"]);
+        let count = |name: &str| point["counters"][name].as_u64().unwrap();
+        // A last request that is too late for the end of the schedule is not sent, but it is counted.
+        assert_eq!(count("ok") + count("not_sent"), 900, "{}", point["counters"]);
+        assert!(count("ok") > 450, "{}", point["counters"]);
         let seconds = point["series"].as_array().unwrap().iter();
         assert_eq!(
             seconds
                 .map(|second| second["answers"].as_u64().unwrap())
                 .sum::<u64>(),
-            900
+            count("ok")
         );
+        sent += count("ok") + point["warm_up"]["answers"].as_u64().unwrap();
         assert!(point["client_cpu"]["seconds"].as_f64().unwrap() > 0.0);
-        warm_up += point["warm_up"]["answers"].as_u64().unwrap() as usize;
         let threads = point["resources"]["threads"].as_array().unwrap();
         let pids = threads.iter().filter_map(|thread| {
             let name = thread["name"].as_str()?;
@@ -219,7 +222,7 @@ fn several_processes_play_one_schedule_and_are_watched() {
     }
     assert_eq!(points.len(), 2);
     let seen = seen.lock().unwrap();
-    assert_eq!((seen.bytes, seen.from.len()), ((1_800 + warm_up) * BYTES, 8));
+    assert_eq!((seen.bytes, seen.from.len()), (sent as usize * BYTES, 8));
 }
 
 #[test]
