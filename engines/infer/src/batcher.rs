@@ -115,24 +115,19 @@ pub enum Rejected {
     },
     /// Its deadline would pass before its answer: what is ahead of it takes too long.
     #[error(
-        "the predicted wait is {} ms and the run {} ms, the deadline is in {} ms; allow more time (_deadline_ms), offer less load, or add instances", ms(.wait), ms(.run), ms(.left)
+        "the predicted wait is {wait_us} us and the run {run_us} us, the deadline is in {left_us} us; allow more time (_deadline_ms), offer less load, or add instances"
     )]
     TooLate {
         /// Until its run would begin.
-        wait: Duration,
+        wait_us: u64,
         /// That run.
-        run: Duration,
+        run_us: u64,
         /// Until its deadline.
-        left: Duration,
+        left_us: u64,
     },
     /// [`Batcher::stop`] was called.
     #[error("the model is stopping; ask again elsewhere")]
     Stopping,
-}
-
-/// Milliseconds with their thousandths.
-fn ms(duration: &Duration) -> String {
-    format!("{:.3}", duration.as_secs_f64() * 1e3)
 }
 
 /// What the instance threads share with the handle.

@@ -9,7 +9,7 @@
 
 use super::forecast::{Forecast, Position, rows_ahead};
 use super::queue::{Cut, Waiting};
-use super::stats::Load;
+use super::stats::{Load, micros};
 use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
@@ -98,8 +98,11 @@ impl State {
             rows: request.rows,
         };
         let expected = self.forecast.expected(position, now)?;
-        let (wait, run) = (expected.wait, expected.run);
-        (wait.saturating_add(run) > left).then_some(Rejected::TooLate { wait, run, left })
+        (expected.wait.saturating_add(expected.run) > left).then(|| Rejected::TooLate {
+            wait_us: micros(expected.wait),
+            run_us: micros(expected.run),
+            left_us: micros(left),
+        })
     }
 
     /// The request that gives way, if one has to.

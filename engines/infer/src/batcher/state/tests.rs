@@ -111,11 +111,20 @@ fn admitted(took: Duration) -> usize {
     bench.next(0);
     let refused = (0..1000).find_map(|waiting| Some((waiting, bench.submit(1, Some(100 * MS)).err()?)));
     let (waiting, rejected) = refused.unwrap();
-    let Rejected::TooLate { wait, run, left } = rejected else {
+    let Rejected::TooLate {
+        wait_us,
+        run_us,
+        left_us,
+    } = rejected
+    else {
         panic!("{rejected:?}")
     };
-    assert!(wait + run > left && left == 100 * MS, "{rejected:?}");
-    assert!(wait + run - left <= took + MS, "{rejected:?}");
+    let over_us = (wait_us + run_us).saturating_sub(left_us);
+    assert_eq!(left_us, 100_000, "{rejected:?}");
+    assert!(
+        over_us > 0 && over_us <= took.as_micros() as u64 + 1000,
+        "{rejected:?}"
+    );
     waiting
 }
 
