@@ -80,10 +80,12 @@ fn a_full_queue_that_is_shared_loses_nothing() {
             scope.spawn(move || {
                 let mut accepted = Vec::new();
                 for number in 0..400 * (source + 1) {
-                    let (mut request, answers) = request(&[number as f32]);
+                    // Above the values that mean something to the model.
+                    let value = number as f32 + 1000.0;
+                    let (mut request, answers) = request(&[value]);
                     request.source = source;
                     match batcher.submit(request) {
-                        Ok(()) => accepted.push((number as f32, answers)),
+                        Ok(()) => accepted.push((value, answers)),
                         Err((Rejected::QueueFull { .. }, _)) => {}
                         Err((rejected, _)) => panic!("{rejected}"),
                     }

@@ -109,24 +109,7 @@ fn models(page: &mut Page, engines: &Engines) {
         "Requests refused when they came, for whatever reason.",
         |s| s.refused as f64,
     );
-    family(
-        "millpond_model_queue_full_total",
-        "counter",
-        "Of these: the queue was full.",
-        |s| s.queue_full as f64,
-    );
-    family(
-        "millpond_model_too_late_total",
-        "counter",
-        "Of these: the predicted wait and the run were longer than the deadline allowed.",
-        |s| s.too_late as f64,
-    );
-    family(
-        "millpond_model_evicted_total",
-        "counter",
-        "Accepted requests that gave way to another connection's in a full queue.",
-        |s| s.evicted as f64,
-    );
+    refusals(&mut family);
     family(
         "millpond_model_expired_total",
         "counter",
@@ -169,6 +152,28 @@ fn models(page: &mut Page, engines: &Engines) {
     family("millpond_model_busy", "gauge", "Instances running now.", |s| {
         s.busy as f64
     });
+}
+
+/// Why requests were refused or gave way.
+fn refusals(family: &mut impl FnMut(&str, &str, &str, fn(&Stats) -> f64)) {
+    family(
+        "millpond_model_queue_full_total",
+        "counter",
+        "Of these: the queue was full.",
+        |s| s.queue_full as f64,
+    );
+    family(
+        "millpond_model_too_late_total",
+        "counter",
+        "Of these: the predicted wait and the run were longer than the deadline allowed.",
+        |s| s.too_late as f64,
+    );
+    family(
+        "millpond_model_evicted_total",
+        "counter",
+        "Accepted requests that gave way to another connection's in a full queue.",
+        |s| s.evicted as f64,
+    );
 }
 
 fn tables(page: &mut Page, engines: &Engines) {
