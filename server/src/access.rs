@@ -10,7 +10,7 @@ pub(crate) use addresses::{Addresses, Net};
 use crate::config::{Config, Secret};
 use crate::methods::{Method, Methods, Work};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::{Peer, Request};
+use millpond_wire_transport::Peer;
 
 /// Whether a pattern of the configuration means a method: its name, or `PREFIX*`. The server's own methods, which begin
 /// with `*`, are meant by their names alone.
@@ -93,15 +93,21 @@ impl Access {
     ///
     /// # Errors
     /// [`Code::Forbidden`].
-    pub(crate) fn admit(&self, method: Method, name: &str, request: &Request<'_>) -> Result<(), Status> {
+    pub(crate) fn admit(
+        &self,
+        method: Method,
+        name: &str,
+        peer: Peer,
+        encrypted: bool,
+    ) -> Result<(), Status> {
         let gate = &self.gates[method.index()];
-        if gate.private_only && !request.peer.is_private() {
+        if gate.private_only && !peer.is_private() {
             let ex = format!(
                 "{name} is answered to this machine and to private networks only (loopback, link-local, RFC 1918, RFC 4193)"
             );
             return Err(Status::new(Code::Forbidden, ex));
         }
-        if gate.encrypted_only && !request.encrypted {
+        if gate.encrypted_only && !encrypted {
             let ex = format!("{name} is answered over encrypted connections only");
             return Err(Status::new(Code::Forbidden, ex));
         }
@@ -198,6 +204,37 @@ mod tests {
         check("*tune", Some("k-3"), Ok(()));
         check("*tune", Some("k-1"), Err("does not open"));
         assert!(!format!("{access:?}").contains("k-2"));
+    }
+
+    #[test]
+    fn rules_look_at_network_and_encryption() {
+        let (methods, access) = access(
+            "[access.methods.\"ordered.*\"]\nencrypted_only = true\n[access.methods.infer]\nprivate_only = true",
+        );
+        let (public, private) = ("8.8.8.8:1", "192.168.1.1:1");
+        for (name, peer, encrypted, expected) in [
+            ("rank", public, false, true),
+            ("infer", public, true, false),
+            ("infer", private, false, true),
+            ("ordered.get", private, false, false),
+            ("ordered.put", public, true, true),
+            ("*ping", public, false, true),
+            ("*status", public, true, false),
+            ("*infos", public, true, false),
+            ("*tune", public, true, false),
+            ("*tune", private, false, true),
+        ] {
+            let peer = Peer::Inet(peer.parse().unwrap());
+            let found = access.admit(methods.named(name).unwrap(), name, peer, encrypted);
+            let code = found.as_ref().map_err(|status| status.code);
+            let expected = if expected { Ok(&()) } else { Err(Code::Forbidden) };
+            assert_eq!(code, expected, "{name} {peer} {encrypted}");
+            assert!(
+                access
+                    .admit(methods.named(name).unwrap(), name, Peer::Unix, true)
+                    .is_ok()
+            );
+        }
     }
 
     #[test]

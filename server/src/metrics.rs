@@ -87,7 +87,7 @@ impl Arrival {
 }
 
 /// Why a call got no work done, as `/metrics` groups the codes.
-const REFUSALS: [(&str, Code); 10] = [
+const REFUSALS: [(&str, Code); 8] = [
     ("overloaded", Code::Overloaded),
     ("deadline", Code::DeadlinePassed),
     ("stopping", Code::Stopping),
@@ -95,9 +95,7 @@ const REFUSALS: [(&str, Code); 10] = [
     ("forbidden", Code::Forbidden),
     ("unauthenticated", Code::Unauthenticated),
     ("too_large", Code::TooLarge),
-    ("not_found", Code::NotFound),
     ("client_gone", Code::ConnectionClosed),
-    ("conflict", Code::Conflict),
 ];
 
 /// What is known of one method.

@@ -139,7 +139,9 @@ fn admit(shared: &Shared, method: Method, work: &Work, request: &Request<'_>) ->
     }
     shared.access.admit_peer(request.peer)?;
     let name = shared.methods.name(method);
-    shared.access.admit(method, name, request)?;
+    shared
+        .access
+        .admit(method, name, request.peer, request.encrypted)?;
     // What is asked while a server stops is whether it does.
     if shared.draining.load(Ordering::Relaxed) && !matches!(work, Work::Ping | Work::Status) {
         return Err(Status::new(

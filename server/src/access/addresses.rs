@@ -5,8 +5,8 @@ use arc_swap::ArcSwap;
 use millpond_wire_transport::Peer;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An address, or a network of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,8 @@ impl fmt::Display for Net {
 pub(crate) struct Addresses {
     on: AtomicBool,
     nets: ArcSwap<Vec<Net>>,
+    /// Held by whoever changes either: looking and changing are one step.
+    changing: Mutex<()>,
 }
 
 impl Addresses {
@@ -83,6 +85,7 @@ impl Addresses {
         Addresses {
             on: AtomicBool::new(!texts.is_empty()),
             nets: ArcSwap::from_pointee(nets),
+            changing: Mutex::default(),
         }
     }
 
@@ -105,6 +108,7 @@ impl Addresses {
     /// # Errors
     /// What to do first where it is empty.
     pub(crate) fn set_on(&self, on: bool) -> Result<(), String> {
+        let _changing = self.changing();
         if on && self.nets.load().is_empty() {
             return Err("the list is empty, so nobody could call; add an address first".to_owned());
         }
@@ -114,13 +118,12 @@ impl Addresses {
 
     /// Adds to the list.
     pub(crate) fn add(&self, net: Net) {
-        self.nets.rcu(|nets| {
-            let mut nets = nets.as_ref().clone();
-            if !nets.contains(&net) {
-                nets.push(net);
-            }
-            Arc::new(nets)
-        });
+        let _changing = self.changing();
+        let mut nets = self.nets.load().as_ref().clone();
+        if !nets.contains(&net) {
+            nets.push(net);
+            self.nets.store(Arc::new(nets));
+        }
     }
 
     /// Takes from the list.
@@ -128,7 +131,8 @@ impl Addresses {
     /// # Errors
     /// Why not: it is not there, or it is the last one of a list that is on.
     pub(crate) fn remove(&self, net: Net) -> Result<(), String> {
-        let nets = self.nets.load();
+        let _changing = self.changing();
+        let mut nets = self.nets.load().as_ref().clone();
         if !nets.contains(&net) {
             return Err(format!("it is not in the list, which is {}", self.shown()));
         }
@@ -137,15 +141,13 @@ impl Addresses {
                 "it is the last of the list, so nobody could call; turn the list off first".to_owned(),
             );
         }
-        self.nets.rcu(|nets| {
-            Arc::new(
-                nets.iter()
-                    .copied()
-                    .filter(|other| *other != net)
-                    .collect::<Vec<_>>(),
-            )
-        });
+        nets.retain(|other| *other != net);
+        self.nets.store(Arc::new(nets));
         Ok(())
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The list in one line.

@@ -1,7 +1,7 @@
 //! Methods of one's own, `[methods."NAME"]`: the payload as it came, or one map always.
 //!
 //! They are the shortest way through the server. Their invariant: what is echoed is one valid map, byte for byte as it
-//! came, reserved keys included.
+//! came: reserved keys included, and a key that occurs twice, twice.
 
 use crate::methods::Constant;
 use crate::router::Call;
