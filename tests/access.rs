@@ -1,6 +1,6 @@
 //! Who may call what: `*status`, `*infos`, `*tune`, the allow list, token groups, private and encrypted methods.
 
-use crate::harness::{Frames, Http, Millpond};
+use crate::harness::{Frames, Http, Millpond, R1, r1_folder};
 use millpond_wire_frame::Encoding;
 use serde_json::{Value, json};
 
@@ -248,4 +248,29 @@ fn groups_open_their_methods() {
     let (status, answer) = server.call("ordered.get", &json!({"keys": [], "_token": "s3cret-a"}));
     assert_eq!((status, code(&answer)), (403, 20013));
     assert!(answer["ex"].as_str().unwrap().contains("encrypted"), "{answer}");
+}
+
+#[test]
+fn a_closed_model_is_rehearsed_and_opened() {
+    let folder = r1_folder();
+    let closed = format!("{R1}\n[access.tokens.all]\ntoken = \"s3cret\"\nmethods = [\"*\"]\n");
+    std::fs::write(folder.path().join("millpond.toml"), closed).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let samples = json!([["v1", "v2"]]);
+    assert_eq!(server.call("infer", &json!({"samples": samples})).0, 401);
+    let (status, answer) = server.call("infer", &json!({"samples": samples, "_token": "s3cret"}));
+    assert_eq!(status, 200, "{answer}");
+    // The server's own methods are not meant by a bare "*".
+    assert_eq!(server.call("*ping", &json!({})).0, 200);
+    let (_, metrics) = server.admin_get("/metrics");
+    for line in [
+        "millpond_calls_total{method=\"infer\"} 1",
+        "millpond_stage_seconds_count{stage=\"compute\"} 1",
+        "millpond_refused_total{reason=\"unauthenticated\"} 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("{line}\n")),
+            "{line} is not in\n{metrics}"
+        );
+    }
 }

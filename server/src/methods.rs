@@ -173,14 +173,25 @@ impl Methods {
 #[derive(Default)]
 pub(crate) struct NameHasher(u64);
 
+impl NameHasher {
+    fn mix(&mut self, word: u64) {
+        let mixed = self.0.rotate_left(5) ^ word;
+        self.0 = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 impl Hasher for NameHasher {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            let mixed = self.0.rotate_left(5) ^ u64::from_le_bytes(word);
-            self.0 = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
         }
+        let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        self.mix(rest ^ (bytes.len() as u64) << 56);
+    }
+
+    fn write_u8(&mut self, _: u8) {
+        // The end of the text, which its length has told.
     }
 
     fn finish(&self) -> u64 {

@@ -22,7 +22,7 @@ fn msgpack(payload: &[u8]) -> Option<bool> {
     let (entries, mut rest) = map_len(payload)?;
     for _ in 0..entries {
         let (key, behind) = text(rest)?;
-        if key.starts_with('_') {
+        if key.first() == Some(&b'_') {
             return Some(false);
         }
         rest = value(behind, DEPTH_MAX)?;
@@ -76,7 +76,8 @@ fn map_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     }
 }
 
-fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
+/// The text at the front, which is UTF-8, and what follows.
+fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (len, rest) = match tag {
         0xa0..=0xbf => (usize::from(tag & 0x1f), rest),
@@ -86,7 +87,17 @@ fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
         _ => return None,
     };
     let (text, rest) = rest.split_at_checked(len)?;
-    Some((std::str::from_utf8(text).ok()?, rest))
+    (is_ascii(text) || std::str::from_utf8(text).is_ok()).then_some((text, rest))
+}
+
+/// Keys are short and mostly ASCII: this is told sooner than UTF-8.
+fn is_ascii(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let bits = words
+        .iter()
+        .fold(0, |bits, word| bits | u64::from_ne_bytes(*word));
+    let rest = rest.iter().fold(0, |bits, byte| bits | byte);
+    bits & 0x8080_8080_8080_8080 == 0 && rest < 0x80
 }
 
 /// A length of `width` bytes, big-endian.
