@@ -27,7 +27,7 @@ pub enum Target<'a> {
 }
 
 /// What stands beside the payload (HTTP headers); a payload's own reserved keys come before it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Meta<'a> {
     /// `X-Deadline-Ms`.
     pub deadline_ms: Option<u64>,
@@ -35,6 +35,17 @@ pub struct Meta<'a> {
     pub trace: Option<&'a str>,
     /// What follows `Bearer` in `Authorization`.
     pub token: Option<&'a str>,
+}
+
+impl std::fmt::Debug for Meta<'_> {
+    /// Says that there is a token, and not which.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Meta")
+            .field("deadline_ms", &self.deadline_ms)
+            .field("trace", &self.trace)
+            .field("has_token", &self.token.is_some())
+            .finish()
+    }
 }
 
 /// One request, borrowing from the connection's input.

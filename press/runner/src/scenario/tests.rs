@@ -316,7 +316,7 @@ fn every_key_of_the_commented_scenario_exists() {
 
 #[test]
 fn operations_of_one_name_are_refused() {
-    let text = "[target]\naddress = \"127.0.0.1:1\"\nprotocol = \"resp\"\n\
+    let text = "[scenario]\nname = \"twice\"\n[target]\naddress = \"127.0.0.1:1\"\nprotocol = \"resp\"\n\
                 operations = [{ command = \"get {key}\" }, { command = \"get {key}\", weight = 2 }]\n\
                 [keys]\ncount = 10\n[load]\nconnections = [1]\nduration_s = 1\n";
     let said = refusal(text, &[]);
