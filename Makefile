@@ -19,11 +19,12 @@ demo: ## train, build the table, serve and rank real users (STAY=1 leaves the se
 
 test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked -p millpond-wire-transport --features fpnn-encryption
 	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/browser --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/interop --pattern 'test_*.py'
 
-bench: ## measure the bars (AREA=spine or press), in the release build
+bench: ## measure the bars (AREA=spine, press or rpc), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
 	@$(or $(CARGO_TARGET_DIR),target)/release/millpond-benches $(AREA)
 

@@ -10,6 +10,7 @@ mod levels;
 mod one_core;
 mod press;
 mod refusal;
+mod rpc;
 
 use crate::bar::Group;
 
@@ -33,6 +34,9 @@ pub(crate) const PRESS: &[Group] = &[
     press::search::GROUP,
 ];
 
+/// The network front.
+pub(crate) const RPC: &[Group] = &[rpc::echo::GROUP, rpc::fpnn::GROUP];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +47,7 @@ mod tests {
         let bars: Vec<&str> = SPINE
             .iter()
             .chain(PRESS)
+            .chain(RPC)
             .flat_map(|group| group.bars)
             .map(|bar| bar.name)
             .collect();

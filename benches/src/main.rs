@@ -22,9 +22,11 @@ mod practice;
 mod press;
 mod r1;
 mod report;
+mod rpc;
 mod series;
 mod server;
 mod setup;
+mod steal;
 mod stop;
 mod threads;
 
@@ -62,6 +64,8 @@ enum Area {
     Spine,
     /// The load lab: truth, schedule, cost, verdicts, search.
     Press,
+    /// The network front: a call beside a bare echo and beside FPNN.
+    Rpc,
 }
 
 fn main() -> ExitCode {
@@ -80,6 +84,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
     let groups: Vec<&Group> = match arguments.area {
         Area::Spine => bars::SPINE.iter().collect(),
         Area::Press => bars::PRESS.iter().collect(),
+        Area::Rpc => bars::RPC.iter().collect(),
     };
     let chosen = choose(&groups, arguments.only.as_deref())?;
     let setup = Setup::find(arguments)?;

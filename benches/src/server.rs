@@ -32,11 +32,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts R1's server on [`cores::SERVER`] and waits until `/readyz` says 200; `name` names its output's file.
     pub(crate) fn start_r1(setup: &Setup, name: &str, set: &[&str]) -> anyhow::Result<Server> {
+        let set: Vec<&str> = r1::ONE_CORE.iter().chain(set).copied().collect();
+        Server::start(setup, name, r1::CONFIG, &set)
+    }
+
+    /// The same with another configuration.
+    pub(crate) fn start(setup: &Setup, name: &str, config: &str, set: &[&str]) -> anyhow::Result<Server> {
         let log = setup.out.join(format!("server-{name}.log"));
         let mut command = Command::new(&setup.millpond);
-        command.args(["serve", "--config", r1::CONFIG]);
+        command.args(["serve", "--config", config]);
         let own = ["server.listen=127.0.0.1:0", "admin.listen=127.0.0.1:0"];
-        for pair in own.iter().chain(r1::ONE_CORE).chain(set) {
+        for pair in own.iter().chain(set) {
             command.args(["--set", pair]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());

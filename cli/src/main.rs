@@ -3,6 +3,7 @@
 //! Nothing is decided here. Its invariant: exit codes are 0 done, 1 failed, 2 usage, 3 no valid result of a measurement.
 
 mod call;
+mod doctor;
 mod features;
 mod ordered;
 mod press;
@@ -42,6 +43,8 @@ enum Command {
     Press(press::Press),
     /// Call one method of a running server and print its answer.
     Call(call::Call),
+    /// Read this machine's limits and say what to change for a configuration.
+    Doctor(doctor::Doctor),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Ordered(ordered) => ordered::run(&ordered),
         Command::Press(press) => return press::run(press),
         Command::Call(call) => call::run(&call),
+        Command::Doctor(doctor) => doctor::run(&doctor),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

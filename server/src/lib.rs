@@ -17,6 +17,7 @@ mod access;
 mod admin;
 mod admission;
 pub mod config;
+pub mod doctor;
 mod engines;
 mod error;
 mod handlers;
@@ -41,7 +42,9 @@ use methods::Methods;
 use metrics::{Arrival, Metrics};
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{Counters, Listener, Options, Patience, Transport, raise_file_limit};
+use millpond_wire_transport::{
+    Counters, Encryption, Listener, Options, Patience, Transport, raise_file_limit,
+};
 use slow::{ModelTime, Over, SlowLog};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +168,7 @@ pub fn dry_open(config: &Config) -> Result<(), Error> {
     for model in dry.models.values_mut() {
         model.instances = 1;
     }
+    data_options(&dry)?;
     Engines::open(&dry)?.make_resident()
 }
 
@@ -199,6 +203,7 @@ impl Server {
                 "fewer files may be open than connections are allowed; raise the limit (ulimit -n)"
             );
         }
+        let options = data_options(&config)?;
         let engines = Engines::open(&config)?;
         engines.make_resident()?;
         let data = Listener::bind(config.server.listen, "server.listen")?;
@@ -222,7 +227,7 @@ impl Server {
             shared: Arc::clone(&shared),
             rehearsal: Arc::clone(&rehearsal),
         };
-        let data = Transport::start(data, others, "net", data_options(&shared.config), router)?;
+        let data = Transport::start(data, others, "net", options, router)?;
         let _ = shared.data_counters.set(data.counters());
         let listen: Vec<String> = data.bounds().iter().map(ToString::to_string).collect();
         tracing::info!(listen = listen.join(" "), admin = %admin.local_addr(), "listening; warming up");
@@ -295,9 +300,41 @@ fn listen_also(server: &config::Server) -> Result<Vec<Listener>, Error> {
     Ok(server.listen_also.iter().map(bind).collect::<Result<_, _>>()?)
 }
 
-fn data_options(config: &Config) -> Options {
+/// The key of `server.fpnn_encryption`, where the build can use one.
+#[cfg(feature = "fpnn-encryption")]
+fn encryption(server: &config::Server) -> Result<Option<Arc<Encryption>>, Error> {
+    let Some(asked) = &server.fpnn_encryption else {
+        return Ok(None);
+    };
+    let read = Encryption::read(&asked.curve, &asked.private_key);
+    let key = read.map_err(|problem| Error::Unfit(format!("server.fpnn_encryption: {problem}")))?;
+    tracing::warn!(
+        public_key = hex(&key.public_key()),
+        "old clients may encrypt; nobody is authenticated by that"
+    );
+    Ok(Some(Arc::new(key)))
+}
+
+#[cfg(feature = "fpnn-encryption")]
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(not(feature = "fpnn-encryption"))]
+fn encryption(server: &config::Server) -> Result<Option<Arc<Encryption>>, Error> {
+    match server.fpnn_encryption {
+        None => Ok(None),
+        Some(_) => Err(Error::Unfit(
+            "server.fpnn_encryption: this build has no encryption for FPNN's old clients; leave the section out, or build with \
+             `cargo build --features fpnn-encryption`"
+                .into(),
+        )),
+    }
+}
+
+fn data_options(config: &Config) -> Result<Options, Error> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Options {
+    Ok(Options {
         threads: if config.server.threads == 0 {
             cores
         } else {
@@ -321,7 +358,8 @@ fn data_options(config: &Config) -> Options {
             .iter()
             .map(|origin| &*origin.clone().leak())
             .collect(),
-    }
+        encryption: encryption(&config.server)?,
+    })
 }
 
 fn admin_options() -> Options {
@@ -336,5 +374,6 @@ fn admin_options() -> Options {
         limits,
         patience: Patience::default(),
         cors_origins: Vec::new(),
+        encryption: None,
     }
 }

@@ -44,16 +44,24 @@ def missing():
 
 
 class Millpond:
-    """A running server, from `with` to its end; `address` is its data port's."""
+    """A running server, from `with` to its end; `address` is its data port's.
 
-    def __init__(self):
+    `server` are further lines of `[server]`, `tables` what follows the configuration, `files` what lies beside it, as bytes by name.
+    """
+
+    def __init__(self, server="", tables="", files=None):
         self._folder = tempfile.TemporaryDirectory(prefix="millpond-interop-")
+        self._configuration = CONFIGURATION.replace("[admin]", f"{server}\n[admin]", 1) + tables
+        self._files = files or {}
+        self.folder = Path(self._folder.name)
         self._child = None
         self.address = ""
 
     def __enter__(self):
-        configuration = Path(self._folder.name) / "millpond.toml"
-        configuration.write_text(CONFIGURATION)
+        configuration = self.folder / "millpond.toml"
+        configuration.write_text(self._configuration)
+        for name, content in self._files.items():
+            (self.folder / name).write_bytes(content)
         self._child = subprocess.Popen(
             [program(), "serve", "--config", configuration], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

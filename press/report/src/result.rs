@@ -351,7 +351,7 @@ pub struct Search {
     pub target: String,
     /// The SLO.
     pub slo: String,
-    /// The highest rate that met it in every repeat, requests a second; nothing when none did.
+    /// The highest rate that met it in most of its attempts, requests a second; nothing when none did.
     pub rate_met: Option<f64>,
     /// The lowest rate that missed it; nothing when none did within the bounds.
     pub rate_missed: Option<f64>,

@@ -1,7 +1,9 @@
 //! The highest rate that meets an SLO: doubling until it is missed, bisection, then repeats on both sides of the edge.
 //!
-//! Its invariant: the answer is an interval, a rate that met the SLO in every repeat and one that missed it; where one of
-//! them was not found, that is said.
+//! Its invariant: the answer is an interval, a rate that met the SLO in most of its attempts and one that did not; where one
+//! of them was not found, that is said.
+
+mod edge;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +15,13 @@ use crate::engine::{Amount, Offer};
 use crate::scenario::Scenario;
 use crate::scenario_run::{At, Run, Up};
 use crate::session::Session;
+use edge::Edge;
 
 /// The warm-up of each rate where the scenario does not say.
 const WARMUP_MAX: Duration = Duration::from_secs(1);
 /// After a rate that was missed, so that its backlog is gone before the next.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Rates that are tried before the edge is repeated.
+/// Points of a search.
 const STEPS_MAX: usize = 60;
 /// How often a rate is offered again whose point missed but cannot be believed.
 const DOUBTS_MAX: usize = 2;
@@ -51,13 +54,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// The search so far.
-#[derive(Default)]
-struct Edge {
-    /// The lowest rate that missed the SLO.
-    missed: Option<f64>,
+struct Walk {
+    edge: Edge,
     tried: Vec<Tried>,
-    /// Whether it was missed because the load generator was the limit.
-    generator: bool,
 }
 
 /// Searches on one target; false if it was interrupted.
@@ -72,63 +71,38 @@ pub(crate) async fn walk(
     let Some(mut session) = run.session(0, connections, &up[0]).await? else {
         return Ok(false);
     };
-    let mut edge = Edge::default();
-    let at = |rate, repeat| At {
-        combination,
-        target: 0,
-        connections,
-        rate: Some(rate),
-        repeat,
-    };
     let settings = run.scenario.search.clone();
+    let mut walk = Walk {
+        edge: Edge::new(
+            settings.rate_start,
+            settings.rate_max,
+            settings.resolution,
+            settings.repeats,
+        ),
+        tried: Vec::new(),
+    };
     let needed = run.scenario.slo.as_ref().map_or(1.0, |slo| slo.samples_needed());
-    let (mut whole, mut repeat) = (true, 1);
-    while whole && edge.tried.len() < STEPS_MAX {
-        let (rate, which) = match edge.next(settings.rate_start, settings.rate_max, settings.resolution) {
-            // Below this a point would take longer than anybody waits for its percentiles to be named.
-            Some(rate) if rate * POINT_S_MAX < needed => break,
-            Some(rate) => (rate, 1),
-            // The edge is found: it must hold again.
-            None if repeat < settings.repeats => match edge.met() {
-                Some(met) => (met, repeat + 1),
-                None => break,
-            },
-            None => break,
+    let mut whole = true;
+    while whole && walk.tried.len() < STEPS_MAX {
+        let Some(next) = walk.edge.next() else { break };
+        // Below this a point would take longer than anybody waits for its percentiles to be named.
+        if next.rate * POINT_S_MAX < needed {
+            break;
+        }
+        let at = At {
+            combination,
+            target: 0,
+            connections,
+            rate: Some(next.rate),
+            repeat: next.attempt,
         };
-        whole = edge
-            .attempt(run, at(rate, which), &mut session, &mut up[0])
-            .await?;
-        // A rate that met the SLO once and not again is beyond the edge, and the edge is sought again below it.
-        let holds = edge.met() == Some(rate);
-        repeat = if holds { which } else { 1 };
+        whole = walk.attempt(run, at, &mut session, &mut up[0]).await?;
     }
-    run.result.search = Some(edge.result(run));
+    run.result.search = Some(walk.result(run));
     Ok(whole)
 }
 
-impl Edge {
-    /// The next rate: double while nothing was missed, halve while nothing was met, then the middle.
-    fn next(&self, start: f64, max: f64, resolution: f64) -> Option<f64> {
-        let met = self.met();
-        let next = match (met, self.missed) {
-            (None, None) => start,
-            (Some(met), None) if met >= max => return None,
-            (Some(met), None) => (2.0 * met).min(max),
-            (None, Some(missed)) if missed <= 1.0 => return None,
-            (None, Some(missed)) => (missed / 2.0).max(1.0),
-            (Some(met), Some(missed)) if missed <= met * (1.0 + resolution) => return None,
-            // In the middle of the ratio: the edge is as likely in either part.
-            (Some(met), Some(missed)) => (met * missed).sqrt(),
-        };
-        // Whole rates read better, and nothing is known more exactly.
-        let next = if next > 1_000.0 {
-            next.round()
-        } else {
-            (next * 10.0).round() / 10.0
-        };
-        (Some(next) != met && Some(next) != self.missed).then_some(next)
-    }
-
+impl Walk {
     async fn attempt(
         &mut self,
         run: &mut Run,
@@ -159,8 +133,8 @@ impl Edge {
             tokio::time::sleep(PAUSE).await;
         }
         let (met, is_generator) = judged;
+        self.edge.vote(rate, met, is_generator);
         if !met {
-            self.miss(rate, is_generator);
             tokio::time::sleep(PAUSE).await;
         }
         Ok(true)
@@ -183,21 +157,6 @@ impl Edge {
         }
     }
 
-    /// A rate missed the SLO, whoever was the limit.
-    fn miss(&mut self, rate: f64, is_generator: bool) {
-        if self.missed.is_none_or(|before| rate <= before) {
-            self.missed = Some(rate);
-            self.generator = is_generator;
-        }
-    }
-
-    /// The highest rate that met the SLO, of those below the lowest that missed it.
-    fn met(&self) -> Option<f64> {
-        let missed = self.missed.unwrap_or(f64::INFINITY);
-        let met = self.tried.iter().filter(|tried| tried.met && tried.rate < missed);
-        met.map(|tried| tried.rate).max_by(f64::total_cmp)
-    }
-
     fn result(self, run: &Run) -> Search {
         let slo = run
             .scenario
@@ -205,9 +164,9 @@ impl Edge {
             .as_ref()
             .map(|slo| slo.text.clone())
             .unwrap_or_default();
-        let met = self.met();
-        let sentence = match (met, self.missed) {
-            (Some(met), Some(_)) if self.generator => format!(
+        let (met, missed) = (self.edge.met(), self.edge.missed());
+        let sentence = match (met, missed) {
+            (Some(met), Some(_)) if self.edge.is_generator() => format!(
                 "{} meets {slo} at {met:.0}/s; above it the load generator was the limit, so the server's own limit is higher",
                 run.scenario.targets[0].name
             ),
@@ -229,7 +188,7 @@ impl Edge {
             target: run.scenario.targets[0].name.clone(),
             slo,
             rate_met: met,
-            rate_missed: self.missed,
+            rate_missed: missed,
             rate_knee: knee(&self.tried, run),
             tried: self.tried,
             sentence,
@@ -269,35 +228,6 @@ fn farthest(curve: &[(f64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Walks against a server whose capacity is known.
-    fn search(capacity: f64, start: f64, max: f64) -> Edge {
-        let mut edge = Edge::default();
-        while let Some(rate) = edge.next(start, max, 0.03) {
-            let met = rate <= capacity;
-            edge.tried.push(Tried { rate, point: 1, met });
-            assert!(edge.tried.len() < STEPS_MAX);
-            if !met {
-                edge.miss(rate, false);
-            }
-        }
-        edge
-    }
-
-    #[test]
-    fn the_edge_is_found_from_below_and_from_above() {
-        for capacity in [3.0, 950.0, 5_000.0, 123_456.0] {
-            let edge = search(capacity, 1_000.0, 1e6);
-            let (met, missed) = (edge.met().unwrap_or_default(), edge.missed.unwrap_or_default());
-            assert!(
-                met <= capacity && capacity < missed && missed <= met * 1.08,
-                "{met} {capacity} {missed}"
-            );
-            assert!(edge.tried.len() < 25);
-        }
-        assert_eq!(search(1e9, 1_000.0, 50_000.0).met(), Some(50_000.0));
-        assert_eq!(search(0.0, 1_000.0, 50_000.0).missed, Some(1.0));
-    }
 
     #[test]
     fn the_knee_is_where_the_curve_turns() {

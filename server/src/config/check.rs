@@ -33,6 +33,8 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
         .filter_map(|store| store.path.as_mut())
         .for_each(resolve);
     config.log.file.iter_mut().for_each(resolve);
+    let encryption = config.server.fpnn_encryption.iter_mut();
+    encryption.for_each(|encryption| resolve(&mut encryption.private_key));
     for listen in &mut config.server.listen_also {
         if let Listen::Unix(path) = listen {
             resolve(path);

@@ -63,6 +63,8 @@ pub struct Server {
     pub listen_also: Vec<Listen>,
     /// Origins whose web pages may read HTTP answers; ["*"] is any.
     pub cors_origins: Vec<String>,
+    /// FPNN's encrypted channel, for old clients; not offered when left out.
+    pub fpnn_encryption: Option<FpnnEncryption>,
     /// Net threads; 0 is one a processor.
     pub threads: usize,
     /// Processors for net threads and model instances, in turn; empty pins nothing.
@@ -93,6 +95,7 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 13500)),
             listen_also: Vec::new(),
             cors_origins: Vec::new(),
+            fpnn_encryption: None,
             threads: 0,
             cpus: Vec::new(),
             connections_max: 10_000,
@@ -129,6 +132,21 @@ impl<'de> Deserialize<'de> for Listen {
             ))
         })
     }
+}
+
+/// `[server.fpnn_encryption]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FpnnEncryption {
+    /// "secp256k1" or "secp256r1".
+    #[serde(default = "fpnn_curve")]
+    pub curve: String,
+    /// The file of the private key: 32 raw bytes.
+    pub private_key: PathBuf,
+}
+
+fn fpnn_curve() -> String {
+    "secp256k1".into()
 }
 
 /// `[admin]`

@@ -8,6 +8,7 @@ mod http;
 mod requests;
 mod websocket;
 
+use crate::encryption::Secure;
 use crate::mailbox::{Delivery, Key};
 use crate::net_thread::{Kind, Net, Room};
 use crate::peer::Peer;
@@ -59,6 +60,8 @@ pub(crate) struct Connection {
     flags: Flags,
     /// Its messages are frames, since an HTTP request asked for that.
     websocket: Option<Box<WebSocket>>,
+    /// Its bytes are encrypted, since its first call asked for that.
+    secure: Option<Box<Secure>>,
 }
 
 /// What a connection is in the middle of.
@@ -83,6 +86,10 @@ struct Flags {
     /// An HTTP answer is outstanding: HTTP/1.1 has no numbers, so the next request waits.
     http_waits: bool,
     continue_sent: bool,
+    /// A request was served.
+    called: bool,
+    /// A key was agreed on, and what was read behind the request for it is still encrypted.
+    secured: bool,
     /// Set by the stop, once everything that the peer had sent by then was read.
     drained: bool,
 }
@@ -124,6 +131,7 @@ impl Connection {
                 ..Flags::default()
             },
             websocket: None,
+            secure: None,
         }
     }
 
@@ -176,7 +184,9 @@ impl Connection {
     /// Takes an answer from another thread; true if it is to be queued for a turn.
     pub(crate) fn deliver(&mut self, delivery: &Delivery, room: &mut Room) -> bool {
         self.borrow_out(room);
+        let start = self.out.len();
         self.out.extend_from_slice(&delivery.bytes);
+        self.seal(start);
         // A oneway call has nothing to be written, and a rehearsal is counted nowhere.
         if self.kind == Kind::Served && !delivery.bytes.is_empty() {
             self.ready.extend(delivery.ready);
@@ -199,6 +209,10 @@ impl Connection {
         self.serve_input(net, &mut room.message, &mut budget);
         if budget > 0 && self.flags.readable && self.wants_bytes(in_flight_max) {
             self.read(net, room, &mut budget);
+        }
+        if std::mem::take(&mut self.flags.secured) {
+            let rest = std::mem::take(&mut self.input);
+            self.receive(net, &rest);
         }
         let sent = self.send(net);
         self.give_out_back(room);
@@ -255,12 +269,35 @@ impl Connection {
             self.flags.readable = false;
             self.flags.drained = true;
         }
-        if self.input.is_empty() {
+        if self.secure.is_some() {
+            self.receive(net, bytes);
+            self.serve_input(net, &mut room.message, budget);
+        } else if self.input.is_empty() {
             let used = self.serve(net, bytes, &mut room.message, budget);
             self.input.extend_from_slice(&bytes[used..]);
         } else {
             self.input.extend_from_slice(bytes);
             self.serve_input(net, &mut room.message, budget);
+        }
+    }
+
+    /// Takes what an encrypted connection received.
+    fn receive<S>(&mut self, net: &Net<S>, bytes: &[u8]) {
+        let limit = net.options.limits.frame_bytes_max;
+        let Some(secure) = &mut self.secure else { return };
+        if let Err(error) = secure.receive(bytes, &mut self.input, limit) {
+            tracing::info!(peer = %self.peer, %error, "connection closed: not what was agreed on");
+            net.counters.malformed.fetch_add(1, Ordering::Relaxed);
+            self.flags.closing = true;
+        }
+    }
+
+    /// Encrypts the frame that was written from `start` on, on an encrypted connection.
+    fn seal(&mut self, start: usize) {
+        if let Some(secure) = &mut self.secure
+            && self.out.len() > start
+        {
+            secure.seal(&mut self.out, start);
         }
     }
 
@@ -288,13 +325,19 @@ impl Connection {
         let received = Instant::now();
         let mut used = 0;
         self.needed = 0;
-        while used < input.len() && *budget > 0 && !self.blocked(net.options.in_flight_max) {
-            let rest = &input[used..];
+        while used < input.len()
+            && *budget > 0
+            && !self.blocked(net.options.in_flight_max)
+            && !self.flags.secured
+        {
+            let (rest, start) = (&input[used..], self.out.len());
             let step = self.step(net, rest, message, received);
+            self.seal(start);
             match step {
                 Step::Served(len) => {
                     used += len;
                     *budget -= 1;
+                    self.flags.called = true;
                     self.flags.continue_sent = false;
                 }
                 Step::Partial {
@@ -333,6 +376,9 @@ impl Connection {
             let step = serve_websocket(net, self, &mut websocket, rest, message, received);
             self.websocket = Some(websocket);
             return step;
+        }
+        if self.secure.is_some() {
+            return serve_frame(net, self, rest, received);
         }
         match is_http(rest) {
             // A line end may stand before a request, so that four bytes need not be enough.

@@ -12,6 +12,7 @@
 mod acceptor;
 mod answer;
 mod connection;
+mod encryption;
 mod error;
 mod listener;
 mod mailbox;
@@ -23,6 +24,7 @@ mod timers;
 
 pub use acceptor::Transport;
 pub use answer::Body;
+pub use encryption::Encryption;
 pub use error::Error;
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use peer::Peer;
@@ -30,6 +32,7 @@ pub use service::{Meta, Reply, Request, Service, Target, Ticket};
 pub use timers::Patience;
 
 use millpond_wire_frame::Limits;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use timers::Overdue;
 
@@ -50,6 +53,8 @@ pub struct Options {
     pub patience: Patience,
     /// Origins whose pages may read HTTP answers (CORS), or `*` alone for any; a browser keeps all others from it.
     pub cors_origins: Vec<&'static str>,
+    /// The key of FPNN's encrypted channel, for old clients; a call to `*key` is any other call without it.
+    pub encryption: Option<Arc<Encryption>>,
 }
 
 impl Options {

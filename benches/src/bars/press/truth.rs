@@ -10,6 +10,7 @@ use crate::practice::{On, Practice, point};
 use crate::report::Report;
 use crate::series::Series;
 use crate::setup::Setup;
+use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
 use millpond_press_recorder::LatencySummary;
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     );
     report.say("|---:|---|---:|---:|---:|---:|---:|");
     for round in 1..=setup.pick(5, 1) {
-        let plain = practise(setup, &format!("echo-{round}"), &[], "", seconds)?;
+        let plain = practise(setup, report, &format!("echo-{round}"), &[], "", seconds)?;
         let echo = figures(&plain)?;
         for delay in DELAYS {
             let kind = delay.split(':').next().unwrap_or(delay);
@@ -54,6 +55,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             ];
             let printed = figures(&practise(
                 setup,
+                report,
                 &format!("delay-{round}-{kind}"),
                 &words,
                 "",
@@ -90,6 +92,7 @@ fn stalls(
     let words = ["--stall", "every:4s:1s"];
     let open = practise(
         setup,
+        report,
         &format!("stall-{round}"),
         &words,
         "arrivals = \"constant\"\n",
@@ -120,18 +123,22 @@ fn stalls(
 
 fn practise(
     setup: &Setup,
+    report: &mut Report,
     name: &str,
     words: &[&str],
     more: &str,
     seconds: f64,
 ) -> anyhow::Result<LatencySummary> {
-    let server = Practice::start(setup, On::ServerCore, &[], words)?;
     let load = format!(
         "[load]\nconnections = [64]\nin_flight = {}\nrate = [{RATE}]\nduration_s = {seconds}\nwarmup_s_max = 0\nclient_cpus = [1]\n{more}",
         if words.contains(&"--stall") { 256 } else { 1 }
     );
-    let point = point(setup, name, &(server.scenario("truth") + &load))?;
-    server.stop()?;
+    let point = undisturbed(setup, report, name, |name| {
+        let server = Practice::start(setup, On::ServerCore, &[], words)?;
+        let point = point(setup, name, &(server.scenario("truth") + &load))?;
+        server.stop()?;
+        Ok(point)
+    })?;
     ensure!(
         point.counters.failed_total() + point.counters.not_sent == 0,
         "{name}: {:?}",

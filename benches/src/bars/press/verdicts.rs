@@ -8,6 +8,7 @@ use crate::practice::{On, Practice, point};
 use crate::report::Report;
 use crate::series::Series;
 use crate::setup::Setup;
+use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
 use millpond_press_report::{Bound, Judgement, Point};
 use std::process::{Child, Command, Stdio};
@@ -63,7 +64,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     for seed in 1..=setup.pick(3, 1) {
         for case in CASES {
             setup.stop.check()?;
-            let (said, is_right) = match run(setup, case, seed) {
+            let name = format!("case-{case:?}-{seed}").to_lowercase();
+            let measured = undisturbed(setup, report, &name, |name| run(setup, case, seed, name));
+            let (said, is_right) = match measured {
                 Ok(point) => {
                     let verdict = &point.verdict;
                     let is_right = (verdict.judgement, verdict.bound) == case.expected();
@@ -81,8 +84,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run(setup: &Setup, case: Case, seed: u64) -> anyhow::Result<Point> {
-    let name = format!("case-{case:?}-{seed}").to_lowercase();
+fn run(setup: &Setup, case: Case, seed: u64, name: &str) -> anyhow::Result<Point> {
     let connections = 6 + 2 * seed;
     let load = format!(
         "[load]\nconnections = [{connections}]\nduration_s = {}\nwarmup_s_max = 1\nclient_cpus = [1]\n",
@@ -90,8 +92,8 @@ fn run(setup: &Setup, case: Case, seed: u64) -> anyhow::Result<Point> {
     );
     let against = |on, words: &[&str], load: &str| {
         let server = Practice::start(setup, on, &[], words)?;
-        let text = server.scenario(&name) + load;
-        let point = point(setup, &name, &text)?;
+        let text = server.scenario(name) + load;
+        let point = point(setup, name, &text)?;
         server.stop()?;
         Ok(point)
     };
@@ -117,18 +119,20 @@ fn run(setup: &Setup, case: Case, seed: u64) -> anyhow::Result<Point> {
             point
         }
         Case::AcceptQueue => {
-            let load = load.replace(&format!("[{connections}]"), "[40]") + "connect_parallel = 40\n";
+            // At a rate that those who got in can keep: that more get in meanwhile must not change it.
+            let load =
+                load.replace(&format!("[{connections}]"), "[40]") + "connect_parallel = 40\nrate = [2000]\n";
             let words = ["--accept-pause", "--accept-every", "200ms"];
             let server = Practice::start(setup, On::ServerCore, &[], &words)?;
             let text = server
-                .scenario(&name)
+                .scenario(name)
                 .replace("[requests]", "timeout_ms = 500\n[requests]")
                 + &load;
-            let point = point(setup, &name, &text)?;
+            let point = point(setup, name, &text)?;
             server.stop()?;
             Ok(point)
         }
-        Case::Wire => wire(setup, &name, seed, &load),
+        Case::Wire => wire(setup, name, seed, &load),
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn search(run: &RunResult) -> Section {
         blocks.push(Block::Facts(vec![
             fact("Target", search.target.clone()),
             fact("SLO", search.slo.clone()),
-            fact("Highest rate that met it in every repeat", at(search.rate_met)),
+            fact("Highest rate that met it", at(search.rate_met)),
             fact("Lowest rate that missed it", at(search.rate_missed)),
             fact("Knee of the curve", at(search.rate_knee)),
         ]));

@@ -4,11 +4,15 @@
 
 use super::Connection;
 use crate::answer::Form;
+use crate::encryption::Encryption;
 use crate::net_thread::{Kind, Net};
 use crate::service::{Meta, Origin, Outcome, Reply, Request, Service, Target};
 use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame};
 use millpond_wire_schema::{Code, Status};
 use std::time::Instant;
+
+/// The call that asks for encryption.
+const KEY_METHOD: &str = "*key";
 
 /// What came of the bytes at the front.
 pub(super) enum Step {
@@ -40,18 +44,21 @@ pub(super) fn serve_frame<S: Service>(
             return Step::Malformed;
         }
     };
-    call_frame(net, connection, &frame, false, received);
-    Step::Served(len)
+    if call_frame(net, connection, &frame, false, received) {
+        Step::Served(len)
+    } else {
+        Step::Malformed
+    }
 }
 
-/// Calls what a frame asks for; it came in a message of a WebSocket, or as it is.
+/// Calls what a frame asks for; it came in a message of a WebSocket, or as it is. False if the connection is to end.
 pub(super) fn call_frame<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     frame: &Frame<'_>,
     in_message: bool,
     received: Instant,
-) {
+) -> bool {
     let (form, method) = match frame.kind {
         FrameKind::Oneway { method } => (Form::Oneway, method),
         FrameKind::Twoway { method, seq } => (
@@ -63,8 +70,14 @@ pub(super) fn call_frame<S: Service>(
             method,
         ),
         // No call has gone out from here, so nothing waits for this.
-        FrameKind::Answer { .. } => return,
+        FrameKind::Answer { .. } => return true,
     };
+    if method == KEY_METHOD
+        && !in_message
+        && let Some(encryption) = &net.options.encryption
+    {
+        return agree(connection, encryption, frame, form);
+    }
     let request = Request {
         target: Target::Method(method),
         encoding: frame.encoding,
@@ -73,10 +86,35 @@ pub(super) fn call_frame<S: Service>(
         received,
         peer: connection.peer,
         connection: connection.key.generation,
-        encrypted: false,
+        encrypted: connection.secure.is_some(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
     call(net, connection, form, request);
+    true
+}
+
+/// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
+fn agree(connection: &mut Connection, encryption: &Encryption, frame: &Frame<'_>, form: Form) -> bool {
+    let agreed = if connection.flags.called || matches!(form, Form::Oneway) {
+        Err("it is not the first call, or wants no answer".to_owned())
+    } else {
+        encryption.agree(frame.encoding, frame.payload)
+    };
+    match agreed {
+        Ok(secure) => {
+            connection.secure = Some(Box::new(secure));
+            connection.flags.secured = true;
+            form.ok(&mut connection.out, false, |out| {
+                out.map(0);
+                out.end_map();
+            });
+            true
+        }
+        Err(error) => {
+            tracing::info!(peer = %connection.peer, error, "connection closed: no key was agreed on");
+            false
+        }
+    }
 }
 
 /// The last answer to what is no frame, if it says which call it was.

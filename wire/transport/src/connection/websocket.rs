@@ -65,8 +65,7 @@ fn serve_message<S: Service>(
 ) -> bool {
     match parse_frame(message, net.options.limits) {
         Ok(Parsed::Whole { message: frame, len }) if len == message.len() => {
-            call_frame(net, connection, &frame, true, received);
-            return true;
+            return call_frame(net, connection, &frame, true, received);
         }
         Ok(_) => {
             tracing::info!(peer = %connection.peer, "connection closed: a message is not one whole frame");

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod connections;
+#[cfg(feature = "fpnn-encryption")]
+mod encryption;
 mod hostile;
 mod listeners;
 mod probe;

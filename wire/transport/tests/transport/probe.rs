@@ -58,6 +58,26 @@ pub(crate) fn start(connections_max: usize, in_flight_max: usize) -> (Transport,
     (serve(service, connections_max, in_flight_max), tickets)
 }
 
+/// The service of [`start`], with FPNN's encryption; its public key.
+#[cfg(feature = "fpnn-encryption")]
+pub(crate) fn start_encrypted(
+    curve: &str,
+    key: &std::path::Path,
+) -> (Transport, mpsc::Receiver<Ticket>, [u8; 64]) {
+    let (sender, tickets) = mpsc::sync_channel(64);
+    let service = Probe {
+        tickets: Arc::new(Mutex::new(sender)),
+    };
+    let encryption = millpond_wire_transport::Encryption::read(curve, key).unwrap();
+    let public = encryption.public_key();
+    let options = Options {
+        encryption: Some(Arc::new(encryption)),
+        ..options(2, Patience::default())
+    };
+    let transport = Transport::start(loopback(), Vec::new(), "net", options, service).unwrap();
+    (transport, tickets, public)
+}
+
 /// Serves on two net threads.
 pub(crate) fn serve(service: impl Service, connections_max: usize, in_flight_max: usize) -> Transport {
     let options = Options {
@@ -112,6 +132,7 @@ fn options(threads: usize, patience: Patience) -> Options {
         },
         patience,
         cors_origins: vec!["https://app.example"],
+        encryption: None,
     }
 }
 

@@ -1,0 +1,236 @@
+//! What this machine allows a configuration, read from the kernel's own files: `millpond doctor`.
+//!
+//! It changes nothing and measures nothing. Its invariant: every finding that asks for a change says which file or command
+//! makes it. Sources: proc(5), tcp(7), the kernel's documentation of sysctl; the memory of a connection is of
+//! docs/performance.md.
+
+mod facts;
+
+use crate::config::Config;
+pub use facts::Facts;
+use std::fmt;
+
+/// Files of the process that are no connections: listeners, epoll, tables, logs.
+const FILES_BESIDE: u64 = 64;
+/// Connections that wait to be accepted, as this server asks for.
+const BACKLOG: u64 = 4096;
+/// Bytes of memory that an idle connection takes, in the server and in the kernel.
+const CONNECTION_BYTES: u64 = 1_200 + 4_000;
+/// Clocks that are read without a system call.
+const QUICK_CLOCKS: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
+
+/// How a finding stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As it should be.
+    Good,
+    /// It works, and could be better.
+    Better,
+    /// The configuration cannot be kept.
+    Short,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Standing::Good => "good",
+            Standing::Better => "could be better",
+            Standing::Short => "not enough",
+        })
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What.
+    pub what: &'static str,
+    /// How it stands.
+    pub standing: Standing,
+    /// What was found and, where it should change, what to do.
+    pub text: String,
+}
+
+impl Finding {
+    fn new(what: &'static str, standing: Standing, text: String) -> Finding {
+        Finding { what, standing, text }
+    }
+}
+
+/// Looks at everything that the machine tells.
+pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
+    let connections = config.server.connections_max as u64;
+    let found = [
+        files(facts, connections),
+        backlog(facts),
+        memory(facts, connections),
+        ports(facts),
+        processors(facts, config),
+        clock(facts),
+        governor(facts),
+        huge_pages(facts),
+        nodes(facts, config),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// A connection is a file of the process.
+fn files(facts: &Facts, connections: u64) -> Option<Finding> {
+    let hard = facts.files_max?;
+    let needed = connections + FILES_BESIDE;
+    let what = "open files";
+    if hard >= needed {
+        let text =
+            format!("{hard} may be open, {needed} are needed (server.connections_max is {connections})");
+        return Some(Finding::new(what, Standing::Good, text));
+    }
+    Some(Finding::new(
+        what,
+        Standing::Short,
+        format!(
+            "{hard} may be open, {needed} are needed for server.connections_max = {connections}; set LimitNOFILE={needed} in the \
+             systemd unit (or `ulimit -Hn {needed}` as root, or --ulimit nofile={needed} for a container), or lower \
+             server.connections_max to {}",
+            hard.saturating_sub(FILES_BESIDE)
+        ),
+    ))
+}
+
+fn backlog(facts: &Facts) -> Option<Finding> {
+    let found = facts.somaxconn?;
+    let what = "connections waiting to be accepted";
+    if found >= BACKLOG {
+        return Some(Finding::new(
+            what,
+            Standing::Good,
+            format!("net.core.somaxconn is {found}"),
+        ));
+    }
+    let text = format!(
+        "net.core.somaxconn is {found}, so a storm of connects is cut at that; sysctl -w net.core.somaxconn={BACKLOG}"
+    );
+    Some(Finding::new(what, Standing::Better, text))
+}
+
+fn memory(facts: &Facts, connections: u64) -> Option<Finding> {
+    let available = facts.memory_available_bytes?;
+    let needed = connections * CONNECTION_BYTES;
+    let mib = |bytes: u64| bytes >> 20;
+    let text = format!(
+        "{} MiB are available, {connections} idle connections take about {} MiB in server and kernel",
+        mib(available),
+        mib(needed)
+    );
+    if needed <= available / 2 {
+        return Some(Finding::new("memory", Standing::Good, text));
+    }
+    let standing = if needed > available {
+        Standing::Short
+    } else {
+        Standing::Better
+    };
+    let text = format!("{text}; lower server.connections_max, or add memory");
+    Some(Finding::new("memory", standing, text))
+}
+
+/// Ports are the limit of who connects from here, such as the press.
+fn ports(facts: &Facts) -> Option<Finding> {
+    let (first, last) = facts.local_ports?;
+    let count = last.saturating_sub(first) + 1;
+    let what = "ports for connections from here";
+    let text = format!("{count} an address (net.ipv4.ip_local_port_range is {first} {last})");
+    if count >= 28_000 {
+        return Some(Finding::new(what, Standing::Good, text));
+    }
+    let text = format!("{text}; sysctl -w net.ipv4.ip_local_port_range=\"10240 65535\"");
+    Some(Finding::new(what, Standing::Better, text))
+}
+
+fn processors(facts: &Facts, config: &Config) -> Option<Finding> {
+    let allowed = facts.processors?;
+    let threads = if config.server.threads == 0 {
+        allowed
+    } else {
+        config.server.threads as u64
+    };
+    let quota = facts.processor_quota.map_or(String::new(), |quota| {
+        format!(", of which the control group allows {quota:.2}")
+    });
+    let text = format!("{allowed} may be used{quota}; {threads} net threads (server.threads)");
+    let is_cut = facts.processor_quota.is_some_and(|quota| quota < threads as f64);
+    if threads > allowed || is_cut {
+        let text = format!(
+            "{text}: they will take turns, and be stopped in the middle of calls; set server.threads to what there is, or raise cpu.max"
+        );
+        return Some(Finding::new("processors", Standing::Better, text));
+    }
+    Some(Finding::new("processors", Standing::Good, text))
+}
+
+fn clock(facts: &Facts) -> Option<Finding> {
+    let clock = facts.clock.as_deref()?;
+    if QUICK_CLOCKS.contains(&clock) {
+        return Some(Finding::new(
+            "clock",
+            Standing::Good,
+            format!("{clock}, read without a system call"),
+        ));
+    }
+    let text = format!(
+        "{clock}: every look at the time is a system call, three and more a request; boot with clocksource=tsc where the \
+         machine has it (see /sys/devices/system/clocksource/clocksource0/available_clocksource)"
+    );
+    Some(Finding::new("clock", Standing::Better, text))
+}
+
+fn governor(facts: &Facts) -> Option<Finding> {
+    let governor = facts.governor.as_deref()?;
+    if governor == "performance" {
+        return Some(Finding::new(
+            "processor frequency",
+            Standing::Good,
+            "governor performance".into(),
+        ));
+    }
+    let text = format!(
+        "governor {governor}: a request after a pause finds a slow processor; cpupower frequency-set -g performance"
+    );
+    Some(Finding::new("processor frequency", Standing::Better, text))
+}
+
+fn huge_pages(facts: &Facts) -> Option<Finding> {
+    let mode = facts.huge_pages.as_deref()?;
+    if mode != "always" {
+        return Some(Finding::new(
+            "transparent huge pages",
+            Standing::Good,
+            mode.into(),
+        ));
+    }
+    let text = "always: memory may be compacted in the middle of a call, and an idle connection's share grows; echo madvise > \
+                /sys/kernel/mm/transparent_hugepage/enabled";
+    Some(Finding::new(
+        "transparent huge pages",
+        Standing::Better,
+        text.into(),
+    ))
+}
+
+fn nodes(facts: &Facts, config: &Config) -> Option<Finding> {
+    let nodes = facts.memory_nodes.filter(|nodes| *nodes > 1)?;
+    if config.server.cpus.is_empty() {
+        let text = format!(
+            "{nodes}, and nothing is pinned: memory of one is far from processors of another; run one server a node, each with \
+             server.cpus of its node (lscpu shows them)"
+        );
+        return Some(Finding::new("memory nodes", Standing::Better, text));
+    }
+    Some(Finding::new(
+        "memory nodes",
+        Standing::Good,
+        format!("{nodes}; server.cpus pins"),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

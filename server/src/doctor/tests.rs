@@ -1,0 +1,104 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+use std::fs;
+use std::path::Path;
+
+/// A machine as the kernel would show it.
+fn machine(files: &[(&str, &str)]) -> Facts {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    Facts::read(root.path())
+}
+
+fn finding(facts: &Facts, config: &Config, what: &str) -> Finding {
+    let found = examine(facts, config);
+    let of_it = found.into_iter().find(|finding| finding.what == what);
+    of_it.unwrap_or_else(|| panic!("nothing is said of {what}"))
+}
+
+#[test]
+fn too_few_files_are_told_with_the_number_that_is_needed() {
+    let facts = machine(&[(
+        "proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units     \n\
+         Max open files            1024                 20000                files     \n",
+    )]);
+    assert_eq!(facts.files_max, Some(20_000));
+    let mut config = Config::default();
+    assert_eq!(finding(&facts, &config, "open files").standing, Standing::Good);
+    config.server.connections_max = 100_000;
+    let short = finding(&facts, &config, "open files");
+    assert_eq!(short.standing, Standing::Short);
+    assert!(
+        short.text.contains("LimitNOFILE=100064") && short.text.contains("server.connections_max to 19936"),
+        "{}",
+        short.text
+    );
+}
+
+#[test]
+fn a_machine_that_could_be_better_is_told_how() {
+    let facts = machine(&[
+        ("proc/sys/net/core/somaxconn", "128\n"),
+        ("proc/sys/net/ipv4/ip_local_port_range", "40000\t50000\n"),
+        ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    81920 kB\n"),
+        ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-2,7\n"),
+        ("sys/fs/cgroup/cpu.max", "150000 100000\n"),
+        (
+            "sys/devices/system/clocksource/clocksource0/current_clocksource",
+            "hpet\n",
+        ),
+        (
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "powersave\n",
+        ),
+        (
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "[always] madvise never\n",
+        ),
+        ("sys/devices/system/node/online", "0-1\n"),
+    ]);
+    let config = Config::default();
+    for (what, word) in [
+        ("connections waiting to be accepted", "somaxconn=4096"),
+        ("ports for connections from here", "10001 an address"),
+        ("memory", "80 MiB are available"),
+        ("processors", "allows 1.50; 4 net threads"),
+        ("clock", "hpet"),
+        ("processor frequency", "cpupower"),
+        ("transparent huge pages", "madvise >"),
+        ("memory nodes", "one server a node"),
+    ] {
+        let found = finding(&facts, &config, what);
+        assert_eq!(found.standing, Standing::Better, "{found:?}");
+        assert!(found.text.contains(word), "{found:?} without {word:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out() {
+    let odd = [
+        ("proc/self/limits", "Max open files"),
+        ("proc/meminfo", "MemAvailable: many kB"),
+        ("proc/self/status", "Cpus_allowed_list:\t3-1\n"),
+        ("sys/fs/cgroup/cpu.max", "max 100000\n"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "always"),
+    ];
+    for facts in [machine(&[]), machine(&odd)] {
+        assert_eq!(facts, Facts::default());
+        assert!(examine(&facts, &Config::default()).is_empty());
+    }
+}
+
+#[test]
+fn this_machine_is_read() {
+    let facts = Facts::read(Path::new("/"));
+    assert!(
+        facts.files_max.is_some() && facts.processors.is_some(),
+        "{facts:?}"
+    );
+}
