@@ -139,7 +139,7 @@ pub(crate) fn point(
          method = \"{method}\"\n[requests]\nfile = \"{}\"\n[check]\nsame = true\n{load}",
         server.address,
         server.pid(),
-        requests.file_name().unwrap_or_default().display(),
+        requests.display(),
     );
     whole(
         undisturbed(setup, report, name, |name| practice::point(setup, name, &text))?,

@@ -334,8 +334,13 @@ fn check_names(file: &File) -> Result<(), String> {
 }
 
 fn check_target_names(target: &Target) -> Result<(), String> {
-    let bad = |c: char| c.is_whitespace() || c.is_control();
-    for (key, value) in [("method", &target.method), ("path", &target.path)] {
+    // FPNN's methods may hold spaces; a path and the first line of an HTTP request may not.
+    let takes_spaces = target.protocol == Protocol::Native && target.operations.is_empty();
+    for (key, value, takes_spaces) in [
+        ("method", &target.method, takes_spaces),
+        ("path", &target.path, false),
+    ] {
+        let bad = |c: char| c.is_control() || (c.is_whitespace() && !takes_spaces);
         if value
             .as_ref()
             .is_some_and(|value| value.is_empty() || value.contains(bad))

@@ -315,6 +315,12 @@ fn every_key_of_the_commented_scenario_exists() {
 }
 
 #[test]
+fn methods_of_frames_may_hold_spaces() {
+    let set = ["target.protocol=native", "target.method=\"two way demo\""];
+    assert!(load_text(GOOD, &set).is_ok());
+}
+
+#[test]
 fn operations_of_one_name_are_refused() {
     let text = "[scenario]\nname = \"twice\"\n[target]\naddress = \"127.0.0.1:1\"\nprotocol = \"resp\"\n\
                 operations = [{ command = \"get {key}\" }, { command = \"get {key}\", weight = 2 }]\n\
