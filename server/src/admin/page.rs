@@ -5,6 +5,7 @@ use crate::Shared;
 use crate::engines::Engines;
 use crate::metrics::Page;
 use millpond_engines_infer::Stats;
+use millpond_wire_transport::Counters;
 use std::sync::atomic::Ordering;
 
 pub(super) fn metrics(shared: &Shared) -> String {
@@ -36,46 +37,7 @@ pub(super) fn metrics(shared: &Shared) -> String {
         dropped,
     );
     if let Some(counters) = shared.data_counters.get() {
-        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        page.single(
-            "millpond_connections",
-            "gauge",
-            "Connections served now.",
-            load(&counters.live),
-        );
-        page.single(
-            "millpond_connections_accepted_total",
-            "counter",
-            "Connections accepted, refused ones included.",
-            load(&counters.accepted),
-        );
-        page.single(
-            "millpond_connections_refused_total",
-            "counter",
-            "Connections over the limit.",
-            load(&counters.refused),
-        );
-        page.single(
-            "millpond_connections_malformed_total",
-            "counter",
-            "Connections closed for bytes that are no request, or only a part of one.",
-            load(&counters.malformed),
-        );
-        let name = "millpond_connections_overdue_total";
-        page.family(
-            name,
-            "counter",
-            "Connections closed because their peer let the server wait.",
-        );
-        page.sample(name, &[("for", "request")], load(&counters.idle));
-        page.sample(name, &[("for", "rest_of_request")], load(&counters.slow_requests));
-        page.sample(name, &[("for", "reader")], load(&counters.slow_readers));
-        page.single(
-            "millpond_answers_undelivered_total",
-            "counter",
-            "Answers whose connection was gone.",
-            load(&counters.undelivered),
-        );
+        connections(&mut page, counters);
     }
     if let Some(engines) = shared.ready_engines() {
         models(&mut page, engines);
@@ -83,6 +45,50 @@ pub(super) fn metrics(shared: &Shared) -> String {
         stores(&mut page, engines);
     }
     page.into_text()
+}
+
+/// What became of the data port's connections.
+fn connections(page: &mut Page, counters: &Counters) {
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+    page.single(
+        "millpond_connections",
+        "gauge",
+        "Connections served now.",
+        load(&counters.live),
+    );
+    page.single(
+        "millpond_connections_accepted_total",
+        "counter",
+        "Connections accepted, refused ones included.",
+        load(&counters.accepted),
+    );
+    page.single(
+        "millpond_connections_refused_total",
+        "counter",
+        "Connections over the limit.",
+        load(&counters.refused),
+    );
+    page.single(
+        "millpond_connections_malformed_total",
+        "counter",
+        "Connections closed for bytes that are no request, or only a part of one.",
+        load(&counters.malformed),
+    );
+    let name = "millpond_connections_overdue_total";
+    page.family(
+        name,
+        "counter",
+        "Connections closed because their peer let the server wait.",
+    );
+    page.sample(name, &[("for", "request")], load(&counters.idle));
+    page.sample(name, &[("for", "rest_of_request")], load(&counters.slow_requests));
+    page.sample(name, &[("for", "reader")], load(&counters.slow_readers));
+    page.single(
+        "millpond_answers_undelivered_total",
+        "counter",
+        "Answers whose connection was gone.",
+        load(&counters.undelivered),
+    );
 }
 
 fn models(page: &mut Page, engines: &Engines) {

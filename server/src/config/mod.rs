@@ -61,7 +61,7 @@ pub struct Server {
     pub listen: SocketAddr,
     /// Further addresses, and paths of Unix sockets.
     pub listen_also: Vec<Listen>,
-    /// Origins whose web pages may read HTTP answers; ["*"] is any.
+    /// Origins whose web pages may call; ["*"] is any.
     pub cors_origins: Vec<String>,
     /// FPNN's encrypted channel, for old clients; not offered when left out.
     pub fpnn_encryption: Option<FpnnEncryption>,

@@ -1,3 +1,4 @@
+//! Machines of files, as the kernel would show them; no finding depends on the machine that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
 use std::fs;

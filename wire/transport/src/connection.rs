@@ -6,6 +6,7 @@
 
 mod http;
 mod requests;
+mod secure;
 mod websocket;
 
 use crate::encryption::Secure;
@@ -278,26 +279,6 @@ impl Connection {
         } else {
             self.input.extend_from_slice(bytes);
             self.serve_input(net, &mut room.message, budget);
-        }
-    }
-
-    /// Takes what an encrypted connection received.
-    fn receive<S>(&mut self, net: &Net<S>, bytes: &[u8]) {
-        let limit = net.options.limits.frame_bytes_max;
-        let Some(secure) = &mut self.secure else { return };
-        if let Err(error) = secure.receive(bytes, &mut self.input, limit) {
-            tracing::info!(peer = %self.peer, %error, "connection closed: not what was agreed on");
-            net.counters.malformed.fetch_add(1, Ordering::Relaxed);
-            self.flags.closing = true;
-        }
-    }
-
-    /// Encrypts the frame that was written from `start` on, on an encrypted connection.
-    fn seal(&mut self, start: usize) {
-        if let Some(secure) = &mut self.secure
-            && self.out.len() > start
-        {
-            secure.seal(&mut self.out, start);
         }
     }
 

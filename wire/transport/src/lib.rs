@@ -51,7 +51,7 @@ pub struct Options {
     pub limits: Limits,
     /// How long peers may keep this server waiting.
     pub patience: Patience,
-    /// Origins whose pages may read HTTP answers (CORS), or `*` alone for any; a browser keeps all others from it.
+    /// Origins whose pages may call and read the answers (CORS), or `*` for any; pages of all others are refused.
     pub cors_origins: Vec<&'static str>,
     /// The key of FPNN's encrypted channel, for old clients; a call to `*key` is any other call without it.
     pub encryption: Option<Arc<Encryption>>,

@@ -44,19 +44,7 @@ pub(super) fn serve_http<S: Service>(
         head_only: request.verb == "HEAD",
         allow_origin: net.options.allowed(request.origin),
     };
-    if let Some(key) = request.upgrade_websocket
-        && !connection.refused()
-    {
-        write_switching(&mut connection.out, key);
-        connection.websocket = Some(Box::new(WebSocket::new(Role::Server, net.options.limits)));
-        return Step::Served(len);
-    }
-    if request.verb == "OPTIONS" && request.origin.is_some() && !connection.refused() {
-        write_preflight(
-            &mut connection.out,
-            net.options.allowed(request.origin),
-            keep_alive,
-        );
+    if !connection.refused() && answered_here(net, connection, &request, form, keep_alive) {
         connection.flags.closing |= !keep_alive;
         return Step::Served(len);
     }
@@ -100,6 +88,33 @@ pub(super) fn serve_http<S: Service>(
         connection.flags.closing |= !keep_alive;
     }
     Step::Served(len)
+}
+
+/// Answers what is no call: the change to a WebSocket, a preflight, and a page of an origin that may not call.
+fn answered_here<S: Service>(
+    net: &Net<S>,
+    connection: &mut Connection,
+    request: &HttpRequest<'_>,
+    form: Form,
+    keep_alive: bool,
+) -> bool {
+    let allowed = net.options.allowed(request.origin);
+    if request.verb == "OPTIONS" && request.origin.is_some() {
+        write_preflight(&mut connection.out, allowed, keep_alive);
+        return true;
+    }
+    if let (Some(origin), None) = (request.origin, allowed) {
+        // A browser would keep the page from reading the answer, but not from calling.
+        let ex = format!("pages of {origin:?} may not call; add it to server.cors_origins if they may");
+        form.error(&mut connection.out, &Status::new(Code::Forbidden, ex));
+        return true;
+    }
+    if let Some(key) = request.upgrade_websocket {
+        write_switching(&mut connection.out, key);
+        connection.websocket = Some(Box::new(WebSocket::new(Role::Server, net.options.limits)));
+        return true;
+    }
+    false
 }
 
 /// The last answer to what is no HTTP.
