@@ -312,6 +312,7 @@ impl<S: Service> Loop<S> {
                 let (key, kind) = (connection.key(), connection.kind);
                 uncount(&self.net.counters, &self.live, kind);
                 self.timers.linger(key);
+                self.due_next.push(slot);
             }
             Turn::End => self.forget(slot),
         }
