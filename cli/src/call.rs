@@ -29,24 +29,29 @@ pub(crate) struct Call {
 }
 
 pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
-    let payload: serde_json::Value =
-        serde_json::from_str(&arguments.json).context("the payload is not JSON")?;
-    anyhow::ensure!(
-        payload.is_object(),
-        "the payload is no JSON object; write a map such as '{{\"keys\": [1]}}'"
-    );
+    let payload = serde_json::from_str(&arguments.json).context("the payload is not JSON")?;
+    let serde_json::Value::Object(mut payload) = payload else {
+        anyhow::bail!("the payload is no JSON object; write a map such as '{{\"keys\": [1]}}'");
+    };
+    // The client sends the deadline itself, and gives up when it is over.
+    let deadline_ms = match payload.remove("_deadline_ms") {
+        None => arguments.deadline_ms,
+        Some(said) => said.as_u64().with_context(|| {
+            format!("key \"_deadline_ms\" is {said}; expected milliseconds, a whole number")
+        })?,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start a runtime")?;
     let answer = runtime.block_on(async {
         let client = Client::connect(&arguments.addr, Options::default()).await?;
-        let deadline = Some(Duration::from_millis(arguments.deadline_ms));
+        let deadline = Some(Duration::from_millis(deadline_ms));
         client
             .call_raw(
                 &arguments.method,
                 Encoding::Json,
-                payload.to_string().as_bytes(),
+                serde_json::Value::Object(payload).to_string().as_bytes(),
                 deadline,
             )
             .await

@@ -95,7 +95,7 @@ class Calls(Served):
         for encoding in frames.FLAGS:
             self.assertIsInstance(client.quest("*ping", encoding=encoding)["ts"], int)
             infos = client.quest("*infos", encoding=encoding)
-            self.assertGreaterEqual(infos["FPNN.status"]["server.currentConnections"], 1)
+            self.assertGreaterEqual(infos["FPNN.status"]["server"]["status"]["currentConnections"], 1)
             self.assertIn("ordered.put", infos["millpond"]["methods"])
 
     def test_put_get_and_scan_in_msgpack(self):

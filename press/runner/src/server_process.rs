@@ -1,6 +1,6 @@
 //! The server of a `[server]` section: started on its cores, waited for, stopped; its output kept in the result folder.
 //!
-//! Its invariant: when a [`ServerProcess`] is gone, so is its process.
+//! Its invariant: when a [`ServerProcess`] is gone, so are its process and whatever that started in its group.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::probe::Ready;
 use crate::scenario::Server;
-use crate::system::{Cores, terminate};
+use crate::system::{Cores, kill_group, terminate};
 use crate::{Error, grid};
 
 /// How often the server is asked whether it is ready, or looked at whether it ended.
@@ -203,6 +203,8 @@ impl Drop for ServerProcess {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        // A shell's children, which need not end with it.
+        kill_group(self.child.id());
     }
 }
 

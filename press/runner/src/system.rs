@@ -95,11 +95,21 @@ pub(crate) fn step_back() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
-/// Asks process `pid` to end (SIGTERM).
+/// Asks the processes of the group that `pid` leads to end (SIGTERM).
 pub(crate) fn terminate(pid: u32) -> io::Result<()> {
+    signal_group(pid, libc::SIGTERM)
+}
+
+/// Ends whatever is left of the group that a process led.
+pub(crate) fn kill_group(pid: u32) {
+    // Mostly nobody is left, which is an error to the kernel.
+    let _ = signal_group(pid, libc::SIGKILL);
+}
+
+fn signal_group(pid: u32, signal: libc::c_int) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
-    // SAFETY: plain values; an absent process is an error return.
-    if unsafe { libc::kill(pid, libc::SIGTERM) } == 0 {
+    // SAFETY: plain values; an absent group is an error return.
+    if unsafe { libc::kill(-pid, signal) } == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())

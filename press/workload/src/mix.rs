@@ -44,6 +44,11 @@ impl Mixed {
         let start = if index == 0 { 0 } else { self.key_ends[index - 1] };
         &self.keys[start..end]
     }
+
+    /// One more than the largest key of all requests: under `latest` that is beyond the keys there were at the start.
+    pub fn keys_end(&self) -> u64 {
+        self.keys.iter().max().map_or(0, |key| key + 1)
+    }
 }
 
 /// The most requests of one mix, so that their indexes stay within the bound on memory too.
@@ -200,6 +205,12 @@ mod tests {
     fn writes_insert_under_latest() {
         let mixed = mixed(4, 5_000, &Popularity::Latest(0.99));
         let mut newest = 499;
+        let writes = mixed
+            .operation_of
+            .iter()
+            .filter(|&&operation| operation == 1)
+            .count();
+        assert_eq!(mixed.keys_end(), 500 + writes as u64);
         for index in 0..5_000 {
             let keys = mixed.keys_of(index);
             if mixed.operation_of[index] == 1 {

@@ -101,7 +101,7 @@ impl TargetPlan {
         let fill = target
             .fill
             .as_ref()
-            .map(|fill| fill_of(file, target, fill))
+            .map(|fill| fill_of(file, target, fill, bodies.mixed.as_ref()))
             .transpose()?;
         let server = server
             .map(|server| Ok((server.clone(), Ready::parse(&server.ready)?)))
@@ -347,14 +347,15 @@ fn parts(protocol: Protocol, target: &Target, operation: &Operation) -> Result<V
         .collect()
 }
 
-fn fill_of(file: &File, target: &Target, fill: &Operation) -> Result<Fill, String> {
+fn fill_of(file: &File, target: &Target, fill: &Operation, mixed: Option<&Mixed>) -> Result<Fill, String> {
     let keys = file
         .keys
         .as_ref()
         .ok_or("target.fill needs a [keys] section: it writes every key once")?;
     Ok(Fill {
         parts: parts(target.protocol, target, fill).map_err(|message| format!("target.fill: {message}"))?,
-        keys: keys.count,
+        // With the keys that writes insert: another connection may ask for them before they are written.
+        keys: keys.count.max(mixed.map_or(0, Mixed::keys_end)),
         sizes: keys.value_bytes.clone(),
         seed: file.scenario.seed,
     })

@@ -40,7 +40,10 @@ fn free_port() -> u16 {
 }
 
 fn case(more: &str) -> Case {
-    let port = free_port();
+    case_at(free_port(), more)
+}
+
+fn case_at(port: u16, more: &str) -> Case {
     let scripts = tempfile::tempdir().unwrap().keep();
     let script = scripts.join("server.py");
     std::fs::write(&script, PYTHON).unwrap();
@@ -158,5 +161,21 @@ fn another_server_in_its_place_is_not_taken_for_it() {
     assert!(
         error.contains("before the server was started") && error.contains("another port"),
         "{error}"
+    );
+}
+
+#[test]
+fn what_a_server_started_ends_with_it() {
+    let port = free_port();
+    let mut shell = case_at(port, "");
+    // A shell does not hand the signal on.
+    shell.options.set.push(format!(
+        "server.command=[\"sh\", \"-c\", \"python3 '{{config}}' {{level}} {port}; true\"]"
+    ));
+    let outcome = shell.run().unwrap();
+    assert_eq!(outcome.exit_code, 0, "{}", outcome.markdown);
+    assert!(
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
+        "somebody still listens"
     );
 }
