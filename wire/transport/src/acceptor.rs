@@ -27,7 +27,6 @@ const ACCEPTS_IN_A_ROW: usize = 256;
 
 /// Running listeners with their threads.
 pub struct Transport {
-    addr: SocketAddr,
     bounds: Vec<Bound>,
     counters: Arc<Counters>,
     threads: Arc<Vec<NetThread>>,
@@ -45,7 +44,7 @@ impl Transport {
     /// Starts net threads named `NAME-0…` and begins to accept from `listener` and the `others`.
     ///
     /// # Errors
-    /// [`Error`] when a thread cannot be made or pinned, or the first listener has no IP address.
+    /// [`Error`] when a thread cannot be made or pinned.
     pub fn start<S: Service>(
         listener: Listener,
         others: Vec<Listener>,
@@ -57,7 +56,6 @@ impl Transport {
             what: format!("{name} acceptor"),
             source,
         };
-        let addr = listener.local_addr();
         let counters = Arc::new(Counters::default());
         let mut threads = Vec::with_capacity(options.threads.max(1));
         for number in 0..options.threads.max(1) {
@@ -93,7 +91,6 @@ impl Transport {
             .spawn(move || accept.run())
             .map_err(thread_error)?;
         Ok(Transport {
-            addr,
             bounds,
             counters,
             threads,
@@ -102,9 +99,10 @@ impl Transport {
         })
     }
 
-    /// Where the first listener listens.
+    /// Where the first listener with an IP address listens; 0.0.0.0:0 where all are Unix sockets.
     pub fn local_addr(&self) -> SocketAddr {
-        self.addr
+        let first = self.bounds.iter().find_map(Bound::addr);
+        first.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
     /// Where all of them listen.

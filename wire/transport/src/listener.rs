@@ -22,6 +22,16 @@ pub enum Bound {
     Unix(PathBuf),
 }
 
+impl Bound {
+    /// The IP address and port; none of a Unix socket.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        match self {
+            Bound::Inet(addr) => Some(*addr),
+            Bound::Unix(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Bound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,7 +46,6 @@ impl fmt::Display for Bound {
 pub struct Listener {
     pub(crate) socket: Socket,
     bound: Bound,
-    addr: SocketAddr,
 }
 
 impl Listener {
@@ -54,9 +63,8 @@ impl Listener {
             socket.set_nonblocking(true)?;
             socket.bind(&addr.into())?;
             socket.listen(BACKLOG)?;
-            let addr = socket.local_addr()?.as_socket().unwrap_or(addr);
-            let bound = Bound::Inet(addr);
-            Ok(Listener { socket, bound, addr })
+            let bound = Bound::Inet(socket.local_addr()?.as_socket().unwrap_or(addr));
+            Ok(Listener { socket, bound })
         };
         bind().map_err(|source: std::io::Error| {
             let mend = match source.kind() {
@@ -105,16 +113,10 @@ impl Listener {
         Ok(Listener {
             socket,
             bound: Bound::Unix(path.to_owned()),
-            addr: SocketAddr::from(([0, 0, 0, 0], 0)),
         })
     }
 
-    /// The address, with the port the system chose where 0 was asked for; 0.0.0.0:0 for a Unix socket.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.addr
-    }
-
-    /// Where it listens.
+    /// Where it listens, with the port the system chose where 0 was asked for.
     pub fn bound(&self) -> &Bound {
         &self.bound
     }

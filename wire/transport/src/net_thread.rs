@@ -370,7 +370,7 @@ impl<S: Service> Loop<S> {
     }
 
     fn is_closed(&mut self) -> bool {
-        let Some(closing) = &self.closing else {
+        let Some(closing) = self.closing.take() else {
             return false;
         };
         let quiet = self
@@ -378,16 +378,14 @@ impl<S: Service> Loop<S> {
             .iter()
             .all(|(_, connection)| connection.is_quiet());
         if !quiet && Instant::now() < closing.until {
+            self.closing = Some(closing);
             return false;
         }
         for slot in 0..self.connections.capacity() {
             self.forget(slot);
         }
-        let _ = closing_done(self.closing.take());
+        // Whoever asked may have stopped waiting.
+        let _ = closing.done.send(());
         true
     }
-}
-
-fn closing_done(closing: Option<Closing>) -> Option<()> {
-    closing?.done.send(()).ok()
 }

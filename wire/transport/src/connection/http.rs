@@ -2,13 +2,13 @@
 //! Its invariant: an HTTP connection has at most one call unanswered.
 
 use super::Connection;
-use super::requests::{Step, call};
+use super::requests::{Step, call, whole};
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net};
 use crate::service::{Meta, Outcome, Request, Service, Target};
 use millpond_wire_frame::websocket::{Role, WebSocket};
 use millpond_wire_frame::{
-    Encoding, HttpError, HttpRequest, Parsed, parse_http, service_method, service_payload, write_preflight,
+    Encoding, HttpError, HttpRequest, parse_http, service_method, service_payload, write_preflight,
     write_switching,
 };
 use millpond_wire_schema::{Code, Status};
@@ -21,22 +21,13 @@ pub(super) fn serve_http<S: Service>(
     rest: &[u8],
     received: Instant,
 ) -> Step {
-    let (request, len) = match parse_http(rest, net.options.limits) {
-        Ok(Parsed::Whole { message, len }) => (message, len),
-        Ok(Parsed::Partial {
-            needed,
-            wants_continue,
-        }) => {
-            return Step::Partial {
-                needed,
-                wants_continue,
-            };
-        }
-        Err(error) => {
-            tracing::info!(peer = %connection.peer, %error, "connection closed: bad HTTP request");
-            refuse_http(&mut connection.out, &error);
-            return Step::Malformed;
-        }
+    let parsed = whole(parse_http(rest, net.options.limits), |error| {
+        tracing::info!(peer = %connection.peer, %error, "connection closed: bad HTTP request");
+        refuse_http(&mut connection.out, &error);
+    });
+    let (request, len) = match parsed {
+        Ok(whole) => whole,
+        Err(step) => return step,
     };
     let keep_alive = request.keep_alive && !connection.refused();
     let form = Form::Http {

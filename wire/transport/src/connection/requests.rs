@@ -21,28 +21,37 @@ pub(super) enum Step {
     Malformed,
 }
 
+/// The message at the front and its length, or what comes of the bytes without one; `refuse` answers what is none.
+pub(super) fn whole<T, E>(parsed: Result<Parsed<T>, E>, refuse: impl FnOnce(E)) -> Result<(T, usize), Step> {
+    match parsed {
+        Ok(Parsed::Whole { message, len }) => Ok((message, len)),
+        Ok(Parsed::Partial {
+            needed,
+            wants_continue,
+        }) => Err(Step::Partial {
+            needed,
+            wants_continue,
+        }),
+        Err(error) => {
+            refuse(error);
+            Err(Step::Malformed)
+        }
+    }
+}
+
 pub(super) fn serve_frame<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     rest: &[u8],
     received: Instant,
 ) -> Step {
-    let (frame, len): (Frame<'_>, usize) = match parse_frame(rest, net.options.limits) {
-        Ok(Parsed::Whole { message, len }) => (message, len),
-        Ok(Parsed::Partial {
-            needed,
-            wants_continue,
-        }) => {
-            return Step::Partial {
-                needed,
-                wants_continue,
-            };
-        }
-        Err(error) => {
-            tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
-            refuse_frame(&mut connection.out, rest, error, false);
-            return Step::Malformed;
-        }
+    let parsed = whole(parse_frame(rest, net.options.limits), |error| {
+        tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
+        refuse_frame(&mut connection.out, rest, error, false);
+    });
+    let (frame, len) = match parsed {
+        Ok(whole) => whole,
+        Err(step) => return step,
     };
     if call_frame(net, connection, &frame, false, received) {
         Step::Served(len)
