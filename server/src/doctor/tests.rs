@@ -46,7 +46,7 @@ fn a_machine_that_could_be_better_is_told_how() {
     let facts = machine(&[
         ("proc/sys/net/core/somaxconn", "128\n"),
         ("proc/sys/net/ipv4/ip_local_port_range", "40000\t50000\n"),
-        ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    81920 kB\n"),
+        ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    71680 kB\n"),
         ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-2,7\n"),
         ("sys/fs/cgroup/cpu.max", "150000 100000\n"),
         (
@@ -67,7 +67,7 @@ fn a_machine_that_could_be_better_is_told_how() {
     for (what, word) in [
         ("connections waiting to be accepted", "somaxconn=4096"),
         ("ports for connections from here", "10001 an address"),
-        ("memory", "80 MiB are available"),
+        ("memory", "70 MiB are available"),
         ("processors", "allows 1.50; 4 net threads"),
         ("clock", "hpet"),
         ("processor frequency", "cpupower"),
