@@ -64,9 +64,9 @@ pub struct ResourceSecond {
     pub server_receive_queue_bytes: Option<u64>,
     /// Bytes waiting to be sent or acknowledged on sockets from or to the server's port, at the end of the interval.
     pub send_queue_bytes: Option<u64>,
-    /// Use of the accelerator in percent, when there is one.
+    /// Use of this machine's NVIDIA accelerators in percent of one, when there are any.
     pub accelerator_percent: Option<f64>,
-    /// Its memory in use.
+    /// Their memory in use, whoever uses it.
     pub accelerator_memory_bytes: Option<u64>,
 }
 

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use super::accelerator::{self, Nvml};
 use super::host::{self, Counted};
 use super::machine::{SocketQueues, distinct};
 use super::reader::Reader;
@@ -28,6 +29,7 @@ pub struct Sampler {
     port: Option<u16>,
     threads: Threads,
     reader: Reader,
+    nvml: Option<&'static Nvml>,
     started: Instant,
     /// When the last interval ended, and the counters then.
     last: Instant,
@@ -50,6 +52,7 @@ impl Sampler {
             port,
             threads: Threads::default(),
             reader: Reader::default(),
+            nvml: accelerator::nvml(),
             started: now,
             last: now,
             counted: Counted::default(),
@@ -88,6 +91,10 @@ impl Sampler {
             second.accept_queue = queues.accept;
             second.server_receive_queue_bytes = Some(queues.receive_bytes);
             second.send_queue_bytes = Some(queues.send_bytes);
+        }
+        if let Some(used) = self.nvml.and_then(Nvml::read) {
+            second.accelerator_percent = Some(used.percent);
+            second.accelerator_memory_bytes = Some(used.memory_bytes);
         }
         self.seconds.push(second.clone());
         second
