@@ -10,21 +10,19 @@ use crate::setup::Setup;
 
 const DEPTH_1: Bar = Bar::new("rpc-echo-d1-over-tokio", Op::AtLeast, 0.85);
 const DEPTH_16: Bar = Bar::new("rpc-echo-d16-over-tokio", Op::AtLeast, 0.5);
-const AT_600: Bar = Bar::new("rpc-echo-600-over-100-connections", Op::AtLeast, 0.9);
-const AT_4000: Bar = Bar::new("rpc-echo-4000-over-100-connections", Op::AtLeast, 0.8);
 
 pub(crate) const GROUP: Group = Group {
     name: "echo",
-    title: "an echo of 32 bytes, over a bare tokio echo, and over connections",
-    bars: &[DEPTH_1, DEPTH_16, AT_600, AT_4000],
+    title: "an echo of 32 bytes, over a bare tokio echo",
+    bars: &[DEPTH_1, DEPTH_16],
     measure,
 };
 
 /// Connections, and requests in flight on each.
-const LOADS: [(usize, usize); 4] = [(100, 1), (100, 16), (600, 1), (4000, 1)];
+const LOADS: [(usize, usize); 2] = [(100, 1), (100, 16)];
 
 fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
-    let (mut own, mut tokio): ([Series; 4], [Series; 4]) = Default::default();
+    let (mut own, mut tokio): ([Series; 2], [Series; 2]) = Default::default();
     report.say("| round | connections | in flight | tokio, req/s | Millpond, req/s | ratio | server CPU, us a request | p99, us |");
     report.say("|---:|---:|---:|---:|---:|---:|---:|---:|");
     for round in 1..=setup.pick(5, 1) {
@@ -56,14 +54,6 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     }
     for (bar, at) in [(&DEPTH_1, 0), (&DEPTH_16, 1)] {
         let ratio = own[at].over(&tokio[at]);
-        report.bar(bar, ratio.median(), ratio);
-    }
-    for (bar, at) in [(&AT_600, 2), (&AT_4000, 3)] {
-        let (ratio, tokio) = (own[at].over(&own[0]), tokio[at].over(&tokio[0]));
-        report.say(&format!(
-            "{} connections over 100: Millpond {ratio:.2}, tokio {tokio:.2}",
-            LOADS[at].0
-        ));
         report.bar(bar, ratio.median(), ratio);
     }
     Ok(())
