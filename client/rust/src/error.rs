@@ -1,24 +1,27 @@
 //! How a call can end without an answer; each case is one that a caller handles differently.
 //!
 //! It is not the server's table of errors: that one is `wire/schema`'s `Status`, carried here whole. Its invariant:
-//! every text says what, where, and the mend.
+//! every text says what, where, and the mend, and every case says whether the call may have run.
 
 use millpond_wire_schema::Status;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a call has no answer.
+/// Why a call has no answer. [`CallError::may_have_run`] says whether repeating it can do something twice.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CallError {
     /// No connection could be made. The call was not sent.
     #[error(
-        "cannot connect to {addr}: {detail}; start a server there (millpond serve), or correct the address (HOST:PORT)"
+        "cannot connect to {addr}: {detail}{}; start a server there (millpond serve), or correct the address (HOST:PORT, unix:PATH or tls://HOST:PORT)",
+        next_try(.retry_after)
     )]
     Connect {
         /// Where to.
         addr: String,
         /// The system's words.
         detail: String,
+        /// How long no connection to it is tried; calls until then fail at once. Zero: the next call tries.
+        retry_after: Duration,
     },
     /// The connection closed before the answer. The call may have run or not.
     #[error(
@@ -42,10 +45,10 @@ pub enum CallError {
         /// The caller's deadline.
         deadline: Duration,
     },
-    /// The server answered with an error.
+    /// The server answered with an error. Where its code is retryable, the call was refused and has not run.
     #[error(transparent)]
     Status(#[from] Status),
-    /// The server sent what no server of this protocol sends.
+    /// The server sent what no server of this protocol sends. The call may have run or not.
     #[error(
         "{addr} does not speak the protocol: {detail}; check that a server of this version listens there"
     )]
@@ -75,4 +78,62 @@ pub enum CallError {
         /// What was found and what was expected.
         detail: String,
     },
+}
+
+impl CallError {
+    /// Whether the call may have been worked on. Where it is false, repeating the call is safe whatever it does.
+    ///
+    /// ```
+    /// use millpond_client_rust::{CallError, Code, Status};
+    ///
+    /// let refused = CallError::Status(Status::new(Code::Overloaded, "the queue is full"));
+    /// assert!(!refused.may_have_run());
+    /// let closed = CallError::Closed { addr: "a:1".into(), detail: "the server closed it".into() };
+    /// assert!(closed.may_have_run());
+    /// ```
+    pub fn may_have_run(&self) -> bool {
+        match self {
+            CallError::Connect { .. } | CallError::TooManyInFlight { .. } | CallError::Unsendable { .. } => {
+                false
+            }
+            CallError::Status(status) => !status.code.retryable(),
+            CallError::Closed { .. } | CallError::Timeout { .. } | CallError::Protocol { .. } => true,
+        }
+    }
+
+    /// How long no connection is tried, when that is what the error says.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            CallError::Connect { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+
+    /// The same error, seen when the next try is `wait` away. What says nothing of a next try becomes an error that
+    /// does: it is told to callers whose call was not sent.
+    pub(crate) fn seen_before_next_try(&self, wait: Duration) -> CallError {
+        let mut seen = self.clone();
+        match &mut seen {
+            CallError::Connect { retry_after, .. } => *retry_after = wait,
+            CallError::Closed { addr, detail } | CallError::Protocol { addr, detail } => {
+                return CallError::Connect {
+                    addr: std::mem::take(addr),
+                    detail: format!("the connection closed again: {detail}"),
+                    retry_after: wait,
+                };
+            }
+            _ => {}
+        }
+        seen
+    }
+}
+
+/// The words for the next try; none when the next call is it.
+fn next_try(retry_after: &Duration) -> String {
+    if retry_after.is_zero() {
+        return String::new();
+    }
+    // Rounded up, so that whoever waits for as long as was said has waited long enough.
+    let wait_ms = retry_after.as_nanos().div_ceil(1_000_000);
+    format!(" (next try in {wait_ms} ms)")
 }

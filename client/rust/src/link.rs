@@ -1,20 +1,23 @@
 //! One place of the pool: a connection, what waits to be written to it, and who waits for its answers.
 //!
-//! A link outlives its connections: when one closes, the next call opens another in its place. The task that reads and
+//! A link outlives its connections: when one closes, another is opened in its place (`dial.rs`). The task that reads and
 //! writes the socket is in `stream.rs`; here is what callers touch. Its invariant: under one lock, a call is either
-//! registered on an open connection or fails, so that closing one finds every caller that waits on it.
+//! registered on an open connection or not sent, so that closing one finds every caller that waits on it.
 
+mod dial;
 mod stream;
 
-use crate::{CallError, Options};
+use crate::CallError;
+use crate::address::Address;
+use crate::backoff::Waits;
+use crate::pool::Terms;
 use millpond_wire_schema::frame::{Encoding, FrameKind, write_frame};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 /// Header and sequence number of a twoway frame.
 const FRAME_HEAD_BYTES: usize = 16;
@@ -29,15 +32,34 @@ pub(crate) struct Answer {
     pub(crate) payload: Vec<u8>,
 }
 
+/// How a call ended without an answer.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The connection had closed before anything of the call was written.
+    NotSent,
+    /// For good.
+    Failed(CallError),
+}
+
+/// Whether calls can go to a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Standing {
+    Open,
+    Opening,
+    Down,
+}
+
 type Waiter = oneshot::Sender<Result<Answer, CallError>>;
 
 /// A connection that is opened again when it has closed.
 pub(crate) struct Link {
-    addr: String,
-    connect_timeout: Duration,
-    frame_bytes_max: usize,
+    address: Address,
+    terms: Arc<Terms>,
     /// Calls under way, also those that still wait for room: what the pool chooses by.
     outstanding: AtomicUsize,
+    /// `State::phase` as a [`Standing`], for those who choose a link without its lock. Written under the lock.
+    standing: AtomicU8,
     state: Mutex<State>,
     /// Tells the writer that `State::out` is no longer empty, or that the link is closing.
     wake: Notify,
@@ -45,19 +67,16 @@ pub(crate) struct Link {
     room: Notify,
     /// Tells the connection's task that nobody needs it any more.
     closing: Notify,
-    /// Held while connecting, so that callers who find the connection closed make one attempt together.
-    reconnect: tokio::sync::Mutex<LastAttempt>,
-    /// Attempts finished so far; a caller compares it with what it saw before it waited.
-    attempts: AtomicU64,
+    /// Frames that came on this connection. The first proves that whoever accepts connections also serves them.
+    frames_in: AtomicU64,
     /// Answers that came after their caller had gone.
     late_answers: AtomicU64,
 }
 
 /// What callers and the connection's task share.
 struct State {
-    /// Why there is no connection now; `None` while there is one.
-    closed: Option<CallError>,
-    /// The last client is gone: what is queued may still be written, then the connection ends.
+    phase: Phase,
+    /// Nobody needs the link any more: what is queued may still be written, then the connection ends.
     closing: bool,
     /// Whole frames to write. Callers append while the writer writes the batch before.
     out: Vec<u8>,
@@ -68,43 +87,83 @@ struct State {
     /// The number of this connection's first call, and how many it has given out: tells late answers from made-up ones.
     seq_first: u32,
     issued: u64,
+    waits: Waits,
 }
 
-/// How the last attempt to connect ended.
-#[derive(Default)]
-struct LastAttempt {
-    count: u64,
-    error: Option<CallError>,
+/// What the link's task is doing; there is none while it is closed and not waiting to open again by itself.
+enum Phase {
+    /// Since when.
+    Open(Instant),
+    Opening,
+    Closed {
+        cause: CallError,
+        /// No attempt before this.
+        try_at: Instant,
+    },
 }
 
 impl Link {
-    /// A link that has no connection yet.
-    pub(crate) fn new(addr: &str, options: &Options) -> Link {
-        let addr = addr.to_owned();
-        let closed = CallError::Closed {
-            addr: addr.clone(),
+    /// A link that has no connection yet; `at` is its number in the pool.
+    pub(crate) fn new(address: Address, at: usize, terms: Arc<Terms>) -> Link {
+        let cause = CallError::Closed {
+            addr: address.text.clone(),
             detail: "it was never open".to_owned(),
         };
+        let phase = Phase::Closed {
+            cause,
+            try_at: Instant::now(),
+        };
+        let waits = Waits::new(&terms.options.backoff, at);
         Link {
-            addr,
-            connect_timeout: options.connect_timeout,
-            frame_bytes_max: options.frame_bytes_max,
+            address,
+            terms,
             outstanding: AtomicUsize::new(0),
+            standing: AtomicU8::new(Standing::Down as u8),
             state: Mutex::new(State {
-                closed: Some(closed),
+                phase,
                 closing: false,
                 out: Vec::new(),
                 pending: HashMap::new(),
                 seq_next: 1,
                 seq_first: 1,
                 issued: 0,
+                waits,
             }),
             wake: Notify::new(),
             room: Notify::new(),
             closing: Notify::new(),
-            reconnect: tokio::sync::Mutex::default(),
-            attempts: AtomicU64::new(0),
+            frames_in: AtomicU64::new(0),
             late_answers: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether calls can go here. A link that has closed and may be tried is opened on the way, if `may_open`.
+    pub(crate) fn standing(self: &Arc<Self>, may_open: bool) -> Standing {
+        match self.standing.load(Ordering::Acquire) {
+            standing if standing == Standing::Open as u8 => Standing::Open,
+            standing if standing == Standing::Opening as u8 => Standing::Opening,
+            _ if may_open && self.begin(Instant::now()) => {
+                tokio::spawn(dial::drive(dial::Ending::new(self.clone())));
+                Standing::Opening
+            }
+            _ => Standing::Down,
+        }
+    }
+
+    /// Why there is no connection, and when the next try is.
+    pub(crate) fn why_down(&self) -> CallError {
+        let state = self.lock();
+        let detail = match &state.phase {
+            _ if state.closing => "this client was closed",
+            Phase::Closed { cause, try_at } => {
+                return cause.seen_before_next_try(try_at.saturating_duration_since(Instant::now()));
+            }
+            Phase::Open(_) | Phase::Opening => "connections closed again while the call waited for them",
+        };
+        CallError::Connect {
+            addr: self.address.text.clone(),
+            detail: detail.to_owned(),
+            retry_after: Duration::ZERO,
         }
     }
 
@@ -127,42 +186,16 @@ impl Link {
         Some(Reserved { link: self.clone() })
     }
 
-    /// Returns once there is a connection.
-    ///
-    /// # Errors
-    /// [`CallError::Connect`]; callers that waited for the same attempt get the same error.
-    pub(crate) async fn open(self: &Arc<Self>) -> Result<(), CallError> {
-        if self.is_open() {
-            return Ok(());
-        }
-        let seen = self.attempts.load(Ordering::Acquire);
-        let mut last = self.reconnect.lock().await;
-        if self.is_open() {
-            return Ok(());
-        }
-        if last.count > seen
-            && let Some(error) = &last.error
-        {
-            return Err(error.clone());
-        }
-        let connected = self.connect().await;
-        last.count += 1;
-        last.error = connected.as_ref().err().cloned();
-        self.attempts.store(last.count, Ordering::Release);
-        self.start(connected?);
-        Ok(())
-    }
-
     /// Sends a call and waits for its answer.
     ///
     /// # Errors
-    /// [`CallError`] when the frame cannot be written or the connection closes.
+    /// [`Ended`] when the frame cannot be written or the connection closes.
     pub(crate) async fn call(
         &self,
         encoding: Encoding,
         method: &str,
         payload: &[u8],
-    ) -> Result<Answer, CallError> {
+    ) -> Result<Answer, Ended> {
         self.check_size(method, payload)?;
         let (waiter, answer) = oneshot::channel();
         let seq = {
@@ -178,68 +211,61 @@ impl Link {
         };
         let answer = answer.await;
         registered.seq = None;
-        answer.unwrap_or_else(|_| {
-            let detail = "its answer was dropped".to_owned();
-            Err(CallError::Closed {
-                addr: self.addr.clone(),
-                detail,
-            })
-        })
+        let dropped = || Err(self.closed("its answer was dropped"));
+        answer.unwrap_or_else(|_| dropped()).map_err(Ended::Failed)
     }
 
     /// Queues a call that has no answer.
     ///
     /// # Errors
-    /// [`CallError`] when the frame cannot be written or there is no connection.
-    pub(crate) async fn oneway(
-        &self,
-        encoding: Encoding,
-        method: &str,
-        payload: &[u8],
-    ) -> Result<(), CallError> {
+    /// [`Ended`] when the frame cannot be written or there is no connection.
+    pub(crate) async fn oneway(&self, encoding: Encoding, method: &str, payload: &[u8]) -> Result<(), Ended> {
         self.check_size(method, payload)?;
         let mut state = self.with_room().await?;
         self.append(&mut state, encoding, FrameKind::Oneway { method }, payload)
     }
 
-    /// The last client is gone: lets the connection's task write what is queued and end.
+    /// Nobody needs the link any more: lets the connection's task write what is queued and end.
     pub(crate) fn retire(&self) {
         self.lock().closing = true;
         self.wake.notify_one();
         self.closing.notify_one();
     }
 
-    async fn connect(&self) -> Result<TcpStream, CallError> {
-        let connecting = async {
-            let stream = TcpStream::connect(&self.addr).await?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        };
-        let failed = |detail| CallError::Connect {
-            addr: self.addr.clone(),
-            detail,
-        };
-        match timeout(self.connect_timeout, connecting).await {
-            Ok(connected) => connected.map_err(|error: std::io::Error| failed(error.to_string())),
-            Err(_) => Err(failed(format!(
-                "nothing answered within {:?}",
-                self.connect_timeout
-            ))),
+    /// From closed to opening, if an attempt may be made at `now`. Whoever gets true has to make a [`dial::Ending`].
+    fn begin(&self, now: Instant) -> bool {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Closed { try_at, .. } if !state.closing && *try_at <= now => {
+                self.enter(&mut state, Phase::Opening);
+                true
+            }
+            _ => false,
         }
+    }
+
+    fn enter(&self, state: &mut State, phase: Phase) {
+        let standing = match &phase {
+            Phase::Open(_) => Standing::Open,
+            Phase::Opening => Standing::Opening,
+            Phase::Closed { .. } => Standing::Down,
+        };
+        state.phase = phase;
+        self.standing.store(standing as u8, Ordering::Release);
     }
 
     /// Waits until a frame may be queued, and holds the lock for it. A link that is not written as fast as it is
     /// filled makes its callers wait here, with nothing of theirs in memory but what they hold themselves.
-    async fn with_room(&self) -> Result<MutexGuard<'_, State>, CallError> {
+    async fn with_room(&self) -> Result<MutexGuard<'_, State>, Ended> {
         loop {
             // Made before the look, so that no news between look and wait is lost.
             let room = self.room.notified();
             {
                 let state = self.lock();
-                if let Some(closed) = &state.closed {
-                    return Err(closed.clone());
+                if state.closing || !matches!(state.phase, Phase::Open(_)) {
+                    return Err(Ended::NotSent);
                 }
-                if state.out.len() < self.frame_bytes_max {
+                if state.out.len() < self.frame_bytes_max() {
                     return Ok(state);
                 }
             }
@@ -253,19 +279,14 @@ impl Link {
         encoding: Encoding,
         kind: FrameKind<'_>,
         payload: &[u8],
-    ) -> Result<(), CallError> {
+    ) -> Result<(), Ended> {
         let was_empty = state.out.is_empty();
         write_frame(&mut state.out, encoding, kind, payload).map_err(|error| {
-            let (FrameKind::Twoway { method, .. } | FrameKind::Oneway { method }) = kind else {
-                return CallError::Unsendable {
-                    method: String::new(),
-                    detail: error.to_string(),
-                };
+            let method = match kind {
+                FrameKind::Twoway { method, .. } | FrameKind::Oneway { method } => method,
+                FrameKind::Answer { .. } => "",
             };
-            CallError::Unsendable {
-                method: method.to_owned(),
-                detail: error.to_string(),
-            }
+            unsendable(method, error.to_string())
         })?;
         if was_empty {
             self.wake.notify_one();
@@ -274,35 +295,48 @@ impl Link {
     }
 
     /// What a server would close the connection for is refused here: the calls of others are on it too.
-    fn check_size(&self, method: &str, payload: &[u8]) -> Result<(), CallError> {
-        let refuse = |detail| {
-            Err(CallError::Unsendable {
-                method: method.to_owned(),
-                detail,
-            })
-        };
+    fn check_size(&self, method: &str, payload: &[u8]) -> Result<(), Ended> {
         let bytes = FRAME_HEAD_BYTES + method.len() + payload.len();
+        let limit = self.frame_bytes_max();
         if payload.is_empty() {
-            return refuse(
-                "the payload is empty; expected a map (an empty one is the byte 80, or {})".to_owned(),
-            );
+            let detail = "the payload is empty; expected a map (an empty one is the byte 80, or {})";
+            return Err(unsendable(method, detail.to_owned()));
         }
-        if bytes > self.frame_bytes_max {
-            let limit = self.frame_bytes_max;
-            return refuse(format!(
+        if bytes > limit {
+            let detail = format!(
                 "its frame is {bytes} bytes, over the limit of {limit}; split it, or raise Options::frame_bytes_max"
-            ));
+            );
+            return Err(unsendable(method, detail));
         }
         Ok(())
     }
 
-    fn is_open(&self) -> bool {
-        self.lock().closed.is_none()
+    fn frame_bytes_max(&self) -> usize {
+        self.terms.options.frame_bytes_max
+    }
+
+    fn keep_alive_interval(&self) -> Option<Duration> {
+        self.terms
+            .options
+            .keep_alive
+            .filter(|interval| !interval.is_zero())
+    }
+
+    fn closed(&self, detail: impl Into<String>) -> CallError {
+        CallError::Closed {
+            addr: self.address.text.clone(),
+            detail: detail.into(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unsendable(method: &str, detail: String) -> Ended {
+    let method = method.to_owned();
+    Ended::Failed(CallError::Unsendable { method, detail })
 }
 
 impl State {
@@ -355,19 +389,22 @@ impl Drop for Registered<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use crate::Options;
+    use crate::pool::Pool;
     use tokio::net::TcpListener;
+    use tokio::time::timeout;
 
-    async fn open_link() -> (Arc<Link>, TcpListener) {
+    async fn open_link() -> (Arc<Link>, Pool, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap().to_string();
-        let link = Arc::new(Link::new(&addr, &Options::default()));
-        link.open().await.unwrap();
-        (link, listener)
+        let pool = Pool::new(&addr, Options::default()).unwrap();
+        pool.open().await.unwrap();
+        (pool.links()[0].clone(), pool, listener)
     }
 
     #[tokio::test]
     async fn a_caller_that_leaves_takes_its_entry_along() {
-        let (link, _listener) = open_link().await;
+        let (link, _pool, _listener) = open_link().await;
         tokio::time::pause();
         let call = link.call(Encoding::Msgpack, "m", &[0x80]);
         timeout(Duration::from_secs(1), call).await.err().unwrap();
@@ -376,7 +413,7 @@ mod tests {
 
     #[tokio::test]
     async fn numbers_wrap_around_those_that_wait() {
-        let (link, _listener) = open_link().await;
+        let (link, _pool, _listener) = open_link().await;
         let mut state = link.lock();
         (state.seq_first, state.seq_next) = (u32::MAX, u32::MAX);
         state.pending.insert(0, oneshot::channel().0);

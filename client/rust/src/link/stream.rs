@@ -1,8 +1,9 @@
-//! The task of one connection: writes what is queued, a batch a write, and hands out the answers it reads.
+//! What is done with one connection: writes what is queued, a batch a write, and hands out the answers it reads.
 //!
-//! It knows no deadlines and no methods. Its invariant: however it ends, also when its runtime is shut down, the link is
-//! closed and every waiting caller is told why.
+//! It knows no deadlines and no methods but `*ping`. Its invariant: it ends with the reason why, and leaves it to
+//! `dial.rs` to tell those who wait.
 
+use super::dial::Stream;
 use super::{Answer, Link};
 use crate::CallError;
 use millpond_wire_schema::frame::{
@@ -12,49 +13,55 @@ use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::time::sleep;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{sleep, timeout};
 
 /// Free bytes offered to one read.
 const READ_BYTES: usize = 16 << 10;
 /// A buffer that grew past this for one large frame is given back when it is empty.
 const KEEP_BYTES: usize = 256 << 10;
-/// How long a connection may still read after a failed write, or write after the last client is gone.
+/// How long a connection may still read after a failed write, or write after the client was closed.
 const LINGER: Duration = Duration::from_secs(1);
+/// A server that leaves so many keep-alive pings in a row unanswered is gone (FPNN's clients: three).
+const PINGS_UNANSWERED_MAX: u32 = 3;
+
+/// Works on a connection until it ends; returns why it did.
+pub(super) async fn run(link: &Arc<Link>, stream: Stream) -> CallError {
+    match stream {
+        Stream::Tcp(mut stream) => {
+            let (read, write) = stream.split();
+            exchange(link, read, write).await
+        }
+        Stream::Unix(mut stream) => {
+            let (read, write) = stream.split();
+            exchange(link, read, write).await
+        }
+    }
+}
+
+async fn exchange(
+    link: &Arc<Link>,
+    read: impl AsyncRead + Unpin,
+    write: impl AsyncWrite + Unpin,
+) -> CallError {
+    tokio::select! {
+        cause = link.read_answers(read) => cause,
+        cause = link.write_queued(write) => cause,
+        cause = link.keep_alive() => cause,
+        cause = link.retired() => cause,
+    }
+}
 
 impl Link {
-    /// Makes `stream` the connection and starts its task on the caller's runtime.
-    pub(super) fn start(self: &Arc<Self>, stream: TcpStream) {
-        let mut state = self.lock();
-        state.closed = None;
-        state.seq_first = state.seq_next;
-        state.issued = 0;
-        drop(state);
-        let ending = Ending {
-            link: self.clone(),
-            cause: self.closed("the runtime it was opened on has stopped"),
-        };
-        tokio::spawn(run(ending, stream));
-    }
-
-    fn closed(&self, detail: impl Into<String>) -> CallError {
-        CallError::Closed {
-            addr: self.addr.clone(),
-            detail: detail.into(),
-        }
-    }
-
     fn broken(&self, detail: impl Into<String>) -> CallError {
         CallError::Protocol {
-            addr: self.addr.clone(),
+            addr: self.address.text.clone(),
             detail: detail.into(),
         }
     }
 
-    /// Writes batches until the last client is gone; returns why it stopped.
-    async fn write_queued(&self, mut write: WriteHalf<'_>) -> CallError {
+    /// Writes batches until nobody needs the link; returns why it stopped.
+    async fn write_queued(&self, mut write: impl AsyncWrite + Unpin) -> CallError {
         let mut batch = Vec::new();
         loop {
             let closing = {
@@ -64,13 +71,20 @@ impl Link {
             };
             if batch.is_empty() {
                 if closing {
-                    return self.closed("the last client was dropped");
+                    // What cannot be shut down is gone already.
+                    let _ = write.shutdown().await;
+                    return self.closed("the client was closed");
                 }
                 self.wake.notified().await;
                 continue;
             }
             self.room.notify_waiters();
-            if let Err(error) = write.write_all(&batch).await {
+            // An encrypted stream keeps what it could not write at once, until it is flushed.
+            let written = async {
+                write.write_all(&batch).await?;
+                write.flush().await
+            };
+            if let Err(error) = written.await {
                 // A server that refuses a connection answers and closes: what it said is still to be read.
                 sleep(LINGER).await;
                 return self.closed(format!("writing failed ({error})"));
@@ -83,7 +97,7 @@ impl Link {
     }
 
     /// Hands out answers until the connection ends; returns why it did.
-    async fn read_answers(&self, mut read: ReadHalf<'_>) -> CallError {
+    async fn read_answers(self: &Arc<Self>, mut read: impl AsyncRead + Unpin) -> CallError {
         let mut input = Vec::new();
         loop {
             input.reserve(READ_BYTES);
@@ -106,9 +120,9 @@ impl Link {
     }
 
     /// Hands out every whole frame at the front of `input`; returns the bytes they took.
-    fn take_frames(&self, input: &[u8]) -> Result<usize, CallError> {
+    fn take_frames(self: &Arc<Self>, input: &[u8]) -> Result<usize, CallError> {
         let limits = Limits {
-            frame_bytes_max: self.frame_bytes_max,
+            frame_bytes_max: self.frame_bytes_max(),
         };
         let mut used = 0;
         while used < input.len() {
@@ -129,31 +143,35 @@ impl Link {
         Ok(used)
     }
 
-    fn take_frame(&self, frame: Frame<'_>) -> Result<(), CallError> {
+    fn take_frame(self: &Arc<Self>, frame: Frame<'_>) -> Result<(), CallError> {
         match frame.kind {
-            FrameKind::Answer { status, seq } => {
-                let mut state = self.lock();
-                let Some(waiter) = state.pending.remove(&seq) else {
-                    if !state.has_issued(seq) {
-                        return Err(self.broken(format!("an answer to call {seq}, which was never made")));
-                    }
-                    self.late_answers.fetch_add(1, Ordering::Relaxed);
-                    return Ok(());
-                };
-                drop(state);
-                let answer = Answer {
-                    status,
-                    encoding: frame.encoding,
-                    payload: frame.payload.to_vec(),
-                };
-                // A caller that left in this very moment no longer wants it.
-                if waiter.send(Ok(answer)).is_err() {
-                    self.late_answers.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+            FrameKind::Answer { status, seq } => self.take_answer(frame, status, seq)?,
             FrameKind::Twoway { seq, .. } => self.decline(frame.encoding, seq),
             // The protocol lets a server call its client; this client serves no methods, so there is nothing to do.
             FrameKind::Oneway { .. } => {}
+        }
+        self.frames_in.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn take_answer(&self, frame: Frame<'_>, status: u8, seq: u32) -> Result<(), CallError> {
+        let mut state = self.lock();
+        let Some(waiter) = state.pending.remove(&seq) else {
+            if !state.has_issued(seq) {
+                return Err(self.broken(format!("an answer to call {seq}, which was never made")));
+            }
+            self.late_answers.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        };
+        drop(state);
+        let answer = Answer {
+            status,
+            encoding: frame.encoding,
+            payload: frame.payload.to_vec(),
+        };
+        // A caller that left in this very moment no longer wants it.
+        if waiter.send(Ok(answer)).is_err() {
+            self.late_answers.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -164,7 +182,7 @@ impl Link {
         let status = Status::new(Code::UnknownMethod, "this client serves no methods");
         status.encode(&mut Encoder::new(&mut payload, encoding, false));
         let mut state = self.lock();
-        if state.out.len() < self.frame_bytes_max
+        if state.out.len() < self.frame_bytes_max()
             && write_frame(
                 &mut state.out,
                 encoding,
@@ -177,41 +195,31 @@ impl Link {
         }
     }
 
-    /// Returns when the last client is gone and the server has had its time to read the rest.
+    /// Pings the server, if that was asked for; returns when it has not answered for too long.
+    async fn keep_alive(&self) -> CallError {
+        let Some(interval) = self.keep_alive_interval() else {
+            return std::future::pending().await;
+        };
+        let mut unanswered = 0;
+        while unanswered < PINGS_UNANSWERED_MAX {
+            if unanswered == 0 {
+                sleep(interval).await;
+            }
+            let frames_before = self.frames_in.load(Ordering::Relaxed);
+            let answered = timeout(interval, self.call(Encoding::Msgpack, "*ping", &[0x80])).await;
+            // Whatever else came shows as well that somebody is there.
+            let is_alive = answered.is_ok() || self.frames_in.load(Ordering::Relaxed) > frames_before;
+            unanswered = if is_alive { 0 } else { unanswered + 1 };
+        }
+        self.closed(format!(
+            "the server left {PINGS_UNANSWERED_MAX} pings in a row unanswered, one each {interval:?}"
+        ))
+    }
+
+    /// Returns when nobody needs the link and the server has had its time to read the rest.
     async fn retired(&self) -> CallError {
         self.closing.notified().await;
         sleep(LINGER).await;
-        self.closed("the last client was dropped")
-    }
-}
-
-async fn run(mut ending: Ending, mut stream: TcpStream) {
-    let link = ending.link.clone();
-    let (read, write) = stream.split();
-    ending.cause = tokio::select! {
-        cause = link.read_answers(read) => cause,
-        cause = link.write_queued(write) => cause,
-        cause = link.retired() => cause,
-    };
-}
-
-/// Closes the link when the task ends, or is dropped before it could.
-struct Ending {
-    link: Arc<Link>,
-    cause: CallError,
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let mut state = self.link.lock();
-        state.closed = Some(self.cause.clone());
-        state.out = Vec::new();
-        let waiters = std::mem::take(&mut state.pending);
-        drop(state);
-        for waiter in waiters.into_values() {
-            // A caller that has left needs no news.
-            let _ = waiter.send(Err(self.cause.clone()));
-        }
-        self.link.room.notify_waiters();
+        self.closed("the client was closed")
     }
 }

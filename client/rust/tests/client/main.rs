@@ -1,10 +1,13 @@
 //! The client against a server that does what each test tells it: one behaviour a module.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod addresses;
 mod closing;
 mod deadlines;
 mod hostile;
+mod keep_alive;
 mod limits;
 mod peer;
 mod pipelining;
+mod reconnecting;
 mod typed;

@@ -4,8 +4,8 @@
 
 use millpond_client_rust::schema::frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_client_rust::{Client, Options};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket};
 
 /// The empty msgpack map.
 pub const EMPTY: &[u8] = &[0x80];
@@ -20,9 +20,13 @@ pub struct Quest {
     pub payload: Vec<u8>,
 }
 
+/// A connection of any kind.
+pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
 /// One accepted connection.
 pub struct Peer {
-    stream: TcpStream,
+    stream: Box<dyn Duplex>,
     input: Vec<u8>,
 }
 
@@ -44,8 +48,13 @@ pub fn hold(addr: &str) -> (TcpSocket, String) {
 
 /// A client with one connection, and that connection's other end.
 pub async fn pair() -> (Client, Peer, TcpListener) {
+    pair_with(Options::default()).await
+}
+
+/// The same, of a client that was told more.
+pub async fn pair_with(options: Options) -> (Client, Peer, TcpListener) {
     let (listener, addr) = listen().await;
-    let client = Client::connect(&addr, Options::default()).await.unwrap();
+    let client = Client::connect(&addr, options).await.unwrap();
     let peer = Peer::accept(&listener).await;
     (client, peer, listener)
 }
@@ -72,8 +81,12 @@ impl Peer {
     pub async fn accept(listener: &TcpListener) -> Peer {
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Peer::over(stream)
+    }
+
+    pub fn over(stream: impl Duplex + 'static) -> Peer {
         Peer {
-            stream,
+            stream: Box::new(stream),
             input: Vec::new(),
         }
     }

@@ -1,0 +1,41 @@
+//! What a client is told when it is made.
+//!
+//! It decides nothing. Its invariant: every value does what its words say, and zero means what they say, too.
+
+use crate::Backoff;
+use std::time::Duration;
+
+/// Limits and habits of a client.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Connections to each address; 0 counts as 1.
+    pub connections: usize,
+    /// For one connection to be made.
+    pub connect_timeout: Duration,
+    /// Bytes of one frame in either direction. As many may also wait to be written on one connection before callers
+    /// have to wait.
+    pub frame_bytes_max: usize,
+    /// Calls under way on one connection; 0 counts as 1.
+    pub in_flight_max: usize,
+    /// When a connection that could not be made is tried again.
+    pub backoff: Backoff,
+    /// A `*ping` this often on each connection, so that a server does not close it for being idle. A connection that
+    /// leaves three of them unanswered is closed, and one that closed is opened again before a call needs it. `None`,
+    /// the default, and zero send none: the next call opens what has closed. FPNN's clients take 20 s where they ping at all.
+    pub keep_alive: Option<Duration>,
+}
+
+impl Default for Options {
+    /// One connection, 5 s to make it, frames up to 8 MiB, 4,096 calls in flight, waits from 50 ms to 5 s between
+    /// attempts to connect, no keep-alive.
+    fn default() -> Self {
+        Options {
+            connections: 1,
+            connect_timeout: Duration::from_secs(5),
+            frame_bytes_max: 8 << 20,
+            in_flight_max: 4096,
+            backoff: Backoff::default(),
+            keep_alive: None,
+        }
+    }
+}
