@@ -108,6 +108,12 @@ impl Client {
         self.pool.links().iter().map(|link| link.late_answers()).sum()
     }
 
+    /// Calls of the server's that were refused or dropped because [`Options::pushes_max`] were worked on already, since
+    /// the client was made.
+    pub fn pushes_refused(&self) -> u64 {
+        self.pool.links().iter().map(|link| link.pushes_refused()).sum()
+    }
+
     /// Ends `exchange` at the call's deadline, if it has one.
     async fn within<T>(
         &self,

@@ -39,6 +39,7 @@ mod link;
 mod methods;
 mod options;
 mod pool;
+mod push;
 
 pub use backoff::Backoff;
 pub use client::Client;
@@ -46,3 +47,4 @@ pub use error::CallError;
 pub use millpond_wire_schema as schema;
 pub use millpond_wire_schema::{Code, Status, frame::Encoding};
 pub use options::Options;
+pub use push::{Push, PushHandler};

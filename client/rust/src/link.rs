@@ -5,6 +5,7 @@
 //! registered on an open connection or not sent, so that closing one finds every caller that waits on it.
 
 mod dial;
+mod pushes;
 mod stream;
 
 use crate::CallError;
@@ -16,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
 
 /// Header and sequence number of a twoway frame.
@@ -71,6 +72,10 @@ pub(crate) struct Link {
     frames_in: AtomicU64,
     /// Answers that came after their caller had gone.
     late_answers: AtomicU64,
+    /// Places for the server's calls that are being worked on.
+    pushes: Arc<Semaphore>,
+    /// Calls of the server's that found no place.
+    pushes_refused: AtomicU64,
 }
 
 /// What callers and the connection's task share.
@@ -78,6 +83,8 @@ struct State {
     phase: Phase,
     /// Nobody needs the link any more: what is queued may still be written, then the connection ends.
     closing: bool,
+    /// Counts the connections: tells the one that a call of the server's came over from those that follow it.
+    connection: u64,
     /// Whole frames to write. Callers append while the writer writes the batch before.
     out: Vec<u8>,
     /// Who waits for which answer.
@@ -114,6 +121,7 @@ impl Link {
             try_at: Instant::now(),
         };
         let waits = Waits::new(&terms.options.backoff, at);
+        let pushes_max = terms.options.pushes_max.clamp(1, Semaphore::MAX_PERMITS);
         Link {
             address,
             terms,
@@ -122,6 +130,7 @@ impl Link {
             state: Mutex::new(State {
                 phase,
                 closing: false,
+                connection: 0,
                 out: Vec::new(),
                 pending: HashMap::new(),
                 seq_next: 1,
@@ -134,6 +143,8 @@ impl Link {
             closing: Notify::new(),
             frames_in: AtomicU64::new(0),
             late_answers: AtomicU64::new(0),
+            pushes: Arc::new(Semaphore::new(pushes_max)),
+            pushes_refused: AtomicU64::new(0),
         }
     }
 
@@ -175,6 +186,11 @@ impl Link {
     /// Answers that came after their caller had gone.
     pub(crate) fn late_answers(&self) -> u64 {
         self.late_answers.load(Ordering::Relaxed)
+    }
+
+    /// Calls of the server's that found no place.
+    pub(crate) fn pushes_refused(&self) -> u64 {
+        self.pushes_refused.load(Ordering::Relaxed)
     }
 
     /// Counts one more call, unless `max` are under way.

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing. Its invariant: every value does what its words say, and zero means what they say, too.
 
-use crate::Backoff;
+use crate::{Backoff, PushHandler};
 use std::time::Duration;
 
 /// Limits and habits of a client.
@@ -23,11 +23,17 @@ pub struct Options {
     /// leaves three of them unanswered is closed, and one that closed is opened again before a call needs it. `None`,
     /// the default, and zero send none: the next call opens what has closed. FPNN's clients take 20 s where they ping at all.
     pub keep_alive: Option<Duration>,
+    /// What answers the server's calls. Without one, the default, they are answered that there is no such method. Whoever
+    /// waits for such calls and makes none wants [`Options::keep_alive`] too.
+    pub push_handler: Option<PushHandler>,
+    /// Calls of the server's that are worked on at a time, on one connection; 0 counts as 1. Further ones are answered
+    /// that there are too many, or dropped where they want no answer.
+    pub pushes_max: usize,
 }
 
 impl Default for Options {
     /// One connection, 5 s to make it, frames up to 8 MiB, 4,096 calls in flight, waits from 50 ms to 5 s between
-    /// attempts to connect, no keep-alive.
+    /// attempts to connect, no keep-alive, no handler for the server's calls, of which 64 would be worked on at a time.
     fn default() -> Self {
         Options {
             connections: 1,
@@ -36,6 +42,8 @@ impl Default for Options {
             in_flight_max: 4096,
             backoff: Backoff::default(),
             keep_alive: None,
+            push_handler: None,
+            pushes_max: 64,
         }
     }
 }

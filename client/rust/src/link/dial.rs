@@ -71,6 +71,7 @@ impl Link {
     fn opened(&self) {
         let mut state = self.lock();
         self.enter(&mut state, Phase::Open(Instant::now()));
+        state.connection += 1;
         state.seq_first = state.seq_next;
         state.issued = 0;
         self.frames_in.store(0, Ordering::Relaxed);

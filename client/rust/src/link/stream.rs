@@ -6,10 +6,7 @@
 use super::dial::Stream;
 use super::{Answer, Link};
 use crate::CallError;
-use millpond_wire_schema::frame::{
-    Encoder, Encoding, Frame, FrameError, FrameKind, Limits, Parsed, parse_frame, write_frame,
-};
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_schema::frame::{Encoding, Frame, FrameError, FrameKind, Limits, Parsed, parse_frame};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -146,9 +143,8 @@ impl Link {
     fn take_frame(self: &Arc<Self>, frame: Frame<'_>) -> Result<(), CallError> {
         match frame.kind {
             FrameKind::Answer { status, seq } => self.take_answer(frame, status, seq)?,
-            FrameKind::Twoway { seq, .. } => self.decline(frame.encoding, seq),
-            // The protocol lets a server call its client; this client serves no methods, so there is nothing to do.
-            FrameKind::Oneway { .. } => {}
+            FrameKind::Twoway { method, seq } => self.take_push(frame, method, Some(seq)),
+            FrameKind::Oneway { method } => self.take_push(frame, method, None),
         }
         self.frames_in.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -174,25 +170,6 @@ impl Link {
             self.late_answers.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    /// Answers a server's call: there is no such method here. A server that floods the link is left unanswered.
-    fn decline(&self, encoding: Encoding, seq: u32) {
-        let mut payload = Vec::new();
-        let status = Status::new(Code::UnknownMethod, "this client serves no methods");
-        status.encode(&mut Encoder::new(&mut payload, encoding, false));
-        let mut state = self.lock();
-        if state.out.len() < self.frame_bytes_max()
-            && write_frame(
-                &mut state.out,
-                encoding,
-                FrameKind::Answer { status: 1, seq },
-                &payload,
-            )
-            .is_ok()
-        {
-            self.wake.notify_one();
-        }
     }
 
     /// Pings the server, if that was asked for; returns when it has not answered for too long.

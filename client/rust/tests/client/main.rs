@@ -9,5 +9,6 @@ mod keep_alive;
 mod limits;
 mod peer;
 mod pipelining;
+mod pushes;
 mod reconnecting;
 mod typed;

@@ -116,6 +116,14 @@ impl Peer {
         }
     }
 
+    /// The next bytes as they came.
+    pub async fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.input.len() < count {
+            assert_ne!(self.stream.read_buf(&mut self.input).await.unwrap(), 0, "closed");
+        }
+        self.input.drain(..count).collect()
+    }
+
     /// The next call that wants an answer: its number and payload.
     pub async fn call(&mut self) -> (u32, Vec<u8>) {
         let quest = self.next().await.unwrap();
