@@ -1,15 +1,19 @@
 //! The ways to call.
 //!
 //! It is not a connection (`link.rs` is), does not choose one (`pool.rs` does) and knows no method's payload
-//! (`methods.rs` does). Its invariant: a call is sent once, whatever happens to it.
+//! (`methods.rs` does). Its invariant: a call is written once, whatever happens to it, unless its caller has said that
+//! it may be repeated.
 
+use crate::hedge::{HedgeCounts, Hedger, Timed};
+use crate::link::Reserved;
 use crate::pool::{Outgoing, Pool};
 use crate::{CallError, Options};
 use millpond_wire_schema::Status;
 use millpond_wire_schema::frame::{Encoding, decode_map};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// A pool of connections to one server, or to several that serve the same; clones share it.
 ///
@@ -20,6 +24,7 @@ use tokio::time::timeout;
 #[derive(Clone)]
 pub struct Client {
     pool: Arc<Pool>,
+    hedger: Option<Arc<Hedger>>,
 }
 
 impl Client {
@@ -28,8 +33,10 @@ impl Client {
     /// # Errors
     /// [`CallError::Connect`] when not one of them can be made, or an address is none.
     pub async fn connect(addr: &str, options: Options) -> Result<Client, CallError> {
+        let hedger = options.hedge.clone().map(|hedge| Arc::new(Hedger::new(hedge)));
         let client = Client {
             pool: Arc::new(Pool::new(addr, options)?),
+            hedger,
         };
         client.pool.open().await?;
         Ok(client)
@@ -69,6 +76,29 @@ impl Client {
             self.exchange(reserved, &outgoing).await
         };
         self.within(&outgoing, exchange).await
+    }
+
+    /// Calls a method that is safe to repeat, as [`Client::call_raw`] does. If there is no answer after a while, a second
+    /// attempt goes to another connection, of another address where there are several, and the first answer wins
+    /// ([`Options::hedge`], off by default). The server may so run the call twice.
+    ///
+    /// A refusal (an error that is retryable) and an attempt without an answer lose against the other attempt while that
+    /// is under way. The other's answer is dropped, and counted with [`Client::late_answers`] if it comes.
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`]; of two failed attempts, the one that failed last.
+    pub async fn call_hedged(
+        &self,
+        method: &str,
+        encoding: Encoding,
+        payload: &[u8],
+        deadline: Option<Duration>,
+    ) -> Result<Vec<u8>, CallError> {
+        let Some(hedger) = &self.hedger else {
+            return self.call_raw(method, encoding, payload, deadline).await;
+        };
+        let outgoing = Outgoing::new(method, encoding, payload, deadline);
+        self.within(&outgoing, self.hedged(hedger, &outgoing)).await
     }
 
     /// Queues a call with a msgpack map that has no answer. Ok means that it waits to be written, not that the server has
@@ -114,6 +144,40 @@ impl Client {
         self.pool.links().iter().map(|link| link.pushes_refused()).sum()
     }
 
+    /// What hedging has done since the client was made; nothing without [`Options::hedge`].
+    pub fn hedge_counts(&self) -> HedgeCounts {
+        self.hedger
+            .as_ref()
+            .map(|hedger| hedger.counts())
+            .unwrap_or_default()
+    }
+
+    async fn hedged(&self, hedger: &Hedger, outgoing: &Outgoing<'_>) -> Result<Vec<u8>, CallError> {
+        let reserved = self.pool.ready().await?;
+        let first_link = reserved.link.clone();
+        let mut timed = hedger.begin();
+        let mut first = pin!(self.exchange(reserved, outgoing));
+        if let Some(delay) = hedger.delay() {
+            tokio::select! {
+                biased;
+                ended = &mut first => {
+                    timed.ended(&ended);
+                    return ended;
+                }
+                () = sleep(delay) => {}
+            }
+            if let Some(reserved) = self.pool.reserve_beside(&first_link)
+                && hedger.may_send()
+            {
+                let second = pin!(self.exchange(reserved, outgoing));
+                return race(hedger, &mut timed, first, second).await;
+            }
+        }
+        let ended = first.await;
+        timed.ended(&ended);
+        ended
+    }
+
     /// Ends `exchange` at the call's deadline, if it has one.
     async fn within<T>(
         &self,
@@ -135,11 +199,7 @@ impl Client {
     }
 
     /// Sends the call on `reserved` and reads the answer's status.
-    async fn exchange(
-        &self,
-        reserved: crate::link::Reserved,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<Vec<u8>, CallError> {
+    async fn exchange(&self, reserved: Reserved, outgoing: &Outgoing<'_>) -> Result<Vec<u8>, CallError> {
         let answer = self.pool.exchange(reserved, outgoing).await?;
         if answer.status == 0 {
             return Ok(answer.payload);
@@ -155,6 +215,47 @@ impl Client {
             addr: self.pool.addr().to_owned(),
             detail: format!("{what} to {method}: {error}"),
         }
+    }
+}
+
+/// Waits for both attempts of a call, until one has ended for good.
+async fn race(
+    hedger: &Hedger,
+    timed: &mut Timed<'_>,
+    mut first: Pin<&mut impl Future<Output = Result<Vec<u8>, CallError>>>,
+    mut second: Pin<&mut impl Future<Output = Result<Vec<u8>, CallError>>>,
+) -> Result<Vec<u8>, CallError> {
+    tokio::select! {
+        biased;
+        ended = &mut first => {
+            timed.ended(&ended);
+            if is_final(&ended) {
+                return ended;
+            }
+            let ended = second.await;
+            if is_final(&ended) {
+                hedger.second_won();
+            }
+            ended
+        }
+        ended = &mut second => {
+            if is_final(&ended) {
+                hedger.second_won();
+                return ended;
+            }
+            let ended = first.await;
+            timed.ended(&ended);
+            ended
+        }
+    }
+}
+
+/// Whether the other attempt of the call could do no better.
+fn is_final(ended: &Result<Vec<u8>, CallError>) -> bool {
+    match ended {
+        Ok(_) => true,
+        Err(CallError::Status(status)) => !status.code.retryable(),
+        Err(_) => false,
     }
 }
 

@@ -1,8 +1,8 @@
 //! The Rust client: pooled, pipelined, with deadlines.
 //!
 //! A [`Client`] holds a few connections, to one address or several; every call goes to the one with the fewest calls under
-//! way, and many calls share one write. It is not a server and knows no engine; it never repeats a call by itself, because
-//! only the caller knows whether that is safe. Its invariant: every call ends, in an answer or a [`CallError`], once it is answered,
+//! way, and many calls share one write. It is not a server and knows no engine; it never repeats a call unless its caller
+//! has said that this is safe ([`Client::call_hedged`]). Its invariant: every call ends, in an answer or a [`CallError`], once it is answered,
 //! its deadline passes or its connection closes; nothing a server sends makes it panic.
 //!
 //! ```
@@ -35,6 +35,7 @@ mod backoff;
 mod client;
 mod deadline;
 mod error;
+mod hedge;
 mod link;
 mod methods;
 mod options;
@@ -44,6 +45,7 @@ mod push;
 pub use backoff::Backoff;
 pub use client::Client;
 pub use error::CallError;
+pub use hedge::{Hedge, HedgeAfter, HedgeCounts};
 pub use millpond_wire_schema as schema;
 pub use millpond_wire_schema::{Code, Status, frame::Encoding};
 pub use options::Options;

@@ -178,6 +178,11 @@ impl Link {
         }
     }
 
+    /// Where it connects to.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// Calls under way.
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding.load(Ordering::Relaxed)

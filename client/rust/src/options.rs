@@ -2,7 +2,7 @@
 //!
 //! It decides nothing. Its invariant: every value does what its words say, and zero means what they say, too.
 
-use crate::{Backoff, PushHandler};
+use crate::{Backoff, Hedge, PushHandler};
 use std::time::Duration;
 
 /// Limits and habits of a client.
@@ -23,6 +23,9 @@ pub struct Options {
     /// leaves three of them unanswered is closed, and one that closed is opened again before a call needs it. `None`,
     /// the default, and zero send none: the next call opens what has closed. FPNN's clients take 20 s where they ping at all.
     pub keep_alive: Option<Duration>,
+    /// Second attempts for slow calls made through [`Client::call_hedged`](crate::Client::call_hedged), which its caller so
+    /// says are safe to repeat. `None`, the default, makes none. They need a second connection, better to another address.
+    pub hedge: Option<Hedge>,
     /// What answers the server's calls. Without one, the default, they are answered that there is no such method. Whoever
     /// waits for such calls and makes none wants [`Options::keep_alive`] too.
     pub push_handler: Option<PushHandler>,
@@ -33,7 +36,7 @@ pub struct Options {
 
 impl Default for Options {
     /// One connection, 5 s to make it, frames up to 8 MiB, 4,096 calls in flight, waits from 50 ms to 5 s between
-    /// attempts to connect, no keep-alive, no handler for the server's calls, of which 64 would be worked on at a time.
+    /// attempts to connect, no keep-alive, no hedging, no handler for the server's calls, of which 64 would be worked on at a time.
     fn default() -> Self {
         Options {
             connections: 1,
@@ -42,6 +45,7 @@ impl Default for Options {
             in_flight_max: 4096,
             backoff: Backoff::default(),
             keep_alive: None,
+            hedge: None,
             push_handler: None,
             pushes_max: 64,
         }

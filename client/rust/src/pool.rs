@@ -141,6 +141,17 @@ impl Pool {
         }
     }
 
+    /// A place on another open link than `first`, at another address if there is one; `None` where every other one is
+    /// closed or full.
+    pub(crate) fn reserve_beside(&self, first: &Arc<Link>) -> Option<Reserved> {
+        let others = self
+            .links
+            .iter()
+            .filter(|link| !Arc::ptr_eq(link, first) && link.standing(false) == Standing::Open);
+        let best = others.min_by_key(|link| (link.address() == first.address(), link.outstanding()))?;
+        best.reserve(self.in_flight_max)
+    }
+
     /// Sends a call on `reserved`, or on another link if that one closes before the call is written to it, and returns the
     /// answer.
     ///

@@ -4,6 +4,7 @@
 mod addresses;
 mod closing;
 mod deadlines;
+mod hedging;
 mod hostile;
 mod keep_alive;
 mod limits;

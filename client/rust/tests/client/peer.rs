@@ -139,4 +139,10 @@ impl Peer {
     pub async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
+
+    /// Says that nothing more comes, and waits until the client has closed.
+    pub async fn end(&mut self) {
+        self.stream.shutdown().await.unwrap();
+        assert_eq!(self.next().await, None);
+    }
 }
