@@ -23,6 +23,13 @@ pub(crate) enum Place {
     Tcp(String),
     /// "unix:PATH"
     Unix(PathBuf),
+    /// "tls://HOST:PORT"
+    Tls {
+        /// "HOST:PORT"
+        addr: String,
+        /// The host, without the brackets of an IPv6 address: what the server's certificate is for.
+        host: String,
+    },
 }
 
 /// Reads "ADDRESS,ADDRESS,…".
@@ -34,10 +41,18 @@ pub(crate) fn parse_list(list: &str) -> Result<Vec<Address>, CallError> {
 }
 
 fn parse(text: &str) -> Result<Address, CallError> {
-    let place = match text.strip_prefix("unix:") {
-        Some("") => Err("no path follows unix:"),
-        Some(path) => Ok(Place::Unix(path.into())),
-        None => host_and_port(text).map(|_| Place::Tcp(text.to_owned())),
+    let place = if let Some(path) = text.strip_prefix("unix:") {
+        match path {
+            "" => Err("no path follows unix:"),
+            path => Ok(Place::Unix(path.into())),
+        }
+    } else if let Some(addr) = text.strip_prefix("tls://") {
+        host_of(addr).map(|host| Place::Tls {
+            addr: addr.to_owned(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+        })
+    } else {
+        host_of(text).map(|_| Place::Tcp(text.to_owned()))
     };
     let address = |place| Address {
         text: text.to_owned(),
@@ -50,19 +65,19 @@ fn parse(text: &str) -> Result<Address, CallError> {
     })
 }
 
-/// Both parts of "HOST:PORT"; the host of an IPv6 address stands in brackets.
-fn host_and_port(text: &str) -> Result<(&str, u16), &'static str> {
+/// The host of "HOST:PORT"; that of an IPv6 address stands in brackets.
+fn host_of(text: &str) -> Result<&str, &'static str> {
     let (host, port) = text.rsplit_once(':').ok_or("it has no port")?;
-    let port = port
-        .parse()
-        .map_err(|_| "what follows its last colon is no port (1 to 65535)")?;
+    if !matches!(port.parse::<u16>(), Ok(1..)) {
+        return Err("what follows its last colon is no port (1 to 65535)");
+    }
     match host {
         "" => Err("it has no host"),
         _ if host.contains("//") => Err("it begins with a scheme that this client does not know"),
         _ if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) => {
             Err("an IPv6 address stands in brackets, as in [::1]:13500")
         }
-        _ => Ok((host, port)),
+        _ => Ok(host),
     }
 }
 
@@ -75,11 +90,22 @@ mod tests {
         Place::Tcp(text.to_owned())
     }
 
+    fn tls(addr: &str, host: &str) -> Place {
+        Place::Tls {
+            addr: addr.to_owned(),
+            host: host.to_owned(),
+        }
+    }
+
     #[test]
     fn every_spelling_is_read() {
         for (list, expected) in [
             ("localhost:13500", vec![tcp("localhost:13500")]),
             ("[::1]:13500", vec![tcp("[::1]:13500")]),
+            (
+                "tls://[::1]:13503,tls://a:1",
+                vec![tls("[::1]:13503", "::1"), tls("a:1", "a")],
+            ),
             (
                 "unix:/run/millpond.sock",
                 vec![Place::Unix("/run/millpond.sock".into())],
@@ -108,7 +134,9 @@ mod tests {
             ("a:65536", "a:65536", "no port (1 to 65535)"),
             (":13500", ":13500", "has no host"),
             ("::1:13500", "::1:13500", "brackets"),
+            ("a:0", "a:0", "no port (1 to 65535)"),
             ("http://a:1", "http://a:1", "scheme"),
+            ("tls://a", "tls://a", "has no port"),
             ("unix:", "unix:", "no path"),
         ] {
             let error = parse_list(list).unwrap_err();

@@ -28,10 +28,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens every connection of the pool to `addr`: "HOST:PORT" or "unix:PATH", or several of them with commas between.
+    /// Opens every connection of the pool to `addr`: "HOST:PORT", "unix:PATH" or "tls://HOST:PORT", or several of them
+    /// with commas between.
     ///
     /// # Errors
-    /// [`CallError::Connect`] when not one of them can be made, or an address is none.
+    /// [`CallError::Connect`] and [`CallError::Tls`] when not one of them can be made, an address is none, or the TLS
+    /// settings cannot be used.
     pub async fn connect(addr: &str, options: Options) -> Result<Client, CallError> {
         let hedger = options.hedge.clone().map(|hedge| Arc::new(Hedger::new(hedge)));
         let client = Client {

@@ -23,6 +23,20 @@ pub enum CallError {
         /// How long no connection to it is tried; calls until then fail at once. Zero: the next call tries.
         retry_after: Duration,
     },
+    /// The TLS settings cannot be used, or one side does not take the other's certificate or does not speak TLS 1.3. The call
+    /// was not sent.
+    #[error(
+        "no TLS with {addr}: {detail}{}; check that the address is a port that speaks TLS 1.3, and the certificates of both sides",
+        next_try(.retry_after)
+    )]
+    Tls {
+        /// Where to.
+        addr: String,
+        /// Which setting cannot be used, or the words of the TLS library.
+        detail: String,
+        /// How long no connection to it is tried; calls until then fail at once. Zero: the next call tries.
+        retry_after: Duration,
+    },
     /// The connection closed before the answer. The call may have run or not.
     #[error(
         "the connection to {addr} closed before the answer: {detail}; the call may have run: repeat it only if that is safe"
@@ -93,9 +107,10 @@ impl CallError {
     /// ```
     pub fn may_have_run(&self) -> bool {
         match self {
-            CallError::Connect { .. } | CallError::TooManyInFlight { .. } | CallError::Unsendable { .. } => {
-                false
-            }
+            CallError::Connect { .. }
+            | CallError::Tls { .. }
+            | CallError::TooManyInFlight { .. }
+            | CallError::Unsendable { .. } => false,
             CallError::Status(status) => !status.code.retryable(),
             CallError::Closed { .. } | CallError::Timeout { .. } | CallError::Protocol { .. } => true,
         }
@@ -104,7 +119,7 @@ impl CallError {
     /// How long no connection is tried, when that is what the error says.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            CallError::Connect { retry_after, .. } => Some(*retry_after),
+            CallError::Connect { retry_after, .. } | CallError::Tls { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }
@@ -114,7 +129,9 @@ impl CallError {
     pub(crate) fn seen_before_next_try(&self, wait: Duration) -> CallError {
         let mut seen = self.clone();
         match &mut seen {
-            CallError::Connect { retry_after, .. } => *retry_after = wait,
+            CallError::Connect { retry_after, .. } | CallError::Tls { retry_after, .. } => {
+                *retry_after = wait
+            }
             CallError::Closed { addr, detail } | CallError::Protocol { addr, detail } => {
                 return CallError::Connect {
                     addr: std::mem::take(addr),

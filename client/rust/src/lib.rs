@@ -41,6 +41,7 @@ mod methods;
 mod options;
 mod pool;
 mod push;
+mod tls;
 
 pub use backoff::Backoff;
 pub use client::Client;
@@ -50,3 +51,4 @@ pub use millpond_wire_schema as schema;
 pub use millpond_wire_schema::{Code, Status, frame::Encoding};
 pub use options::Options;
 pub use push::{Push, PushHandler};
+pub use tls::{Tls, TlsIdentity};

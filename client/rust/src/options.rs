@@ -2,7 +2,7 @@
 //!
 //! It decides nothing. Its invariant: every value does what its words say, and zero means what they say, too.
 
-use crate::{Backoff, Hedge, PushHandler};
+use crate::{Backoff, Hedge, PushHandler, Tls};
 use std::time::Duration;
 
 /// Limits and habits of a client.
@@ -32,6 +32,9 @@ pub struct Options {
     /// Calls of the server's that are worked on at a time, on one connection; 0 counts as 1. Further ones are answered
     /// that there are too many, or dropped where they want no answer.
     pub pushes_max: usize,
+    /// Whom addresses that begin with tls:// have to prove to be, and who this client is. Needed for those, and refused where
+    /// there are none.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
@@ -48,6 +51,7 @@ impl Default for Options {
             hedge: None,
             push_handler: None,
             pushes_max: 64,
+            tls: None,
         }
     }
 }

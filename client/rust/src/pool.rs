@@ -6,6 +6,7 @@
 
 use crate::address::parse_list;
 use crate::link::{Answer, Ended, Link, Reserved, Standing};
+use crate::tls::{self, Connector};
 use crate::{CallError, Options, deadline};
 use millpond_wire_schema::frame::Encoding;
 use std::borrow::Cow;
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 /// What all links of a pool share.
 pub(crate) struct Terms {
     pub(crate) options: Options,
+    /// There is one where an address asks for it.
+    pub(crate) connector: Option<Connector>,
     /// Tells those who wait that a link has opened, or could not be.
     pub(crate) changed: Notify,
 }
@@ -56,13 +59,15 @@ impl Pool {
     /// Links without connections.
     ///
     /// # Errors
-    /// [`CallError::Connect`] that names what is no address.
+    /// [`CallError::Connect`] that names what is no address; [`CallError::Tls`] for settings that cannot be used.
     pub(crate) fn new(addr: &str, options: Options) -> Result<Pool, CallError> {
         let addresses = parse_list(addr)?;
+        let connector = tls::prepare(&addresses, options.tls.as_ref())?;
         let in_flight_max = options.in_flight_max.max(1);
         let connections = options.connections.max(1);
         let terms = Arc::new(Terms {
             options,
+            connector,
             changed: Notify::new(),
         });
         // Neighbours in the list go to different addresses, so that turns do.
@@ -108,7 +113,8 @@ impl Pool {
         if self.links.iter().any(is_open) {
             return Ok(());
         }
-        Err(self.why_down())
+        // Whoever gets this makes a new client, which need not wait.
+        Err(self.why_down().seen_before_next_try(Duration::ZERO))
     }
 
     /// Ends every link and returns when it has.

@@ -7,6 +7,7 @@ use super::stream;
 use super::{Link, Phase, State};
 use crate::CallError;
 use crate::address::Place;
+use crate::tls::TlsStream;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 /// Runs until the link's connection has closed, or could not be made; with keep-alive, until nobody needs the link.
@@ -43,28 +45,52 @@ pub(super) async fn drive(mut ending: Ending) {
     }
 }
 
+async fn tcp(addr: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(addr).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 impl Link {
     async fn dial(&self) -> Result<Stream, CallError> {
-        let failed = |detail| CallError::Connect {
-            addr: self.address.text.clone(),
-            detail,
-            retry_after: Duration::ZERO,
-        };
         let connect_timeout = self.terms.options.connect_timeout;
-        match timeout(connect_timeout, self.connect()).await {
-            Ok(connected) => connected.map_err(|error: io::Error| failed(error.to_string())),
-            Err(_) => Err(failed(format!("nothing answered within {connect_timeout:?}"))),
+        let late = |_| Err(self.away(format!("nothing answered within {connect_timeout:?}")));
+        timeout(connect_timeout, self.connect())
+            .await
+            .unwrap_or_else(late)
+    }
+
+    async fn connect(&self) -> Result<Stream, CallError> {
+        let away = |error: io::Error| self.away(error.to_string());
+        match &self.address.place {
+            Place::Tcp(addr) => tcp(addr).await.map(Stream::Tcp).map_err(away),
+            Place::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix).map_err(away),
+            Place::Tls { addr, host } => {
+                let Some(connector) = &self.terms.connector else {
+                    return Err(self.untrusted("it was not set up".to_owned()));
+                };
+                let stream = tcp(addr).await.map_err(away)?;
+                let shaken = connector.connect(host, stream).await;
+                shaken
+                    .map(|stream| Stream::Tls(Box::new(stream)))
+                    .map_err(|detail| self.untrusted(detail))
+            }
         }
     }
 
-    async fn connect(&self) -> io::Result<Stream> {
-        match &self.address.place {
-            Place::Tcp(addr) => {
-                let stream = TcpStream::connect(addr).await?;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
-            Place::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
+    fn away(&self, detail: String) -> CallError {
+        CallError::Connect {
+            addr: self.address.text.clone(),
+            detail,
+            retry_after: Duration::ZERO,
+        }
+    }
+
+    fn untrusted(&self, detail: String) -> CallError {
+        CallError::Tls {
+            addr: self.address.text.clone(),
+            detail,
+            retry_after: Duration::ZERO,
         }
     }
 

@@ -33,6 +33,10 @@ pub(super) async fn run(link: &Arc<Link>, stream: Stream) -> CallError {
             let (read, write) = stream.split();
             exchange(link, read, write).await
         }
+        Stream::Tls(stream) => {
+            let (read, write) = tokio::io::split(*stream);
+            exchange(link, read, write).await
+        }
     }
 }
 

@@ -12,4 +12,6 @@ mod peer;
 mod pipelining;
 mod pushes;
 mod reconnecting;
+#[cfg(feature = "tls")]
+mod tls;
 mod typed;

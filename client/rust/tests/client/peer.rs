@@ -140,6 +140,12 @@ impl Peer {
         self.stream.write_all(bytes).await.unwrap();
     }
 
+    /// Whether the client ends the stream as its kind of stream is ended, and not by cutting it off.
+    #[cfg(feature = "tls")]
+    pub async fn ends_cleanly(&mut self) -> bool {
+        matches!(self.stream.read_buf(&mut self.input).await, Ok(0))
+    }
+
     /// Says that nothing more comes, and waits until the client has closed.
     pub async fn end(&mut self) {
         self.stream.shutdown().await.unwrap();
