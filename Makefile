@@ -3,19 +3,25 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint golden
+.PHONY: help demo python test bench lint golden
 
 CARGO ?= cargo
 PYTHON ?= python3
 STAY ?=
 AREA ?= spine
+PROFILE ?= dev
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 help: ## list the recipes
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## train, build the table, serve and rank real users (STAY=1 leaves the server up)
 	@.ci/beat "building millpond" $(CARGO) build --locked -p millpond-cli
-	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py --millpond $(or $(CARGO_TARGET_DIR),target)/debug/millpond
+	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py --millpond $(TARGET)/debug/millpond
+
+python: ## build the Python client into client/python (PROFILE=release for the fast one)
+	$(CARGO) build --locked --profile $(PROFILE) -p millpond-client-python
+	@install $(TARGET)/$(PROFILE:dev=debug)/libmillpond_native.so client/python/millpond/_native.abi3.so
 
 test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(CARGO) test --workspace --locked
@@ -23,10 +29,12 @@ test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/browser --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/interop --pattern 'test_*.py'
+	$(MAKE) python PROFILE=dev
+	$(PYTHON) -m unittest discover --start-directory client/python/tests --pattern 'test_*.py'
 
 bench: ## measure the bars (AREA=spine, press or rpc), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
-	@$(or $(CARGO_TARGET_DIR),target)/release/millpond-benches $(AREA)
+	@$(TARGET)/release/millpond-benches $(AREA)
 
 lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) fmt --all -- --check

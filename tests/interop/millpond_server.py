@@ -46,12 +46,14 @@ def missing():
 class Millpond:
     """A running server, from `with` to its end; `address` is its data port's.
 
-    `server` are further lines of `[server]`, `tables` what follows the configuration, `files` what lies beside it, as bytes by name.
+    `server` are further lines of `[server]`, `tables` what follows the configuration, `files` what lies beside it, as bytes by name;
+    `listen` is a free port of this machine unless it names one.
     """
 
-    def __init__(self, server="", tables="", files=None):
+    def __init__(self, server="", tables="", files=None, listen="127.0.0.1:0"):
         self._folder = tempfile.TemporaryDirectory(prefix="millpond-interop-")
         self._configuration = CONFIGURATION.replace("[admin]", f"{server}\n[admin]", 1) + tables
+        self._configuration = self._configuration.replace("127.0.0.1:0", listen, 1)
         self._files = files or {}
         self.folder = Path(self._folder.name)
         self._child = None

@@ -24,6 +24,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "client/rust",
         &["wire/channel", "wire/schema", "wire/transport", "wire/routing"],
     ),
+    (
+        "client/python",
+        &["client/rust", "engines/*", "backends/*", "server"],
+    ),
     ("press/workload", &[]),
     ("press/recorder", &[]),
     ("press/report", &["press/recorder"]),

@@ -1,0 +1,60 @@
+"""How a call can end without an answer: one class for each case that a caller handles differently.
+
+The native half raises them by name and sets the attributes. Their text says what, where, and the mend.
+"""
+
+import builtins
+
+
+class Error(Exception):
+    """What every error of a client is. Raised itself for a client of another process (after a fork) or one that never connected."""
+
+
+class ConnectError(Error, ConnectionError):
+    """No connection could be made. The call was not sent."""
+
+    address: str
+
+
+class ClosedError(Error, ConnectionError):
+    """The connection closed before the answer, and the call may have run or not; or the client itself was closed before the call."""
+
+    address: str
+
+
+class TimeoutError(Error, builtins.TimeoutError):
+    """The deadline passed first. The call may have run or not."""
+
+    address: str
+    method: str
+    deadline_ms: float
+
+
+class StatusError(Error):
+    """The server answered with an error; docs/methods.md has the table of codes."""
+
+    code: int
+    #: The code's name: "Overloaded".
+    name: str
+    #: The server's words.
+    message: str
+    #: Whether the same call may succeed later, here or elsewhere.
+    retryable: bool
+
+
+class ProtocolError(Error):
+    """The server sent what no server of this protocol sends."""
+
+    address: str
+
+
+class TooManyInFlightError(Error):
+    """Every connection has as many calls under way as it may have. The call was not sent."""
+
+    address: str
+
+
+class UnsendableError(Error):
+    """The call cannot be written as a frame: it is too large, or its method's name is. It was not sent."""
+
+    method: str

@@ -1,0 +1,170 @@
+//! Handing work to the driver, and the two ways to its end: a thread that waits, or an event loop that is told.
+//!
+//! It knows no methods. Its invariant: whoever asked hears exactly once how it ended, also when the work panics; and work
+//! that nobody waits for any more is stopped.
+
+use crate::arrivals::{Arrivals, Queue};
+use crate::driver::{Driver, Order, lock};
+use crate::failure::{Failure, forked};
+use crate::pool::Outcome;
+use crate::process::OfProcess;
+use millpond_client_rust::CallError;
+use pyo3::prelude::*;
+use std::future::Future;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How a piece of work ended.
+pub(crate) type Ended = Result<Outcome, Failure>;
+
+/// The event loop to tell, and under which number: `(arrivals, number)` in Python.
+pub(crate) type Listener<'py> = (PyRef<'py, Arrivals>, u64);
+
+/// How often a waiting thread looks for signals: what a Ctrl-C waits at the longest.
+const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+/// Has `work` done. Without a listener, waits for its end and returns what it gave; with one, returns a [`Ticket`] at once.
+///
+/// # Errors
+/// Without a listener, the work's own, and what a signal handler raised meanwhile (the work is stopped then).
+pub(crate) fn ask(
+    py: Python<'_>,
+    driver: &Arc<Driver>,
+    listener: Option<Listener<'_>>,
+    work: impl Future<Output = Result<Outcome, CallError>> + Send + 'static,
+) -> PyResult<Py<PyAny>> {
+    let (sender, left) = oneshot::channel::<()>();
+    let asker = Asker {
+        driver: driver.clone(),
+        sender,
+    };
+    let hand_over = |to: To| {
+        let reply = Reply { to: Some(to) };
+        driver.submit(Order::Begin(Box::pin(async move {
+            tokio::select! {
+                biased;
+                _ = left => reply.unheard(),
+                ended = work => reply.send(ended.map_err(Failure::Call)),
+            }
+        })));
+    };
+    if let Some((arrivals, number)) = listener {
+        let queue = arrivals.queue.get().map_err(forked)?.clone();
+        hand_over(To::Loop { queue, number });
+        let asker = Mutex::new(Some(OfProcess::new(asker)));
+        return Ok(Py::new(py, Ticket { asker })?.into_any());
+    }
+    let slot = Arc::new(Slot::default());
+    hand_over(To::Thread(slot.clone()));
+    let ended = slot.wait(py);
+    asker.leave();
+    ended?.map_err(|failure| failure.into_python(py))?.into_python(py)
+}
+
+/// Whoever waits for work.
+struct Asker {
+    driver: Arc<Driver>,
+    /// The work stops when it is dropped.
+    sender: oneshot::Sender<()>,
+}
+
+impl Asker {
+    /// Stops the work, if it has not ended.
+    fn leave(self) {
+        if !self.sender.is_closed() {
+            self.driver.submit(Order::Stop(self.sender));
+        }
+    }
+}
+
+/// Who is told.
+enum To {
+    Thread(Arc<Slot>),
+    Loop { queue: Arc<Queue>, number: u64 },
+}
+
+/// Tells how the work ended; dropped untold, it says that the work was lost.
+struct Reply {
+    /// `None` once it is told.
+    to: Option<To>,
+}
+
+impl Reply {
+    fn send(mut self, ended: Ended) {
+        self.tell(ended);
+    }
+
+    /// Nobody waits for it any more.
+    fn unheard(mut self) {
+        self.to = None;
+    }
+
+    fn tell(&mut self, ended: Ended) {
+        match self.to.take() {
+            Some(To::Thread(slot)) => slot.put(ended),
+            Some(To::Loop { queue, number }) => queue.put(number, ended),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.tell(Err(Failure::Lost));
+    }
+}
+
+/// Where a waiting thread finds how its work ended.
+#[derive(Default)]
+struct Slot {
+    ended: Mutex<Option<Ended>>,
+    filled: Condvar,
+}
+
+impl Slot {
+    fn put(&self, ended: Ended) {
+        *lock(&self.ended) = Some(ended);
+        self.filled.notify_one();
+    }
+
+    /// Waits with the interpreter let go, but for looks at its signals.
+    ///
+    /// # Errors
+    /// What a signal handler raised.
+    fn wait(&self, py: Python<'_>) -> PyResult<Ended> {
+        loop {
+            if let Some(ended) = py.detach(|| self.wait_slice()) {
+                return Ok(ended);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    fn wait_slice(&self) -> Option<Ended> {
+        let empty = |ended: &mut Option<Ended>| ended.is_none();
+        let (mut ended, _) = self
+            .filled
+            .wait_timeout_while(lock(&self.ended), SIGNALS_EVERY, empty)
+            .unwrap_or_else(PoisonError::into_inner);
+        ended.take()
+    }
+}
+
+/// What the caller in an event loop holds while he waits. Given up or collected, it stops the work.
+#[pyclass(frozen, module = "millpond._native")]
+pub(crate) struct Ticket {
+    /// `None` once it was given up.
+    asker: Mutex<Option<OfProcess<Asker>>>,
+}
+
+#[pymethods]
+impl Ticket {
+    /// Stops the work, if it has not ended.
+    fn abandon(&self) {
+        let asker = lock(&self.asker).take();
+        if let Some(asker) = asker.and_then(OfProcess::into_inner) {
+            asker.leave();
+        }
+    }
+}

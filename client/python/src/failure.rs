@@ -1,0 +1,111 @@
+//! Errors as Python sees them: each case of the Rust client's is a class of `millpond/_errors.py`.
+//!
+//! It decides nothing. Its invariant: an exception has the Rust client's words, and what a program may want of it as
+//! attributes.
+
+use millpond_client_rust::CallError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// Why work gave nothing.
+pub(crate) enum Failure {
+    /// The client's own reason.
+    Call(CallError),
+    /// The work panicked, or its thread did.
+    Lost,
+}
+
+impl Failure {
+    /// The exception to raise.
+    pub(crate) fn into_python(self, py: Python<'_>) -> PyErr {
+        match self {
+            Failure::Call(error) => raised(py, error),
+            Failure::Lost => {
+                let text = "the client failed inside; what it was asked for may have been done. Please report what is on standard error";
+                exception(py, "Error", text, &[])
+            }
+        }
+    }
+}
+
+/// For a value that belongs to the process `pid`, which is another one.
+pub(crate) fn forked(pid: u32) -> PyErr {
+    Python::attach(|py| {
+        let text = format!(
+            "this client was made in process {pid}, before a fork; make one of its own in process {}",
+            std::process::id()
+        );
+        exception(py, "Error", &text, &[])
+    })
+}
+
+/// For a client that was closed.
+pub(crate) fn closed(py: Python<'_>, address: &str) -> PyErr {
+    let text = format!("this client of {address} was closed; make a new one");
+    exception(py, "ClosedError", &text, &[("address", Attribute::Text(address))])
+}
+
+fn raised(py: Python<'_>, error: CallError) -> PyErr {
+    use Attribute::{Flag, Number, Text};
+    // In Python the options are the constructors' keywords.
+    let text = error.to_string().replace("Options::", "");
+    match &error {
+        CallError::Connect { addr, .. } => exception(py, "ConnectError", &text, &[("address", Text(addr))]),
+        CallError::Closed { addr, .. } => exception(py, "ClosedError", &text, &[("address", Text(addr))]),
+        CallError::Timeout {
+            method,
+            addr,
+            deadline,
+        } => {
+            let deadline_ms = deadline.as_secs_f64() * 1000.0;
+            let attributes = [
+                ("address", Text(addr)),
+                ("method", Text(method)),
+                ("deadline_ms", Attribute::Float(deadline_ms)),
+            ];
+            exception(py, "TimeoutError", &text, &attributes)
+        }
+        CallError::Status(status) => {
+            let attributes = [
+                ("code", Number(status.code.number())),
+                ("name", Text(&format!("{:?}", status.code))),
+                ("message", Text(&status.ex)),
+                ("retryable", Flag(status.code.retryable())),
+            ];
+            exception(py, "StatusError", &text, &attributes)
+        }
+        CallError::Protocol { addr, .. } => exception(py, "ProtocolError", &text, &[("address", Text(addr))]),
+        CallError::TooManyInFlight { addr, .. } => {
+            exception(py, "TooManyInFlightError", &text, &[("address", Text(addr))])
+        }
+        CallError::Unsendable { method, .. } => {
+            exception(py, "UnsendableError", &text, &[("method", Text(method))])
+        }
+    }
+}
+
+/// What an exception says to a program.
+enum Attribute<'a> {
+    Text(&'a str),
+    Number(u32),
+    Float(f64),
+    Flag(bool),
+}
+
+/// Makes an exception of that class; the attributes are set after it, so that it can be pickled by its text.
+fn exception(py: Python<'_>, class: &str, text: &str, attributes: &[(&str, Attribute<'_>)]) -> PyErr {
+    let made = || -> PyResult<Bound<'_, PyAny>> {
+        let class = py.import("millpond._errors")?.getattr(class)?;
+        let made = class.call1(PyTuple::new(py, [text])?)?;
+        for (name, value) in attributes {
+            match value {
+                Attribute::Text(text) => made.setattr(*name, *text)?,
+                Attribute::Number(number) => made.setattr(*name, *number)?,
+                Attribute::Float(number) => made.setattr(*name, *number)?,
+                Attribute::Flag(flag) => made.setattr(*name, *flag)?,
+            }
+        }
+        Ok(made)
+    };
+    made().map_or_else(|error| error, PyErr::from_value)
+}

@@ -1,0 +1,32 @@
+//! The native half of the Python package `millpond`: the Rust client, its one thread, and payloads both ways.
+//!
+//! It is not the package's face: `millpond/` next to it is, and nothing here is called by anybody else. Its invariant: the
+//! thread that talks to servers never touches Python, so that no Python code, however slow, holds up an answer, and none
+//! runs while the interpreter ends; and no value of that thread is touched after a fork.
+
+mod arrivals;
+mod ask;
+mod driver;
+mod failure;
+mod options;
+mod payload;
+mod pool;
+mod process;
+mod tree;
+
+/// `millpond._native`.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::arrivals::Arrivals;
+    #[pymodule_export]
+    use crate::ask::Ticket;
+    #[pymodule_export]
+    use crate::options::Options;
+    #[pymodule_export]
+    use crate::pool::Pool;
+
+    /// The package's version.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,209 @@
+//! A connected client: its calls, from a Python payload to what Python gets back.
+//!
+//! It waits nowhere itself (`ask.rs` does). Its invariant: a payload that cannot be sent is refused before anything is
+//! handed over; what was handed over ends as the Rust client says.
+
+use crate::ask::{Listener, ask};
+use crate::driver::{Driver, driver, lock};
+use crate::failure::{Failure, closed, forked};
+use crate::options::{Options, milliseconds};
+use crate::process::OfProcess;
+use crate::{payload, tree};
+use millpond_client_rust::schema::frame::decode_map;
+use millpond_client_rust::{CallError, Client, Encoding};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What ended work gave.
+pub(crate) enum Outcome {
+    /// A map in msgpack, answered by that method there.
+    Map {
+        method: String,
+        address: String,
+        payload: Vec<u8>,
+    },
+    /// An answer for the caller to read.
+    Bytes(Vec<u8>),
+    /// Nothing is answered.
+    Nothing,
+    /// A connected client.
+    Connected(Box<Connected>),
+}
+
+impl Outcome {
+    /// As Python gets it: a dict, bytes, None or a [`Pool`].
+    ///
+    /// # Errors
+    /// `ProtocolError` for an answer that is no map.
+    pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Outcome::Map {
+                method,
+                address,
+                payload,
+            } => match decode_map(Encoding::Msgpack, &payload) {
+                Ok(map) => Ok(tree::dict(py, &map)?.into_any().unbind()),
+                Err(error) => Err(Failure::Call(CallError::Protocol {
+                    addr: address,
+                    detail: format!("the answer to {method}: {error}"),
+                })
+                .into_python(py)),
+            },
+            Outcome::Bytes(bytes) => Ok(PyBytes::new(py, &bytes).into_any().unbind()),
+            Outcome::Nothing => Ok(py.None()),
+            Outcome::Connected(connected) => {
+                let pool = Pool {
+                    connected: OfProcess::new(*connected),
+                };
+                Ok(Py::new(py, pool)?.into_any())
+            }
+        }
+    }
+}
+
+/// What belongs to the process that connected.
+pub(crate) struct Connected {
+    driver: Arc<Driver>,
+    address: String,
+    frame_bytes_max: usize,
+    /// `None` once it was closed.
+    client: Mutex<Option<Client>>,
+}
+
+/// A client that was connected. Without `to` a method waits and returns what it gives; with `(arrivals, number)` it
+/// returns a ticket, and what it gives comes with the arrivals.
+#[pyclass(frozen, module = "millpond._native")]
+pub(crate) struct Pool {
+    connected: OfProcess<Connected>,
+}
+
+#[pymethods]
+impl Pool {
+    /// Opens every connection of a pool.
+    #[staticmethod]
+    #[pyo3(signature = (options, to = None))]
+    fn connect(py: Python<'_>, options: &Options, to: Option<Listener<'_>>) -> PyResult<Py<PyAny>> {
+        let driver = driver(py)?;
+        let (address, limits) = (options.address.clone(), options.options.clone());
+        let of_pool = driver.clone();
+        ask(py, &driver, to, async move {
+            let frame_bytes_max = limits.frame_bytes_max;
+            let client = Client::connect(&address, limits).await?;
+            Ok(Outcome::Connected(Box::new(Connected {
+                driver: of_pool,
+                address,
+                frame_bytes_max,
+                client: Mutex::new(Some(client)),
+            })))
+        })
+    }
+
+    /// Calls with a dict and gives a dict.
+    #[pyo3(signature = (method, payload, deadline_ms = None, to = None))]
+    fn call(
+        &self,
+        py: Python<'_>,
+        method: String,
+        payload: &Bound<'_, PyAny>,
+        deadline_ms: Option<f64>,
+        to: Option<Listener<'_>>,
+    ) -> PyResult<Py<PyAny>> {
+        let (connected, client) = self.open(py)?;
+        let deadline = deadline(deadline_ms)?;
+        let payload = payload::encode(&method, payload, connected.frame_bytes_max)?;
+        let address = connected.address.clone();
+        ask(py, &connected.driver, to, async move {
+            let payload = client.call(&method, &payload, deadline).await?;
+            Ok(Outcome::Map {
+                method,
+                address,
+                payload,
+            })
+        })
+    }
+
+    /// Calls with one encoded map and gives the answer's, in the same encoding.
+    #[pyo3(signature = (method, payload, deadline_ms, encoding, to = None))]
+    fn call_raw(
+        &self,
+        py: Python<'_>,
+        method: String,
+        payload: PyBackedBytes,
+        deadline_ms: Option<f64>,
+        encoding: &str,
+        to: Option<Listener<'_>>,
+    ) -> PyResult<Py<PyAny>> {
+        let (connected, client) = self.open(py)?;
+        let deadline = deadline(deadline_ms)?;
+        let encoding = match encoding {
+            "msgpack" => Encoding::Msgpack,
+            "json" => Encoding::Json,
+            other => {
+                let text = format!("encoding is {other:?}; expected \"msgpack\" or \"json\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        // The driver's thread may not let go of Python's bytes.
+        let payload = payload.to_vec();
+        ask(py, &connected.driver, to, async move {
+            let answer = client.call_raw(&method, encoding, &payload, deadline).await?;
+            Ok(Outcome::Bytes(answer))
+        })
+    }
+
+    /// Queues a call that has no answer.
+    #[pyo3(signature = (method, payload, to = None))]
+    fn oneway(
+        &self,
+        py: Python<'_>,
+        method: String,
+        payload: &Bound<'_, PyAny>,
+        to: Option<Listener<'_>>,
+    ) -> PyResult<Py<PyAny>> {
+        let (connected, client) = self.open(py)?;
+        let payload = payload::encode(&method, payload, connected.frame_bytes_max)?;
+        ask(py, &connected.driver, to, async move {
+            client.oneway(&method, &payload).await?;
+            Ok(Outcome::Nothing)
+        })
+    }
+
+    /// Answers that came after their caller had gone.
+    fn late_answers(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.open(py)?.1.late_answers())
+    }
+
+    /// Takes no more calls, and closes the connections when those under way have ended. Closing twice is closing once.
+    fn close(&self) {
+        // A client of a parent process is closed by leaving it alone.
+        if let Ok(connected) = self.connected.get() {
+            drop(lock(&connected.client).take());
+        }
+    }
+}
+
+impl Pool {
+    fn open(&self, py: Python<'_>) -> PyResult<(&Connected, Client)> {
+        let connected = self.connected.get().map_err(forked)?;
+        let client = lock(&connected.client).clone();
+        let client = client.ok_or_else(|| closed(py, &connected.address))?;
+        Ok((connected, client))
+    }
+}
+
+fn deadline(deadline_ms: Option<f64>) -> PyResult<Option<Duration>> {
+    deadline_ms.map(|ms| milliseconds("deadline_ms", ms)).transpose()
+}
+
+/// For a payload that is refused before it reaches the client.
+pub(crate) fn unsendable(py: Python<'_>, method: &str, detail: String) -> PyErr {
+    let error = CallError::Unsendable {
+        method: method.to_owned(),
+        detail,
+    };
+    Failure::Call(error).into_python(py)
+}

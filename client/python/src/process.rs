@@ -1,0 +1,50 @@
+//! Values that belong to one process.
+//!
+//! A fork copies the memory of the client's thread but not the thread, and its locks as they stood: whoever takes one in
+//! the child may wait for ever. The invariant: in any other process than its own a value can be neither reached nor
+//! dropped; the child leaks it.
+
+use std::process;
+
+/// A value that only the process which made it may touch.
+pub(crate) struct OfProcess<T> {
+    /// `None` never but while it is dropped.
+    value: Option<T>,
+    /// The process that made it.
+    pid: u32,
+}
+
+impl<T> OfProcess<T> {
+    /// Belongs to this process.
+    pub(crate) fn new(value: T) -> OfProcess<T> {
+        OfProcess {
+            value: Some(value),
+            pid: process::id(),
+        }
+    }
+
+    /// The value, in its own process; the process it belongs to, in another.
+    pub(crate) fn get(&self) -> Result<&T, u32> {
+        match &self.value {
+            Some(value) if self.pid == process::id() => Ok(value),
+            _ => Err(self.pid),
+        }
+    }
+
+    /// The value, if this is its process.
+    pub(crate) fn into_inner(mut self) -> Option<T> {
+        if self.pid == process::id() {
+            self.value.take()
+        } else {
+            None
+        }
+    }
+}
+
+impl<T> Drop for OfProcess<T> {
+    fn drop(&mut self) {
+        if self.pid != process::id() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}
