@@ -38,7 +38,8 @@ class AsyncClient(Endpoint):
     async def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None = None) -> dict[str, Any]:
         """Calls a method and returns its answer; as `Client.call`."""
         pool = self._connected()
-        return await _ended(lambda to: pool.call(method, payload, deadline_ms, to))
+        answer: dict[str, Any] = await _ended(lambda to: pool.call(method, payload, deadline_ms, to))
+        return answer
 
     async def call_raw(
         self,
@@ -50,7 +51,8 @@ class AsyncClient(Endpoint):
     ) -> bytes:
         """Calls a method with one encoded map, and returns the answer's; as `Client.call_raw`."""
         pool = self._connected()
-        return await _ended(lambda to: pool.call_raw(method, payload, deadline_ms, encoding, to))
+        answer: bytes = await _ended(lambda to: pool.call_raw(method, payload, deadline_ms, encoding, to))
+        return answer
 
     async def oneway(self, method: str, payload: dict[str, Any]) -> None:
         """Queues a call that has no answer; as `Client.oneway`."""

@@ -227,13 +227,13 @@ impl Writer {
             return Err(What::Kind(what).into());
         }
         let dimensions: usize = of_view("ndim")?.extract().map_err(What::Python)?;
-        if dimensions == 0 {
-            let number = view.call_method0("tolist").map_err(What::Python)?;
-            return self.object(&number);
-        }
         let bytes: usize = of_view("nbytes")?.extract().map_err(What::Python)?;
         self.room(bytes)?;
         let block = view.call_method0("tobytes").map_err(What::Python)?;
+        if dimensions == 0 {
+            let number = item(&format, &block).map_err(What::Python)?;
+            return self.object(&number);
+        }
         let block = block
             .cast::<PyBytes>()
             .map_err(|error| What::Python(error.into()))?;
@@ -283,6 +283,12 @@ fn is_block(format: &str, item_bytes: usize) -> bool {
         _ => return false,
     };
     order && NUMBER_FORMATS.as_bytes().contains(code)
+}
+
+/// The number that is written so, as Python's.
+fn item<'py>(format: &str, bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let read = bytes.py().import("struct")?.getattr("unpack")?;
+    read.call1((format, bytes))?.get_item(0)
 }
 
 fn type_name(object: &Bound<'_, PyAny>) -> String {

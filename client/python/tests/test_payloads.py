@@ -162,7 +162,7 @@ class Blocks(Served):
         self.assertEqual(self.sent(numbers.cast("B").cast("f", [2, 3])), struct.pack("<6f", *range(6)))
 
     def test_an_array_without_dimensions_is_a_number(self):
-        for code, number in (("f", 1.5), ("q", -7), ("B", 200)):
+        for code, number in (("f", 1.5), ("q", -7), ("B", 200), ("d", -0.5)):
             scalar = memoryview(array.array(code, [number])).cast("B").cast(code, [])
             self.assertEqual(self.sent(scalar), number)
 
