@@ -185,8 +185,14 @@ fn what_cannot_be_answered_in_time_is_refused_when_it_comes() {
     assert_eq!(counted("too_late") + counted("queue_full"), counted("refused"));
     assert_eq!(counted("refused") + counted("evicted"), refused);
     assert!(counted("too_late") > 0 && counted("requests") == 20 + answered + 20);
-    // A deadline that passed before the model was asked is told so, and is nothing that the model's queue dropped.
-    assert!(counted("expired") <= expired);
+    for (reason, count) in [
+        ("too_late", counted("too_late")),
+        ("overloaded", refused - counted("too_late")),
+        ("deadline", expired),
+    ] {
+        let line = format!("millpond_refused_total{{reason=\"{reason}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
     // Nothing waits any more, and nothing is refused.
     assert_eq!(pipelined(&server, 1, 60_000), [(0, 1)].into());
 }

@@ -173,6 +173,11 @@ impl Metrics {
         self.registry.count(cells::Cells::unknown);
     }
 
+    /// Counts a call that is refused because its answer would come after its deadline; it is counted as failed besides.
+    pub fn too_late(&self) {
+        self.registry.count(cells::Cells::too_late);
+    }
+
     /// Counts a call that was slow.
     pub fn slow(&self) {
         self.slow.fetch_add(1, Ordering::Relaxed);
@@ -249,9 +254,11 @@ impl Metrics {
                 page.sample(name, &labels, *count as f64);
             }
         }
-        let mut unknown = 0;
-        self.registry
-            .each(|cells| unknown += cells.unknown_methods.load(Ordering::Relaxed));
+        let (mut unknown, mut too_late) = (0, 0);
+        self.registry.each(|cells| {
+            unknown += cells.unknown_methods.load(Ordering::Relaxed);
+            too_late += cells.too_late.load(Ordering::Relaxed);
+        });
         page.single(
             "millpond_unknown_methods_total",
             "counter",
@@ -262,9 +269,14 @@ impl Metrics {
         page.family(name, "counter", "Calls refused, by reason, over all methods.");
         for (reason, code) in REFUSALS {
             let of = |totals: &Totals| totals.errors.get(&code.number()).copied().unwrap_or(0);
-            let count: u64 = totals.iter().map(|(_, totals)| of(totals)).sum();
+            let mut count: u64 = totals.iter().map(|(_, totals)| of(totals)).sum();
+            if code == Code::Overloaded {
+                // A reason of its own below; a thread may be between its two counts.
+                count = count.saturating_sub(too_late);
+            }
             page.sample(name, &[("reason", reason)], count as f64);
         }
+        page.sample(name, &[("reason", "too_late")], too_late as f64);
         page.sample(name, &[("reason", "unknown_method")], unknown as f64);
         page.single(
             "millpond_slow_calls_total",

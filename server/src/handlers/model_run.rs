@@ -84,6 +84,9 @@ where
         done: Box::new(done),
     };
     if let Err((reason, request)) = run.batcher.submit(request) {
+        if matches!(reason, Rejected::TooLate { .. }) {
+            call.shared.metrics.too_late();
+        }
         let model = run.batcher.name().to_owned();
         (request.done)(Err(Error::Rejected { model, reason }));
     }

@@ -44,6 +44,8 @@ pub(super) struct Cells {
     calls: Vec<Calls>,
     pub(super) stages: Box<[Histogram; Stage::ALL.len()]>,
     pub(super) unknown_methods: AtomicU64,
+    /// Refused because the predicted wait was longer than the deadline allowed.
+    pub(super) too_late: AtomicU64,
 }
 
 impl Cells {
@@ -52,6 +54,7 @@ impl Cells {
             calls: std::iter::repeat_with(Calls::default).take(methods).collect(),
             stages: Box::default(),
             unknown_methods: AtomicU64::new(0),
+            too_late: AtomicU64::new(0),
         }
     }
 
@@ -62,6 +65,11 @@ impl Cells {
     /// Counts an unknown method; for the thread that owns the cells.
     pub(super) fn unknown(&self) {
         bump(&self.unknown_methods, 1);
+    }
+
+    /// Counts a call whose answer would come too late; for the thread that owns the cells.
+    pub(super) fn too_late(&self) {
+        bump(&self.too_late, 1);
     }
 }
 

@@ -36,7 +36,11 @@ fn buckets_hold_what_they_say() {
         let arrival = arrival(infer, Duration::ZERO);
         metrics.answered(&arrival, arrival.entered + Duration::from_nanos(ns));
     }
-    metrics.failed(infer, &Status::new(Code::Overloaded, ""));
+    for _ in 0..3 {
+        metrics.failed(infer, &Status::new(Code::Overloaded, ""));
+    }
+    metrics.too_late();
+    metrics.too_late();
     metrics.failed(infer, &Status::new(Code::Forbidden, ""));
     metrics.unknown();
     check(
@@ -49,7 +53,8 @@ fn buckets_hold_what_they_say() {
             "millpond_call_seconds_bucket{method=\"infer\",le=\"0.002097152\"} 6",
             "millpond_call_seconds_bucket{method=\"infer\",le=\"+Inf\"} 7",
             "millpond_calls_total{method=\"infer\"} 7",
-            "millpond_errors_total{method=\"infer\",code=\"30101\"} 1",
+            "millpond_errors_total{method=\"infer\",code=\"30101\"} 3",
+            "millpond_refused_total{reason=\"too_late\"} 2",
             "millpond_refused_total{reason=\"overloaded\"} 1",
             "millpond_refused_total{reason=\"forbidden\"} 1",
             "millpond_refused_total{reason=\"unknown_method\"} 1",
