@@ -9,7 +9,7 @@ use crate::mailbox::{Delivery, Key, Left, Mailbox};
 use crate::peer::Peer;
 use crate::poller::{self, Poller, Ready};
 use crate::service::Service;
-use crate::timers::{Sweep, Timers};
+use crate::timers::{Overdue, Sweep, Timers};
 use crate::{Counters, Error, Options};
 use slab::Slab;
 use std::os::fd::OwnedFd;
@@ -351,7 +351,12 @@ impl<S: Service> Loop<S> {
                 .and_then(|found| found.overdue(patience, now_s));
             if let Some(why) = overdue {
                 self.net.counters.count_overdue(why);
-                self.forget(slot);
+                let connection = self.connections.get_mut(slot);
+                if why == Overdue::Idle && connection.is_some_and(|idle| idle.say_goodbye(&mut self.room)) {
+                    self.turn(slot);
+                } else {
+                    self.forget(slot);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Connection;
 use super::requests::{Step, call_frame, refuse_frame};
-use crate::net_thread::Net;
+use crate::net_thread::{Net, Room};
 use crate::service::Service;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
 use millpond_wire_frame::{Parsed, parse_frame};
@@ -78,4 +78,18 @@ fn serve_message<S: Service>(
     let reason = "a message is one whole frame";
     write_close(&mut connection.out, Some(close_code::PROTOCOL), reason, None);
     false
+}
+
+impl Connection {
+    /// Says goodbye to a peer that has asked nothing for too long; false where it speaks no WebSocket, or the kernel has no room.
+    pub(crate) fn say_goodbye(&mut self, room: &mut Room) -> bool {
+        if self.websocket.is_none() || !self.flags.writable || self.unsent() > 0 {
+            return false;
+        }
+        self.borrow_out(room);
+        let reason = "nothing was asked for too long";
+        write_close(&mut self.out, Some(close_code::GOING_AWAY), reason, None);
+        self.flags.closing = true;
+        true
+    }
 }

@@ -1,12 +1,14 @@
 //! WebSockets, origins and tokens: what browsers need.
 
-use crate::probe::{connect, http, quest, start, start_at};
+use crate::probe::{connect, http, quest, serve_patiently, start, start_at};
 use millpond_wire_frame::websocket::{
     Event, Progress, Role, WebSocket, accept_key, write_close, write_message, write_ping,
 };
 use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
+use millpond_wire_transport::{Patience, Reply, Request, Service};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -99,6 +101,31 @@ fn messages_are_frames_and_their_answers_messages() {
     assert_eq!(event(&mut stream), "close Some(1000)");
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
     transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn an_idle_websocket_is_told_goodbye() {
+    let patience = Patience {
+        idle: Duration::from_secs(1),
+        ..Patience::default()
+    };
+    let service = Silent;
+    let transport = serve_patiently(service, 1, patience);
+    let counters = transport.counters();
+    let mut stream = connect(&transport);
+    upgrade(&mut stream);
+    assert_eq!(event(&mut stream), "close Some(1001)");
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(counters.idle.load(Ordering::Relaxed), 1);
+    transport.close(Duration::from_secs(5));
+}
+
+/// Never called.
+#[derive(Clone)]
+struct Silent;
+
+impl Service for Silent {
+    fn call(&self, _: Request<'_>, _: Reply<'_>) {}
 }
 
 #[test]
