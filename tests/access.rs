@@ -49,6 +49,7 @@ fn status_and_infos_have_fpnns_shape() {
         server.call("echo", &json!({}));
     }
     server.call("echo", &json!({"_deadline_ms": 0}));
+    server.wait_for_metric("millpond_call_part_seconds_count{method=\"echo\",part=\"write\"} 3");
     let (status, infos) = server.call("*infos", &json!({}));
     assert_eq!(status, 200, "{infos}");
     let fpnn = &infos["FPNN.status"]["server"];
@@ -60,7 +61,7 @@ fn status_and_infos_have_fpnns_shape() {
     assert_eq!(infos["APP.status"], json!({}));
     let echo = &infos["millpond"]["methods"]["echo"];
     assert_eq!((&echo["answered"], &echo["failed"]), (&json!(3), &json!(1)));
-    for part in [echo, &echo["queue"], &echo["work"]] {
+    for part in [echo, &echo["queue"], &echo["work"], &echo["write"]] {
         let us: Vec<f64> = ["us_p50", "us_p90", "us_p99", "us_p999"]
             .iter()
             .map(|quantile| part[quantile].as_f64().unwrap())

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Floats a row of [`make_table`]'s rows: two of them make the 16 inputs of the MLP.
 pub const DIM: usize = 8;
@@ -138,6 +138,19 @@ impl Millpond {
     /// The status and body of a GET on the admin port.
     pub fn admin_get(&self, path: &str) -> (u16, String) {
         Http::connect(&self.admin).send(&format!("GET {path} HTTP/1.1\r\n\r\n"))
+    }
+
+    /// Waits until `/metrics` has that line: what is counted after an answer has left may come after the answer.
+    pub fn wait_for_metric(&self, line: &str) {
+        let until = Instant::now() + Duration::from_secs(60);
+        let line = format!("{line}\n");
+        loop {
+            let (_, metrics) = self.admin_get("/metrics");
+            if metrics.contains(&line) {
+                return;
+            }
+            assert!(Instant::now() < until, "{line} is not in\n{metrics}");
+        }
     }
 
     /// Sends SIGTERM and waits for the end.

@@ -193,6 +193,14 @@ fn what_cannot_be_answered_in_time_is_refused_when_it_comes() {
         let line = format!("millpond_refused_total{{reason=\"{reason}\"}} {count}\n");
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }
+    // What the models' stages say of the writing, the method says too.
+    let answered = 20 + answered + 20;
+    server.wait_for_metric(&format!(
+        "millpond_call_part_seconds_count{{method=\"infer\",part=\"write\"}} {answered}"
+    ));
+    server.wait_for_metric(&format!(
+        "millpond_stage_seconds_count{{stage=\"write\"}} {answered}"
+    ));
     // Nothing waits any more, and nothing is refused.
     assert_eq!(pipelined(&server, 1, 60_000), [(0, 1)].into());
 }

@@ -117,12 +117,12 @@ impl Shared {
         }
     }
 
-    /// Counts and logs a call that was answered at once.
-    fn answered_inline(&self, arrival: &Arrival, trace: Option<&str>) {
+    /// Counts and logs a call that was answered at once; returns when that was.
+    fn answered_inline(&self, arrival: &Arrival, trace: Option<&str>) -> Instant {
         let ready = Instant::now();
         self.answered(arrival, ready, trace, ModelTime::default());
         if self.is_rehearsal {
-            return;
+            return ready;
         }
         tracing::debug!(
             method = self.methods.name(arrival.method),
@@ -130,6 +130,7 @@ impl Shared {
             trace,
             "answered"
         );
+        ready
     }
 
     fn note_slow(&self, arrival: &Arrival, at: Instant, trace: Option<&str>, code: u32, model: ModelTime) {
@@ -343,6 +344,7 @@ fn data_options(config: &Config) -> Result<Options, Error> {
         cpus: config.server.cpus.clone(),
         connections_max: config.server.connections_max,
         in_flight_max: config.server.in_flight_per_connection_max,
+        owed_bytes_max: config.server.owed_bytes_max,
         limits: Limits {
             frame_bytes_max: config.server.frame_bytes_max,
         },
@@ -371,6 +373,7 @@ fn admin_options() -> Options {
         cpus: Vec::new(),
         connections_max: 100,
         in_flight_max: 16,
+        owed_bytes_max: config::Server::default().owed_bytes_max,
         limits,
         patience: Patience::default(),
         cors_origins: Vec::new(),

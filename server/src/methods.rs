@@ -18,6 +18,11 @@ impl Method {
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
+
+    /// What the transport gives back when an answer of it has left.
+    pub(crate) fn mark(self) -> u16 {
+        self.0
+    }
 }
 
 /// What answers a method.
@@ -140,6 +145,11 @@ impl Methods {
         self.by_name.get(name).copied()
     }
 
+    /// The method of a mark that this table gave.
+    pub(crate) fn marked(&self, mark: u16) -> Option<Method> {
+        Some(Method(mark)).filter(|method| method.index() < self.entries.len())
+    }
+
     /// A method's name.
     pub(crate) fn name(&self, method: Method) -> &str {
         &self.entries[method.index()].name
@@ -212,8 +222,10 @@ mod tests {
         for (method, name) in methods.all() {
             assert_eq!(methods.named(name), Some(method));
             assert_eq!(methods.name(method), name);
+            assert_eq!(methods.marked(method.mark()), Some(method));
         }
         assert_eq!(methods.len(), BUILT_IN.len() + 2);
+        assert_eq!(methods.marked(methods.len() as u16), None);
         assert_eq!(methods.named("two way"), None);
         assert_eq!(methods.named(""), None);
         let demo = methods.named("two way demo").unwrap();

@@ -47,24 +47,27 @@ impl Stage {
     }
 }
 
-/// The two parts of any method's time.
+/// The parts of any method's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
     /// From the read to the router.
     Queue,
     /// From the router to the ready answer.
     Work,
+    /// From the ready answer to its last byte's being the kernel's; not of its time, which ends with the ready answer.
+    Write,
 }
 
 impl Split {
-    /// Both.
-    pub const ALL: [Split; 2] = [Split::Queue, Split::Work];
+    /// All of them, in the order of time.
+    pub const ALL: [Split; 3] = [Split::Queue, Split::Work, Split::Write];
 
     /// Its name on the page.
     pub fn name(self) -> &'static str {
         match self {
             Split::Queue => "queue",
             Split::Work => "work",
+            Split::Write => "write",
         }
     }
 }
@@ -103,7 +106,7 @@ const REFUSALS: [(&str, Code); 8] = [
 pub(crate) struct Totals {
     /// From the read to the ready answer, of answered calls.
     pub(crate) times: Times,
-    /// The same in its parts.
+    /// The same in its parts, and what comes after.
     pub(crate) split: [Times; Split::ALL.len()],
     errors: BTreeMap<u32, u64>,
 }
@@ -152,6 +155,14 @@ impl Metrics {
             times.split[Split::Queue as usize].add(queue);
             times.split[Split::Work as usize].add(work);
         });
+    }
+
+    /// Counts how long an answer was only to be written.
+    pub(crate) fn wrote(&self, method: Method, took: Duration) {
+        if self.is_on() {
+            self.registry
+                .count(|cells| cells.of(method).own_times().split[Split::Write as usize].add(took));
+        }
     }
 
     /// Counts what one call spent in a stage.
@@ -235,7 +246,8 @@ impl Metrics {
         page.family(
             parts,
             "histogram",
-            "The same in its parts: from the read to the router (queue), from the router to the ready answer (work).",
+            "The same in its parts: from the read to the router (queue), from the router to the ready answer (work); and after it, \
+             from the ready answer to the kernel (write).",
         );
         for (name, totals) in &totals {
             for (split, times) in Split::ALL.iter().zip(&totals.split) {

@@ -8,7 +8,7 @@ use crate::engines::Engines;
 use crate::handlers;
 use crate::methods::{Method, Work};
 use crate::metrics::{Arrival, Stage};
-use millpond_wire_frame::{Fields, Map, Value, decode_map};
+use millpond_wire_frame::{Encoder, Fields, Map, Value, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Service, Target};
 use std::sync::Arc;
@@ -49,8 +49,14 @@ impl Service for Router {
         }
     }
 
-    fn written(&self, took: Duration) {
-        self.shared.metrics.spent(Stage::Write, took);
+    fn written(&self, mark: u16, took: Duration) {
+        let Some(method) = self.shared.methods.marked(mark) else {
+            return;
+        };
+        self.shared.metrics.wrote(method, took);
+        if matches!(self.shared.methods.work(method), Work::Infer | Work::Rank) {
+            self.shared.metrics.spent(Stage::Write, took);
+        }
     }
 }
 
@@ -180,7 +186,7 @@ fn own(shared: &Shared, arrival: &Arrival, request: &Request<'_>, reply: Reply<'
             drop(reserved);
             Ok(None)
         });
-    match (checked, shared.methods.work(method)) {
+    let answered = match (checked, shared.methods.work(method)) {
         (Err(status), _) => {
             shared.refused(arrival, request.meta.trace, &status);
             return reply.error(&status);
@@ -189,8 +195,9 @@ fn own(shared: &Shared, arrival: &Arrival, request: &Request<'_>, reply: Reply<'
         (Ok(None), Work::Ping) => handlers::ping::answer(reply),
         (Ok(None), Work::Status) => handlers::status::answer(shared, reply),
         (Ok(None), _) => handlers::infos::answer(shared, reply),
-    }
-    shared.answered_inline(arrival, request.meta.trace);
+    };
+    let ready = shared.answered_inline(arrival, request.meta.trace);
+    answered.set_ready(ready, method.mark());
 }
 
 /// The token of a payload.
@@ -211,7 +218,8 @@ impl Call<'_> {
             Work::OrderedScan => handlers::ordered_scan::answer(self, map, reply),
             Work::Infer => handlers::infer::answer(self, map, reply),
             Work::Rank => handlers::rank::answer(self, map, reply),
-            Work::Ping | Work::Status | Work::Infos | Work::Tune | Work::Echo | Work::Constant(_) => {}
+            Work::Ping | Work::Status | Work::Infos | Work::Tune => {}
+            Work::Echo | Work::Constant(_) => {}
         }
     }
 
@@ -238,9 +246,11 @@ impl Call<'_> {
         reply.error(status);
     }
 
-    /// Counts and logs a call that was answered at once.
-    pub(crate) fn answered(&self, trace: Option<&str>) {
-        self.shared
-            .answered_inline(&self.arrival, trace.or(self.header_trace));
+    /// Answers at once; it is counted and logged.
+    pub(crate) fn answer(&self, reply: Reply<'_>, trace: Option<&str>, write: impl FnOnce(&mut Encoder<'_>)) {
+        let answered = reply.answer(write);
+        let trace = trace.or(self.header_trace);
+        let ready = self.shared.answered_inline(&self.arrival, trace);
+        answered.set_ready(ready, self.arrival.method.mark());
     }
 }

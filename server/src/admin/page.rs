@@ -83,6 +83,13 @@ fn connections(page: &mut Page, counters: &Counters) {
     page.sample(name, &[("for", "request")], load(&counters.idle));
     page.sample(name, &[("for", "rest_of_request")], load(&counters.slow_requests));
     page.sample(name, &[("for", "reader")], load(&counters.slow_readers));
+    let name = "millpond_connections_cut_total";
+    page.family(
+        name,
+        "counter",
+        "Connections closed because more waited for their peer than it may be owed.",
+    );
+    page.sample(name, &[("kind", "slow_reader")], load(&counters.overfull_readers));
     page.single(
         "millpond_answers_undelivered_total",
         "counter",

@@ -24,8 +24,9 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
     match rows {
         Ok(rows) => {
             reply.set_base64(decoded.base64);
-            reply.ok(|out| schema::encode_answer(out, &rows, decoded.many));
-            call.answered(reserved.trace.as_deref());
+            call.answer(reply, reserved.trace.as_deref(), |out| {
+                schema::encode_answer(out, &rows, decoded.many);
+            });
         }
         Err(status) => call.refuse(reply, &status),
     }

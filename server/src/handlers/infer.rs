@@ -71,8 +71,7 @@ fn answer_samples(
 
 /// No samples are no work: an empty answer.
 fn reply_no_rows(call: &Call<'_>, reply: Reply<'_>) {
-    reply.ok(|out| schema::encode_scores(out, &[]));
-    call.answered(None);
+    call.answer(reply, None, |out| schema::encode_scores(out, &[]));
 }
 
 /// One score a row.

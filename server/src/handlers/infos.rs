@@ -5,10 +5,10 @@ use crate::Shared;
 use crate::engines::Engines;
 use crate::metrics::{Split, Times};
 use millpond_wire_schema::infos::{self, Info};
-use millpond_wire_transport::{Counters, Reply};
+use millpond_wire_transport::{Answered, Counters, Reply};
 use std::sync::atomic::Ordering;
 
-pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
+pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
     let connections = shared.data_counters.get();
     let of = |read: fn(&Counters) -> u64| connections.map_or(0, |counters| read(counters));
     let live = of(|counters| counters.live.load(Ordering::Relaxed));
@@ -36,7 +36,7 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         millpond.extend(served(engines));
     }
     let server = fpnn_server(shared, live, fpnn);
-    reply.ok(|out| infos::encode_answer(out, &[group("server", server)], &millpond));
+    reply.answer(|out| infos::encode_answer(out, &[group("server", server)], &millpond))
 }
 
 type Infos = Vec<(String, Info)>;

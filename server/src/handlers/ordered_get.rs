@@ -33,8 +33,9 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
     match found {
         Ok(found) => {
             reply.set_base64(decoded.base64);
-            reply.ok(|out| schema::encode_answer(out, &found));
-            call.answered(reserved.trace.as_deref());
+            call.answer(reply, reserved.trace.as_deref(), |out| {
+                schema::encode_answer(out, &found);
+            });
         }
         Err(status) => call.refuse(reply, &status),
     }

@@ -36,7 +36,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
     };
     let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
     let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
-    let ticket = reply.detach();
+    let mut ticket = reply.detach();
     let done = move |result: Result<_, PutError>| {
         match result {
             Ok(outcome) => {
@@ -49,6 +49,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
                     entries = outcome.versions.len(),
                     "answered"
                 );
+                ticket.set_ready(ready, arrival.method.mark());
                 ticket.ok(|out| schema::encode_answer(out, &outcome.versions, outcome.durability.as_str()));
             }
             Err(error) => {

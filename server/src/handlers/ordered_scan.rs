@@ -42,6 +42,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
     });
     let cursor = cut.or(rest);
     reply.set_base64(decoded.base64);
-    reply.ok(|out| schema::encode_answer(out, &entries, cursor.as_deref()));
-    call.answered(reserved.trace.as_deref());
+    call.answer(reply, reserved.trace.as_deref(), |out| {
+        schema::encode_answer(out, &entries, cursor.as_deref());
+    });
 }

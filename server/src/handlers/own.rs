@@ -25,8 +25,7 @@ pub(crate) fn constant(call: &Call<'_>, request: &Request<'_>, constant: &Consta
 fn answer(call: &Call<'_>, request: &Request<'_>, bytes: &[u8], reply: Reply<'_>) {
     match admit(call, request) {
         Ok(trace) => {
-            reply.ok(|out| out.raw(bytes));
-            call.answered(trace.as_deref());
+            call.answer(reply, trace.as_deref(), |out| out.raw(bytes));
         }
         Err(status) => call.refuse(reply, &status),
     }

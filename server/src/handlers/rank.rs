@@ -36,8 +36,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             model: prepared.model.as_str().into(),
             versions: prepared.versions(),
         };
-        reply.ok(|out| answer.encode(out));
-        return call.answered(trace.as_deref());
+        return call.answer(reply, trace.as_deref(), |out| answer.encode(out));
     }
     let subject = Subject::Rank {
         user: &decoded.user,

@@ -8,7 +8,7 @@ use crate::access::Net;
 use crate::config::Level;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, tune as schema};
-use millpond_wire_transport::Reply;
+use millpond_wire_transport::{Answered, Reply};
 
 /// A key with what changes it; that gives the value it has now, or what is wrong.
 type Setting = (&'static str, fn(&Shared, &str) -> Result<String, String>);
@@ -29,8 +29,8 @@ pub(crate) struct Tuned {
 }
 
 impl Tuned {
-    pub(crate) fn answer(&self, reply: Reply<'_>) {
-        reply.ok(|out| schema::encode_answer(out, self.key, &self.value));
+    pub(crate) fn answer<'r>(&self, reply: Reply<'r>) -> Answered<'r> {
+        reply.answer(|out| schema::encode_answer(out, self.key, &self.value))
     }
 }
 

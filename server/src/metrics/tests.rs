@@ -41,6 +41,7 @@ fn buckets_hold_what_they_say() {
     }
     metrics.too_late();
     metrics.too_late();
+    metrics.wrote(infer, Duration::from_nanos(2048));
     metrics.failed(infer, &Status::new(Code::Forbidden, ""));
     metrics.unknown();
     check(
@@ -55,6 +56,8 @@ fn buckets_hold_what_they_say() {
             "millpond_calls_total{method=\"infer\"} 7",
             "millpond_errors_total{method=\"infer\",code=\"30101\"} 3",
             "millpond_refused_total{reason=\"too_late\"} 2",
+            "millpond_call_part_seconds_sum{method=\"infer\",part=\"write\"} 0.000002048",
+            "millpond_call_part_seconds_count{method=\"infer\",part=\"write\"} 1",
             "millpond_refused_total{reason=\"overloaded\"} 1",
             "millpond_refused_total{reason=\"forbidden\"} 1",
             "millpond_refused_total{reason=\"unknown_method\"} 1",

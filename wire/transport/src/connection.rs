@@ -8,6 +8,9 @@ mod http;
 mod requests;
 mod secure;
 mod websocket;
+mod written;
+
+pub(crate) use written::Timed;
 
 use crate::encryption::Secure;
 use crate::mailbox::{Delivery, Key};
@@ -28,15 +31,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use websocket::serve_websocket;
 
-/// Unsent answers past which no further request is served: a reader that stops reading holds this much, and what is in
-/// flight by then.
+/// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
+/// flight by then no more than `Options::owed_bytes_max`.
 const OUT_BYTES_HIGH: usize = 256 << 10;
 /// Bytes a blocked connection reads ahead once its peer has closed: enough to see the end.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Requests served in one turn.
 const SERVED_PER_TURN: usize = 256;
-/// A buffer for answers that grew beyond this is not kept for the next connection.
-const OUT_BYTES_KEPT: usize = 256 << 10;
 
 /// A connection; its net thread's slab holds it.
 pub(crate) struct Connection {
@@ -54,8 +55,8 @@ pub(crate) struct Connection {
     /// Answers not yet sent, from `sent` on.
     out: Vec<u8>,
     sent: usize,
-    /// Since when answers in `out` are ready, where that is measured; fewer than `out` has bytes.
-    ready: Vec<Instant>,
+    /// The answers in `out` that are measured; fewer than `out` has bytes.
+    timed: Vec<Timed>,
     in_flight: usize,
     ages: Ages,
     flags: Flags,
@@ -120,7 +121,7 @@ impl Connection {
             needed: 0,
             out: Vec::new(),
             sent: 0,
-            ready: Vec::new(),
+            timed: Vec::new(),
             in_flight: 0,
             ages: Ages {
                 active_s: now_s,
@@ -183,14 +184,15 @@ impl Connection {
     }
 
     /// Takes an answer from another thread; true if it is to be queued for a turn.
-    pub(crate) fn deliver(&mut self, delivery: &Delivery, room: &mut Room) -> bool {
-        self.borrow_out(room);
-        let start = self.out.len();
-        self.out.extend_from_slice(&delivery.bytes);
-        self.seal(start);
-        // A oneway call has nothing to be written, and a rehearsal is counted nowhere.
-        if self.kind == Kind::Served && !delivery.bytes.is_empty() {
-            self.ready.extend(delivery.ready);
+    pub(crate) fn deliver<S>(&mut self, delivery: &Delivery, net: &Net<S>, room: &mut Room) -> bool {
+        if !self.flags.broken && self.may_owe(net, delivery.bytes.len()) {
+            self.borrow_out(room);
+            let start = self.out.len();
+            self.out.extend_from_slice(&delivery.bytes);
+            if let Some((since, mark)) = delivery.ready {
+                self.measure(start, since, mark);
+            }
+            self.sealed(start);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.flags.http_waits = false;
@@ -227,23 +229,6 @@ impl Connection {
         let reads = self.flags.readable && self.wants_bytes(in_flight_max);
         self.flags.due = reads || self.servable(in_flight_max);
         if self.flags.due { Turn::Again } else { Turn::Wait }
-    }
-
-    /// Answers are written to the thread's buffer, unless some of this connection's wait in one of its own.
-    fn borrow_out(&mut self, room: &mut Room) {
-        if self.out.capacity() == 0 {
-            std::mem::swap(&mut self.out, &mut room.out);
-        }
-    }
-
-    fn give_out_back(&mut self, room: &mut Room) {
-        if !self.out.is_empty() {
-            return;
-        }
-        let out = std::mem::take(&mut self.out);
-        if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
-            room.out = out;
-        }
     }
 
     /// Reads once into the thread's buffer and serves from there; only an unfinished request is copied out.
@@ -313,7 +298,7 @@ impl Connection {
         {
             let (rest, start) = (&input[used..], self.out.len());
             let step = self.step(net, rest, message, received);
-            self.seal(start);
+            self.sealed(start);
             match step {
                 Step::Served(len) => {
                     used += len;
@@ -370,19 +355,6 @@ impl Connection {
             Some(true) => serve_http(net, self, rest, received),
             Some(false) => serve_frame(net, self, rest, received),
         }
-    }
-
-    /// Writes without waiting, and tells the service how long the measured answers took once all of them have left; true
-    /// if any byte did.
-    fn send<S: Service>(&mut self, net: &Net<S>) -> bool {
-        let sent = self.flush();
-        if !self.ready.is_empty() && self.unsent() == 0 {
-            let now = Instant::now();
-            for ready in std::mem::take(&mut self.ready) {
-                net.service.written(now.saturating_duration_since(ready));
-            }
-        }
-        sent
     }
 
     fn flush(&mut self) -> bool {

@@ -28,7 +28,7 @@ pub use encryption::Encryption;
 pub use error::Error;
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use peer::Peer;
-pub use service::{Meta, Reply, Request, Service, Target, Ticket};
+pub use service::{Answered, Meta, Reply, Request, Service, Target, Ticket};
 pub use timers::Patience;
 
 use millpond_wire_frame::Limits;
@@ -47,6 +47,8 @@ pub struct Options {
     pub connections_max: usize,
     /// Calls one connection may have unanswered; it is not read further while it has.
     pub in_flight_max: usize,
+    /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.
+    pub owed_bytes_max: usize,
     /// Sizes of frames and bodies.
     pub limits: Limits,
     /// How long peers may keep this server waiting.
@@ -89,6 +91,8 @@ pub struct Counters {
     pub slow_requests: AtomicU64,
     /// Connections closed because they did not read their answers in time.
     pub slow_readers: AtomicU64,
+    /// Connections closed because more answers waited for their peer than it may be owed.
+    pub overfull_readers: AtomicU64,
 }
 
 impl Counters {

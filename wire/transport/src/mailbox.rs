@@ -26,8 +26,8 @@ pub(crate) struct Delivery {
     pub(crate) bytes: Vec<u8>,
     /// Whether the connection ends with it (HTTP without keep-alive).
     pub(crate) close: bool,
-    /// Since when it is only to be written, if anybody wants to know.
-    pub(crate) ready: Option<Instant>,
+    /// Since when it is only to be written, and the service's mark for it, if anybody wants to know.
+    pub(crate) ready: Option<(Instant, u16)>,
 }
 
 /// The queues and their bell.

@@ -4,7 +4,7 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
-use crate::connection::{Connection, Turn};
+use crate::connection::{Connection, Timed, Turn};
 use crate::mailbox::{Delivery, Key, Left, Mailbox};
 use crate::peer::Peer;
 use crate::poller::{self, Poller, Ready};
@@ -104,6 +104,8 @@ pub(crate) struct Room {
     pub(crate) read: Vec<u8>,
     /// An empty buffer for answers: who sends all of them gives it back, so that an idle connection holds none.
     pub(crate) out: Vec<u8>,
+    /// The same for the times of answers that are measured.
+    pub(crate) timed: Vec<Timed>,
     /// Where the message of a WebSocket is unmasked to.
     pub(crate) message: Vec<u8>,
 }
@@ -199,6 +201,7 @@ impl<S: Service> Loop<S> {
             room: Room {
                 read: vec![0; SCRATCH_BYTES],
                 out: Vec::new(),
+                timed: Vec::new(),
                 message: Vec::new(),
             },
             left: Left::default(),
@@ -258,7 +261,7 @@ impl<S: Service> Loop<S> {
         let mut left = std::mem::take(&mut self.left);
         self.net.mailbox.take(&mut left);
         for delivery in left.deliveries.drain(..) {
-            self.deliver(delivery);
+            self.deliver(&delivery);
         }
         for order in left.orders.drain(..) {
             match order {
@@ -269,12 +272,12 @@ impl<S: Service> Loop<S> {
         self.left = left;
     }
 
-    fn deliver(&mut self, delivery: Delivery) {
+    fn deliver(&mut self, delivery: &Delivery) {
         let key = delivery.key;
         let found = self.connections.get_mut(key.slot);
         match found.filter(|found| found.key() == key) {
             Some(connection) => {
-                if connection.deliver(&delivery, &mut self.room) {
+                if connection.deliver(delivery, &self.net, &mut self.room) {
                     self.due_next.push(key.slot);
                 }
             }

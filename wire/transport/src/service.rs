@@ -1,4 +1,5 @@
-//! What the transport calls for every request, and the two ways to answer: at once, or later from any thread.
+//! What the transport calls for every request, and the ways to answer: at once, early with more to do afterwards, or later from
+//! any thread.
 //!
 //! Its invariant: a [`Reply`] that is dropped unanswered and a [`Ticket`] that is dropped unsent both answer an error,
 //! so that no caller waits for ever.
@@ -73,13 +74,20 @@ pub struct Request<'a> {
 
 /// Answers requests. It is called on the net threads and must not block them.
 pub trait Service: Clone + Send + 'static {
-    /// Serves one request.
+    /// Serves one request, in one of three ways:
+    ///
+    /// - it answers `reply` and returns;
+    /// - it answers `reply` early and goes on: the answer leaves when this returns, so what takes longer is handed to another
+    ///   thread first;
+    /// - it keeps [`Reply::detach`]'s ticket, which any thread answers when the work is done, and may go on after that.
+    ///
+    /// A reply that is dropped answers an error, and so does a ticket.
     fn call(&self, request: Request<'_>, reply: Reply<'_>);
 
-    /// Told once the kernel has all bytes of an answer that said since when it was ready ([`Ticket::set_ready`]), and how
-    /// long that took. Rehearsals and answers that never left are not told.
-    fn written(&self, took: Duration) {
-        let _ = took;
+    /// Told once the kernel has all bytes of an answer that said since when it was ready ([`Ticket::set_ready`],
+    /// [`Answered::set_ready`]), under what mark, and how long that took. Rehearsals and answers that never left are not told.
+    fn written(&self, mark: u16, took: Duration) {
+        let _ = (mark, took);
     }
 }
 
@@ -104,11 +112,26 @@ pub struct Reply<'c> {
     pub(crate) form: Form,
     pub(crate) out: &'c mut Vec<u8>,
     pub(crate) outcome: &'c mut Outcome,
+    /// Since when the answer is only to be written, and the service's mark for it.
+    pub(crate) ready: &'c mut Option<(Instant, u16)>,
     pub(crate) origin: Origin<'c>,
     pub(crate) base64: bool,
 }
 
-impl Reply<'_> {
+/// An answer that was made on the spot.
+#[derive(Debug)]
+pub struct Answered<'c> {
+    ready: &'c mut Option<(Instant, u16)>,
+}
+
+impl Answered<'_> {
+    /// It was ready then, and is only to be written: [`Service::written`] hears under that mark how long that took.
+    pub fn set_ready(self, ready: Instant, mark: u16) {
+        *self.ready = Some((ready, mark));
+    }
+}
+
+impl<'c> Reply<'c> {
     /// Binary blocks of a JSON answer as base64 text.
     pub fn set_base64(&mut self, base64: bool) {
         self.base64 = base64;
@@ -116,8 +139,14 @@ impl Reply<'_> {
 
     /// Answers at once.
     pub fn ok(self, write: impl FnOnce(&mut Encoder<'_>)) {
+        self.answer(write);
+    }
+
+    /// Answers at once; the answer can be told since when it was ready.
+    pub fn answer(self, write: impl FnOnce(&mut Encoder<'_>)) -> Answered<'c> {
         self.form.ok(self.out, self.base64, write);
         *self.outcome = Outcome::Answered;
+        Answered { ready: self.ready }
     }
 
     /// Answers an error at once.
@@ -161,8 +190,8 @@ pub struct Ticket {
     mailbox: Arc<Mailbox>,
     gone: Arc<AtomicBool>,
     base64: bool,
-    /// When the work was done and only its writing was left; nothing is measured where it is not told.
-    ready: Option<Instant>,
+    /// When the work was done and only its writing was left, and a mark; nothing is measured where it is not told.
+    ready: Option<(Instant, u16)>,
     sent: bool,
 }
 
@@ -177,9 +206,9 @@ impl Ticket {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// From here on it is only written: [`Service::written`] hears how long that took.
-    pub fn set_ready(&mut self, ready: Instant) {
-        self.ready = Some(ready);
+    /// From here on it is only written: [`Service::written`] hears under that mark how long that took.
+    pub fn set_ready(&mut self, ready: Instant, mark: u16) {
+        self.ready = Some((ready, mark));
     }
 
     /// Answers.

@@ -155,11 +155,12 @@ pub(super) fn call<S: Service>(
         form.error(&mut connection.out, &Status::new(Code::Overloaded, ex));
         return Outcome::Answered;
     }
-    let mut outcome = Outcome::Dropped;
+    let (mut outcome, mut ready, start) = (Outcome::Dropped, None, connection.out.len());
     let reply = Reply {
         form,
         out: &mut connection.out,
         outcome: &mut outcome,
+        ready: &mut ready,
         origin: Origin {
             key: connection.key,
             mailbox: &net.mailbox,
@@ -175,6 +176,9 @@ pub(super) fn call<S: Service>(
         ),
         Outcome::Detached => connection.in_flight += 1,
         Outcome::Answered => {}
+    }
+    if let Some((since, mark)) = ready {
+        connection.measure(start, since, mark);
     }
     outcome
 }

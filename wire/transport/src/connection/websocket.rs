@@ -87,8 +87,10 @@ impl Connection {
             return false;
         }
         self.borrow_out(room);
+        let start = self.out.len();
         let reason = "nothing was asked for too long";
         write_close(&mut self.out, Some(close_code::GOING_AWAY), reason, None);
+        self.sealed(start);
         self.flags.closing = true;
         true
     }

@@ -1,7 +1,7 @@
 //! Peers that mean harm, or do it: none of them holds up another, or holds memory.
 
-use crate::probe::{answers, connect, quest, serve, serve_patiently, start};
-use millpond_wire_transport::{Patience, Reply, Request, Service, Target};
+use crate::probe::{answers, connect, loopback, options, quest, serve, serve_patiently, start};
+use millpond_wire_transport::{Options, Patience, Reply, Request, Service, Target, Ticket, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,6 +108,71 @@ fn a_peer_that_does_not_read_is_served_no_further() {
     );
     writing.join().unwrap();
     transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn a_peer_that_is_owed_too_much_is_cut_off_and_counted() {
+    let (tickets, taken) = mpsc::sync_channel(64);
+    let service = Later {
+        tickets: Arc::new(Mutex::new(tickets)),
+    };
+    let options = Options {
+        in_flight_max: 64,
+        owed_bytes_max: 4 << 20,
+        ..options(1, Patience::default())
+    };
+    let transport = Transport::start(loopback(), Vec::new(), "net", options, service).unwrap();
+    let counters = transport.counters();
+    let (mut silent, mut reader) = (connect(&transport), connect(&transport));
+    let answer = |ticket: Ticket| {
+        ticket.ok(|out| {
+            out.map(1);
+            out.key("bytes");
+            out.bytes(&vec![7; 1 << 20]);
+            out.end_map();
+        });
+    };
+    // A single answer may be as large as it is.
+    reader.write_all(&quest("later", 1, &[0x80])).unwrap();
+    let ticket = taken.recv().unwrap();
+    ticket.ok(|out| {
+        out.map(1);
+        out.key("bytes");
+        out.bytes(&vec![7; 6 << 20]);
+        out.end_map();
+    });
+    assert_eq!(answers(&mut reader, 1), [(0, 1)]);
+    // Sixty-four answers of a megabyte are more than the kernel takes for a peer that does not read.
+    let calls: Vec<u8> = (0..64).flat_map(|seq| quest("later", seq, &[0x80])).collect();
+    silent.write_all(&calls).unwrap();
+    let tickets: Vec<Ticket> = (0..64).map(|_| taken.recv().unwrap()).collect();
+    let gone = tickets[0].gone();
+    tickets.into_iter().for_each(answer);
+    while counters.live.load(Ordering::Relaxed) > 1 {
+        std::thread::yield_now();
+    }
+    assert!(gone.load(Ordering::Relaxed));
+    assert_eq!(counters.overfull_readers.load(Ordering::Relaxed), 1);
+    // The other one is served as before, and what the silent one still gets ends in the middle.
+    reader.write_all(&quest("later", 2, &[0x80])).unwrap();
+    answer(taken.recv().unwrap());
+    assert_eq!(answers(&mut reader, 1), [(0, 2)]);
+    let mut rest = Vec::new();
+    let _ = silent.read_to_end(&mut rest);
+    assert!(rest.len() < 64 << 20);
+    transport.close(Duration::from_secs(5));
+}
+
+/// Hands its tickets to the test.
+#[derive(Clone)]
+struct Later {
+    tickets: Arc<Mutex<mpsc::SyncSender<Ticket>>>,
+}
+
+impl Service for Later {
+    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+        self.tickets.lock().unwrap().send(reply.detach()).unwrap();
+    }
 }
 
 #[test]

@@ -30,23 +30,37 @@ impl Service for Probe {
     }
 }
 
-/// Answers from a ticket, "timed" ones with the time since when they are ready, and notes what it hears of their writing.
+/// Answers from a ticket or on the spot, most with the time since when they are ready, and notes what it hears of their writing.
 #[derive(Clone)]
 pub(crate) struct Timed {
-    pub(crate) written: mpsc::SyncSender<Duration>,
+    pub(crate) written: mpsc::SyncSender<(u16, Duration)>,
 }
 
 impl Service for Timed {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        let mut ticket = reply.detach();
-        if request.target == Target::Method("timed") {
-            ticket.set_ready(Instant::now());
+        match request.target {
+            // Long enough to find the kernel without room.
+            Target::Method("long") => reply
+                .answer(|out| {
+                    out.map(1);
+                    out.key("bytes");
+                    out.bytes(&vec![7; 100_000]);
+                    out.end_map();
+                })
+                .set_ready(Instant::now(), 7),
+            Target::Method("at once") => reply.answer(|out| out.map(0)).set_ready(Instant::now(), 9),
+            target => {
+                let mut ticket = reply.detach();
+                if target == Target::Method("timed") {
+                    ticket.set_ready(Instant::now(), 8);
+                }
+                ticket.ok(|out| out.map(0));
+            }
         }
-        ticket.ok(|out| out.map(0));
     }
 
-    fn written(&self, took: Duration) {
-        self.written.send(took).unwrap();
+    fn written(&self, mark: u16, took: Duration) {
+        self.written.send((mark, took)).unwrap();
     }
 }
 
@@ -117,16 +131,17 @@ pub(crate) fn start_at(others: Vec<Listener>) -> (Transport, mpsc::Receiver<Peer
     (transport, told)
 }
 
-fn loopback() -> Listener {
+pub(crate) fn loopback() -> Listener {
     Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap()
 }
 
-fn options(threads: usize, patience: Patience) -> Options {
+pub(crate) fn options(threads: usize, patience: Patience) -> Options {
     Options {
         threads,
         cpus: Vec::new(),
         connections_max: 1000,
         in_flight_max: 16,
+        owed_bytes_max: 32 << 20,
         limits: Limits {
             frame_bytes_max: 1 << 20,
         },

@@ -1,0 +1,197 @@
+//! Answers on their way out of a connection: how long the measured ones took, and how much a peer may be owed.
+//!
+//! It does not write to the socket. Its invariants: an answer is told written when its own last byte has left, whatever waits
+//! behind it; and what waits for a peer is at most `owed_bytes_max`, or a single answer.
+
+use super::{Connection, OUT_BYTES_HIGH};
+use crate::net_thread::{Kind, Net, Room};
+use crate::service::Service;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// A buffer for answers that grew beyond this is not kept for the next connection.
+const OUT_BYTES_KEPT: usize = 256 << 10;
+/// Measured answers of one buffer that is kept for the next connection.
+const TIMED_KEPT: usize = 1024;
+
+/// An answer whose writing is measured.
+pub(crate) struct Timed {
+    /// Where it ends among the bytes that are not sent, those before them included; not known until it is whole.
+    end: usize,
+    since: Instant,
+    mark: u16,
+}
+
+impl Connection {
+    /// Answers are written to the thread's buffer, unless some of this connection's wait in one of its own.
+    pub(super) fn borrow_out(&mut self, room: &mut Room) {
+        if self.out.capacity() == 0 {
+            std::mem::swap(&mut self.out, &mut room.out);
+        }
+        if self.timed.capacity() == 0 {
+            std::mem::swap(&mut self.timed, &mut room.timed);
+        }
+    }
+
+    /// What was borrowed is given back, if nothing is in it.
+    pub(super) fn give_out_back(&mut self, room: &mut Room) {
+        if self.timed.is_empty() {
+            let timed = std::mem::take(&mut self.timed);
+            if room.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
+                room.timed = timed;
+            }
+        }
+        if !self.out.is_empty() {
+            return;
+        }
+        let out = std::mem::take(&mut self.out);
+        if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
+            room.out = out;
+        }
+    }
+
+    /// Measures the answer that was written from `start` on; a oneway call has none, and a rehearsal is counted nowhere.
+    pub(super) fn measure(&mut self, start: usize, since: Instant, mark: u16) {
+        if self.kind == Kind::Served && self.out.len() > start {
+            self.timed.push(Timed {
+                end: usize::MAX,
+                since,
+                mark,
+            });
+        }
+    }
+
+    /// What was written from `start` on is whole: it is encrypted where the connection is.
+    pub(super) fn sealed(&mut self, start: usize) {
+        self.seal(start);
+        let end = self.out.len();
+        if let Some(last) = self.timed.last_mut() {
+            last.end = last.end.min(end);
+        }
+    }
+
+    /// Writes without waiting, and tells the service how long the measured answers took that have left; true if any byte did.
+    pub(super) fn send<S: Service>(&mut self, net: &Net<S>) -> bool {
+        let sent = self.flush();
+        if !self.timed.is_empty() {
+            let left = match self.unsent() {
+                0 => self.timed.len(),
+                _ => self.timed.partition_point(|timed| timed.end <= self.sent),
+            };
+            if left > 0 {
+                let now = Instant::now();
+                for timed in self.timed.drain(..left) {
+                    let took = now.saturating_duration_since(timed.since);
+                    net.service.written(timed.mark, took);
+                }
+            }
+        }
+        if self.sent >= OUT_BYTES_HIGH.max(self.out.len() / 2) {
+            self.forget_sent();
+        }
+        sent
+    }
+
+    /// A peer that is always a little behind would have everything kept that was ever sent to it.
+    fn forget_sent(&mut self) {
+        self.out.drain(..self.sent);
+        for timed in &mut self.timed {
+            timed.end -= self.sent;
+        }
+        self.sent = 0;
+    }
+
+    /// Whether the peer may be owed another answer; one that is owed too much without taking it is cut off.
+    pub(super) fn may_owe<S>(&mut self, net: &Net<S>, bytes: usize) -> bool {
+        let limit = net.options.owed_bytes_max;
+        let fits = |connection: &Connection| {
+            let unsent = connection.unsent();
+            unsent == 0 || unsent.saturating_add(bytes) <= limit
+        };
+        if fits(self) {
+            return true;
+        }
+        // The kernel may have room by now.
+        self.flush();
+        if fits(self) {
+            return true;
+        }
+        let (peer, owed) = (self.peer, self.unsent() + bytes);
+        tracing::info!(%peer, owed, limit, "connection closed: its peer does not read its answers (server.owed_bytes_max)");
+        net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
+        (self.out, self.sent, self.timed) = (Vec::new(), 0, Vec::new());
+        self.flags.broken = true;
+        self.tell_gone();
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::mailbox::{Key, Mailbox};
+    use crate::service::{Reply, Request};
+    use crate::{Options, Patience, Peer};
+    use millpond_wire_frame::Limits;
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    #[derive(Clone)]
+    struct Silent;
+
+    impl Service for Silent {
+        fn call(&self, _: Request<'_>, _: Reply<'_>) {}
+    }
+
+    fn net() -> Net<Silent> {
+        Net {
+            service: Silent,
+            options: Options {
+                threads: 1,
+                cpus: Vec::new(),
+                connections_max: 1,
+                in_flight_max: 1,
+                owed_bytes_max: 1 << 20,
+                limits: Limits::default(),
+                patience: Patience::default(),
+                cors_origins: Vec::new(),
+                encryption: None,
+            },
+            counters: Arc::default(),
+            mailbox: Arc::new(Mailbox::new().unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_always_behind_gets_all_and_nothing_is_kept_that_was_sent() {
+        let byte = |at: usize| (at % 251) as u8;
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let (net, key) = (
+            net(),
+            Key {
+                slot: 0,
+                generation: 1,
+            },
+        );
+        let mut connection = Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0);
+        let (mut written, mut read, mut chunk) = (0, 0, vec![0; 32 << 10]);
+        while read < 30 << 20 {
+            // Always more than the kernel takes at a time.
+            let more = 4 * OUT_BYTES_HIGH - connection.unsent();
+            connection.out.extend((written..written + more).map(byte));
+            written += more;
+            connection.flags.writable = true;
+            connection.send(&net);
+            assert!(connection.unsent() > 0, "the peer has caught up");
+            let kept = connection.out.len();
+            assert!(kept <= 9 * OUT_BYTES_HIGH, "{kept} bytes are kept");
+            let count = theirs.read(&mut chunk).unwrap();
+            let wrong = (chunk[..count].iter().zip(read..)).find(|(found, at)| **found != byte(*at));
+            assert_eq!(wrong, None);
+            read += count;
+        }
+    }
+}
