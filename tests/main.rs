@@ -6,6 +6,7 @@ mod access;
 mod bad_input;
 mod configuration;
 mod drain;
+mod duplex;
 mod harness;
 mod infer;
 mod kills;

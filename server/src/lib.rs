@@ -43,7 +43,7 @@ use metrics::{Arrival, Metrics};
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{
-    Counters, Encryption, Listener, Options, Patience, Transport, raise_file_limit,
+    Counters, Encryption, Listener, Options, Patience, PushLimits, Transport, raise_file_limit,
 };
 use slow::{ModelTime, Over, SlowLog};
 use std::net::SocketAddr;
@@ -345,6 +345,10 @@ fn data_options(config: &Config) -> Result<Options, Error> {
         connections_max: config.server.connections_max,
         in_flight_max: config.server.in_flight_per_connection_max,
         owed_bytes_max: config.server.owed_bytes_max,
+        push: PushLimits {
+            outstanding_max: config.server.pushes_per_connection_max,
+            ..PushLimits::default()
+        },
         limits: Limits {
             frame_bytes_max: config.server.frame_bytes_max,
         },
@@ -374,6 +378,7 @@ fn admin_options() -> Options {
         connections_max: 100,
         in_flight_max: 16,
         owed_bytes_max: config::Server::default().owed_bytes_max,
+        push: PushLimits::default(),
         limits,
         patience: Patience::default(),
         cors_origins: Vec::new(),

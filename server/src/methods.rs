@@ -3,11 +3,12 @@
 //! It answers nothing. Its invariant: a [`Method`] is a place in the table that gave it, and looking a name up allocates
 //! nothing and costs the same however many methods there are.
 
-use crate::config::Config;
-use crate::config::method::map_of;
+use crate::config::method::{DUPLEX_TIMEOUT_MS, map_of};
+use crate::config::{self, Config, Kind};
 use millpond_wire_frame::{Encoder, Encoding, Value};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
 
 /// A method's place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,41 @@ pub(crate) enum Work {
     Echo,
     /// The same map every time.
     Constant(Constant),
+    /// What the caller answers when it is called itself.
+    Duplex(Duplex),
+}
+
+/// How a method calls its caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Duplex {
+    /// The method that is called.
+    pub(crate) push: String,
+    /// What it is called with; the payload of its own call where there is none.
+    pub(crate) payload: Option<Constant>,
+    /// How long it may take.
+    pub(crate) timeout: Duration,
+    /// Whether it is asked for no answer.
+    pub(crate) oneway: bool,
+    /// What is answered before it is called; nothing: its answer is.
+    pub(crate) early: Option<Constant>,
+}
+
+impl Work {
+    fn of(method: &config::Method) -> Work {
+        match (method.kind, &method.answer) {
+            (Some(Kind::Duplex), answer) => Work::Duplex(Duplex {
+                push: method.push.clone().unwrap_or_default(),
+                payload: method.payload.as_ref().map(Constant::new),
+                oneway: method.oneway,
+                timeout: Duration::from_millis(method.timeout_ms.unwrap_or(DUPLEX_TIMEOUT_MS)),
+                early: method
+                    .early
+                    .then(|| Constant::new(answer.as_ref().unwrap_or(&toml::Table::new()))),
+            }),
+            (_, Some(answer)) => Work::Constant(Constant::new(answer)),
+            (_, None) => Work::Echo,
+        }
+    }
 }
 
 /// A map that was encoded at the start.
@@ -123,13 +159,9 @@ impl Methods {
             })
             .collect();
         for (name, method) in &config.methods {
-            let work = match &method.answer {
-                None => Work::Echo,
-                Some(answer) => Work::Constant(Constant::new(answer)),
-            };
             entries.push(Entry {
                 name: name.clone(),
-                work,
+                work: Work::of(method),
             });
         }
         let places = (0..).map(Method);

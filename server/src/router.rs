@@ -105,6 +105,7 @@ impl Router {
         match work {
             Work::Echo => handlers::own::echo(&call, request, reply),
             Work::Constant(constant) => handlers::own::constant(&call, request, constant, reply),
+            Work::Duplex(duplex) => handlers::duplex::answer(&call, request, duplex, reply),
             _ => match decode_map(request.encoding, request.payload) {
                 Ok(map) => match call.open(Some(&map)) {
                     Ok(()) => call.handle(work, map, reply),
@@ -219,7 +220,7 @@ impl Call<'_> {
             Work::Infer => handlers::infer::answer(self, map, reply),
             Work::Rank => handlers::rank::answer(self, map, reply),
             Work::Ping | Work::Status | Work::Infos | Work::Tune => {}
-            Work::Echo | Work::Constant(_) => {}
+            Work::Echo | Work::Constant(_) | Work::Duplex(_) => {}
         }
     }
 

@@ -323,10 +323,12 @@ class BadFrames(Served):
         raw.send(self.PING)
         self.assertEqual(raw.receive().seq, 7)
 
-    def test_an_answer_to_nothing_changes_nothing(self):
+    def test_an_answer_to_nothing_ends_the_connection(self):
         raw = self.raw()
-        raw.send(captured("push_answer") + self.PING)
+        raw.send(self.PING + captured("push_answer") + self.PING)
         self.assertEqual(raw.receive().seq, 7)
+        self.assertIsNone(raw.receive())
+        self.served()
 
 
 class Http(Served):

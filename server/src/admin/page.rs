@@ -6,7 +6,7 @@ use crate::engines::Engines;
 use crate::metrics::Page;
 use millpond_engines_infer::Stats;
 use millpond_wire_transport::Counters;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) fn metrics(shared: &Shared) -> String {
     let mut page = Page::default();
@@ -95,6 +95,39 @@ fn connections(page: &mut Page, counters: &Counters) {
         "counter",
         "Answers whose connection was gone.",
         load(&counters.undelivered),
+    );
+    pushes(page, counters);
+}
+
+/// What became of the server's calls to its peers.
+fn pushes(page: &mut Page, counters: &Counters) {
+    let mut total = |name: &str, help: &str, counter: &AtomicU64| {
+        page.single(name, "counter", help, counter.load(Ordering::Relaxed) as f64);
+    };
+    total(
+        "millpond_pushes_total",
+        "Calls sent to peers, with and without an answer.",
+        &counters.pushes,
+    );
+    total(
+        "millpond_push_answers_total",
+        "Answers of peers that came in time.",
+        &counters.push_answers,
+    );
+    total(
+        "millpond_push_timeouts_total",
+        "Calls to peers that were given up.",
+        &counters.push_timeouts,
+    );
+    total(
+        "millpond_push_answers_late_total",
+        "Answers of peers that nobody waited for any more.",
+        &counters.push_answers_late,
+    );
+    total(
+        "millpond_calls_refused_duplex_total",
+        "Calls refused because their connection had too many in flight and held back while its peer's answers were awaited.",
+        &counters.calls_refused,
     );
 }
 

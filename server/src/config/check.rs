@@ -101,6 +101,10 @@ fn check_server(config: &Config) -> Result<(), String> {
         "server.in_flight_per_connection_max",
         server.in_flight_per_connection_max,
     )?;
+    positive(
+        "server.pushes_per_connection_max",
+        server.pushes_per_connection_max,
+    )?;
     positive("server.owed_bytes_max", server.owed_bytes_max)?;
     positive("server.deadline_ms_default", server.deadline_ms_default as usize)?;
     positive("log.queue_lines_max", config.log.queue_lines_max)?;

@@ -8,6 +8,10 @@ use serde::Deserialize;
 
 /// Bytes of a method's name: a frame has one byte for its length.
 const NAME_BYTES_MAX: usize = 255;
+/// How long a caller may take that is called itself, unless said otherwise: FPNN's default (fpnn-wire.md, 1.3).
+pub(crate) const DUPLEX_TIMEOUT_MS: u64 = 5000;
+/// A day is for ever to a call.
+const DUPLEX_TIMEOUT_MS_MAX: u64 = 86_400_000;
 /// Methods of one configuration: each has statistics of its own.
 const METHODS_MAX: usize = 1000;
 
@@ -17,8 +21,20 @@ const METHODS_MAX: usize = 1000;
 pub struct Method {
     /// What it answers; "constant" where there is an answer.
     pub kind: Option<Kind>,
-    /// The map of a constant method, in the order of the file.
+    /// The map of a constant method, or of one that answers early, in the order of the file.
     pub answer: Option<toml::Table>,
+    /// The method of the caller that a duplex method calls.
+    pub push: Option<String>,
+    /// The map that it is called with; that of its own call when left out.
+    pub payload: Option<toml::Table>,
+    /// How long it may take; 5000 when left out.
+    pub timeout_ms: Option<u64>,
+    /// Whether a duplex method answers before it calls its caller.
+    #[serde(default)]
+    pub early: bool,
+    /// Whether it asks its caller for no answer; one that answers early can.
+    #[serde(default)]
+    pub oneway: bool,
 }
 
 /// What a configured method answers.
@@ -29,6 +45,8 @@ pub enum Kind {
     Echo,
     /// One map, always.
     Constant,
+    /// What its caller answers, when it is called over the same connection.
+    Duplex,
 }
 
 pub(super) fn check(config: &Config) -> Result<(), String> {
@@ -52,6 +70,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
             ));
         }
         match (method.kind, &method.answer) {
+            (Some(Kind::Duplex), _) => check_duplex(&key, method)?,
             (Some(Kind::Echo), Some(_)) => {
                 return Err(format!(
                     "{key}.answer: kind \"echo\" answers what it gets; leave answer out, or set kind = \"constant\""
@@ -62,10 +81,63 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
                     "{key}.answer is missing; write answer = {{ key = \"value\" }}, or set kind = \"echo\""
                 ));
             }
-            (None | Some(Kind::Constant), Some(_)) | (Some(Kind::Echo), None) => {}
+            (None | Some(Kind::Constant), Some(_)) | (Some(Kind::Echo), None) => {
+                check_no_duplex(&key, method)?
+            }
         }
     }
     Ok(())
+}
+
+/// A method that calls its caller.
+fn check_duplex(key: &str, method: &Method) -> Result<(), String> {
+    let Some(push) = &method.push else {
+        return Err(format!(
+            "{key}.push is missing; kind \"duplex\" needs the method of its caller, as in push = \"duplex quest\""
+        ));
+    };
+    if push.is_empty() || push.len() > NAME_BYTES_MAX {
+        let found = push.len();
+        return Err(format!(
+            "{key}.push: the name has {found} bytes; expected 1 to {NAME_BYTES_MAX}"
+        ));
+    }
+    let unfit = method
+        .timeout_ms
+        .filter(|ms| !(1..=DUPLEX_TIMEOUT_MS_MAX).contains(ms));
+    if let Some(found) = unfit {
+        return Err(format!(
+            "{key}.timeout_ms is {found}; expected 1 to {DUPLEX_TIMEOUT_MS_MAX}"
+        ));
+    }
+    if method.oneway && !method.early {
+        return Err(format!(
+            "{key}.oneway: nothing is answered to a oneway push, so there is nothing to wait for; set early = true too"
+        ));
+    }
+    if method.answer.is_some() && !method.early {
+        return Err(format!(
+            "{key}.answer: the caller's own answer is answered; leave answer out, or set early = true"
+        ));
+    }
+    Ok(())
+}
+
+/// A method that does not.
+fn check_no_duplex(key: &str, method: &Method) -> Result<(), String> {
+    let for_duplex = [
+        ("push", method.push.is_some()),
+        ("payload", method.payload.is_some()),
+        ("timeout_ms", method.timeout_ms.is_some()),
+        ("early", method.early),
+        ("oneway", method.oneway),
+    ];
+    match for_duplex.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "{key}.{name} is for kind \"duplex\"; leave it out, or set kind = \"duplex\""
+        )),
+    }
 }
 
 /// A TOML value as payloads have it; times become text.

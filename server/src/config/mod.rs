@@ -75,6 +75,8 @@ pub struct Server {
     pub in_flight_max: usize,
     /// Calls one connection may have unanswered before it is not read further.
     pub in_flight_per_connection_max: usize,
+    /// Calls to one connection's peer that may wait for its answer.
+    pub pushes_per_connection_max: usize,
     /// Bytes of answers that may wait for one peer to read them, beyond a single answer.
     pub owed_bytes_max: usize,
     /// Bytes of a frame or an HTTP body.
@@ -103,6 +105,7 @@ impl Default for Server {
             connections_max: 10_000,
             in_flight_max: 8192,
             in_flight_per_connection_max: 1024,
+            pushes_per_connection_max: 1024,
             owed_bytes_max: 32 << 20,
             frame_bytes_max: 8 << 20,
             deadline_ms_default: 5000,

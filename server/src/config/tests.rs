@@ -146,6 +146,37 @@ fn methods_of_ones_own_have_names_of_their_own() {
 }
 
 #[test]
+fn a_duplex_method_names_what_it_calls() {
+    let duplex = |keys: &str, expected: &str| {
+        check(&format!("[methods.a]\nkind = \"duplex\"\n{keys}"), &[], expected);
+    };
+    duplex("push = \"p q\"\ntimeout_ms = 1", "push: Some(\"p q\")");
+    duplex(
+        "push = \"p\"\nearly = true\nanswer = { a = 1 }\npayload = {}",
+        "early: true",
+    );
+    duplex("", "methods.\"a\".push is missing");
+    duplex("push = \"\"", "methods.\"a\".push: the name has 0 bytes");
+    duplex("push = \"p\"\ntimeout_ms = 0", "methods.\"a\".timeout_ms is 0");
+    duplex("push = \"p\"\ntimeout_ms = 86400001", "expected 1 to 86400000");
+    duplex("push = \"p\"\nanswer = {}", "or set early = true");
+    duplex("push = \"p\"\noneway = true", "set early = true too");
+    let others = [
+        ("push = \"p\"", "push"),
+        ("payload = {}", "payload"),
+        ("timeout_ms = 5", "timeout_ms"),
+        ("early = true", "early"),
+        ("oneway = true", "oneway"),
+    ];
+    for (line, name) in others {
+        for kind in ["kind = \"echo\"", "answer = {}"] {
+            let expected = format!("methods.\"a\".{name} is for kind \"duplex\"");
+            check(&format!("[methods.a]\n{kind}\n{line}"), &[], &expected);
+        }
+    }
+}
+
+#[test]
 fn rules_of_access_name_what_exists() {
     let rule = |text: &str, expected: &str| check(text, &[], expected);
     rule(
@@ -254,12 +285,19 @@ fn the_shipped_example_is_whole_and_true() {
         ),
         (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
         (&["models", "ranker"], format!("{:?}", config.models["ranker"])),
-        (&["methods", "two way demo"], "kind: , answer: ".to_owned()),
+        (
+            &["methods", "two way demo"],
+            format!("{:?}", toml::from_str::<Method>("").unwrap()),
+        ),
     ] {
         let mut keys = keys(path);
         if path[0] == "models" {
             // No model has the keys of both backends.
             keys.extend(self::keys(&written, &["models", "stand_in"]));
+        }
+        if path[0] == "methods" {
+            // Nor has a method those of all kinds.
+            keys.extend(self::keys(&written, &["methods", "duplex demo"]));
         }
         if path[0] == "server" {
             keys.extend(self::keys(&written, &["server", "fpnn_encryption"]));

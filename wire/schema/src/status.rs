@@ -38,14 +38,18 @@ codes! {
     KeyNotFound = 10009, 400, false;
     /// Something failed inside the server.
     Internal = 20001, 500, false;
-    /// The caller went away before its call was worked on; it is counted, and nobody reads it.
+    /// The caller went away before its call was worked on, or answered what it was asked; it is counted, and nobody reads it.
     ConnectionClosed = 20002, 499, true;
+    /// The caller was asked something for its call, and did not answer in time.
+    Timeout = 20003, 504, true;
     /// No method of that name.
     UnknownMethod = 20004, 404, false;
     /// The msgpack does not parse.
     Decoding = 20006, 400, false;
     /// The request is no HTTP this server reads.
     BadHttp = 20010, 400, false;
+    /// The method needs a connection of another kind: over HTTP the server cannot call its caller.
+    InvalidConnection = 20012, 400, false;
     /// Not from this address, this network, or this kind of connection.
     Forbidden = 20013, 403, false;
     /// The server is draining.

@@ -5,11 +5,13 @@
 //! first) it serves nothing and reads little; an idle one holds no buffer.
 
 mod http;
+mod push;
 mod requests;
 mod secure;
 mod websocket;
 mod written;
 
+pub(crate) use push::Pushes;
 pub(crate) use written::Timed;
 
 use crate::encryption::Secure;
@@ -34,7 +36,8 @@ use websocket::serve_websocket;
 /// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
 /// flight by then no more than `Options::owed_bytes_max`.
 const OUT_BYTES_HIGH: usize = 256 << 10;
-/// Bytes a blocked connection reads ahead once its peer has closed: enough to see the end.
+/// Bytes a blocked connection reads ahead once its peer has closed: enough to see the end. And bytes of calls that it holds
+/// back while it awaits its peer's answers.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Requests served in one turn.
 const SERVED_PER_TURN: usize = 256;
@@ -64,6 +67,8 @@ pub(crate) struct Connection {
     websocket: Option<Box<WebSocket>>,
     /// Its bytes are encrypted, since its first call asked for that.
     secure: Option<Box<Secure>>,
+    /// It may be called, since somebody asked for the way.
+    pushes: Option<Box<Pushes>>,
 }
 
 /// What a connection is in the middle of.
@@ -134,6 +139,7 @@ impl Connection {
             },
             websocket: None,
             secure: None,
+            pushes: None,
         }
     }
 
@@ -154,13 +160,14 @@ impl Connection {
     }
 
     fn finished(&self) -> bool {
-        (self.flags.closing || self.flags.ended) && self.in_flight == 0 && self.unsent() == 0
+        let over = self.flags.closing || (self.flags.ended && !self.holds_calls());
+        over && self.in_flight == 0 && self.unsent() == 0
     }
 
     fn blocked(&self, in_flight_max: usize) -> bool {
         self.flags.closing
             || self.flags.http_waits
-            || self.in_flight >= in_flight_max
+            || (self.in_flight >= in_flight_max && !self.awaits_answers())
             || self.unsent() >= OUT_BYTES_HIGH
     }
 
@@ -180,7 +187,7 @@ impl Connection {
         self.flags.readable |= ready.readable;
         self.flags.writable |= ready.writable;
         self.flags.hung_up |= ready.ended;
-        !std::mem::replace(&mut self.flags.due, true)
+        self.ask_for_turn()
     }
 
     /// Takes an answer from another thread; true if it is to be queued for a turn.
@@ -197,7 +204,7 @@ impl Connection {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.flags.http_waits = false;
         self.flags.closing |= delivery.close;
-        !std::mem::replace(&mut self.flags.due, true)
+        self.ask_for_turn()
     }
 
     /// One turn: serve what was read before, read once, serve that, send.
@@ -209,6 +216,7 @@ impl Connection {
         let in_flight_max = net.options.in_flight_max;
         let mut budget = SERVED_PER_TURN;
         self.borrow_out(room);
+        self.serve_held(net, &mut budget);
         self.serve_input(net, &mut room.message, &mut budget);
         if budget > 0 && self.flags.readable && self.wants_bytes(in_flight_max) {
             self.read(net, room, &mut budget);
@@ -216,6 +224,10 @@ impl Connection {
         if std::mem::take(&mut self.flags.secured) {
             let rest = std::mem::take(&mut self.input);
             self.receive(net, &rest);
+        }
+        if self.flags.closing {
+            // Nothing more is read.
+            self.give_up_pushes();
         }
         let sent = self.send(net);
         self.give_out_back(room);
@@ -227,7 +239,7 @@ impl Connection {
             return self.finish();
         }
         let reads = self.flags.readable && self.wants_bytes(in_flight_max);
-        self.flags.due = reads || self.servable(in_flight_max);
+        self.flags.due = reads || self.servable(in_flight_max) || self.can_release(in_flight_max);
         if self.flags.due { Turn::Again } else { Turn::Wait }
     }
 
@@ -399,7 +411,8 @@ impl Connection {
         if self.kind != Kind::Served || self.flags.lingers {
             return None;
         }
-        self.ages.overdue(patience, now_s, self.in_flight > 0)
+        let works = self.in_flight > 0 || self.awaits_answers();
+        self.ages.overdue(patience, now_s, works)
     }
 
     /// Everything was said: the peer is told, and given time to read it if it has not closed itself.
@@ -427,14 +440,15 @@ impl Connection {
         }
     }
 
-    fn tell_gone(&self) {
+    fn tell_gone(&mut self) {
+        self.give_up_pushes();
         if let Some(gone) = &self.gone {
             gone.store(true, Ordering::Relaxed);
         }
     }
 
     /// It is over: whoever works for it is told, and so is the log where that is worth a line.
-    pub(crate) fn ended<S>(self, net: &Net<S>) {
+    pub(crate) fn ended<S>(mut self, net: &Net<S>) {
         self.tell_gone();
         let flags = &self.flags;
         if flags.ended && !flags.broken && !self.input.is_empty() && !self.refused() {
@@ -448,7 +462,7 @@ impl Connection {
     pub(crate) fn look_again(&mut self) -> bool {
         self.flags.drained = false;
         self.flags.readable = true;
-        !std::mem::replace(&mut self.flags.due, true)
+        self.ask_for_turn()
     }
 
     /// Whether nothing is owed to the peer, not even the look at what it had sent when the stop came.

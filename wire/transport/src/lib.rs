@@ -4,10 +4,11 @@
 //! connection lives and dies on it. What is readable is read, every whole frame in it is served, and the answers are flushed
 //! once; a connection that has more to do waits behind the others. Answers made on other threads come back through the net
 //! thread's mailbox with one wake-up a batch. Native frames and HTTP/1.1 share the port and are told apart by the first
-//! bytes; an HTTP request may turn its connection into a WebSocket, whose messages are frames.
+//! bytes; an HTTP request may turn its connection into a WebSocket, whose messages are frames. A connection of frames goes both
+//! ways: a [`Pusher`] calls its peer.
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
-//! its connection closes; and a connection holds at most its input limit, its output bound and its in-flight bound.
+//! its connection closes; and a connection holds at most its input limit, its output bound and its bounds of calls in flight, either way.
 
 mod acceptor;
 mod answer;
@@ -19,6 +20,7 @@ mod mailbox;
 mod net_thread;
 mod peer;
 mod poller;
+mod push;
 mod service;
 mod timers;
 
@@ -28,6 +30,7 @@ pub use encryption::Encryption;
 pub use error::Error;
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use peer::Peer;
+pub use push::{PushAnswer, PushError, PushLimits, Pusher};
 pub use service::{Answered, Meta, Reply, Request, Service, Target, Ticket};
 pub use timers::Patience;
 
@@ -49,6 +52,8 @@ pub struct Options {
     pub in_flight_max: usize,
     /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.
     pub owed_bytes_max: usize,
+    /// Calls to its peer.
+    pub push: PushLimits,
     /// Sizes of frames and bodies.
     pub limits: Limits,
     /// How long peers may keep this server waiting.
@@ -93,6 +98,16 @@ pub struct Counters {
     pub slow_readers: AtomicU64,
     /// Connections closed because more answers waited for their peer than it may be owed.
     pub overfull_readers: AtomicU64,
+    /// Calls sent to peers.
+    pub pushes: AtomicU64,
+    /// Their answers that came in time.
+    pub push_answers: AtomicU64,
+    /// Those that were given up.
+    pub push_timeouts: AtomicU64,
+    /// Answers to pushes that nobody waited for any more.
+    pub push_answers_late: AtomicU64,
+    /// Calls refused because too many of their connection were in flight, and held back, while answers of its peer were awaited.
+    pub calls_refused: AtomicU64,
 }
 
 impl Counters {

@@ -1,10 +1,12 @@
 //! Where other threads leave answers and orders for a net thread.
 //!
-//! Answers are bounded by what is in flight: every delivery belongs to a call that a connection counts against its bound.
-//! Its invariant: one wake-up for all that is left while the net thread has not yet looked.
+//! Answers are bounded by what is in flight: every delivery belongs to a call that a connection counts against its bound; and
+//! pushes by what their connection may owe. Its invariant: one wake-up for all that is left while the net thread has not yet
+//! looked, and what is left by one thread is taken in its order.
 
 use crate::net_thread::Order;
 use crate::poller::Bell;
+use crate::push::Push;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -30,6 +32,13 @@ pub(crate) struct Delivery {
     pub(crate) ready: Option<(Instant, u16)>,
 }
 
+/// What is on its way to a connection.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Answer(Delivery),
+    Push(Box<Push>),
+}
+
 /// The queues and their bell.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -40,13 +49,15 @@ pub(crate) struct Mailbox {
 /// What lies in a mailbox.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) parcels: Vec<Parcel>,
     pub(crate) orders: Vec<Order>,
+    /// The net thread has ended: nothing is taken any more.
+    closed: bool,
 }
 
 impl Left {
     fn is_empty(&self) -> bool {
-        self.deliveries.is_empty() && self.orders.is_empty()
+        self.parcels.is_empty() && self.orders.is_empty()
     }
 }
 
@@ -65,9 +76,23 @@ impl Mailbox {
     /// Leaves an answer.
     pub(crate) fn post(&self, delivery: Delivery) {
         let _ = self.leave(|left| {
-            left.deliveries.push(delivery);
-            Ok(())
+            left.parcels.push(Parcel::Answer(delivery));
+            Ok::<_, ()>(())
         });
+    }
+
+    /// Leaves a call to a peer.
+    ///
+    /// # Errors
+    /// The push, when the net thread has ended.
+    pub(crate) fn push(&self, push: Box<Push>) -> Result<(), Box<Push>> {
+        self.leave(|left| {
+            if left.closed {
+                return Err(push);
+            }
+            left.parcels.push(Parcel::Push(push));
+            Ok(())
+        })
     }
 
     /// Leaves an order.
@@ -85,7 +110,7 @@ impl Mailbox {
     }
 
     /// Rings only if nothing lay there before.
-    fn leave(&self, put: impl FnOnce(&mut Left) -> Result<(), Order>) -> Result<(), Order> {
+    fn leave<E>(&self, put: impl FnOnce(&mut Left) -> Result<(), E>) -> Result<(), E> {
         let first = {
             let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             let first = left.is_empty();
@@ -96,6 +121,16 @@ impl Mailbox {
             self.bell.ring();
         }
         Ok(())
+    }
+
+    /// Nothing is taken any more: what lies there is given back, to be dropped.
+    pub(crate) fn close(&self) -> Left {
+        let closed = Left {
+            closed: true,
+            ..Left::default()
+        };
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut left, closed)
     }
 
     /// Takes everything that is there, after the bell was heard; `into` is empty and gives its memory to the queues.
@@ -132,8 +167,8 @@ mod tests {
         assert_eq!(rings(), 1);
         let mut left = Left::default();
         mailbox.take(&mut left);
-        assert_eq!(left.deliveries.len(), 10);
-        left.deliveries.clear();
+        assert_eq!(left.parcels.len(), 10);
+        left.parcels.clear();
         mailbox.take(&mut left);
         assert!(left.is_empty());
         (0..3).for_each(post);

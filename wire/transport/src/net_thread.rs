@@ -5,9 +5,10 @@
 //! connections is touched elsewhere.
 
 use crate::connection::{Connection, Timed, Turn};
-use crate::mailbox::{Delivery, Key, Left, Mailbox};
+use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
 use crate::poller::{self, Poller, Ready};
+use crate::push::Push;
 use crate::service::Service;
 use crate::timers::{Overdue, Sweep, Timers};
 use crate::{Counters, Error, Options};
@@ -260,8 +261,11 @@ impl<S: Service> Loop<S> {
     fn take_mail(&mut self) {
         let mut left = std::mem::take(&mut self.left);
         self.net.mailbox.take(&mut left);
-        for delivery in left.deliveries.drain(..) {
-            self.deliver(&delivery);
+        for parcel in left.parcels.drain(..) {
+            match parcel {
+                Parcel::Answer(delivery) => self.deliver(&delivery),
+                Parcel::Push(push) => self.push(*push),
+            }
         }
         for order in left.orders.drain(..) {
             match order {
@@ -283,6 +287,21 @@ impl<S: Service> Loop<S> {
             }
             None => {
                 self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Sends a push; one whose connection is gone is dropped, which tells whoever waits for its answer.
+    fn push(&mut self, push: Push) {
+        let key = push.key;
+        let found = self.connections.get_mut(key.slot);
+        if let Some(connection) = found.filter(|found| found.key() == key) {
+            let until = connection.push(push, &mut self.room, &self.net.counters);
+            if connection.ask_for_turn() {
+                self.due_next.push(key.slot);
+            }
+            if let Some(until) = until {
+                self.timers.await_answer(until, key);
             }
         }
     }
@@ -334,6 +353,15 @@ impl<S: Service> Loop<S> {
 
     /// Ends what has lingered, been refused or kept this server waiting for too long.
     fn look_at_the_time(&mut self) {
+        while let Some((key, now)) = self.timers.answers_due() {
+            let found = self.connections.get_mut(key.slot);
+            let until = found
+                .filter(|found| found.key() == key)
+                .and_then(|connection| connection.time_out_pushes(now, &self.net.counters));
+            if let Some(until) = until {
+                self.timers.await_answer(until, key);
+            }
+        }
         while let Some(key) = self.timers.expired() {
             if self
                 .connections
@@ -392,6 +420,8 @@ impl<S: Service> Loop<S> {
         for slot in 0..self.connections.capacity() {
             self.forget(slot);
         }
+        // Whoever still waits for the answer to a push is told that there will be none.
+        drop(self.net.mailbox.close());
         // Whoever asked may have stopped waiting.
         let _ = closing.done.send(());
         true

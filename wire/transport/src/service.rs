@@ -4,9 +4,12 @@
 //! Its invariant: a [`Reply`] that is dropped unanswered and a [`Ticket`] that is dropped unsent both answer an error,
 //! so that no caller waits for ever.
 
+use crate::Options;
 use crate::answer::{Body, Form};
+use crate::connection::Pushes;
 use crate::mailbox::{Delivery, Key, Mailbox};
 use crate::peer::Peer;
+use crate::push::{PushError, Pusher};
 use millpond_wire_frame::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
@@ -78,7 +81,7 @@ pub trait Service: Clone + Send + 'static {
     ///
     /// - it answers `reply` and returns;
     /// - it answers `reply` early and goes on: the answer leaves when this returns, so what takes longer is handed to another
-    ///   thread first;
+    ///   thread first, which may call the peer by [`Reply::pusher`];
     /// - it keeps [`Reply::detach`]'s ticket, which any thread answers when the work is done, and may go on after that.
     ///
     /// A reply that is dropped answers an error, and so does a ticket.
@@ -105,6 +108,9 @@ pub(crate) struct Origin<'c> {
     pub(crate) mailbox: &'c Arc<Mailbox>,
     /// Made for the first ticket.
     pub(crate) gone: &'c mut Option<Arc<AtomicBool>>,
+    /// Made for the first pusher.
+    pub(crate) pushes: &'c mut Option<Box<Pushes>>,
+    pub(crate) options: &'c Options,
 }
 
 /// The way back to the caller.
@@ -132,6 +138,33 @@ impl Answered<'_> {
 }
 
 impl<'c> Reply<'c> {
+    /// The way to call the peer of this connection, now and later, from any thread.
+    ///
+    /// What it sends leaves after an answer that is made on the spot; with answers of tickets it keeps the order in which one
+    /// thread makes both.
+    ///
+    /// # Errors
+    /// [`PushError::Http`] for a call that came by HTTP.
+    pub fn pusher(&mut self) -> Result<Pusher, PushError> {
+        if matches!(self.form, Form::Http { .. }) {
+            return Err(PushError::Http);
+        }
+        let Origin {
+            key,
+            mailbox,
+            pushes,
+            options,
+            ..
+        } = &mut self.origin;
+        let made = || Box::new(Pushes::new(options.push, options.limits.frame_bytes_max));
+        let line = pushes.get_or_insert_with(made).line();
+        Ok(Pusher {
+            key: *key,
+            mailbox: Arc::clone(mailbox),
+            line,
+        })
+    }
+
     /// Binary blocks of a JSON answer as base64 text.
     pub fn set_base64(&mut self, base64: bool) {
         self.base64 = base64;

@@ -1,11 +1,13 @@
 //! The few clocks of a net thread: coarse, and shared by all its connections.
 //!
-//! Connections that linger or are refused wait in two queues, each in the order of their ends. Everything else is looked at
-//! in sweeps, a part of all connections a second, so that an idle connection arms nothing. It reads no clock: the loop says
+//! Connections that linger or are refused wait in two queues, each in the order of their ends; those that wait for answers to
+//! pushes have an entry for the first of them. Everything else is looked at in sweeps, a part of all connections a second, so
+//! that an idle connection arms nothing. It reads no clock: the loop says
 //! what time it is. Its invariant: a thread without connections is never woken by it.
 
 use crate::mailbox::Key;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How long a closing connection is drained, so that a reset does not overtake the last answer.
@@ -14,6 +16,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 /// From one sweep to the next.
 const TICK: Duration = Duration::from_secs(1);
+/// What waits for an answer is looked at no more often than this.
+const ANSWER_TICK: Duration = Duration::from_millis(100);
 /// Sweeps that go once over all connections.
 const SWEEPS: usize = 4;
 
@@ -91,6 +95,8 @@ pub(crate) struct Timers {
     part: usize,
     lingering: VecDeque<(Instant, Key)>,
     refused: VecDeque<(Instant, Key)>,
+    /// Slot and generation of connections that wait for answers, the first end in front; several a connection, sometimes.
+    awaiting: BinaryHeap<Reverse<(Instant, usize, u64)>>,
 }
 
 impl Timers {
@@ -104,6 +110,7 @@ impl Timers {
             part: 0,
             lingering: VecDeque::new(),
             refused: VecDeque::new(),
+            awaiting: BinaryHeap::new(),
         }
     }
 
@@ -127,12 +134,31 @@ impl Timers {
         self.refused.push_back((self.now + REFUSAL_WAIT, key));
     }
 
+    /// A connection waits for an answer until then; the end is put off to the next tick, so that those near each other are one.
+    pub(crate) fn await_answer(&mut self, until: Instant, key: Key) {
+        let since = until.saturating_duration_since(self.started).as_nanos();
+        let ticks = since.div_ceil(ANSWER_TICK.as_nanos());
+        let end = self.started + ANSWER_TICK * u32::try_from(ticks).unwrap_or(u32::MAX);
+        self.awaiting.push(Reverse((end, key.slot, key.generation)));
+    }
+
+    /// A connection that may have waited long enough for an answer, and what time it is; it may be gone already.
+    pub(crate) fn answers_due(&mut self) -> Option<(Key, Instant)> {
+        let Reverse((end, slot, generation)) = *self.awaiting.peek()?;
+        if end > self.now {
+            return None;
+        }
+        self.awaiting.pop();
+        Some((Key { slot, generation }, self.now))
+    }
+
     /// How long nothing of all this is due; for ever where there is nothing.
     pub(crate) fn next(&self, connections: usize) -> Option<Duration> {
         let fronts = [self.lingering.front(), self.refused.front()];
         let ends = fronts.into_iter().flatten().map(|(end, _)| *end);
         let sweep = (self.sweeps && connections > 0).then(|| self.swept + TICK);
-        let first = ends.chain(sweep).min()?;
+        let answers = self.awaiting.peek().map(|Reverse((end, _, _))| *end);
+        let first = ends.chain(sweep).chain(answers).min()?;
         Some(first.saturating_duration_since(self.now))
     }
 
@@ -200,6 +226,27 @@ mod tests {
         assert_eq!(timers.expired(), None);
         timers.set_now(start + Duration::from_secs(6));
         assert_eq!(timers.expired(), Some(key(2)));
+    }
+
+    #[test]
+    fn answers_are_awaited_to_the_end_of_their_tick() {
+        let start = Instant::now();
+        let mut timers = Timers::start(Patience::default(), start);
+        let at = |ms| start + Duration::from_millis(ms);
+        timers.await_answer(at(1950), key(1));
+        timers.await_answer(at(301), key(2));
+        timers.await_answer(at(400), key(3));
+        assert_eq!(timers.next(0), Some(Duration::from_millis(400)));
+        timers.set_now(at(399));
+        assert_eq!(timers.answers_due(), None);
+        timers.set_now(at(401));
+        let due: Vec<usize> = std::iter::from_fn(|| timers.answers_due())
+            .map(|(key, _)| key.slot)
+            .collect();
+        assert_eq!(due, [2, 3]);
+        timers.set_now(at(2000));
+        assert_eq!(timers.answers_due(), Some((key(1), at(2000))));
+        assert_eq!(timers.next(0), None);
     }
 
     #[test]

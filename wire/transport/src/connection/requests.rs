@@ -78,8 +78,9 @@ pub(super) fn call_frame<S: Service>(
             },
             method,
         ),
-        // No call has gone out from here, so nothing waits for this.
-        FrameKind::Answer { .. } => return true,
+        FrameKind::Answer { status, seq } => {
+            return connection.take_answer(&net.counters, frame, status, seq);
+        }
     };
     if method == KEY_METHOD
         && !in_message
@@ -87,10 +88,32 @@ pub(super) fn call_frame<S: Service>(
     {
         return agree(connection, encryption, frame, form);
     }
+    if connection.must_hold(net.options.in_flight_max) {
+        connection.hold(&net.counters, frame, method, form, received);
+    } else {
+        serve_call(
+            net,
+            connection,
+            (method, frame.encoding, frame.payload),
+            form,
+            received,
+        );
+    }
+    true
+}
+
+/// Calls a method by its name, with a payload in its encoding.
+pub(super) fn serve_call<S: Service>(
+    net: &Net<S>,
+    connection: &mut Connection,
+    (method, encoding, payload): (&str, Encoding, &[u8]),
+    form: Form,
+    received: Instant,
+) {
     let request = Request {
         target: Target::Method(method),
-        encoding: frame.encoding,
-        payload: frame.payload,
+        encoding,
+        payload,
         meta: Meta::default(),
         received,
         peer: connection.peer,
@@ -99,7 +122,6 @@ pub(super) fn call_frame<S: Service>(
         rehearsal: connection.kind == Kind::Rehearsal,
     };
     call(net, connection, form, request);
-    true
 }
 
 /// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
@@ -165,6 +187,8 @@ pub(super) fn call<S: Service>(
             key: connection.key,
             mailbox: &net.mailbox,
             gone: &mut connection.gone,
+            pushes: &mut connection.pushes,
+            options: &net.options,
         },
         base64: false,
     };

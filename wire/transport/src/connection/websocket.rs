@@ -65,7 +65,12 @@ fn serve_message<S: Service>(
 ) -> bool {
     match parse_frame(message, net.options.limits) {
         Ok(Parsed::Whole { message: frame, len }) if len == message.len() => {
-            return call_frame(net, connection, &frame, true, received);
+            if call_frame(net, connection, &frame, true, received) {
+                return true;
+            }
+            let reason = "an answer to what was never asked";
+            write_close(&mut connection.out, Some(close_code::PROTOCOL), reason, None);
+            return false;
         }
         Ok(_) => {
             tracing::info!(peer = %connection.peer, "connection closed: a message is not one whole frame");

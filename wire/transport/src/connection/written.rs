@@ -35,6 +35,9 @@ impl Connection {
 
     /// What was borrowed is given back, if nothing is in it.
     pub(super) fn give_out_back(&mut self, room: &mut Room) {
+        if let Some(pushes) = &self.pushes {
+            pushes.set_unsent(self.unsent());
+        }
         if self.timed.is_empty() {
             let timed = std::mem::take(&mut self.timed);
             if room.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
@@ -132,7 +135,7 @@ mod tests {
     use super::*;
     use crate::mailbox::{Key, Mailbox};
     use crate::service::{Reply, Request};
-    use crate::{Options, Patience, Peer};
+    use crate::{Options, Patience, Peer, PushLimits};
     use millpond_wire_frame::Limits;
     use std::io::Read as _;
     use std::os::unix::net::UnixStream;
@@ -154,6 +157,7 @@ mod tests {
                 connections_max: 1,
                 in_flight_max: 1,
                 owed_bytes_max: 1 << 20,
+                push: PushLimits::default(),
                 limits: Limits::default(),
                 patience: Patience::default(),
                 cors_origins: Vec::new(),

@@ -7,4 +7,5 @@ mod encryption;
 mod hostile;
 mod listeners;
 mod probe;
+mod push;
 mod websocket;

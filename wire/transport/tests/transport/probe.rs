@@ -2,7 +2,7 @@
 
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_transport::{
-    Listener, Options, Patience, Peer, Reply, Request, Service, Target, Ticket, Transport,
+    Listener, Options, Patience, Peer, PushLimits, Reply, Request, Service, Target, Ticket, Transport,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -142,6 +142,7 @@ pub(crate) fn options(threads: usize, patience: Patience) -> Options {
         connections_max: 1000,
         in_flight_max: 16,
         owed_bytes_max: 32 << 20,
+        push: PushLimits::default(),
         limits: Limits {
             frame_bytes_max: 1 << 20,
         },

@@ -14,7 +14,7 @@ use std::time::Duration;
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const MASK: [u8; 4] = [1, 2, 3, 4];
 
-fn upgrade(stream: &mut TcpStream) {
+pub(crate) fn upgrade(stream: &mut TcpStream) {
     let request = format!(
         "GET /service/any HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
