@@ -4,6 +4,7 @@ The package under test is client/python/millpond, with the native half that `mak
 """
 
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -44,10 +45,11 @@ class Served(unittest.TestCase):
 
 
 def start(script, *arguments):
-    """A Python process that runs `script` with the package in reach."""
+    """A Python process that runs `script` with the package in reach, in a process group of its own."""
     command = [sys.executable, "-c", script, *arguments]
     environment = os.environ | {"PYTHONPATH": str(PACKAGE)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **piped)
 
 
 def finish(child):
@@ -55,7 +57,8 @@ def finish(child):
     try:
         out, errors = child.communicate(timeout=TIMEOUT_S)
     except BaseException:
-        child.kill()
+        # Its own children hold the pipes as well.
+        os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
         raise
     return out + errors, child.returncode

@@ -10,13 +10,13 @@ from errors import ConnectionLost
 from peer import Peer
 
 INTERRUPTED = 7
-# What a child process does after a fork; `client` is its parent's.
+# What a child process does after a fork; the one of `clients` is its parent's.
 IN_CHILD = """
 import os, sys, traceback
 import millpond
 
-def in_child(client, address):
-    status = 1
+def in_child(clients, address):
+    status, client = 1, clients.pop()
     try:
         for use in (lambda: client.call("echo", {}), lambda: client.oneway("echo", {}), lambda: client.late_answers):
             try:
@@ -26,6 +26,8 @@ def in_child(client, address):
             else:
                 raise AssertionError("the parent's client works in its child")
         client.close()
+        # The last of it: dropped in the child, it must wait for nothing.
+        del client, use
         with millpond.Client(address) as own:
             assert own.call("echo", {"a": 2}) == {"a": 2}
         status = 0
@@ -35,28 +37,28 @@ def in_child(client, address):
         sys.stderr.flush()
         os._exit(status)
 
-def fork(client, address):
+def fork(clients, address):
     pid = os.fork()
     if pid == 0:
-        in_child(client, address)
+        in_child(clients, address)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 """
 FORK = IN_CHILD + """
 address = sys.argv[1]
-client = millpond.Client(address)
-assert client.call("echo", {"a": 1}) == {"a": 1}
-assert fork(client, address) == 0
-assert client.call("echo", {"a": 3}) == {"a": 3}
+clients = [millpond.Client(address)]
+assert clients[0].call("echo", {"a": 1}) == {"a": 1}
+assert fork(clients, address) == 0
+assert clients[0].call("echo", {"a": 3}) == {"a": 3}
 print("well")
 """
 BUSY_FORK = IN_CHILD + """
 import asyncio, threading
 address, ended = sys.argv[1], threading.Event()
-client = millpond.Client(address)
+clients = [millpond.Client(address)]
 
 def calls():
     while not ended.is_set():
-        client.call("echo", {"a": 1})
+        clients[0].call("echo", {"a": 1})
 
 async def awaited():
     async with millpond.AsyncClient(address) as own:
@@ -68,7 +70,7 @@ for thread in threads:
     thread.start()
 try:
     for _ in range(20):
-        assert fork(client, address) == 0
+        assert fork(clients, address) == 0
 finally:
     ended.set()
     for thread in threads:
