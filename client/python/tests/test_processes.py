@@ -12,8 +12,12 @@ from peer import Peer
 INTERRUPTED = 7
 # What a child process does after a fork; the one of `clients` is its parent's.
 IN_CHILD = """
-import os, sys, traceback
+import asyncio, os, sys, traceback
 import millpond
+
+async def awaited_in_child(address):
+    async with millpond.AsyncClient(address) as own:
+        return await own.call("echo", {"a": 3})
 
 def in_child(clients, address):
     status, client = 1, clients.pop()
@@ -30,6 +34,7 @@ def in_child(clients, address):
         del client, use
         with millpond.Client(address) as own:
             assert own.call("echo", {"a": 2}) == {"a": 2}
+        assert asyncio.run(awaited_in_child(address)) == {"a": 3}
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -52,7 +57,7 @@ assert clients[0].call("echo", {"a": 3}) == {"a": 3}
 print("well")
 """
 BUSY_FORK = IN_CHILD + """
-import asyncio, threading
+import threading
 address, ended = sys.argv[1], threading.Event()
 clients = [millpond.Client(address)]
 
