@@ -11,6 +11,7 @@ there are and what they take is docs/methods.md; how payloads look in Python, er
 
 from millpond._asyncio import AsyncClient
 from millpond._client import Client
+from millpond._endpoint import HedgeCounts
 from millpond._errors import (
     ClosedError,
     ConnectError,
@@ -18,6 +19,7 @@ from millpond._errors import (
     ProtocolError,
     StatusError,
     TimeoutError,
+    TlsError,
     TooManyInFlightError,
     UnsendableError,
 )
@@ -29,9 +31,11 @@ __all__ = [
     "ClosedError",
     "ConnectError",
     "Error",
+    "HedgeCounts",
     "ProtocolError",
     "StatusError",
     "TimeoutError",
+    "TlsError",
     "TooManyInFlightError",
     "UnsendableError",
     "__version__",

@@ -35,10 +35,12 @@ class AsyncClient(Endpoint):
                 pool.close()
         return self
 
-    async def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None = None) -> dict[str, Any]:
+    async def call(
+        self, method: str, payload: dict[str, Any], deadline_ms: float | None = None, *, hedged: bool = False
+    ) -> dict[str, Any]:
         """Calls a method and returns its answer; as `Client.call`."""
         pool = self._connected()
-        answer: dict[str, Any] = await _ended(lambda to: pool.call(method, payload, deadline_ms, to))
+        answer: dict[str, Any] = await _ended(lambda to: pool.call(method, payload, deadline_ms, hedged, to))
         return answer
 
     async def call_raw(
@@ -48,10 +50,11 @@ class AsyncClient(Endpoint):
         deadline_ms: float | None = None,
         *,
         encoding: Literal["msgpack", "json"] = "msgpack",
+        hedged: bool = False,
     ) -> bytes:
         """Calls a method with one encoded map, and returns the answer's; as `Client.call_raw`."""
         pool = self._connected()
-        answer: bytes = await _ended(lambda to: pool.call_raw(method, payload, deadline_ms, encoding, to))
+        answer: bytes = await _ended(lambda to: pool.call_raw(method, payload, deadline_ms, encoding, hedged, to))
         return answer
 
     async def oneway(self, method: str, payload: dict[str, Any]) -> None:

@@ -13,20 +13,23 @@ class Client(Endpoint):
     """Calls that wait for their answer; any number of threads may share one client.
 
     Connecting happens here: `ConnectError` when it fails. A connection that closes later is opened again by the next call.
-    The interpreter is let go while a call waits, and Ctrl-C ends the wait. No call is ever repeated by itself.
+    The interpreter is let go while a call waits, and Ctrl-C ends the wait. No call is repeated unless it is `hedged`.
     """
 
     def _opened(self) -> _native.Pool:
         return _native.Pool.connect(self._options)
 
-    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None = None) -> dict[str, Any]:
+    def call(
+        self, method: str, payload: dict[str, Any], deadline_ms: float | None = None, *, hedged: bool = False
+    ) -> dict[str, Any]:
         """Calls a method and returns its answer.
 
         The deadline covers everything, and travels to the server, which drops work that comes too late; without one a call
-        waits for as long as its connection lives. Raises `TypeError` or `ValueError` for a payload that cannot be sent, naming
-        the place, and otherwise a `millpond.Error`.
+        waits for as long as its connection lives. `hedged` says that the call may run twice, and has a second attempt made when
+        it is slow (the client's `hedge_after_ms`). Raises `TypeError` or `ValueError` for a payload that cannot be sent, naming the
+        place, and otherwise a `millpond.Error`.
         """
-        return self._connected().call(method, payload, deadline_ms)
+        return self._connected().call(method, payload, deadline_ms, hedged)
 
     def call_raw(
         self,
@@ -35,9 +38,10 @@ class Client(Endpoint):
         deadline_ms: float | None = None,
         *,
         encoding: Literal["msgpack", "json"] = "msgpack",
+        hedged: bool = False,
     ) -> bytes:
         """Calls a method with one encoded map, and returns the answer's map in the same encoding."""
-        return self._connected().call_raw(method, payload, deadline_ms, encoding)
+        return self._connected().call_raw(method, payload, deadline_ms, encoding, hedged)
 
     def oneway(self, method: str, payload: dict[str, Any]) -> None:
         """Queues a call that has no answer.

@@ -9,11 +9,24 @@ import builtins
 class Error(Exception):
     """What every error of a client is. Raised itself for a client of another process (after a fork) or one that never connected."""
 
+    #: Whether the call may have been worked on. Where it is false, repeating the call is safe whatever it does.
+    may_have_run: bool = False
+
 
 class ConnectError(Error, ConnectionError):
     """No connection could be made. The call was not sent."""
 
     address: str
+    #: How long no connection to it is tried; calls until then fail at once. 0: the next call tries.
+    retry_after_ms: float
+
+
+class TlsError(Error, ConnectionError):
+    """The TLS options cannot be used, or one side does not take the other's certificate or speaks no TLS 1.3. The call was not sent."""
+
+    address: str
+    #: As of `ConnectError`.
+    retry_after_ms: float
 
 
 class ClosedError(Error, ConnectionError):

@@ -1,19 +1,27 @@
 """The native half, client/python/src. The package's own: its users call `millpond`."""
 
-from typing import Any, Literal, overload
+import os
+from typing import Any, Literal, TypedDict, overload
 
 VERSION: str
 
+class Given(TypedDict):
+    connections: int
+    connect_timeout_ms: float
+    frame_bytes_max: int
+    in_flight_max: int
+    keep_alive_ms: float | None
+    backoff_ms_first: float
+    backoff_ms_max: float
+    hedge_after_ms: float | Literal["p95"] | None
+    hedge_percent_max: int
+    tls_ca: str | os.PathLike[str] | None
+    tls_server_name: str | None
+    tls_certificate: str | os.PathLike[str] | None
+    tls_key: str | os.PathLike[str] | None
+
 class Options:
-    def __init__(
-        self,
-        address: str,
-        *,
-        connections: int,
-        connect_timeout_ms: float,
-        frame_bytes_max: int,
-        in_flight_max: int,
-    ) -> None: ...
+    def __init__(self, address: str, given: Given) -> None: ...
 
 class Arrivals:
     def __init__(self) -> None: ...
@@ -33,20 +41,32 @@ class Pool:
     @staticmethod
     def connect(options: Options, to: _To) -> Ticket: ...
     @overload
-    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None) -> dict[str, Any]: ...
+    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None, hedged: bool) -> dict[str, Any]: ...
     @overload
-    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None, to: _To) -> Ticket: ...
+    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None, hedged: bool, to: _To) -> Ticket: ...
     @overload
     def call_raw(
-        self, method: str, payload: bytes, deadline_ms: float | None, encoding: Literal["msgpack", "json"]
+        self,
+        method: str,
+        payload: bytes,
+        deadline_ms: float | None,
+        encoding: Literal["msgpack", "json"],
+        hedged: bool,
     ) -> bytes: ...
     @overload
     def call_raw(
-        self, method: str, payload: bytes, deadline_ms: float | None, encoding: Literal["msgpack", "json"], to: _To
+        self,
+        method: str,
+        payload: bytes,
+        deadline_ms: float | None,
+        encoding: Literal["msgpack", "json"],
+        hedged: bool,
+        to: _To,
     ) -> Ticket: ...
     @overload
     def oneway(self, method: str, payload: dict[str, Any]) -> None: ...
     @overload
     def oneway(self, method: str, payload: dict[str, Any], to: _To) -> Ticket: ...
     def late_answers(self) -> int: ...
+    def hedge_counts(self) -> tuple[int, int, int]: ...
     def close(self) -> None: ...

@@ -6,6 +6,7 @@
 use millpond_client_rust::CallError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::time::Duration;
 
 /// Why work gave nothing.
 pub(crate) enum Failure {
@@ -22,7 +23,7 @@ impl Failure {
             Failure::Call(error) => raised(py, error),
             Failure::Lost => {
                 let text = "the client failed inside; what it was asked for may have been done. Please report what is on standard error";
-                exception(py, "Error", text, &[])
+                told_of_running(py, exception(py, "Error", text, &[]), true)
             }
         }
     }
@@ -49,8 +50,13 @@ fn raised(py: Python<'_>, error: CallError) -> PyErr {
     use Attribute::{Flag, Number, Text};
     // In Python the options are the constructors' keywords.
     let text = error.to_string().replace("Options::", "");
-    match &error {
-        CallError::Connect { addr, .. } => exception(py, "ConnectError", &text, &[("address", Text(addr))]),
+    let raised = match &error {
+        CallError::Connect {
+            addr, retry_after, ..
+        } => untried(py, "ConnectError", &text, addr, *retry_after),
+        CallError::Tls {
+            addr, retry_after, ..
+        } => untried(py, "TlsError", &text, addr, *retry_after),
         CallError::Closed { addr, .. } => exception(py, "ClosedError", &text, &[("address", Text(addr))]),
         CallError::Timeout {
             method,
@@ -81,6 +87,25 @@ fn raised(py: Python<'_>, error: CallError) -> PyErr {
         CallError::Unsendable { method, .. } => {
             exception(py, "UnsendableError", &text, &[("method", Text(method))])
         }
+    };
+    told_of_running(py, raised, error.may_have_run())
+}
+
+/// For a connection that was not made.
+fn untried(py: Python<'_>, class: &str, text: &str, address: &str, retry_after: Duration) -> PyErr {
+    let retry_after_ms = retry_after.as_secs_f64() * 1000.0;
+    let attributes = [
+        ("address", Attribute::Text(address)),
+        ("retry_after_ms", Attribute::Float(retry_after_ms)),
+    ];
+    exception(py, class, text, &attributes)
+}
+
+/// Says whether the call may have been worked on.
+fn told_of_running(py: Python<'_>, raised: PyErr, may_have_run: bool) -> PyErr {
+    match raised.value(py).setattr("may_have_run", may_have_run) {
+        Ok(()) => raised,
+        Err(error) => error,
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) struct Connected {
     driver: Arc<Driver>,
     address: String,
     frame_bytes_max: usize,
+    /// Whether it has a second attempt for slow calls.
+    hedges: bool,
     /// `None` once it was closed.
     client: Mutex<Option<Client>>,
 }
@@ -91,33 +93,37 @@ impl Pool {
         let (address, limits) = (options.address.clone(), options.options.clone());
         let of_pool = driver.clone();
         ask(py, &driver, to, async move {
-            let frame_bytes_max = limits.frame_bytes_max;
+            let (frame_bytes_max, hedges) = (limits.frame_bytes_max, limits.hedge.is_some());
             let client = Client::connect(&address, limits).await?;
             Ok(Outcome::Connected(Box::new(Connected {
                 driver: of_pool,
                 address,
                 frame_bytes_max,
+                hedges,
                 client: Mutex::new(Some(client)),
             })))
         })
     }
 
     /// Calls with a dict and gives a dict.
-    #[pyo3(signature = (method, payload, deadline_ms = None, to = None))]
+    #[pyo3(signature = (method, payload, deadline_ms, hedged, to = None))]
     fn call(
         &self,
         py: Python<'_>,
         method: String,
         payload: &Bound<'_, PyAny>,
         deadline_ms: Option<f64>,
+        hedged: bool,
         to: Option<Listener<'_>>,
     ) -> PyResult<Py<PyAny>> {
         let (connected, client) = self.open(py)?;
+        connected.check_hedged(hedged)?;
         let deadline = deadline(deadline_ms)?;
         let payload = payload::encode(&method, payload, connected.frame_bytes_max)?;
         let address = connected.address.clone();
         ask(py, &connected.driver, to, async move {
-            let payload = client.call(&method, &payload, deadline).await?;
+            let msgpack = Encoding::Msgpack;
+            let payload = called(&client, &method, msgpack, &payload, deadline, hedged).await?;
             Ok(Outcome::Map {
                 method,
                 address,
@@ -127,7 +133,8 @@ impl Pool {
     }
 
     /// Calls with one encoded map and gives the answer's, in the same encoding.
-    #[pyo3(signature = (method, payload, deadline_ms, encoding, to = None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's keywords.
+    #[pyo3(signature = (method, payload, deadline_ms, encoding, hedged, to = None))]
     fn call_raw(
         &self,
         py: Python<'_>,
@@ -135,9 +142,11 @@ impl Pool {
         payload: PyBackedBytes,
         deadline_ms: Option<f64>,
         encoding: &str,
+        hedged: bool,
         to: Option<Listener<'_>>,
     ) -> PyResult<Py<PyAny>> {
         let (connected, client) = self.open(py)?;
+        connected.check_hedged(hedged)?;
         let deadline = deadline(deadline_ms)?;
         let encoding = match encoding {
             "msgpack" => Encoding::Msgpack,
@@ -150,7 +159,7 @@ impl Pool {
         // The driver's thread may not let go of Python's bytes.
         let payload = payload.to_vec();
         ask(py, &connected.driver, to, async move {
-            let answer = client.call_raw(&method, encoding, &payload, deadline).await?;
+            let answer = called(&client, &method, encoding, &payload, deadline, hedged).await?;
             Ok(Outcome::Bytes(answer))
         })
     }
@@ -177,12 +186,29 @@ impl Pool {
         Ok(self.open(py)?.1.late_answers())
     }
 
+    /// What hedging has done: second attempts sent, won and held back.
+    fn hedge_counts(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let counts = self.open(py)?.1.hedge_counts();
+        Ok((counts.sent, counts.won, counts.held_back))
+    }
+
     /// Takes no more calls, and closes the connections when those under way have ended. Closing twice is closing once.
     fn close(&self) {
         // A client of a parent process is closed by leaving it alone.
         if let Ok(connected) = self.connected.get() {
             drop(lock(&connected.client).take());
         }
+    }
+}
+
+impl Connected {
+    /// A call that may be repeated says so to a client that would repeat it.
+    fn check_hedged(&self, hedged: bool) -> PyResult<()> {
+        if hedged && !self.hedges {
+            let text = "the call is hedged and its client never is; give the client hedge_after_ms";
+            return Err(PyValueError::new_err(text));
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +219,20 @@ impl Pool {
         let client = client.ok_or_else(|| closed(py, &connected.address))?;
         Ok((connected, client))
     }
+}
+
+async fn called(
+    client: &Client,
+    method: &str,
+    encoding: Encoding,
+    payload: &[u8],
+    deadline: Option<Duration>,
+    hedged: bool,
+) -> Result<Vec<u8>, CallError> {
+    if hedged {
+        return client.call_hedged(method, encoding, payload, deadline).await;
+    }
+    client.call_raw(method, encoding, payload, deadline).await
 }
 
 fn deadline(deadline_ms: Option<f64>) -> PyResult<Option<Duration>> {
