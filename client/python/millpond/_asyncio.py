@@ -32,7 +32,7 @@ class AsyncClient(Endpoint):
                 self._pool = pool
             else:
                 # Another task was quicker.
-                pool.close()
+                await _ended(lambda to: pool.close(to))
         return self
 
     async def call(
@@ -63,9 +63,9 @@ class AsyncClient(Endpoint):
         await _ended(lambda to: pool.oneway(method, payload, to))
 
     async def close(self) -> None:
-        """Takes no more calls. Those under way in other tasks are still answered; then the connections close."""
-        if self._pool is not None:
-            self._pool.close()
+        """Takes no more calls, writes what is queued and closes the connections. Calls under way in other tasks end with `ClosedError`."""
+        if (pool := self._pool) is not None:
+            await _ended(lambda to: pool.close(to))
 
     async def __aenter__(self) -> Self:
         return await self.connect()

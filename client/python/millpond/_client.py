@@ -46,13 +46,13 @@ class Client(Endpoint):
     def oneway(self, method: str, payload: dict[str, Any]) -> None:
         """Queues a call that has no answer.
 
-        When this returns it waits to be written; the server does not say whether it came. Of calls on one connection the
-        server reads the earlier first.
+        When this returns it waits to be written, and `close` writes it; the server does not say whether it came. Of calls on one
+        connection the server reads the earlier first.
         """
         self._connected().oneway(method, payload)
 
     def close(self) -> None:
-        """Takes no more calls. Those under way in other threads are still answered; then the connections close."""
+        """Takes no more calls, writes what is queued and closes the connections. Calls under way in other threads end with `ClosedError`."""
         self._connected().close()
 
     def __enter__(self) -> Self:

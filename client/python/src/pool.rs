@@ -192,12 +192,22 @@ impl Pool {
         Ok((counts.sent, counts.won, counts.held_back))
     }
 
-    /// Takes no more calls, and closes the connections when those under way have ended. Closing twice is closing once.
-    fn close(&self) {
-        // A client of a parent process is closed by leaving it alone.
-        if let Ok(connected) = self.connected.get() {
-            drop(lock(&connected.client).take());
-        }
+    /// Takes no more calls, writes what is queued and closes the connections. Closing twice is closing once.
+    #[pyo3(signature = (to = None))]
+    fn close(&self, py: Python<'_>, to: Option<Listener<'_>>) -> PyResult<Py<PyAny>> {
+        let connected = match self.connected.get() {
+            Ok(connected) => connected,
+            // A client of a parent process is closed by leaving it alone.
+            Err(_) if to.is_none() => return Ok(py.None()),
+            Err(pid) => return Err(forked(pid)),
+        };
+        let client = lock(&connected.client).take();
+        ask(py, &connected.driver, to, async move {
+            if let Some(client) = client {
+                client.close().await;
+            }
+            Ok(Outcome::Nothing)
+        })
     }
 }
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 
@@ -15,6 +16,7 @@ PACKAGE = HERE.parent
 INTEROP = HERE.parents[2] / "tests" / "interop"
 sys.path[:0] = [str(PACKAGE), str(INTEROP)]
 
+from errors import ConnectionLost  # noqa: E402
 from millpond_server import Millpond, missing, program  # noqa: E402
 
 # A bound for what hangs; nothing waits for it otherwise.
@@ -42,6 +44,26 @@ class Served(unittest.TestCase):
             raise AssertionError(reason)
         cls.server = cls.enterClassContext(Millpond(tables=METHODS))
         cls.address = cls.server.address
+
+
+def until_it_closes(peer):
+    """A peer's script: reads what comes, and answers nothing."""
+    silent(threading.Event())(peer)
+
+
+def silent(arrived, quests=1):
+    """A peer's script that answers nothing, and says whenever so many more quests came."""
+
+    def script(peer):
+        try:
+            while True:
+                for _ in range(quests):
+                    peer.receive()
+                arrived.set()
+        except ConnectionLost:
+            pass
+
+    return script
 
 
 def start(script, *arguments):

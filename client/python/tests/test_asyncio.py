@@ -10,7 +10,7 @@ import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-from served import TIMEOUT_MS, TIMEOUT_S, Served
+from served import TIMEOUT_MS, TIMEOUT_S, Served, silent
 
 import millpond
 from errors import ConnectionLost
@@ -23,20 +23,6 @@ CALLS = 1000
 def bounded(coroutine):
     """Runs it in a loop of its own, and not for ever."""
     return asyncio.run(asyncio.wait_for(coroutine, TIMEOUT_S))
-
-
-def silent(arrived):
-    """A peer's script that answers nothing, and says when something came."""
-
-    def script(peer):
-        try:
-            while True:
-                peer.receive()
-                arrived.set()
-        except ConnectionLost:
-            pass
-
-    return script
 
 
 class Calls(Served):
@@ -186,6 +172,27 @@ class Stopped(Served):
 
         with deaf() as address:
             bounded(cancelled())
+
+    def test_a_close_writes_what_is_queued_and_ends_what_waits(self):
+        notes = []
+
+        def script(peer):
+            try:
+                while True:
+                    notes.append(peer.receive().method)
+            except ConnectionLost:
+                pass
+
+        async def closed(address):
+            async with millpond.AsyncClient(address) as client:
+                call = asyncio.create_task(client.call("rank", {}))
+                await asyncio.gather(*(client.oneway("note", {"text": "x" * 1000}) for _ in range(300)))
+            with self.assertRaises(millpond.ClosedError):
+                await call
+
+        with Peer(script) as peer:
+            bounded(closed(peer.address))
+        self.assertEqual(sorted(notes), ["note"] * 300 + ["rank"])
 
     def test_the_loop_ends_with_calls_under_way(self):
         arrived = threading.Event()

@@ -7,22 +7,12 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from served import TIMEOUT_MS, TIMEOUT_S, Served
+from served import TIMEOUT_MS, TIMEOUT_S, Served, until_it_closes
 
 import millpond
-from errors import ConnectionLost
 from peer import Peer
 
 UNKNOWN_METHOD, KEY_MISSING, OVERLOADED, TOO_LARGE = 20004, 10009, 30101, 30110
-
-
-def until_it_closes(peer):
-    """A peer's script: reads what comes, and answers nothing."""
-    try:
-        while True:
-            peer.receive()
-    except ConnectionLost:
-        pass
 
 
 class Raised(Served):

@@ -7,7 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from served import INTEROP, METHODS, TIMEOUT_MS, TIMEOUT_S, Millpond, Served
+from served import INTEROP, METHODS, TIMEOUT_MS, TIMEOUT_S, Millpond, Served, until_it_closes
 
 import millpond
 from errors import ConnectionLost
@@ -162,12 +162,3 @@ class Encrypted(Served):
 def answer_one(peer):
     """Answers one call."""
     peer.send(peer.receive().answer({"over": "TLS"}))
-
-
-def until_it_closes(peer):
-    """Reads what comes, and answers nothing."""
-    try:
-        while True:
-            peer.receive()
-    except ConnectionLost:
-        pass

@@ -4,9 +4,8 @@ import signal
 import tempfile
 import threading
 
-from served import PACKAGE, TIMEOUT_S, Millpond, Served, finish, run, start
+from served import PACKAGE, TIMEOUT_S, Millpond, Served, finish, run, silent, start
 
-from errors import ConnectionLost
 from peer import Peer
 
 INTERRUPTED = 7
@@ -129,7 +128,7 @@ class Forks(Served):
 class Ends(Served):
     def interrupt(self, script):
         arrived = threading.Event()
-        with Peer(silent(arrived, 1)) as peer:
+        with Peer(silent(arrived)) as peer:
             child = start(script, peer.address)
             self.assertTrue(arrived.wait(TIMEOUT_S))
             child.send_signal(signal.SIGINT)
@@ -190,20 +189,3 @@ path = "{folder}/films"
             out, status = finish(start(script, server.address))
         self.assertEqual(status, 0, out)
         self.assertRegex(out, r"(?s)user 246: .*0\.0000  film 50\n.*ranked for 100 users at once")
-
-
-def silent(arrived, quests):
-    """A peer's script that answers nothing, and says when so many quests came."""
-
-    def script(peer):
-        came = 0
-        try:
-            while True:
-                peer.receive()
-                came += 1
-                if came == quests:
-                    arrived.set()
-        except ConnectionLost:
-            pass
-
-    return script

@@ -5,9 +5,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from served import METHODS, TIMEOUT_MS, TIMEOUT_S, Millpond, Served
+from served import METHODS, TIMEOUT_MS, TIMEOUT_S, Millpond, Served, until_it_closes
 
 import millpond
+from errors import ConnectionLost
+from peer import Peer
 
 CONSTANT = {"text": "one", "number": 2, "list": [True, 0.5]}
 
@@ -114,23 +116,34 @@ class Restart(Served):
                     time.sleep(0.02)
             self.assertEqual(found, CONSTANT)
 
-    def test_calls_under_way_are_answered_after_close(self):
-        client = millpond.Client(self.address)
-        started, answers = threading.Barrier(5), []
+    def test_a_close_ends_the_calls_that_wait(self):
+        arrived = threading.Event()
 
-        def call(n):
-            started.wait(TIMEOUT_S)
+        def script(peer):
+            peer.receive()
+            arrived.set()
+            until_it_closes(peer)
+
+        with Peer(script) as peer, ThreadPoolExecutor() as threads:
+            client = millpond.Client(peer.address)
+            call = threads.submit(client.call, "rank", {})
+            self.assertTrue(arrived.wait(TIMEOUT_S))
+            client.close()
+            with self.assertRaises(millpond.ClosedError) as raised:
+                call.result(TIMEOUT_S)
+            self.assertTrue(raised.exception.may_have_run)
+
+    def test_a_close_writes_what_is_queued(self):
+        notes = []
+
+        def script(peer):
             try:
-                answers.append(client.call("echo", {"n": n})["n"] == n)
-            except millpond.ClosedError as error:
-                answers.append("make a new one" in str(error))
+                while True:
+                    notes.append(peer.receive().params()["n"])
+            except ConnectionLost:
+                pass
 
-        threads = [threading.Thread(target=call, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        started.wait(TIMEOUT_S)
-        client.close()
-        for thread in threads:
-            thread.join(TIMEOUT_S)
-        # Whoever came before the close was answered, whoever came after it was told so.
-        self.assertEqual(answers, [True] * 4)
+        with Peer(script) as peer, millpond.Client(peer.address) as client:
+            for n in range(500):
+                client.oneway("note", {"n": n})
+        self.assertEqual(notes, list(range(500)))
