@@ -17,4 +17,5 @@ mod overload;
 mod press;
 mod press_processes;
 mod press_recipes;
+mod processes;
 mod rank;

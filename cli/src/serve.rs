@@ -4,8 +4,14 @@
 use anyhow::Context as _;
 use clap::Args;
 use millpond_server::config::{Config, Origin, load};
-use millpond_server::{Logging, Server};
+use millpond_server::{Logging, Member, Server, Supervisor};
 use std::path::PathBuf;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+/// How long killed processes are waited for.
+const KILLED_MAX: Duration = Duration::from_secs(5);
 
 /// Where the configuration comes from.
 #[derive(Args)]
@@ -16,11 +22,11 @@ struct Source {
 }
 
 impl Source {
-    fn load(&self, file: Option<PathBuf>) -> Result<Config, millpond_server::Error> {
+    fn load(&self, file: Option<PathBuf>, last: Option<String>) -> Result<Config, millpond_server::Error> {
         load(&Origin {
             file,
             environment: std::env::vars().collect(),
-            flags: self.set.clone(),
+            flags: self.set.iter().cloned().chain(last).collect(),
         })
     }
 }
@@ -32,6 +38,12 @@ pub(crate) struct Serve {
     /// The configuration; every key is explained in config/millpond.toml. Without one only *ping, *status and *infos are served.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Processes that share the port, for hosts that let a process open few files: server.processes, over everything else.
+    #[arg(long, value_name = "N")]
+    processes: Option<usize>,
+    /// Which of these processes this is; serve itself starts them.
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    process: Option<usize>,
     #[command(flatten)]
     source: Source,
 }
@@ -47,58 +59,181 @@ pub(crate) struct CheckConfig {
 }
 
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
-    let config = arguments.source.load(arguments.config.clone())?;
-    let logging = Logging::start(&config.log)?;
+    let processes = arguments
+        .processes
+        .map(|count| format!("server.processes={count}"));
+    let config = arguments.source.load(arguments.config.clone(), processes)?;
+    let logging = Logging::start_as(&config.log, arguments.process)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start a runtime")?;
     // Signals are caught before the start, so that one that comes while models warm up ends it.
-    let mut signals = runtime
+    let signals = runtime
         .block_on(async { Signals::new() })
         .context("cannot catch signals")?;
-    let Some(server) = start(&runtime, &mut signals, config, &logging)? else {
-        return Ok(());
+    let running = Running {
+        runtime,
+        signals,
+        logging,
     };
-    crate::print(&format!(
-        "millpond serves on {}, health and metrics on {}",
-        server.local_addr(),
-        server.admin_addr()
-    ));
-    runtime.block_on(signals.next());
-    let (done, mut finished) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || done.send(server.shutdown()));
-    runtime.block_on(async {
-        tokio::select! {
-            all = &mut finished => match all {
-                Ok(true) => Ok(()),
-                Ok(false) => anyhow::bail!("stopped with unfinished calls after server.drain_ms_max"),
-                Err(_) => anyhow::bail!("the stop failed"),
-            },
-            () = signals.next() => anyhow::bail!("stopped at once by a second signal, before the first one's stop was done"),
-        }
-    })
+    match arguments.process {
+        Some(number) => running.member(config, number),
+        None if config.server.processes > 1 => running.several(arguments, &config),
+        None => running.alone(config),
+    }
 }
 
-/// Starts the server; `None` when a signal came first. Nothing is accepted before it is ready, so nothing is left.
-fn start(
-    runtime: &tokio::runtime::Runtime,
-    signals: &mut Signals,
-    config: Config,
-    logging: &Logging,
-) -> anyhow::Result<Option<Server>> {
-    let handle = logging.handle();
-    let (done, mut started) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        // Nobody waits any more when a signal came first.
-        drop(done.send(Server::start_logged(config, Some(handle))));
-    });
-    runtime.block_on(async {
-        tokio::select! {
-            server = &mut started => Ok(Some(server.context("the start failed")??)),
-            () = signals.next() => Ok(None),
-        }
-    })
+/// What every way to serve needs.
+struct Running {
+    runtime: Runtime,
+    signals: Signals,
+    /// Dropped last: it writes what is queued.
+    logging: Logging,
+}
+
+impl Running {
+    /// The whole server.
+    fn alone(mut self, config: Config) -> anyhow::Result<()> {
+        let handle = self.logging.handle();
+        let start = move || Server::start_logged(config, Some(handle));
+        let Some(server) = self.start(start, std::future::pending())? else {
+            return Ok(());
+        };
+        let admin = server.admin_addr().context("it has no admin port")?;
+        said_to_serve(server.local_addr(), admin);
+        self.runtime.block_on(self.signals.next());
+        self.stop(move || server.shutdown(), None::<fn()>)
+    }
+
+    /// The parent of several processes.
+    fn several(mut self, arguments: &Serve, config: &Config) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot find this program's file")?;
+        let (file, set) = (arguments.config.clone(), arguments.source.set.clone());
+        let count = config.server.processes;
+        let launch = move |number: usize| {
+            let mut command = std::process::Command::new(&program);
+            command.arg("serve");
+            if let Some(file) = &file {
+                command.arg("--config").arg(file);
+            }
+            set.iter().for_each(|pair| {
+                command.args(["--set", pair]);
+            });
+            command.args([
+                "--processes",
+                &count.to_string(),
+                "--process",
+                &number.to_string(),
+            ]);
+            command
+        };
+        let supervisor = Supervisor::start(config, Some(self.logging.handle()), launch)?;
+        let stop = supervisor.stopper();
+        let (done, mut ready) = oneshot::channel();
+        std::thread::spawn(move || drop(done.send(supervisor.wait_ready().map(|()| supervisor))));
+        let ready = self.runtime.block_on(async {
+            tokio::select! {
+                ready = &mut ready => ready.context("the start failed")?.map(Some).map_err(Into::into),
+                () = self.signals.next() => {
+                    stop(false);
+                    // It comes when none of them is left.
+                    drop(ready.await);
+                    anyhow::Ok(None)
+                }
+            }
+        });
+        let Some(supervisor) = ready? else {
+            return Ok(());
+        };
+        said_to_serve(supervisor.local_addr(), supervisor.admin_addr());
+        self.runtime.block_on(self.signals.next());
+        self.stop(move || supervisor.shutdown(), Some(move || stop(true)))
+    }
+
+    /// One of several processes: it prints nothing, because its parent reads what it prints.
+    fn member(mut self, config: Config, number: usize) -> anyhow::Result<()> {
+        let processes = config.server.processes;
+        anyhow::ensure!(
+            number < processes,
+            "--process is for serve itself, which starts its processes with it; use --processes N"
+        );
+        let (told, mut stop) = oneshot::channel();
+        let on_stop = move || {
+            // Nobody waits any more when a signal came first.
+            let _ = told.send(());
+        };
+        let member = Member::join(number, on_stop)?;
+        let handle = self.logging.handle();
+        let start = move || Server::start_member(config, Some(handle), &member);
+        let stopped = async {
+            let _ = (&mut stop).await;
+        };
+        let Some(server) = self.start(start, stopped)? else {
+            return Ok(());
+        };
+        // The parent may be heard no more because it was killed, and the system may send SIGTERM because of that: one stop.
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = &mut stop => {}
+                () = self.signals.next() => {}
+            }
+        });
+        finished(server.shutdown())
+    }
+
+    /// Starts; nothing when a signal, or `stopped`, came first. Nothing is accepted before it is ready, so nothing is left.
+    fn start<T: Send + 'static>(
+        &mut self,
+        start: impl FnOnce() -> Result<T, millpond_server::Error> + Send + 'static,
+        stopped: impl Future<Output = ()>,
+    ) -> anyhow::Result<Option<T>> {
+        let (done, mut started) = oneshot::channel();
+        std::thread::spawn(move || {
+            // Nobody waits any more when a signal came first.
+            drop(done.send(start()));
+        });
+        self.runtime.block_on(async {
+            tokio::select! {
+                server = &mut started => Ok(Some(server.context("the start failed")??)),
+                () = self.signals.next() => Ok(None),
+                () = stopped => Ok(None),
+            }
+        })
+    }
+
+    /// Stops. A further signal ends that; `kill` then ends whoever else takes part.
+    fn stop(
+        mut self,
+        stop: impl FnOnce() -> bool + Send + 'static,
+        kill: Option<impl FnOnce()>,
+    ) -> anyhow::Result<()> {
+        let (done, mut finished_all) = oneshot::channel();
+        std::thread::spawn(move || done.send(stop()));
+        self.runtime.block_on(async {
+            tokio::select! {
+                all = &mut finished_all => finished(all.context("the stop failed")?),
+                () = self.signals.next() => {
+                    if let Some(kill) = kill {
+                        kill();
+                        let _ = tokio::time::timeout(KILLED_MAX, finished_all).await;
+                    }
+                    anyhow::bail!("stopped at once by a second signal, before the first one's stop was done")
+                }
+            }
+        })
+    }
+}
+
+fn said_to_serve(address: std::net::SocketAddr, admin: std::net::SocketAddr) {
+    crate::print(&format!(
+        "millpond serves on {address}, health and metrics on {admin}"
+    ));
+}
+
+fn finished(all: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(all, "stopped with unfinished calls after server.drain_ms_max");
+    Ok(())
 }
 
 /// SIGTERM and Ctrl-C.
@@ -125,7 +260,7 @@ impl Signals {
 }
 
 pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
-    let config = arguments.source.load(Some(arguments.file.clone()))?;
+    let config = arguments.source.load(Some(arguments.file.clone()), None)?;
     millpond_server::dry_open(&config)?;
     let names = |what: &str, names: Vec<&String>| match names.as_slice() {
         [] => format!("  no {what}"),

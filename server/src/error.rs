@@ -47,6 +47,9 @@ pub enum Error {
     /// Parts that do not fit each other.
     #[error("{0}")]
     Unfit(String),
+    /// One of several processes.
+    #[error("{0}")]
+    Process(String),
     /// The log's file.
     #[error(
         "log.file: cannot append to {path}: {source}; name a writable file, or leave log.file out for standard error"

@@ -25,6 +25,7 @@ mod load;
 mod log;
 mod methods;
 mod metrics;
+mod processes;
 mod rehearsal;
 mod router;
 mod slow;
@@ -33,6 +34,7 @@ mod stages;
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
 pub use log::{LogHandle, Logging};
+pub use processes::{Member, Supervisor};
 
 use access::Access;
 use admission::Admission;
@@ -45,6 +47,7 @@ use millpond_wire_schema::Status;
 use millpond_wire_transport::{
     Counters, Encryption, Listener, Options, Patience, PushLimits, Transport, raise_file_limit,
 };
+use processes::Sibling;
 use slow::{ModelTime, Over, SlowLog};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +73,8 @@ pub(crate) struct Shared {
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
     log: OnceLock<LogHandle>,
+    /// Set where the process is one of several.
+    sibling: OnceLock<Sibling>,
 }
 
 impl Shared {
@@ -88,6 +93,7 @@ impl Shared {
             started: Instant::now(),
             data_counters: OnceLock::new(),
             log: OnceLock::new(),
+            sibling: OnceLock::new(),
             config,
         }
     }
@@ -177,7 +183,8 @@ pub fn dry_open(config: &Config) -> Result<(), Error> {
 pub struct Server {
     shared: Arc<Shared>,
     data: Transport,
-    admin: Transport,
+    /// None where the process is one of several: their parent has it.
+    admin: Option<Transport>,
 }
 
 impl Server {
@@ -195,6 +202,28 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_logged(config: Config, log: Option<LogHandle>) -> Result<Server, Error> {
+        Server::open(config, log, None)
+    }
+
+    /// As [`Server::start_logged`], as one of several processes: on an address that it shares with the others, without an
+    /// admin port, and with its share of the net threads and processors.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_member(config: Config, log: Option<LogHandle>, member: &Member) -> Result<Server, Error> {
+        let config = processes::share(config, member.number());
+        let server = Server::open(config, log, Some(member))?;
+        member.is_ready(&server.shared);
+        Ok(server)
+    }
+
+    fn open(config: Config, log: Option<LogHandle>, member: Option<&Member>) -> Result<Server, Error> {
+        if member.is_none() && config.server.processes > 1 {
+            return Err(Error::Unfit(format!(
+                "server.processes is {}, and this is one process; a Supervisor starts several, or set it to 1",
+                config.server.processes
+            )));
+        }
         let files = raise_file_limit();
         if (files as usize) < config.server.connections_max {
             let connections_max = config.server.connections_max;
@@ -207,23 +236,36 @@ impl Server {
         let options = data_options(&config)?;
         let engines = Engines::open(&config)?;
         engines.make_resident()?;
-        let data = Listener::bind(config.server.listen, "server.listen")?;
-        let others = listen_also(&config.server)?;
-        let admin = Listener::bind(config.admin.listen, "admin.listen")?;
+        let bind = if member.is_some() {
+            Listener::bind_shared
+        } else {
+            Listener::bind
+        };
+        let data = bind(config.server.listen, "server.listen")?;
+        let others = listen_also(&config.server, bind)?;
+        let admin = match member {
+            None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
+            Some(_) => None,
+        };
         let rehearsal = Arc::new(Shared::new(config.clone(), true));
         let shared = Arc::new(Shared::new(config, false));
         if let Some(handle) = log {
             let _ = shared.log.set(handle);
         }
-        let admin = Transport::start(
-            admin,
-            Vec::new(),
-            "admin",
-            admin_options(),
-            admin::Admin {
-                shared: Arc::clone(&shared),
-            },
-        )?;
+        if let Some(member) = member {
+            let _ = shared.sibling.set(Sibling::of(member));
+        }
+        let start_admin = |listener| {
+            let view = Arc::clone(&shared);
+            Transport::start(
+                listener,
+                Vec::new(),
+                "admin",
+                admin_options(),
+                admin::Admin { view },
+            )
+        };
+        let admin = admin.map(start_admin).transpose()?;
         let router = router::Router {
             shared: Arc::clone(&shared),
             rehearsal: Arc::clone(&rehearsal),
@@ -231,7 +273,10 @@ impl Server {
         let data = Transport::start(data, others, "net", options, router)?;
         let _ = shared.data_counters.set(data.counters());
         let listen: Vec<String> = data.bounds().iter().map(ToString::to_string).collect();
-        tracing::info!(listen = listen.join(" "), admin = %admin.local_addr(), "listening; warming up");
+        let at = admin
+            .as_ref()
+            .map(|admin| tracing::field::display(admin.local_addr()));
+        tracing::info!(listen = listen.join(" "), admin = at, "listening; warming up");
         let server = Server { shared, data, admin };
         match server.warm(Arc::new(engines), &rehearsal) {
             Ok(()) => Ok(server),
@@ -258,9 +303,9 @@ impl Server {
         self.data.local_addr()
     }
 
-    /// Where health and metrics are.
-    pub fn admin_addr(&self) -> SocketAddr {
-        self.admin.local_addr()
+    /// Where health and metrics are; none where the process is one of several.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Transport::local_addr)
     }
 
     /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most).
@@ -287,19 +332,24 @@ impl Server {
 
     fn close(self) {
         self.data.close(FLUSH_GRACE);
-        self.admin.close(FLUSH_GRACE);
+        if let Some(admin) = self.admin {
+            admin.close(FLUSH_GRACE);
+        }
     }
 }
 
 /// Binds what is listened on beside `server.listen`.
-fn listen_also(server: &config::Server) -> Result<Vec<Listener>, Error> {
+fn listen_also(server: &config::Server, bind: Bind) -> Result<Vec<Listener>, Error> {
     let key = "server.listen_also";
     let bind = |listen: &config::Listen| match listen {
-        config::Listen::Inet(address) => Listener::bind(*address, key),
+        config::Listen::Inet(address) => bind(*address, key),
         config::Listen::Unix(path) => Listener::bind_unix(path, key),
     };
     Ok(server.listen_also.iter().map(bind).collect::<Result<_, _>>()?)
 }
+
+/// How an address is bound: alone, or shared.
+type Bind = fn(SocketAddr, &str) -> Result<Listener, millpond_wire_transport::Error>;
 
 /// The key of `server.fpnn_encryption`, where the build can use one.
 #[cfg(feature = "fpnn-encryption")]
@@ -333,14 +383,18 @@ fn encryption(server: &config::Server) -> Result<Option<Arc<Encryption>>, Error>
     }
 }
 
-fn data_options(config: &Config) -> Result<Options, Error> {
+/// Net threads of a process: where 0 is said one a processor, shared among the processes.
+pub(crate) fn net_threads(server: &config::Server) -> usize {
+    if server.threads > 0 {
+        return server.threads;
+    }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores / server.processes.max(1)).max(1)
+}
+
+fn data_options(config: &Config) -> Result<Options, Error> {
     Ok(Options {
-        threads: if config.server.threads == 0 {
-            cores
-        } else {
-            config.server.threads
-        },
+        threads: net_threads(&config.server),
         cpus: config.server.cpus.clone(),
         connections_max: config.server.connections_max,
         in_flight_max: config.server.in_flight_per_connection_max,

@@ -94,19 +94,28 @@ impl Logging {
     /// # Errors
     /// [`Error::Log`] when the file cannot be appended to.
     pub fn start(config: &Log) -> Result<Logging, Error> {
+        Logging::start_as(config, None)
+    }
+
+    /// As [`Logging::start`], for one of several processes that write to the same place: each line says its number.
+    ///
+    /// # Errors
+    /// As [`Logging::start`].
+    pub fn start_as(config: &Log, process: Option<usize>) -> Result<Logging, Error> {
+        let mark = process.map(|process| Mark::new(process, config.format));
         let builder = NonBlockingBuilder::default()
             .lossy(true)
             .buffered_lines_limit(config.queue_lines_max);
         let file = Arc::new(AtomicU64::new(0));
         let (writer, worker) = match &config.file {
-            None => builder.finish(Lines::new(std::io::stderr(), &file)),
+            None => builder.finish(Lines::new(std::io::stderr(), &file, mark)),
             Some(path) => {
                 let opened = OpenOptions::new().create(true).append(true).open(path);
                 let opened = opened.map_err(|source| Error::Log {
                     path: path.display().to_string(),
                     source,
                 })?;
-                builder.finish(Lines::new(opened, &file))
+                builder.finish(Lines::new(opened, &file, mark))
             }
         };
         let queue = writer.error_counter();
@@ -139,21 +148,61 @@ impl Logging {
     }
 }
 
+/// The number of one of several processes, as its lines show it.
+struct Mark {
+    format: Format,
+    text: String,
+    /// The line with its mark.
+    line: Vec<u8>,
+}
+
+impl Mark {
+    fn new(process: usize, format: Format) -> Mark {
+        let text = match format {
+            Format::Text => format!(" process={process}"),
+            Format::Json => format!("\"process\":{process},"),
+        };
+        Mark {
+            format,
+            text,
+            line: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, line: &[u8]) -> &[u8] {
+        let at = match self.format {
+            // Behind the other fields, before the end of the line.
+            Format::Text => line.len() - usize::from(line.ends_with(b"\n")),
+            // The first of the object.
+            Format::Json => usize::from(line.starts_with(b"{")),
+        };
+        let (before, behind) = line.split_at(at);
+        self.line.clear();
+        self.line.extend_from_slice(before);
+        self.line.extend_from_slice(self.text.as_bytes());
+        self.line.extend_from_slice(behind);
+        &self.line
+    }
+}
+
 /// Writes whole lines, and counts those that fail: the log's thread has nobody to tell.
 struct Lines<W> {
     to: W,
     failed: Arc<AtomicU64>,
     /// The last line ended in its middle; the next one starts afresh.
     torn: bool,
+    /// What each line says of its process.
+    mark: Option<Mark>,
 }
 
 impl<W: Write> Lines<W> {
-    fn new(to: W, failed: &Arc<AtomicU64>) -> Lines<W> {
+    fn new(to: W, failed: &Arc<AtomicU64>, mark: Option<Mark>) -> Lines<W> {
         let failed = Arc::clone(failed);
         Lines {
             to,
             failed,
             torn: false,
+            mark,
         }
     }
 
@@ -162,7 +211,10 @@ impl<W: Write> Lines<W> {
             self.to.write_all(b"\n")?;
             self.torn = false;
         }
-        let mut rest = line;
+        let mut rest = match &mut self.mark {
+            Some(mark) => mark.put(line),
+            None => line,
+        };
         while !rest.is_empty() {
             match self.to.write(rest) {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
@@ -232,6 +284,7 @@ mod tests {
                 text: Vec::new(),
             },
             &failed,
+            None,
         );
         for line in ["one\n", "two\n", "three\n"] {
             assert_eq!(lines.write(line.as_bytes()).unwrap(), line.len());
@@ -240,5 +293,22 @@ mod tests {
         lines.to.room = 100;
         lines.write_all(b"four\n").unwrap();
         assert_eq!(String::from_utf8(lines.to.text).unwrap(), "one\ntw\nfour\n");
+    }
+
+    #[test]
+    fn lines_of_one_of_several_processes_say_its_number() {
+        let check = |format, line: &str, expected: &str| {
+            let failed = Arc::default();
+            let mut lines = Lines::new(Vec::new(), &failed, Some(Mark::new(3, format)));
+            lines.write_all(line.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(lines.to).unwrap(), expected);
+        };
+        check(Format::Text, "INFO ready ms=4\n", "INFO ready ms=4 process=3\n");
+        check(
+            Format::Json,
+            "{\"level\":\"INFO\"}\n",
+            "{\"process\":3,\"level\":\"INFO\"}\n",
+        );
+        check(Format::Text, "cut off", "cut off process=3");
     }
 }

@@ -1,20 +1,47 @@
 //! The admin port: health, readiness and metrics, apart from the data.
 //! It changes nothing. Its invariant: it answers while the data port drains or is overloaded.
 
-mod page;
+pub(crate) mod page;
 
 use crate::Shared;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Service, Target};
 use std::sync::Arc;
 
-/// The service of the admin port.
-#[derive(Clone)]
-pub(crate) struct Admin {
-    pub(crate) shared: Arc<Shared>,
+/// What a page of metrics is, as HTTP says it.
+pub(crate) const METRICS_TYPE: &str = "text/plain; version=0.0.4";
+
+/// What the admin port shows: this process, or several.
+pub(crate) trait View: Clone + Send + 'static {
+    /// Whether calls are served.
+    fn is_ready(&self) -> bool;
+
+    /// Answers the page of metrics, now or later.
+    fn metrics(&self, reply: Reply<'_>);
 }
 
-impl Service for Admin {
+/// The service of the admin port.
+#[derive(Clone)]
+pub(crate) struct Admin<V> {
+    pub(crate) view: V,
+}
+
+impl View for Arc<Shared> {
+    fn is_ready(&self) -> bool {
+        Shared::is_ready(self)
+    }
+
+    fn metrics(&self, reply: Reply<'_>) {
+        let text = page::metrics(self);
+        reply.body(&Body {
+            status: 200,
+            content_type: METRICS_TYPE,
+            bytes: text.as_bytes(),
+        });
+    }
+}
+
+impl<V: View> Service for Admin<V> {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         let plain = |status, bytes| Body {
             status,
@@ -30,7 +57,7 @@ impl Service for Admin {
                 verb: "GET" | "HEAD",
                 path: "/readyz",
             } => {
-                if self.shared.is_ready() {
+                if self.view.is_ready() {
                     reply.body(&plain(200, b"ready\n"))
                 } else {
                     reply.body(&plain(503, b"not ready\n"))
@@ -39,14 +66,7 @@ impl Service for Admin {
             Target::Path {
                 verb: "GET" | "HEAD",
                 path: "/metrics",
-            } => {
-                let text = page::metrics(&self.shared);
-                reply.body(&Body {
-                    status: 200,
-                    content_type: "text/plain; version=0.0.4",
-                    bytes: text.as_bytes(),
-                });
-            }
+            } => self.view.metrics(reply),
             _ => reply.error(&Status::new(
                 Code::UnknownMethod,
                 "the admin port serves GET /healthz, /readyz and /metrics",

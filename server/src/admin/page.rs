@@ -8,7 +8,7 @@ use millpond_engines_infer::Stats;
 use millpond_wire_transport::Counters;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) fn metrics(shared: &Shared) -> String {
+pub(crate) fn metrics(shared: &Shared) -> String {
     let mut page = Page::default();
     shared.metrics.print(&shared.methods, &mut page);
     page.single(

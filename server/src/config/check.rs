@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// What a run of a practice model takes at most, in microseconds: warming it up must end.
 const PRACTICE_RUN_US_MAX: u64 = 10_000_000;
+/// Processes at most: more than any machine has processors for them.
+pub(crate) const PROCESSES_MAX: usize = 256;
 /// Elements of a practice model's row at most.
 const PRACTICE_WIDTH_MAX: usize = 1 << 16;
 
@@ -120,11 +122,55 @@ fn check_server(config: &Config) -> Result<(), String> {
             server.threads
         ));
     }
+    check_processes(config)?;
     if server.listen == config.admin.listen && server.listen.port() != 0 {
         return Err(format!(
             "server.listen and admin.listen are both {}; give them different ports",
             server.listen
         ));
+    }
+    Ok(())
+}
+
+/// What several processes on one address cannot share.
+fn check_processes(config: &Config) -> Result<(), String> {
+    let server = &config.server;
+    positive("server.processes", server.processes)?;
+    let processes = server.processes;
+    if processes > PROCESSES_MAX {
+        return Err(format!(
+            "server.processes is {processes}; expected at most {PROCESSES_MAX}"
+        ));
+    }
+    if processes == 1 {
+        return Ok(());
+    }
+    let alone = format!("or set server.processes = 1 (it is {processes})");
+    if let Some(name) = config.ordered.keys().next() {
+        return Err(format!(
+            "ordered.{name}: an ordered store can be opened by one process only; leave it out, {alone}"
+        ));
+    }
+    for (key, listen) in std::iter::once(("server.listen", Listen::Inet(server.listen))).chain(
+        server
+            .listen_also
+            .iter()
+            .map(|listen| ("server.listen_also", listen.clone())),
+    ) {
+        match listen {
+            Listen::Inet(addr) if addr.port() == 0 => {
+                return Err(format!(
+                    "{key} is {addr}: with port 0 each process would get another port; name one, {alone}"
+                ));
+            }
+            Listen::Unix(path) => {
+                return Err(format!(
+                    "{key} is unix:{}: a Unix socket has one process that accepts; leave it out, {alone}",
+                    path.display()
+                ));
+            }
+            Listen::Inet(_) => {}
+        }
     }
     Ok(())
 }

@@ -65,13 +65,15 @@ pub struct Server {
     pub cors_origins: Vec<String>,
     /// FPNN's encrypted channel, for old clients; not offered when left out.
     pub fpnn_encryption: Option<FpnnEncryption>,
-    /// Net threads; 0 is one a processor.
+    /// Processes that share the addresses; see [`crate::Supervisor`].
+    pub processes: usize,
+    /// Net threads of each process; 0 is one a processor, shared among the processes.
     pub threads: usize,
     /// Processors for net threads and model instances, in turn; empty pins nothing.
     pub cpus: Vec<usize>,
-    /// Connections served at a time; further ones are told `Overloaded`.
+    /// Connections served at a time by each process; further ones are told `Overloaded`.
     pub connections_max: usize,
-    /// Calls being worked on at a time, over all connections; further ones are told `Overloaded`.
+    /// Calls that each process works on at a time, over all its connections; further ones are told `Overloaded`.
     pub in_flight_max: usize,
     /// Calls one connection may have unanswered before it is not read further.
     pub in_flight_per_connection_max: usize,
@@ -100,6 +102,7 @@ impl Default for Server {
             listen_also: Vec::new(),
             cors_origins: Vec::new(),
             fpnn_encryption: None,
+            processes: 1,
             threads: 0,
             cpus: Vec::new(),
             connections_max: 10_000,

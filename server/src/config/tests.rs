@@ -319,3 +319,32 @@ fn keys(written: &toml::Table, path: &[&str]) -> std::collections::BTreeSet<Stri
         .fold(written, |table, key| table[*key].as_table().unwrap());
     table.keys().cloned().collect()
 }
+
+#[test]
+fn what_several_processes_cannot_share_is_refused() {
+    check(
+        "[server]\nprocesses = 0",
+        &[],
+        "server.processes is 0; expected at least 1",
+    );
+    check("[server]\nprocesses = 300", &[], "expected at most 256");
+    check("[server]\nprocesses = 3", &[], "processes: 3");
+    check(
+        "[server]\nprocesses = 3\n[ordered.a]\ndurability = \"memory\"",
+        &[],
+        "ordered.a: an ordered store can be opened by one process only; leave it out, or set server.processes = 1 (it is 3)",
+    );
+    let port = "[server]\nprocesses = 3\nlisten = \"127.0.0.1:0\"";
+    check(port, &[], "server.listen is 127.0.0.1:0");
+    check(port, &["server.processes=1"], "processes: 1");
+    check(
+        "[server]\nprocesses = 3\nlisten_also = [\"[::1]:0\"]",
+        &[],
+        "server.listen_also is [::1]:0",
+    );
+    check(
+        "[server]\nprocesses = 3\nlisten_also = [\"unix:a.sock\"]",
+        &[],
+        "a Unix socket has one process that accepts",
+    );
+}

@@ -32,6 +32,9 @@ pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
         count("log_lines_dropped", shared.log_lines_dropped()),
         ("methods".to_owned(), Info::Group(methods)),
     ];
+    if let Some(sibling) = shared.sibling.get() {
+        millpond.push(count("process", sibling.number as u64));
+    }
     if let Some(engines) = shared.ready_engines() {
         millpond.extend(served(engines));
     }

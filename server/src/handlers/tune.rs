@@ -37,17 +37,28 @@ impl Tuned {
 /// Changes what the call asks for; its token was checked.
 pub(crate) fn tuned(shared: &Shared, map: Map<'_>) -> Result<Tuned, Status> {
     let (call, _) = schema::Call::decode(map)?;
-    let bad = |ex: String| Status::new(Code::BadArgument, ex);
-    let known = SETTINGS.iter().find(|(key, _)| *key == call.key);
+    let tuned = set(shared, &call.key, &call.value).map_err(|ex| Status::new(Code::BadArgument, ex))?;
+    if let Some(sibling) = shared.sibling.get() {
+        sibling.tuned(tuned.key, &call.value);
+    }
+    Ok(tuned)
+}
+
+/// Changes what was changed in another process of this server.
+pub(crate) fn follow(shared: &Shared, key: &str, value: &str) -> Result<(), String> {
+    set(shared, key, value).map(drop)
+}
+
+fn set(shared: &Shared, key: &str, value: &str) -> Result<Tuned, String> {
+    let known = SETTINGS.iter().find(|(known, _)| *known == key);
     let Some((key, set)) = known else {
         let keys = SETTINGS.map(|(key, _)| key).join(", ");
-        return Err(bad(format!(
-            "key \"key\" is {:?}, which cannot be tuned; keys are {keys}",
-            call.key
-        )));
+        return Err(format!(
+            "key \"key\" is {key:?}, which cannot be tuned; keys are {keys}"
+        ));
     };
-    let value = set(shared, call.value.trim())
-        .map_err(|problem| bad(format!("key \"value\" is {:?} for {key}: {problem}", call.value)))?;
+    let value = set(shared, value.trim())
+        .map_err(|problem| format!("key \"value\" is {value:?} for {key}: {problem}"))?;
     tracing::warn!(key, value, "tuned");
     Ok(Tuned { key, value })
 }

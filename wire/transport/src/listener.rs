@@ -2,6 +2,7 @@
 //! Its invariant: an address that cannot be had is an error before the first thread.
 
 use crate::Error;
+use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
 use std::io::ErrorKind;
@@ -54,12 +55,28 @@ impl Listener {
     /// # Errors
     /// [`Error::Bind`] with the mend: address in use, not of this machine, or not permitted.
     pub fn bind(addr: SocketAddr, key: &str) -> Result<Listener, Error> {
+        Listener::open(addr, key, false)
+    }
+
+    /// As [`Listener::bind`], on an address that other processes of this user share, each with a socket of its own
+    /// (`SO_REUSEPORT`, socket(7)): the kernel gives a new connection to one of them, by a hash of its addresses and ports.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`]; an address is in use for whoever does not share it too.
+    pub fn bind_shared(addr: SocketAddr, key: &str) -> Result<Listener, Error> {
+        Listener::open(addr, key, true)
+    }
+
+    fn open(addr: SocketAddr, key: &str, share_port: bool) -> Result<Listener, Error> {
         let bind = || {
             let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
             if addr.is_ipv6() {
                 socket.set_only_v6(true)?;
             }
             socket.set_reuse_address(true)?;
+            if share_port {
+                sockopt::set_socket_reuseport(&socket, true)?;
+            }
             socket.set_nonblocking(true)?;
             socket.bind(&addr.into())?;
             socket.listen(BACKLOG)?;

@@ -190,13 +190,7 @@ impl<'c> Reply<'c> {
 
     /// Answers an HTTP body at once; a frame gets an error, because it has no place for one.
     pub fn body(self, body: &Body<'_>) {
-        match self.form {
-            Form::Http { .. } => self.form.body(self.out, body),
-            _ => self.form.error(
-                self.out,
-                &Status::new(Code::UnknownMethod, "this path is served over HTTP only"),
-            ),
-        }
+        write_body(self.form, self.out, body);
         *self.outcome = Outcome::Answered;
     }
 
@@ -251,6 +245,13 @@ impl Ticket {
         self.send(bytes);
     }
 
+    /// Answers an HTTP body, as [`Reply::body`].
+    pub fn body(mut self, body: &Body<'_>) {
+        let mut bytes = Vec::with_capacity(body.bytes.len() + 256);
+        write_body(self.form, &mut bytes, body);
+        self.send(bytes);
+    }
+
     /// Answers an error.
     pub fn error(mut self, status: &Status) {
         self.fail(status);
@@ -277,6 +278,17 @@ impl Ticket {
             close,
             ready: self.ready,
         });
+    }
+}
+
+/// Writes a body where the call came by HTTP, and an error elsewhere.
+fn write_body(form: Form, out: &mut Vec<u8>, body: &Body<'_>) {
+    match form {
+        Form::Http { .. } => form.body(out, body),
+        _ => form.error(
+            out,
+            &Status::new(Code::UnknownMethod, "this path is served over HTTP only"),
+        ),
     }
 }
 

@@ -58,6 +58,24 @@ fn a_unix_socket_that_is_in_use_is_refused_and_one_that_was_left_is_taken() {
     assert_eq!(std::fs::read(&path).unwrap(), b"not a socket");
 }
 
+#[test]
+fn an_address_is_shared_only_by_those_who_share_it() {
+    let any = "127.13.25.200:0".parse().unwrap();
+    let first = Listener::bind_shared(any, "server.listen").unwrap();
+    let addr = first.bound().addr().unwrap();
+    let second = Listener::bind_shared(addr, "server.listen").unwrap();
+    assert_eq!(second.bound(), first.bound());
+    let refused = Listener::bind(addr, "server.listen").unwrap_err().to_string();
+    assert!(refused.contains("another process listens there"), "{refused}");
+    drop((first, second));
+    let alone = Listener::bind(addr, "server.listen").unwrap();
+    let refused = Listener::bind_shared(addr, "server.listen")
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("another process listens there"), "{refused}");
+    drop(alone);
+}
+
 /// Either kind of stream.
 pub(crate) trait ReadWrite: Read + Write {}
 

@@ -1,0 +1,449 @@
+//! The thread that has the processes: starts them, starts those again that died, adds their figures up, stops them.
+//!
+//! Everything that happens comes to it as an event, so it takes no lock. Its invariant: at any time a number has at most one
+//! process, and when the thread ends none is left.
+
+use super::merge::Sheet;
+use super::message::{Order, Said};
+use super::running::{Event, Running, Who};
+use super::settings::Settings;
+use crate::Error;
+use crate::log::LogHandle;
+use crate::metrics::Page;
+use millpond_wire_transport::{Body, Ticket};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+/// Pauses before a process is started again: the first, and the longest that they double up to.
+const AGAIN_FIRST: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// A process that was ready for so long has shown that it can live: its next end is a first one.
+const SOUND: Duration = Duration::from_secs(30);
+/// How long processes have to tell their metrics; of one that does not, the last known ones count.
+const PAGES_MAX: Duration = Duration::from_secs(1);
+/// What a process may need to stop beside its drain: to send what is owed and to end.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// How long nothing can be due.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Makes the command of the process of this number.
+pub(super) type Launch = Box<dyn Fn(usize) -> Command + Send>;
+
+/// What the thread begins with.
+pub(super) struct Beginning {
+    pub(super) processes: usize,
+    pub(super) drain_max: Duration,
+    pub(super) launch: Launch,
+    pub(super) events: SyncSender<Event>,
+    pub(super) heard: Receiver<Event>,
+    /// Whether all are ready.
+    pub(super) is_ready: Arc<AtomicBool>,
+    /// How the start went, told once.
+    pub(super) first: SyncSender<Result<(), Error>>,
+    pub(super) log: Option<LogHandle>,
+}
+
+/// What is known of a number.
+#[derive(Default)]
+struct Member {
+    running: Option<Running>,
+    lives: u64,
+    /// Ends in a row without a sound life between them.
+    failures: u32,
+    again_at: Option<Instant>,
+    /// The metrics it told last.
+    sheet: Option<Sheet>,
+}
+
+pub(super) struct Fleet {
+    beginning: Beginning,
+    started: Instant,
+    members: Vec<Member>,
+    /// What processes that have ended had counted.
+    ended: Sheet,
+    restarts: u64,
+    tuned: Settings,
+    round: Round,
+    /// All were ready once.
+    has_begun: bool,
+    /// When what is left is killed.
+    stopping: Option<Instant>,
+    /// Every process that was told to stop finished what it had accepted.
+    is_clean: bool,
+}
+
+/// Who asked for the metrics, and who has not told them yet.
+#[derive(Default)]
+struct Round {
+    number: u64,
+    tickets: Vec<Ticket>,
+    missing: Vec<usize>,
+    until: Option<Instant>,
+}
+
+impl Fleet {
+    pub(super) fn new(beginning: Beginning) -> Fleet {
+        let members = std::iter::repeat_with(Member::default).take(beginning.processes);
+        Fleet {
+            started: Instant::now(),
+            members: members.collect(),
+            ended: Sheet::default(),
+            restarts: 0,
+            tuned: Settings::default(),
+            round: Round::default(),
+            has_begun: false,
+            stopping: None,
+            is_clean: true,
+            beginning,
+        }
+    }
+
+    /// Runs until every process has ended; whether all of them finished what they had accepted.
+    pub(super) fn run(mut self) -> bool {
+        // The first one alone: what is wrong is said once, and what it reads is in memory for the others.
+        self.start(0);
+        while self.stopping.is_none() || self.members.iter().any(|member| member.running.is_some()) {
+            match self.beginning.heard.recv_timeout(self.wait()) {
+                Ok(event) => self.on(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                // It holds a sender itself, so this does not happen.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.on_time(Instant::now());
+        }
+        self.publish();
+        self.is_clean
+    }
+
+    /// How long nothing is due.
+    fn wait(&self) -> Duration {
+        let again = self.members.iter().filter_map(|member| member.again_at);
+        let due = again.chain(self.round.until).chain(self.stopping).min();
+        due.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()))
+    }
+
+    fn on(&mut self, event: Event) {
+        match event {
+            Event::Said { who, said } if self.is_current(who) => self.said(who, said),
+            Event::Gone(who) if self.is_current(who) => self.gone(who),
+            Event::Said { .. } | Event::Gone(_) => {}
+            Event::Page(ticket) => {
+                self.round.tickets.push(ticket);
+                if self.round.until.is_none() {
+                    self.ask_for_pages();
+                }
+            }
+            Event::Stop => self.stop(),
+            Event::Kill => {
+                self.stop();
+                self.stopping = Some(Instant::now());
+            }
+        }
+    }
+
+    fn is_current(&self, who: Who) -> bool {
+        let member = &self.members[who.number];
+        member.running.is_some() && member.lives == who.life
+    }
+
+    fn on_time(&mut self, now: Instant) {
+        if self.round.until.is_some_and(|until| now >= until) {
+            self.end_round();
+        }
+        if self.stopping.is_some_and(|until| now >= until) {
+            for member in &mut self.members {
+                if let Some(running) = &mut member.running {
+                    tracing::error!(pid = running.pid(), "a process has not stopped; it is killed");
+                    self.is_clean = false;
+                    running.kill();
+                }
+            }
+            // Once is enough: a killed process ends.
+            self.stopping = Some(now + IDLE);
+        }
+        for number in 0..self.members.len() {
+            if self.members[number].again_at.is_some_and(|at| now >= at) {
+                self.members[number].again_at = None;
+                self.start(number);
+            }
+        }
+    }
+
+    fn start(&mut self, number: usize) {
+        let member = &mut self.members[number];
+        member.lives += 1;
+        let who = Who {
+            number,
+            life: member.lives,
+        };
+        let command = (self.beginning.launch)(number);
+        match Running::start(command, who, &self.beginning.events) {
+            Ok(running) => {
+                tracing::info!(process = number, pid = running.pid(), "started");
+                member.running = Some(running);
+            }
+            Err(error) => self.failed(number, error),
+        }
+    }
+
+    fn said(&mut self, who: Who, said: Said) {
+        match said {
+            Said::Ready => self.ready(who.number),
+            Said::Metrics { round, page } => {
+                self.members[who.number].sheet = Some(Sheet::read(&page));
+                if round == self.round.number {
+                    self.told(who.number);
+                }
+            }
+            Said::Tuned { key, value } => {
+                self.tuned.note(&key, &value);
+                for (number, member) in self.members.iter().enumerate() {
+                    let is_other = number != who.number;
+                    let running = member
+                        .running
+                        .as_ref()
+                        .filter(|running| running.ready_since.is_some());
+                    if let Some(running) = running.filter(|_| is_other) {
+                        tune(running, number, &key, &value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ready(&mut self, number: usize) {
+        let member = &mut self.members[number];
+        let Some(running) = &mut member.running else {
+            return;
+        };
+        running.ready_since = Some(Instant::now());
+        for (key, value) in self.tuned.iter() {
+            tune(running, number, key, value);
+        }
+        if self.stopping.is_some() {
+            running.tell(Order::Stop);
+        }
+        tracing::info!(process = number, pid = running.pid(), "ready");
+        if !self.has_begun && number == 0 && self.stopping.is_none() {
+            for other in 1..self.members.len() {
+                self.start(other);
+            }
+        }
+        self.publish();
+    }
+
+    /// Tells whoever looks whether all are ready.
+    fn publish(&mut self) {
+        let is_ready = |member: &Member| {
+            let running = member.running.as_ref();
+            running.is_some_and(|running| running.ready_since.is_some())
+        };
+        let all = self.stopping.is_none() && self.members.iter().all(is_ready);
+        self.beginning.is_ready.store(all, Ordering::Relaxed);
+        if all && !self.has_begun {
+            self.has_begun = true;
+            let _ = self.beginning.first.try_send(Ok(()));
+        }
+    }
+
+    fn gone(&mut self, who: Who) {
+        let member = &mut self.members[who.number];
+        if let Some(sheet) = member.sheet.take() {
+            self.ended.merge(&sheet.without_gauges());
+        }
+        let Some(running) = member.running.take() else {
+            return;
+        };
+        let (pid, ready_since) = (running.pid(), running.ready_since);
+        let status = match running.end() {
+            Ok(status) => status,
+            Err(error) => return self.failed(who.number, Error::Process(format!("process {pid}: {error}"))),
+        };
+        if self.stopping.is_some() {
+            self.is_clean &= status.success();
+            self.told(who.number);
+            return self.publish();
+        }
+        if ready_since.is_some_and(|since| since.elapsed() >= SOUND) {
+            member.failures = 0;
+        }
+        let when = match ready_since {
+            Some(_) => "while it served",
+            None => "before it was ready; what it said of it stands above",
+        };
+        let number = who.number;
+        self.failed(
+            number,
+            Error::Process(format!("process {number} (pid {pid}) ended with {status} {when}")),
+        );
+    }
+
+    /// A process is not there: at the start that is the end of all, later it is started again.
+    fn failed(&mut self, number: usize, error: Error) {
+        self.told(number);
+        if !self.has_begun {
+            let _ = self.beginning.first.try_send(Err(error));
+            self.is_clean = false;
+            self.stop();
+            return;
+        }
+        if self.stopping.is_none() {
+            let member = &mut self.members[number];
+            let pause = (AGAIN_FIRST * 2_u32.saturating_pow(member.failures.min(16))).min(AGAIN_MAX);
+            member.failures += 1;
+            member.again_at = Some(Instant::now() + pause);
+            self.restarts += 1;
+            let pause_ms = pause.as_millis() as u64;
+            tracing::error!(process = number, pause_ms, "{error}; it is started again");
+        }
+        self.publish();
+    }
+
+    fn stop(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        tracing::info!("stopping the processes");
+        self.stopping = Some(Instant::now() + self.beginning.drain_max + STOP_GRACE);
+        for member in &mut self.members {
+            member.again_at = None;
+            if let Some(running) = &mut member.running
+                && !running.tell(Order::Stop)
+            {
+                running.kill();
+            }
+        }
+        self.publish();
+    }
+
+    fn ask_for_pages(&mut self) {
+        self.round.number += 1;
+        self.round.until = Some(Instant::now() + PAGES_MAX);
+        let round = self.round.number;
+        let ready = |member: &&Running| member.ready_since.is_some();
+        self.round.missing = (0..self.members.len())
+            .filter(|&number| {
+                let running = self.members[number].running.as_ref().filter(ready);
+                running.is_some_and(|running| running.tell(Order::Metrics { round }))
+            })
+            .collect();
+        if self.round.missing.is_empty() {
+            self.end_round();
+        }
+    }
+
+    /// The process has told its metrics of this round, or will not.
+    fn told(&mut self, number: usize) {
+        if self.round.until.is_none() {
+            return;
+        }
+        self.round.missing.retain(|missing| *missing != number);
+        if self.round.missing.is_empty() {
+            self.end_round();
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.round.until = None;
+        let tickets = std::mem::take(&mut self.round.tickets);
+        let page = self.page();
+        for ticket in tickets {
+            ticket.body(&Body {
+                status: 200,
+                content_type: crate::admin::METRICS_TYPE,
+                bytes: page.as_bytes(),
+            });
+        }
+    }
+
+    /// What all processes told last, what those had counted that are no more, and what is known here.
+    fn page(&self) -> String {
+        let mut sheet = Sheet::read(&self.own_page());
+        for member in &self.members {
+            if let Some(told) = &member.sheet {
+                sheet.merge(told);
+            }
+        }
+        sheet.merge(&self.ended);
+        sheet.into_page()
+    }
+
+    fn own_page(&self) -> String {
+        let mut page = Page::default();
+        let count = self.members.len() as f64;
+        page.single("millpond_processes", "gauge", "server.processes.", count);
+        page.single(
+            "millpond_process_restarts_total",
+            "counter",
+            "Processes that ended by themselves.",
+            self.restarts as f64,
+        );
+        let numbers: Vec<String> = (0..self.members.len()).map(|number| number.to_string()).collect();
+        let mut family = |name: &str, help: &str, read: fn(&Member) -> f64| {
+            page.family(name, "gauge", help);
+            for (number, member) in numbers.iter().zip(&self.members) {
+                page.sample(name, &[("process", number)], read(member));
+            }
+        };
+        family(
+            "millpond_process_ready",
+            "1 while the process is warm and serves.",
+            |member| {
+                let running = member.running.as_ref();
+                f64::from(u8::from(
+                    running.is_some_and(|running| running.ready_since.is_some()),
+                ))
+            },
+        );
+        family("millpond_process_pid", "Its number to the system.", |member| {
+            member
+                .running
+                .as_ref()
+                .map_or(0.0, |running| f64::from(running.pid()))
+        });
+        family("millpond_process_connections", "Its connections.", |member| {
+            let told = member.sheet.as_ref();
+            told.and_then(|sheet| sheet.value("millpond_connections"))
+                .unwrap_or(0.0)
+        });
+        // Of the family that the processes have too.
+        let dropped = self.beginning.log.as_ref().map_or(0, LogHandle::lines_dropped);
+        page.single(
+            "millpond_log_lines_dropped_total",
+            "counter",
+            "Log lines that found the queue full.",
+            dropped as f64,
+        );
+        page.single(
+            "millpond_uptime_seconds",
+            "gauge",
+            "Since the start.",
+            self.started.elapsed().as_secs_f64(),
+        );
+        page.single(
+            "millpond_ready",
+            "gauge",
+            "1 once warm and until draining.",
+            f64::from(u8::from(self.beginning.is_ready.load(Ordering::Relaxed))),
+        );
+        page.into_text()
+    }
+}
+
+/// Tells a process what was tuned in another one.
+fn tune(running: &Running, number: usize, key: &str, value: &str) {
+    let order = Order::Tune {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    if !running.tell(order) {
+        tracing::error!(
+            process = number,
+            key,
+            "a process does not read; what was tuned does not reach it"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! What a parent and its processes say to each other: a JSON object a line, over pipes.
+//!
+//! Both ends are the same program, so nothing here has versions. Its invariant: a line that is too long, or no message, ends
+//! the talk; it is never skipped.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Read as _, Write};
+
+/// Bytes of a line: a page of metrics with thousands of methods has a few MiB.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a parent tells a process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Tell the page of metrics, for the round of this number.
+    Metrics { round: u64 },
+    /// Take over a setting that `*tune` changed in another process.
+    Tune { key: String, value: String },
+    /// Finish what was accepted, and end.
+    Stop,
+}
+
+/// What a process tells its parent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    /// It is warm, and accepts.
+    Ready,
+    /// Its page of metrics.
+    Metrics { round: u64, page: String },
+    /// `*tune` changed this here; the others are to follow.
+    Tuned { key: String, value: String },
+}
+
+/// The next message; nothing at the end, or where there is no message.
+pub(super) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> Option<T> {
+    let mut line = Vec::new();
+    from.by_ref()
+        .take(LINE_BYTES_MAX)
+        .read_until(b'\n', &mut line)
+        .ok()?;
+    // One that was cut off has no end.
+    let line = line.strip_suffix(b"\n")?;
+    serde_json::from_slice(line)
+        .inspect_err(|error| tracing::error!(%error, "a line between a process and its parent is no message"))
+        .ok()
+}
+
+/// Says a message.
+pub(super) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn messages_arrive_as_they_were_said() {
+        let said = [
+            Said::Ready,
+            Said::Metrics {
+                round: 7,
+                page: "# HELP a b\na{x=\"\\n\"} 1\n".into(),
+            },
+            Said::Tuned {
+                key: "server.stat".into(),
+                value: "false".into(),
+            },
+        ];
+        let mut bytes = Vec::new();
+        said.iter().for_each(|message| say(&mut bytes, message).unwrap());
+        let mut from = bytes.as_slice();
+        for message in said {
+            assert_eq!(hear::<Said>(&mut from), Some(message));
+        }
+        assert_eq!(hear::<Said>(&mut from), None);
+    }
+
+    #[test]
+    fn what_is_no_message_ends_the_talk() {
+        for line in ["\"ready\"", "\"stop", "no json\n", "\"no such order\"\n", ""] {
+            assert_eq!(hear::<Order>(&mut line.as_bytes()), None, "{line:?}");
+        }
+        assert_eq!(hear::<Order>(&mut "\"stop\"\n".as_bytes()), Some(Order::Stop));
+    }
+}

@@ -1,0 +1,147 @@
+//! The parent of several processes, as whoever starts it sees it.
+//!
+//! Its invariant: when it has been stopped or dropped, no process is left and the admin port is closed.
+
+use super::admin::Together;
+use super::fleet::{Beginning, Fleet};
+use super::running::Event;
+use crate::admin::Admin;
+use crate::config::{Config, Listen};
+use crate::{Error, FLUSH_GRACE, LogHandle, admin_options};
+use millpond_wire_transport::{Listener, Transport, raise_file_limit};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Events that wait for the parent's thread; whoever has one more waits, but for those who ask for metrics.
+const EVENTS_MAX: usize = 256;
+
+/// The parent.
+pub struct Supervisor {
+    admin: Option<Transport>,
+    listen: SocketAddr,
+    admin_addr: SocketAddr,
+    events: SyncSender<Event>,
+    first: Receiver<Result<(), Error>>,
+    thread: Option<JoinHandle<bool>>,
+}
+
+impl Supervisor {
+    /// Binds the admin port, looks whether the data ports are free, and begins to start `server.processes` processes;
+    /// `launch` makes the command of each, whose input and output are taken for the talk with it ([`super::Member`]).
+    ///
+    /// # Errors
+    /// [`Error`]: a port that cannot be had, a thread.
+    pub fn start(
+        config: &Config,
+        log: Option<LogHandle>,
+        launch: impl Fn(usize) -> Command + Send + 'static,
+    ) -> Result<Supervisor, Error> {
+        raise_file_limit();
+        look_whether_free(config)?;
+        let listener = Listener::bind(config.admin.listen, "admin.listen")?;
+        let (events, heard) = sync_channel(EVENTS_MAX);
+        let (first, told) = sync_channel(1);
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let view = Together {
+            is_ready: Arc::clone(&is_ready),
+            events: events.clone(),
+        };
+        let admin = Transport::start(listener, Vec::new(), "admin", admin_options(), Admin { view })?;
+        let beginning = Beginning {
+            processes: config.server.processes,
+            drain_max: Duration::from_millis(config.server.drain_ms_max),
+            launch: Box::new(launch),
+            events: events.clone(),
+            heard,
+            is_ready,
+            first,
+            log,
+        };
+        // The thread lives as long as the processes: the system tells them of the end of the thread that started them.
+        let thread = std::thread::Builder::new()
+            .name("processes".into())
+            .spawn(move || Fleet::new(beginning).run())
+            .map_err(|error| Error::Process(format!("the processes' thread cannot be started: {error}")))?;
+        Ok(Supervisor {
+            admin_addr: admin.local_addr(),
+            admin: Some(admin),
+            listen: config.server.listen,
+            events,
+            first: told,
+            thread: Some(thread),
+        })
+    }
+
+    /// Waits until every process has been ready once.
+    ///
+    /// # Errors
+    /// [`Error::Process`]: one ended before it was; by then all are being stopped.
+    pub fn wait_ready(&self) -> Result<(), Error> {
+        let gone = |_| {
+            Err(Error::Process(
+                "the processes were stopped before they were ready".into(),
+            ))
+        };
+        self.first.recv().unwrap_or_else(gone)
+    }
+
+    /// Where calls are answered, by the processes.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Where health and metrics are.
+    pub fn admin_addr(&self) -> SocketAddr {
+        self.admin_addr
+    }
+
+    /// Stops it while another thread waits for it: `at_once` kills the processes, whatever they do.
+    pub fn stopper(&self) -> impl Fn(bool) + Send + 'static {
+        let events = self.events.clone();
+        move |at_once| {
+            let event = if at_once { Event::Kill } else { Event::Stop };
+            let _ = events.send(event);
+        }
+    }
+
+    /// Stops every process as a lone one would be (`server.drain_ms_max`), then the admin port. Whether all of them finished
+    /// what they had accepted.
+    pub fn shutdown(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
+        let Some(thread) = self.thread.take() else {
+            return false;
+        };
+        let _ = self.events.send(Event::Stop);
+        let is_clean = thread.join().unwrap_or(false);
+        if let Some(admin) = self.admin.take() {
+            admin.close(FLUSH_GRACE);
+        }
+        tracing::info!("stopped");
+        is_clean
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The processes share their ports with whoever of this user shares them too; so it is looked before that nobody does.
+fn look_whether_free(config: &Config) -> Result<(), Error> {
+    Listener::bind(config.server.listen, "server.listen")?;
+    for listen in &config.server.listen_also {
+        if let Listen::Inet(addr) = listen {
+            Listener::bind(*addr, "server.listen_also")?;
+        }
+    }
+    Ok(())
+}
