@@ -60,10 +60,12 @@ impl Finding {
 /// Looks at everything that the machine tells.
 pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
     let connections = config.server.connections_max as u64;
+    let processes = config.server.processes as u64;
     let found = [
-        files(facts, connections),
+        files(facts, connections, processes),
+        machine_files(facts, connections, processes),
         backlog(facts),
-        memory(facts, connections),
+        memory(facts, connections.saturating_mul(processes)),
         ports(facts),
         processors(facts, config),
         clock(facts),
@@ -74,26 +76,56 @@ pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
     found.into_iter().flatten().collect()
 }
 
-/// A connection is a file of the process.
-fn files(facts: &Facts, connections: u64) -> Option<Finding> {
+/// A connection is a file of its process.
+fn files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
     let hard = facts.files_max?;
     let needed = connections + FILES_BESIDE;
     let what = "open files";
+    let each = if processes > 1 { " in each process" } else { "" };
     if hard >= needed {
-        let text =
-            format!("{hard} may be open, {needed} are needed (server.connections_max is {connections})");
+        let text = format!(
+            "{hard} may be open{each}, {needed} are needed (server.connections_max is {connections})"
+        );
         return Some(Finding::new(what, Standing::Good, text));
     }
+    let room = hard.saturating_sub(FILES_BESIDE);
+    // A tenth more than it takes: the kernel spreads connections by a hash.
+    let spread = connections.saturating_mul(processes).saturating_mul(11);
+    let several = match spread.div_ceil(room.saturating_mul(10).max(1)) {
+        enough if room > 0 && config_takes(enough) => {
+            format!(
+                ", or spread the same connections over processes: server.processes = {enough} with server.connections_max = {room}"
+            )
+        }
+        _ => String::new(),
+    };
     Some(Finding::new(
         what,
         Standing::Short,
         format!(
-            "{hard} may be open, {needed} are needed for server.connections_max = {connections}; set LimitNOFILE={needed} in the \
+            "{hard} may be open{each}, {needed} are needed for server.connections_max = {connections}; set LimitNOFILE={needed} in the \
              systemd unit (or `ulimit -Hn {needed}` as root, or --ulimit nofile={needed} for a container), or lower \
-             server.connections_max to {}",
-            hard.saturating_sub(FILES_BESIDE)
+             server.connections_max to {room}{several}"
         ),
     ))
+}
+
+/// Whether a configuration may say so many processes.
+fn config_takes(processes: u64) -> bool {
+    processes <= crate::config::check::PROCESSES_MAX as u64
+}
+
+/// The files of all processes are files of the machine.
+fn machine_files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
+    let found = facts.machine_files_max?;
+    let needed = (connections + FILES_BESIDE).saturating_mul(processes);
+    let what = "open files of the machine";
+    let text = format!("fs.file-max is {found}, all processes may need {needed}");
+    if found >= needed {
+        return Some(Finding::new(what, Standing::Good, text));
+    }
+    let text = format!("{text}; sysctl -w fs.file-max={needed}, or lower server.connections_max");
+    Some(Finding::new(what, Standing::Short, text))
 }
 
 fn backlog(facts: &Facts) -> Option<Finding> {
@@ -148,15 +180,21 @@ fn ports(facts: &Facts) -> Option<Finding> {
 
 fn processors(facts: &Facts, config: &Config) -> Option<Finding> {
     let allowed = facts.processors?;
+    let processes = config.server.processes as u64;
     let threads = if config.server.threads == 0 {
-        allowed
+        (allowed / processes.max(1)).max(1).saturating_mul(processes)
     } else {
-        config.server.threads as u64
+        (config.server.threads as u64).saturating_mul(processes)
+    };
+    let of = if processes > 1 {
+        format!(" in {processes} processes")
+    } else {
+        String::new()
     };
     let quota = facts.processor_quota.map_or(String::new(), |quota| {
         format!(", of which the control group allows {quota:.2}")
     });
-    let text = format!("{allowed} may be used{quota}; {threads} net threads (server.threads)");
+    let text = format!("{allowed} may be used{quota}; {threads} net threads{of} (server.threads)");
     let is_cut = facts.processor_quota.is_some_and(|quota| quota < threads as f64);
     if threads > allowed || is_cut {
         let text = format!(

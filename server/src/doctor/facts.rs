@@ -9,6 +9,8 @@ use std::path::Path;
 pub struct Facts {
     /// Files this process may have open at most.
     pub files_max: Option<u64>,
+    /// Files that all processes may have open at most.
+    pub machine_files_max: Option<u64>,
     /// Connections that may wait at a listening socket.
     pub somaxconn: Option<u64>,
     /// Memory that can be had without swapping.
@@ -37,6 +39,7 @@ impl Facts {
         let status = text("proc/self/status");
         Facts {
             files_max: text("proc/self/limits").as_deref().and_then(open_files),
+            machine_files_max: word("proc/sys/fs/file-max").and_then(|word| word.parse().ok()),
             somaxconn: word("proc/sys/net/core/somaxconn").and_then(|word| word.parse().ok()),
             memory_available_bytes: text("proc/meminfo").as_deref().and_then(available),
             local_ports: text("proc/sys/net/ipv4/ip_local_port_range")

@@ -42,6 +42,39 @@ fn too_few_files_are_told_with_the_number_that_is_needed() {
 }
 
 #[test]
+fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
+    let facts = machine(&[
+        ("proc/self/limits", "Max open files  1024  20000  files\n"),
+        ("proc/sys/fs/file-max", "100000\n"),
+        ("proc/self/status", "Cpus_allowed_list:\t0-3\n"),
+    ]);
+    let mut config = Config::default();
+    let whole = finding(&facts, &config, "open files of the machine");
+    assert_eq!(whole.standing, Standing::Good, "{whole:?}");
+    config.server.connections_max = 200_000;
+    let short = finding(&facts, &config, "open files");
+    let way = "server.processes = 12 with server.connections_max = 19936";
+    assert!(short.text.contains(way), "{}", short.text);
+    (config.server.processes, config.server.connections_max) = (12, 19_936);
+    let each = finding(&facts, &config, "open files");
+    assert_eq!(each.standing, Standing::Good, "{each:?}");
+    assert!(each.text.contains("in each process"), "{each:?}");
+    let whole = finding(&facts, &config, "open files of the machine");
+    assert_eq!(whole.standing, Standing::Short, "{whole:?}");
+    assert!(whole.text.contains("sysctl -w fs.file-max=240000"), "{whole:?}");
+    let threads = finding(&facts, &config, "processors");
+    assert_eq!(threads.standing, Standing::Better, "{threads:?}");
+    assert!(
+        threads.text.contains("12 net threads in 12 processes"),
+        "{threads:?}"
+    );
+    // A million under so low a limit takes more processes than there may be.
+    (config.server.processes, config.server.connections_max) = (1, 10_000_000);
+    let short = finding(&facts, &config, "open files");
+    assert!(!short.text.contains("server.processes"), "{}", short.text);
+}
+
+#[test]
 fn a_machine_that_could_be_better_is_told_how() {
     let facts = machine(&[
         ("proc/sys/net/core/somaxconn", "128\n"),
