@@ -15,6 +15,7 @@ type Case = fn(&Recipe);
 const CASES: &[(&str, Case)] = &[
     ("stall", stall),
     ("capacity", capacity),
+    ("boost", boost),
     ("peers", peers),
     ("gate", gate),
     ("mix", mix),
@@ -217,6 +218,35 @@ fn capacity(recipe: &Recipe) {
             found.stdout
         );
     }
+}
+
+/// The rate rises on the same connections until one is too high, and that is no failure. The SLO is loose, so that only the
+/// rate that the server cannot serve misses it.
+fn boost(recipe: &Recipe) {
+    let run = recipe.run("boost", &["slo=p50 < 100ms", "load.duration_s=1"]);
+    // 3: the machine was too busy to tell.
+    assert!(matches!(run.code, Some(0 | 3)), "{run:?}");
+    let points = run.points();
+    let rates: Vec<u64> = points
+        .iter()
+        .map(|point| point["offered"]["rate"].as_f64().unwrap().round() as u64)
+        .collect();
+    assert!([1_000, 1_429, 2_500, 10_000].starts_with(&rates), "{rates:?}");
+    let met: Vec<bool> = points
+        .iter()
+        .map(|point| point["slo"]["met"].as_bool().unwrap())
+        .collect();
+    assert!(met[0] && met.len() >= 2, "{met:?}");
+    let last = met.len() - 1;
+    assert!(met[..last].iter().all(|met| *met) && !met[last], "{met:?}");
+    for point in points {
+        assert_eq!(point["held"]["opened"], 100, "{point}");
+        assert!(point["held"]["connect_us_min"].as_f64().unwrap() > 0.0);
+    }
+    assert!(run.stdout.contains("mean response (usec)"), "{}", run.stdout);
+    let rows = std::fs::read_to_string(recipe.out("boost").join("controller.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + points.len(), "{rows}");
+    assert!(rows.starts_with("Record time (UTC),UTC Minute,Second,Stress Connection Count,"));
 }
 
 /// Two targets in turns, and the second held against the first.

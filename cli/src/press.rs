@@ -23,7 +23,7 @@ pub(crate) enum Press {
     Worker,
 }
 
-/// Runs a scenario file: every key is explained in press/scenarios/r1-recommand.toml and echo-floor.toml, recipes are in
+/// Runs a scenario file: every key is explained in press/scenarios/r1-recommand.toml, echo-floor.toml and r3-massive.toml, recipes are in
 /// docs/press.md. Ctrl-C leaves a valid partial result. Exit codes: 0 the SLO was met or, without one, all answers were
 /// right; 1 it was missed, or answers were wrong; 2 usage; 3 no valid result.
 #[derive(Args)]

@@ -41,7 +41,7 @@ pub use live::Live;
 pub use machine::{Load, Machine};
 pub use packed::PackedLatency;
 pub use proc::Sampler;
-pub use process::{CpuSample, cpu_time, memory_bytes, own_cpu_time};
+pub use process::{CpuSample, cpu_time, kernel_slab_bytes, memory_bytes, own_cpu_time, process_tree};
 pub use resources::{ResourceSecond, Resources, Side, ThreadUse, Used};
 pub use stationary::{Window, is_growing, is_stationary};
 pub use stats::Interval;

@@ -107,6 +107,42 @@ pub fn memory_bytes(pid: u32) -> Option<u64> {
     resident_of_status(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
+/// Processes of a tree that are looked at.
+const TREE_MAX: usize = 256;
+
+/// Process `pid` and its descendants, parents first, as far as they can be read.
+pub fn process_tree(pid: u32) -> Vec<u32> {
+    let mut tree = vec![pid];
+    let mut next = 0;
+    while let Some(&pid) = tree.get(next) {
+        next += 1;
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
+        for task in tasks.flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            let found = children
+                .split_ascii_whitespace()
+                .filter_map(|child| child.parse::<u32>().ok());
+            tree.extend(found.filter(|child| *child != pid));
+            tree.truncate(TREE_MAX);
+        }
+    }
+    tree
+}
+
+/// Memory that the kernel keeps for itself in its slabs, reclaimable or not: sockets and their files among others. The inodes
+/// of sockets count as reclaimable, so the part that is not would miss them.
+pub fn kernel_slab_bytes() -> Option<u64> {
+    slab_of_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn slab_of_meminfo(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 fn resident_of_status(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -131,6 +167,34 @@ mod tests {
         assert!(before.seconds_until(&after) > 0.0);
         assert!(before.percent_until(&after).unwrap() > 0.0);
         assert!(memory_bytes(pid).unwrap() > 100_000);
+    }
+
+    #[test]
+    fn a_tree_has_its_descendants() {
+        let script = "sleep 60 & sleep 60 & echo up; wait";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 2];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        let tree = process_tree(child.id());
+        let own = process_tree(std::process::id());
+        for pid in tree.iter().skip(1) {
+            let _ = std::process::Command::new("kill").arg(pid.to_string()).status();
+        }
+        child.wait().unwrap();
+        assert_eq!((tree.len(), tree[0]), (3, child.id()), "{tree:?}");
+        assert!(tree.iter().all(|pid| own.contains(pid)), "{own:?}");
+        assert_eq!(process_tree(1 << 30), [1 << 30]);
+    }
+
+    #[test]
+    fn the_kernels_memory_is_read() {
+        assert!(kernel_slab_bytes().unwrap() > 1 << 20);
+        assert_eq!(slab_of_meminfo("MemFree: 1 kB\nSlab:   12 kB\n"), Some(12 << 10));
+        assert_eq!(slab_of_meminfo("Slab: many kB\nSUnreclaim: 1 kB"), None);
     }
 
     #[test]

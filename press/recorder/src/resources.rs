@@ -46,6 +46,8 @@ pub struct ResourceSecond {
     pub client: Option<Used>,
     /// Busy processor time of the whole machine, in percent of one core.
     pub machine_percent: Option<f64>,
+    /// Runnable tasks of the machine, mean of the last minute.
+    pub load_minute_1: Option<f64>,
     /// The part of it that is neither server, client nor interrupts, in percent of one core.
     pub foreign_percent: Option<f64>,
     /// Time the hypervisor took away, summed over cores, in percent of one core.

@@ -1,11 +1,13 @@
-//! A run as two flat tables for other programs: one row a point, and one row a second.
+//! A run as flat tables for other programs: one row a point, one row a second, and for report R3 one row a minute.
 //!
 //! Its invariant: RFC 4180 with `\n` at the ends of lines: every row has as many fields as the header, and a field that
 //! holds a comma, a quote or an end of a line is quoted. What does not exist is an empty field.
 
+mod controller;
 mod points;
 mod series;
 
+pub use controller::controller_csv;
 pub use points::points_csv;
 pub use series::series_csv;
 

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, RunResult, SCHEMA, html, points_csv, report, series_csv};
+use crate::{Error, Layout, RunResult, SCHEMA, controller_csv, html, points_csv, report, series_csv};
 
 /// A larger file is not read: no run comes near it.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
@@ -90,7 +90,8 @@ impl Folder {
         self.write("report.md", report(run).as_bytes())
     }
 
-    /// Draws all that is drawn from a result: `report.md`, `report.html`, `points.csv`, `series.csv`.
+    /// Draws all that is drawn from a result: `report.md`, `report.html`, `points.csv`, `series.csv`, and in the layout of
+    /// report R3 `controller.csv`.
     ///
     /// # Errors
     /// The disk refuses.
@@ -98,7 +99,11 @@ impl Folder {
         self.write("report.md", report(run).as_bytes())?;
         self.write("report.html", html(std::slice::from_ref(run)).as_bytes())?;
         self.write("points.csv", points_csv(run).as_bytes())?;
-        self.write("series.csv", series_csv(run).as_bytes())
+        self.write("series.csv", series_csv(run).as_bytes())?;
+        match run.layout {
+            Layout::R3 => self.write("controller.csv", controller_csv(run).as_bytes()),
+            Layout::General | Layout::R1 | Layout::Peers => Ok(()),
+        }
     }
 }
 
@@ -194,7 +199,13 @@ fn is_ours(name: &str) -> bool {
     };
     matches!(
         name,
-        "result.json" | "report.md" | "report.html" | "points.csv" | "series.csv" | "scenario.toml"
+        "result.json"
+            | "report.md"
+            | "report.html"
+            | "points.csv"
+            | "series.csv"
+            | "controller.csv"
+            | "scenario.toml"
     ) || numbered("latency-", ".hlog")
         || numbered("latency-", ".csv")
         || numbered("refused-", ".csv")

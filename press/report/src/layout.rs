@@ -1,4 +1,4 @@
-//! The tables a report opens with: one line a point, those of report R1, or targets side by side.
+//! The tables a report opens with: one line a point, those of reports R1 and R3, or targets side by side.
 //!
 //! Its invariant: a figure that does not exist is printed as `n/a`, with the number of samples where those were too few;
 //! never as 0.
@@ -6,6 +6,7 @@
 mod general;
 pub(crate) mod peers;
 mod r1;
+mod r3;
 
 use crate::table::Table;
 use crate::{Layout, Point, RunResult, describe};
@@ -18,6 +19,7 @@ pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
     match run.layout {
         Layout::General => vec![general::table(run)],
         Layout::R1 => r1::tables(&by_grid(&run.points)),
+        Layout::R3 => r3::tables(&by_grid(&run.points)),
         Layout::Peers => peers::tables(run),
     }
 }
@@ -29,6 +31,12 @@ pub(crate) fn note(run: &RunResult) -> String {
         Layout::R1 => {
             "aveTime is the mean time of an answer; totalTime runs from the first request to the end of the last one, \
              connection set-up excluded; qps counts answers only. "
+        }
+        Layout::R3 => {
+            "QPS counts answers only; mean response is from the moment a request was meant to be sent. Bytes a connection are \
+             what memory grew by from before the first connection to the end of the point, divided by the connections; the \
+             kernel's are of both ends where server and load generator share a machine, and n/a where other work freed more \
+             than they took. controller.csv holds the columns of the original's controllers. "
         }
         Layout::Peers => {
             "Figures are medians over the repeats; a ratio is the mean over repeats run in pairs with its 95 % interval, \

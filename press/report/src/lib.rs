@@ -27,14 +27,15 @@ mod section;
 mod table;
 mod timestamp;
 
-pub use csv::{points_csv, series_csv};
+pub use csv::{controller_csv, points_csv, series_csv};
 pub use describe::load_in_words;
 pub use folder::{Folder, read};
 pub use html::html;
 pub use markdown::{report, tables};
 pub use result::{
-    Bound, Build, Comparison, Cpu, Judgement, Layout, LoadKind, Offered, OperationResult, Point, Requests,
-    RunResult, SCHEMA, Search, Second, Server, SloOutcome, Stage, State, TargetName, Tried, Verdict, WarmUp,
+    Bound, Build, Comparison, Cpu, Held, Judgement, Layout, LoadKind, Offered, OperationResult, Point,
+    Requests, RunResult, SCHEMA, Search, Second, Server, SloOutcome, Stage, State, TargetName, Tried,
+    Verdict, WarmUp,
 };
 pub use timestamp::{compact_utc, rfc3339_utc};
 

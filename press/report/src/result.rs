@@ -8,7 +8,7 @@ use millpond_press_recorder::{Counters, Interval, LatencySummary, Load, Machine,
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// How far the run came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub enum Layout {
     General,
     /// The columns of report R1, one table for each combination of the grid.
     R1,
+    /// The columns of report R3, one table for each combination of the grid, with what the connections cost.
+    R3,
     /// Targets side by side, with the ratio and its interval in the last column.
     Peers,
 }
@@ -118,6 +120,8 @@ pub struct Second {
     pub failed: u64,
     /// Requests sent and not answered at its end.
     pub outstanding: u64,
+    /// Mean latency, if there was an answer.
+    pub us_mean: Option<f64>,
     /// Median latency, if there are samples enough.
     pub us_p50: Option<f64>,
     /// 99th percentile of the latency.
@@ -169,6 +173,27 @@ pub struct WarmUp {
     pub answers: u64,
     /// Whether rate and latency had become stationary when it ended; false when the limit ended it.
     pub stationary: bool,
+}
+
+/// The connections of a point: what opening them took, and what they keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// Connections that were up when the first load on them began.
+    pub opened: u64,
+    /// How long it took until each was up or had failed once.
+    pub opening_s: f64,
+    /// What the server's resident memory, that of all its processes, grew by from before the first of them to the end of
+    /// the point.
+    pub server_bytes: Option<u64>,
+    /// What the kernel's slab memory of the load generator's machine grew by meanwhile, reclaimable or not.
+    pub kernel_bytes: Option<u64>,
+    /// Connections that the server counts itself at the end of the point.
+    pub server_connections: Option<u64>,
+    /// Calls that the server answered with a result within the point, by its own count.
+    pub server_calls: Option<u64>,
+    /// The shortest of a few connects to the server's port before the load.
+    pub connect_us_min: Option<f64>,
 }
 
 /// Whether a point can be believed.
@@ -283,6 +308,8 @@ pub struct Point {
     pub offered: Offered,
     /// Threads of the load generator.
     pub client_threads: usize,
+    /// When its clock started, in seconds since 1970, UTC.
+    pub started_unix_s: f64,
     /// Whether it was cut short.
     pub interrupted: bool,
     /// The load before the clock.
@@ -293,6 +320,8 @@ pub struct Point {
     pub qps: f64,
     /// Requests sent a second over the time in which requests were sent.
     pub sent_per_s: f64,
+    /// Its connections; nothing in process.
+    pub held: Option<Held>,
     /// How everything ended.
     pub counters: Counters,
     /// Latencies of answers, from the intended send time (closed loop: from the moment the request could be sent).

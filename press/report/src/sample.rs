@@ -13,8 +13,8 @@ use millpond_press_recorder::{
 };
 
 use crate::{
-    Bound, Build, Comparison, Cpu, Judgement, Layout, Point, Requests, RunResult, SCHEMA, Second, Server,
-    SloOutcome, Stage, State, TargetName, Verdict, WarmUp, load_in_words,
+    Bound, Build, Comparison, Cpu, Held, Judgement, Layout, Point, Requests, RunResult, SCHEMA, Second,
+    Server, SloOutcome, Stage, State, TargetName, Verdict, WarmUp, load_in_words,
 };
 
 /// What a target can do in this story.
@@ -154,6 +154,16 @@ fn point(number: usize, repeat: usize, connections: usize, kind: &Kind) -> Point
             stationary: true,
         },
         us_total: 12_000_000,
+        started_unix_s: 1_795_332_665.0 + 15.0 * number as f64,
+        held: Some(Held {
+            opened: connections as u64,
+            opening_s: 0.25,
+            server_bytes: Some(240 * connections as u64),
+            kernel_bytes: Some(7_600 * connections as u64),
+            server_connections: Some(connections as u64),
+            server_calls: Some(count),
+            connect_us_min: Some(84.0),
+        }),
         qps,
         sent_per_s: qps * 1.0001,
         latency: latency(count, us, 1.0),
@@ -251,6 +261,7 @@ fn series(point: &mut Point, us: f64, busy: f64) {
             refused: point.counters.refused.values().sum::<u64>() / 12,
             failed: u64::from(second == 7 && !point.counters.errors.is_empty()) * 3,
             outstanding: point.offered.connections as u64,
+            us_mean: Some(us),
             us_p50: Some(us * (0.92 + 0.04 * noise(seed + 1))),
             us_p99: Some(us * (2.2 + 0.5 * noise(seed + 2)) / dip),
             us_max: Some(us * (6.0 + 9.0 * noise(seed + 3)) / dip / dip),
@@ -268,6 +279,7 @@ fn series(point: &mut Point, us: f64, busy: f64) {
             server: Some(used(392.0 * busy, 412 << 20)),
             client: Some(used(118.0 * busy, 38 << 20)),
             machine_percent: Some(530.0 * busy),
+            load_minute_1: Some(3.2 * busy),
             foreign_percent: Some(if second == 7 { 37.0 } else { 2.0 }),
             steal_percent: Some(0.0),
             rx_bytes: Some(point.qps * 470.0),

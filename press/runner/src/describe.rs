@@ -2,7 +2,7 @@
 //!
 //! Nothing is measured here. Its invariant: every figure comes from the scenario or from what was measured.
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use millpond_press_recorder::{Load as MachineLoad, Machine, Tally};
 use millpond_press_report::{
@@ -125,6 +125,10 @@ pub(crate) fn point(
         server,
         offered: offered(scenario, at, offer),
         client_threads,
+        started_unix_s: measured
+            .started_at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64()),
         interrupted: measured.interrupted,
         warm_up: measured.warm_up,
         us_total: measured.total.as_micros() as u64,
@@ -204,6 +208,7 @@ fn series(tally: &Tally, outstanding: &[u64], total: f64) -> Vec<Second> {
                 refused: second.refused,
                 failed: second.failed,
                 outstanding: outstanding.get(at).copied().unwrap_or(0),
+                us_mean: latency.us_mean,
                 us_p50: latency.us_p50,
                 us_p99: latency.us_p99,
                 us_max: latency.us_max,
@@ -212,15 +217,19 @@ fn series(tally: &Tally, outstanding: &[u64], total: f64) -> Vec<Second> {
         .collect()
 }
 
-/// What a program that ran this ends with. An SLO decides where there is one; without one, any failure is one too many.
-pub(crate) fn exit_code(result: &RunResult) -> u8 {
+/// What a program that ran this ends with. An SLO decides where there is one; without one, any failure is one too many. With
+/// `until_missed` a rate that misses is the end of the rates, and a failure only where none met it.
+pub(crate) fn exit_code(result: &RunResult, until_missed: bool) -> u8 {
     if result.state != State::Complete {
         return 3;
     }
     if let Some(search) = &result.search {
         return u8::from(search.rate_met.is_none());
     }
-    let codes = result.points.iter().map(code_of);
+    let met = |point: &Point| point.slo.as_ref().is_some_and(|slo| slo.met);
+    let has_risen = until_missed && result.points.iter().any(met);
+    let counts = |point: &&Point| !has_risen || met(point);
+    let codes = result.points.iter().filter(counts).map(code_of);
     // A failure is told before a doubt: 1 before 3.
     let codes: Vec<u8> = codes.collect();
     [1, 3].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
@@ -244,6 +253,27 @@ fn code_of(point: &Point) -> u8 {
 mod tests {
     use super::*;
     use millpond_press_report::SloOutcome;
+
+    #[test]
+    fn rates_that_rise_end_with_a_miss() {
+        let point = |met| {
+            let mut point = Point::default();
+            point.counters.ok = 10;
+            point.slo = Some(SloOutcome {
+                met,
+                ..SloOutcome::default()
+            });
+            point
+        };
+        let result = |met: &[bool]| RunResult {
+            state: State::Complete,
+            points: met.iter().map(|met| point(*met)).collect(),
+            ..RunResult::default()
+        };
+        assert_eq!(exit_code(&result(&[true, false]), true), 0);
+        assert_eq!(exit_code(&result(&[true, false]), false), 1);
+        assert_eq!(exit_code(&result(&[false]), true), 1);
+    }
 
     #[test]
     fn a_missed_slo_is_the_servers_only_in_a_point_that_can_be_believed() {

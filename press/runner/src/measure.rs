@@ -5,7 +5,9 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use millpond_press_recorder::{CpuSample, Resources, Window, is_stationary, memory_bytes};
+use millpond_press_recorder::{
+    CpuSample, Resources, Window, is_stationary, kernel_slab_bytes, memory_bytes, process_tree,
+};
 use millpond_press_report::{Cpu, Stage, WarmUp};
 use tokio::sync::watch;
 
@@ -13,6 +15,7 @@ use crate::engine::crew::{Crew, Handover};
 use crate::engine::{Amount, Clock, FIGURES_NS, Offer};
 use crate::probe::Ready;
 use crate::progress::Progress;
+use crate::session::server_bytes;
 use crate::watcher::Watcher;
 use crate::{Error, stages};
 
@@ -44,6 +47,10 @@ pub(crate) struct Measured {
     pub(crate) client_cpu: Option<Cpu>,
     pub(crate) server_memory_bytes: Option<u64>,
     pub(crate) client_memory_bytes: Option<u64>,
+    pub(crate) kernel_slab_bytes: Option<u64>,
+    /// What the server counts itself: its connections, and the calls it answered meanwhile.
+    pub(crate) server_connections: Option<u64>,
+    pub(crate) server_calls: Option<u64>,
     pub(crate) stages: Vec<Stage>,
     pub(crate) interrupted: bool,
 }
@@ -90,8 +97,11 @@ pub(crate) async fn measure(
         },
         server_cpu: used(before.server, after.server, Duration::ZERO),
         client_cpu: used(before.client, after.client, handover.idle),
-        server_memory_bytes: watched.server_pid.and_then(memory_bytes),
+        server_memory_bytes: watched.server_pid.and_then(server_bytes),
         client_memory_bytes: client_pids.iter().map(|&pid| memory_bytes(pid)).sum(),
+        kernel_slab_bytes: kernel_slab_bytes(),
+        server_connections: after.stages.connections(),
+        server_calls: before.stages.calls_until(&after.stages),
         stages: before.stages.until(&after.stages),
         resources: seen.resources,
         outstanding: seen.outstanding,
@@ -185,7 +195,9 @@ fn total(offer: &Offer, from: u64, last_end: Option<u64>, interrupted: bool) -> 
 impl Samples {
     fn take(watched: &Watched, client_pids: &[u32]) -> Samples {
         Samples {
-            server: watched.server_pid.and_then(CpuSample::of),
+            server: watched
+                .server_pid
+                .and_then(|pid| CpuSample::of_all(&process_tree(pid))),
             client: CpuSample::of_all(client_pids),
             stages: watched
                 .metrics

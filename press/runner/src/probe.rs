@@ -100,6 +100,8 @@ pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
         pid: Option<u32>,
         version: Option<String>,
         build: Option<String>,
+        /// The number of the process among several that share the port.
+        process: Option<u64>,
     }
     let mut request = Vec::new();
     let post = Request {
@@ -113,9 +115,14 @@ pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
         return Err(format!("*infos answers with HTTP status {status}"));
     }
     let said: Infos = serde_json::from_slice(&body).map_err(|error| format!("*infos: {error}"))?;
-    let Millpond { pid, version, build } = said.millpond;
-    // The number of a process says nothing on another machine.
-    let pid = pid.filter(|_| address.ip().is_loopback());
+    let Millpond {
+        pid,
+        version,
+        build,
+        process,
+    } = said.millpond;
+    // The number of a process says nothing on another machine, and one of several is not the server.
+    let pid = pid.filter(|_| address.ip().is_loopback() && process.is_none());
     Ok(Server { pid, version, build })
 }
 

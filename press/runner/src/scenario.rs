@@ -5,6 +5,7 @@
 
 mod checks;
 mod keys;
+mod steps;
 mod targets;
 mod text;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub(crate) use keys::{Check, Protocol, Search, Server};
 use millpond_press_report::Layout;
 use millpond_press_workload::Arrivals;
+use steps::{Rates, Step};
 pub(crate) use targets::{Encoded, ServerPid, TargetPlan};
 
 use crate::engine::Amount;
@@ -26,8 +28,10 @@ use crate::{Error, grid};
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) connections: Vec<usize>,
-    /// One point each; a single nothing is a closed loop, or a recording at its own rate.
-    pub(crate) rates: Vec<Option<f64>>,
+    /// One point each.
+    pub(crate) rates: Rates,
+    /// Whether rates behind the first one that misses the SLO are left out.
+    pub(crate) until_missed: bool,
     /// How requests arrive; nothing in a closed loop.
     pub(crate) arrivals: Option<Arrivals>,
     pub(crate) think: Duration,
@@ -100,7 +104,7 @@ pub(crate) fn excerpt(
     let target = plan().map_err(|message| Error::Scenario { place: name, message })?;
     Ok(Excerpt {
         target,
-        load: Load::of(&file.load),
+        load: Load::of(&file),
         seed: file.scenario.seed,
     })
 }
@@ -119,6 +123,7 @@ fn build(file: keys::File, text: String) -> Result<Scenario, String> {
         .collect();
     grid::check(&file.grid, &servers)?;
     let slo = file.slo.as_deref().map(Slo::parse).transpose()?;
+    let load = Load::of(&file);
     Ok(Scenario {
         name: file.scenario.name,
         title: file.scenario.title,
@@ -126,7 +131,7 @@ fn build(file: keys::File, text: String) -> Result<Scenario, String> {
         seed: file.scenario.seed,
         repeats: file.scenario.repeats,
         targets: planned,
-        load: Load::of(&file.load),
+        load,
         slo,
         search: file.search,
         grid: grid::combinations(&file.grid),
@@ -135,19 +140,19 @@ fn build(file: keys::File, text: String) -> Result<Scenario, String> {
 }
 
 impl Load {
-    fn of(load: &keys::Load) -> Load {
+    fn of(file: &keys::File) -> Load {
+        let load = &file.load;
+        let rates = Rates::of(file);
         let amount = match (load.requests_per_connection, load.duration_s) {
             (Some(requests), _) => Amount::Requests(requests),
             (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
         };
-        let is_open = !load.rate.is_empty() || load.arrivals.is_some();
+        let is_open = rates != Rates::None || load.arrivals.is_some();
         let warmup_said = load.warmup_s_max.map(Duration::from_secs_f64);
         Load {
             connections: load.connections.clone(),
-            rates: match load.rate.as_slice() {
-                [] => vec![None],
-                rates => rates.iter().copied().map(Some).collect(),
-            },
+            rates,
+            until_missed: file.boost.auto || file.boost.until_missed,
             arrivals: is_open.then(|| load.arrivals.clone().unwrap_or_default()),
             think: Duration::from_secs_f64(load.think_ms / 1_000.0),
             warmup_said,
@@ -165,6 +170,20 @@ impl Load {
             connect_parallel: load.connect_parallel,
             source_addresses: load.source_addresses.clone(),
         }
+    }
+
+    /// The loads on so many connections, in their order. Those of "auto boost" end where a schedule would be too long to make.
+    pub(crate) fn steps(&self, connections: usize) -> Vec<Step> {
+        let mut steps = self.rates.steps(connections);
+        let can_be_made = |step: &Step| match (&self.arrivals, step.amount(self.amount)) {
+            (Some(arrivals), Amount::For(length)) => arrivals.check(step.rate, length).is_ok(),
+            _ => true,
+        };
+        if matches!(self.rates, Rates::Pauses(..)) {
+            let count = steps.iter().take_while(|step| can_be_made(step)).count();
+            steps.truncate(count.max(1));
+        }
+        steps
     }
 
     /// Processes that this many connections are spread over: none has nothing to hold.

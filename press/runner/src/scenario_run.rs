@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
-use millpond_press_report::{Folder, Point, RunResult, Server, State, compact_utc, report};
+use millpond_press_report::{Folder, Layout, Point, RunResult, Server, State, compact_utc, report};
 use tokio::sync::watch;
 
-use crate::engine::Offer;
+use crate::engine::{Amount, Offer};
 use crate::measure::{Measured, Watched};
 use crate::probe;
 use crate::progress::Progress;
@@ -51,6 +51,13 @@ pub(crate) struct Up {
     process: Option<ServerProcess>,
     server: Option<Server>,
     engine: Option<Arc<InProcess>>,
+}
+
+impl Up {
+    /// The server's process, or the parent of its processes.
+    fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().and_then(|server| server.pid)
+    }
 }
 
 /// Which point it is.
@@ -258,7 +265,7 @@ impl Run {
                 }
             }
             for repeat in 1..=self.scenario.repeats {
-                for rate in self.scenario.load.rates.clone() {
+                for step in self.scenario.load.steps(connections) {
                     let mut order: Vec<usize> = (0..up.len()).collect();
                     if repeat % 2 == 0 {
                         order.reverse();
@@ -268,16 +275,20 @@ impl Run {
                             combination,
                             target,
                             connections,
-                            rate,
+                            rate: step.rate,
                             repeat,
                         };
-                        let offer = self.offer(&at);
+                        let offer = self.offer(&at, step.amount(self.scenario.load.amount));
                         let interrupted = self
                             .point(&at, &offer, &mut sessions[target], &mut up[target])
                             .await?;
                         if interrupted {
                             return Ok(false);
                         }
+                    }
+                    let slo = self.last().and_then(|point| point.slo.as_ref());
+                    if self.scenario.load.until_missed && slo.is_some_and(|slo| !slo.met) {
+                        break;
                     }
                 }
             }
@@ -300,6 +311,8 @@ impl Run {
                 connections,
                 engine: up.engine.clone(),
             },
+            server_pid: up.server_pid(),
+            asks_way: self.scenario.layout == Layout::R3,
             source: Source {
                 millpond: &self.options.millpond,
                 scenario: &self.options.scenario,
@@ -312,12 +325,12 @@ impl Run {
         Session::open(&opening, &mut self.stop.clone()).await
     }
 
-    fn offer(&self, at: &At<'_>) -> Offer {
+    fn offer(&self, at: &At<'_>, amount: Amount) -> Offer {
         let load = &self.scenario.load;
         Offer {
             open: load.arrivals.clone().map(|arrivals| (arrivals, at.rate)),
             think: load.think,
-            amount: load.amount,
+            amount,
             warmup_max: load.warmup_max,
             // Repeats play other schedules, all of them derived from the scenario's seed.
             seed: self.scenario.seed.wrapping_add(at.repeat as u64 - 1),
@@ -337,7 +350,7 @@ impl Run {
         }
         let target = &self.scenario.targets[at.target];
         let watched = Watched {
-            server_pid: up.server.as_ref().and_then(|server| server.pid),
+            server_pid: up.server_pid(),
             port: target.address.map(|address| address.port()),
             metrics: target.metrics.clone(),
         };
@@ -352,7 +365,8 @@ impl Run {
         let number = self.result.points.len() + 1;
         self.write_latencies(number, &measured)?;
         let threads = session.client_threads();
-        let point = describe::point(
+        let held = session.held(&measured);
+        let mut point = describe::point(
             &self.scenario,
             at,
             offer,
@@ -361,6 +375,7 @@ impl Run {
             threads,
             measured,
         );
+        point.held = held;
         self.result.points.push(point);
         self.save()?;
         if let Some(process) = &mut up.process {
@@ -417,7 +432,7 @@ impl Run {
             },
             markdown,
             json,
-            exit_code: describe::exit_code(&self.result),
+            exit_code: describe::exit_code(&self.result, self.scenario.load.until_missed),
             result: self.result,
         }
     }

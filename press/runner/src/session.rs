@@ -2,9 +2,14 @@
 //!
 //! Its invariant: a session that opened has at least one connection, and offers nothing by itself.
 
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
+use millpond_press_recorder::{kernel_slab_bytes, memory_bytes, process_tree};
+use millpond_press_report::Held;
 use tokio::sync::watch;
 
 use crate::Error;
@@ -17,16 +22,36 @@ use crate::scenario::{Encoded, Load, TargetPlan};
 use crate::target::Protocol;
 use crate::target::in_process::InProcess;
 
+/// Connects whose shortest stands for the way to the server and back, and how long one may take.
+const CONNECTS: usize = 3;
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
 /// A crew and what it needs to be measured.
 pub(crate) struct Session {
     crew: Crew,
     clock: Clock,
+    /// Nothing for a target in this process.
+    opening: Option<Opened>,
+}
+
+/// What was found while the connections were opened.
+struct Opened {
+    connections: u64,
+    took: Duration,
+    connect_us_min: Option<f64>,
+    /// Before the first of them.
+    server_bytes: Option<u64>,
+    kernel_bytes: Option<u64>,
 }
 
 /// How a session is opened.
 pub(crate) struct Opening<'a> {
     pub(crate) connecting: Connecting<'a>,
     pub(crate) source: Source<'a>,
+    /// The server's process, whose memory is watched.
+    pub(crate) server_pid: Option<u32>,
+    /// Whether the way to the server is measured with a few connections that ask nothing.
+    pub(crate) asks_way: bool,
     pub(crate) shown: bool,
 }
 
@@ -58,7 +83,15 @@ impl Session {
         stop: &mut watch::Receiver<bool>,
     ) -> Result<Option<Session>, Error> {
         let clock = Clock::start();
+        let mut opened = opening.connecting.target.address.map(|address| Opened {
+            connections: 0,
+            took: Duration::ZERO,
+            connect_us_min: opening.asks_way.then(|| connect_us_min(address)).flatten(),
+            server_bytes: opening.server_pid.and_then(server_bytes),
+            kernel_bytes: kernel_slab_bytes(),
+        });
         let mut crew = opening.crew(clock)?;
+        let begun = Instant::now();
         let Connecting {
             target, connections, ..
         } = opening.connecting;
@@ -66,8 +99,17 @@ impl Session {
         let connected = crew
             .connected(stop, |lives| progress.connecting(lives, connections))
             .await?;
+        if let Some(opened) = &mut opened {
+            opened.took = begun.elapsed();
+            let up = crew.lives.iter().map(|live| live.connected.load(Relaxed));
+            opened.connections = up.sum();
+        }
         match connected {
-            Connected::Up => Ok(Some(Session { crew, clock })),
+            Connected::Up => Ok(Some(Session {
+                crew,
+                clock,
+                opening: opened,
+            })),
             Connected::Interrupted => Ok(None),
             Connected::None(reason) => Err(Error::Absent {
                 address: target.address_text.clone(),
@@ -87,10 +129,41 @@ impl Session {
         measure(&mut self.crew, self.clock, offer, watched, progress, stop).await
     }
 
+    /// What the connections took and keep, after a load on them.
+    pub(crate) fn held(&self, measured: &Measured) -> Option<Held> {
+        let opened = self.opening.as_ref()?;
+        // Memory that shrank meanwhile says nothing of the connections.
+        let grown = |before: Option<u64>, now: Option<u64>| now?.checked_sub(before?);
+        Some(Held {
+            opened: opened.connections,
+            opening_s: opened.took.as_secs_f64(),
+            server_bytes: grown(opened.server_bytes, measured.server_memory_bytes),
+            kernel_bytes: grown(opened.kernel_bytes, measured.kernel_slab_bytes),
+            server_connections: measured.server_connections,
+            server_calls: measured.server_calls,
+            connect_us_min: opened.connect_us_min,
+        })
+    }
+
     /// Threads of the load generator.
     pub(crate) fn client_threads(&self) -> usize {
         self.crew.len()
     }
+}
+
+/// Resident memory of a process and its descendants.
+pub(crate) fn server_bytes(pid: u32) -> Option<u64> {
+    process_tree(pid).into_iter().map(memory_bytes).sum()
+}
+
+/// The shortest of a few connects, which the kernels of both ends answer alone, as they do pings.
+fn connect_us_min(address: SocketAddr) -> Option<f64> {
+    let connect = |_| {
+        let begun = Instant::now();
+        let connected = TcpStream::connect_timeout(&address, CONNECT_MAX);
+        connected.ok().map(|_| begun.elapsed().as_secs_f64() * 1e6)
+    };
+    (0..CONNECTS).filter_map(connect).reduce(f64::min)
 }
 
 impl Opening<'_> {

@@ -1,7 +1,8 @@
-//! The server's own split of its work, from its metrics before and after a load.
+//! The server's own split of its work and its counts, from its metrics before and after a load.
 //!
-//! Millpond's `millpond_stage_seconds` (sum and count by stage) are understood; a server without them has no split. Its
-//! invariant: a figure that a page of metrics does not hold is absent, and no page makes the run fail.
+//! Millpond's `millpond_stage_seconds` (sum and count by stage), `millpond_calls_total` and `millpond_connections` are
+//! understood; a server without them has no split. Its invariant: a figure that a page of metrics does not hold is absent,
+//! and no page makes the run fail.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +10,24 @@ use millpond_press_report::Stage;
 
 use crate::probe::Ready;
 
-/// Sum of seconds and count of each stage, since the server began.
+/// What a page of metrics says.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Totals(BTreeMap<String, (f64, f64)>);
+pub(crate) struct Totals {
+    /// Sum of seconds and count of each stage, since the server began.
+    stages: BTreeMap<String, (f64, f64)>,
+    /// Calls of all methods answered with a result, since the server began.
+    calls: Option<f64>,
+    /// Connections of now.
+    connections: Option<f64>,
+}
 
 impl Totals {
     pub(crate) fn read(from: &Ready) -> Totals {
         from.text().map(|text| Totals::parse(&text)).unwrap_or_default()
     }
 
-    /// Reads the lines `millpond_stage_seconds_sum{stage="…"} VALUE` and `…_count{…}`.
+    /// Reads the lines `millpond_stage_seconds_sum{stage="…"} VALUE` and `…_count{…}`, `millpond_calls_total{…}` and
+    /// `millpond_connections`.
     fn parse(text: &str) -> Totals {
         let mut totals = Totals::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -26,6 +35,11 @@ impl Totals {
                 continue;
             };
             let Ok(value) = value.parse::<f64>() else { continue };
+            if name == "millpond_connections" {
+                totals.connections = Some(value);
+            } else if name.starts_with("millpond_calls_total{") {
+                *totals.calls.get_or_insert(0.0) += value;
+            }
             let Some(rest) = name.strip_prefix("millpond_stage_seconds_") else {
                 continue;
             };
@@ -33,7 +47,7 @@ impl Totals {
                 continue;
             };
             let stage = label.trim_end_matches("\"}").to_owned();
-            let entry = totals.0.entry(stage).or_default();
+            let entry = totals.stages.entry(stage).or_default();
             if kind == "sum" {
                 entry.0 += value;
             } else {
@@ -43,13 +57,25 @@ impl Totals {
         totals
     }
 
+    /// The server's own count of its connections.
+    pub(crate) fn connections(&self) -> Option<u64> {
+        self.connections.map(|connections| connections as u64)
+    }
+
+    /// The calls that the server answered between two readings.
+    pub(crate) fn calls_until(&self, later: &Totals) -> Option<u64> {
+        let calls = later.calls? - self.calls?;
+        // A server that began anew counts from 0.
+        (calls >= 0.0).then_some(calls as u64)
+    }
+
     /// What was spent between two readings, the longest mean first.
     pub(crate) fn until(&self, later: &Totals) -> Vec<Stage> {
         let mut stages: Vec<Stage> = later
-            .0
+            .stages
             .iter()
             .filter_map(|(name, &(sum, count))| {
-                let (sum_before, count_before) = self.0.get(name).copied().unwrap_or_default();
+                let (sum_before, count_before) = self.stages.get(name).copied().unwrap_or_default();
                 let count = count - count_before;
                 (count > 0.0).then(|| Stage {
                     name: name.clone(),
@@ -81,5 +107,21 @@ mod tests {
         assert_eq!((stages.len(), stages[0].count), (1, 10));
         assert!((stages[0].us_mean - 50_000.0).abs() < 1e-6);
         assert!(page(1.0, 10).until(&page(1.0, 10)).is_empty());
+    }
+
+    #[test]
+    fn the_servers_own_counts_are_read() {
+        let page = |infer: u64, ping: u64, connections: u64| {
+            Totals::parse(&format!(
+                "millpond_calls_total{{method=\"infer\"}} {infer}\nmillpond_calls_total{{method=\"*ping\"}} {ping}\n\
+                 millpond_connections_accepted_total 99\nmillpond_connections {connections}\n"
+            ))
+        };
+        let (before, after) = (page(3, 1, 0), page(10, 4, 7));
+        assert_eq!(before.calls_until(&after), Some(10));
+        assert_eq!(after.calls_until(&before), None, "it began anew");
+        assert_eq!(after.connections(), Some(7));
+        assert_eq!(Totals::default().calls_until(&after), None);
+        assert_eq!(Totals::default().connections(), None);
     }
 }

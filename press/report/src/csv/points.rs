@@ -25,8 +25,8 @@ const LATENCY: [&str; 10] = [
     "us_max",
 ];
 
-const REST: &str = "server_cpu_s server_cpu_percent client_cpu_s client_cpu_percent server_memory_bytes \
-    client_memory_bytes judgement bound sentence slo_met";
+const REST: &str = "opening_s server_connections server_bytes_held kernel_bytes_held server_cpu_s server_cpu_percent \
+    client_cpu_s client_cpu_percent server_memory_bytes client_memory_bytes judgement bound sentence slo_met";
 
 /// Every point of the run in one row, with a header.
 pub fn points_csv(run: &RunResult) -> String {
@@ -127,6 +127,11 @@ fn used_and_judged(point: &Point, row: &mut Row) {
         row.figure(cpu.map(|cpu| cpu.seconds))
             .figure(cpu.map(|cpu| cpu.percent));
     };
+    let held = point.held.as_ref();
+    row.figure(held.map(|held| held.opening_s))
+        .count(held.and_then(|held| held.server_connections))
+        .count(held.and_then(|held| held.server_bytes))
+        .count(held.and_then(|held| held.kernel_bytes));
     cpu(row, point.server_cpu);
     cpu(row, point.client_cpu);
     row.count(point.server_memory_bytes)

@@ -8,7 +8,7 @@ use millpond_press_recorder::{ResourceSecond, Used};
 use super::{Row, header};
 use crate::{Point, RunResult, Second};
 
-const COLUMNS: &str = "point s answers refused failed outstanding us_p50 us_p99 us_max";
+const COLUMNS: &str = "point s answers refused failed outstanding us_mean us_p50 us_p99 us_max";
 
 const USED: [&str; 6] = [
     "cpu_percent",
@@ -19,7 +19,7 @@ const USED: [&str; 6] = [
     "memory_bytes",
 ];
 
-const MACHINE: &str = "machine_percent foreign_percent steal_percent rx_bytes tx_bytes retransmits listen_overflows \
+const MACHINE: &str = "machine_percent load_minute_1 foreign_percent steal_percent rx_bytes tx_bytes retransmits listen_overflows \
     accept_queue server_receive_queue_bytes send_queue_bytes accelerator_percent accelerator_memory_bytes";
 
 /// How far apart two ends may lie that are taken for one.
@@ -72,6 +72,7 @@ fn answered(second: Option<&Second>, row: &mut Row) {
         .count(second.map(|second| second.refused))
         .count(second.map(|second| second.failed))
         .count(second.map(|second| second.outstanding))
+        .figure(second.and_then(|second| second.us_mean))
         .figure(second.and_then(|second| second.us_p50))
         .figure(second.and_then(|second| second.us_p99))
         .figure(second.and_then(|second| second.us_max));
@@ -88,6 +89,7 @@ fn side(used: Option<Used>, row: &mut Row) {
 
 fn machine(used: Option<&ResourceSecond>, row: &mut Row) {
     row.figure(used.and_then(|used| used.machine_percent))
+        .figure(used.and_then(|used| used.load_minute_1))
         .figure(used.and_then(|used| used.foreign_percent))
         .figure(used.and_then(|used| used.steal_percent))
         .figure(used.and_then(|used| used.rx_bytes))

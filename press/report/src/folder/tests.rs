@@ -51,11 +51,19 @@ fn what_is_saved_is_read_back() {
         assert_eq!(text("series.csv"), series_csv(&run));
         assert_eq!(text("report.html"), html(&[run]));
     }
+    let r3 = RunResult {
+        layout: Layout::R3,
+        ..sample::run()
+    };
+    folder.draw(&r3).unwrap();
+    let drawn = fs::read_to_string(out.join("controller.csv")).unwrap();
+    assert_eq!(drawn, controller_csv(&r3));
     let mut names = entries(&out).unwrap();
     names.sort();
     assert_eq!(
         names,
         [
+            "controller.csv",
             "points.csv",
             "report.html",
             "report.md",
@@ -120,7 +128,8 @@ fn a_strange_result_is_refused_with_its_reason() {
     assert!(said("[2]").contains("names no schema"));
     assert!(said(r#"{"schema":9}"#).contains("schema 9, made by a newer version; update millpond"));
     assert!(said(r#"{"schema":1,"points":[]}"#).contains("schema 1, made by an older version"));
-    assert!(said(r#"{"schema":2}"#).contains("missing field"));
+    assert!(said(r#"{"schema":3}"#).contains("missing field"));
+
     assert!(said(&"[".repeat(100_000)).contains("recursion limit"));
     let absent = read(&dir.path().join("absent")).expect_err("refused").to_string();
     assert!(

@@ -4,7 +4,7 @@
 use millpond_press_recorder::{ErrorKind, LatencySummary};
 
 use super::*;
-use crate::{Cpu, Layout, Point, Requests, State, TargetName, sample};
+use crate::{Cpu, Held, Layout, Point, Requests, State, TargetName, sample};
 
 fn point(connections: usize, level: &str) -> Point {
     let mut point = Point {
@@ -131,6 +131,39 @@ fn the_r1_tables() {
 | log_level = 5 |                  0.286 |                             88 |          4000.0 |    1500 |
 ";
     assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn the_r3_table() {
+    let mut massive = point(200_000, "");
+    massive.offered.rate = Some(4_000.0);
+    massive.held = Some(Held {
+        opened: 200_000,
+        opening_s: 10.0,
+        server_bytes: Some(48_000_000),
+        kernel_bytes: Some(1_500_000_000),
+        ..Held::default()
+    });
+    // Too few connections to tell what one costs, and a kernel that gave memory back.
+    let mut few = point(100, "");
+    few.held = Some(Held {
+        opened: 100,
+        opening_s: 0.0,
+        server_bytes: Some(4 << 20),
+        ..Held::default()
+    });
+    let text = tables(&run(Layout::R3, vec![massive, few]));
+    let expected = "\
+| connections |  QPS | mean response (usec) | offered QPS | p50 usec | p99 usec | p99.9 usec | max usec | refused | not sent | errors | \
+opened a second | server bytes a connection | kernel bytes a connection | server CPU % | client CPU % | verdict |";
+    assert_says(
+        &text,
+        &[
+            expected,
+            "| 200000 | 3451 | 286 | 4000 | 280 | n/a (100) | n/a (100) | 900 | 0 | 0 | 0 | 20000 | 240 | 7500 | n/a | 35 | VALID |",
+            "| 100 | 3451 | 286 | n/a | 280 | n/a (100) | n/a (100) | 900 | 0 | 0 | 0 | n/a | n/a | n/a | n/a | 35 | VALID |",
+        ],
+    );
 }
 
 #[test]

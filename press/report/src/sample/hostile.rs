@@ -4,7 +4,7 @@
 
 use millpond_press_recorder::{ErrorKind, ResourceSecond, Resources};
 
-use crate::{OperationResult, RunResult, SloOutcome, Stage, State};
+use crate::{Held, OperationResult, RunResult, SloOutcome, Stage, State};
 
 /// Text that is markup somewhere, and figures at the ends of their ranges, wherever a result has room for them.
 pub(crate) fn hostile() -> RunResult {
@@ -66,6 +66,15 @@ pub(crate) fn hostile() -> RunResult {
             (1e9, 0.0),
         ];
         point.qps = [f64::NAN, 1e300, -5.0][index % 3];
+        point.started_unix_s = [f64::NAN, 1e300, -1.0][index % 3];
+        point.held = Some(Held {
+            opened: u64::MAX,
+            opening_s: [f64::NAN, 0.0, -1.0][index % 3],
+            server_bytes: Some(u64::MAX),
+            connect_us_min: Some(f64::INFINITY),
+            ..Held::default()
+        });
+        point.counters.not_sent = u64::MAX;
         point.latency.us_p99 = Some([f64::INFINITY, 1e-300, 1e300][index % 3]);
         point.series[0].s = f64::NAN;
         point.series[1].s = 1e300;

@@ -5,12 +5,14 @@
 use std::collections::BTreeSet;
 
 use super::keys::{File, Protocol, Server, Target};
+use super::steps::{self, Rates};
 use super::targets::operation_names;
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {
     check_counts(file)?;
     check_fractions(file)?;
+    steps::check(file)?;
     check_choices(file)?;
     check_names(file)
 }
@@ -106,6 +108,7 @@ fn check_fractions(file: &File) -> Result<(), String> {
     let load = &file.load;
     let mut seconds: Vec<(&str, f64)> = vec![("search.point_s", file.search.point_s)];
     seconds.extend(load.duration_s.map(|s| ("load.duration_s", s)));
+    seconds.extend(file.boost.first_s.map(|s| ("boost.first_s", s)));
     for server in servers(file) {
         seconds.push(("server.ready_timeout_s", server.ready_timeout_s));
         seconds.push(("server.stop_timeout_s", server.stop_timeout_s));
@@ -128,6 +131,8 @@ fn check_fractions(file: &File) -> Result<(), String> {
     }
     let search = &file.search;
     let rates = load.rate.iter().map(|&rate| ("load.rate", rate));
+    let each = load.rate_per_connection.iter();
+    let rates = rates.chain(each.map(|&rate| ("load.rate_per_connection", rate)));
     let rates = rates.chain([
         ("search.rate_start", search.rate_start),
         ("search.rate_max", search.rate_max),
@@ -176,7 +181,8 @@ fn check_choices(file: &File) -> Result<(), String> {
     if file.requests.file.is_some() && file.requests.generate.is_some() {
         return Err("[requests] needs one of `file` and `generate`, and not both".into());
     }
-    let is_open = !load.rate.is_empty() || load.arrivals.is_some();
+    let has_rates = !load.rate.is_empty() || !load.rate_per_connection.is_empty();
+    let is_open = has_rates || load.arrivals.is_some();
     if is_open && load.requests_per_connection.is_some() {
         return Err("load.rate needs load.duration_s: a schedule has a length, connections have no number of requests".into());
     }
@@ -187,29 +193,45 @@ fn check_choices(file: &File) -> Result<(), String> {
         load.arrivals,
         Some(millpond_press_workload::Arrivals::Recorded { .. })
     );
-    if load.arrivals.is_some() && load.rate.is_empty() && !recorded {
+    if load.arrivals.is_some() && !has_rates && !recorded {
         return Err(
             "load.arrivals needs load.rate, the requests a second; see press/scenarios/echo-floor.toml"
                 .into(),
         );
     }
-    if let (Some(arrivals), Some(seconds)) = (&load.arrivals, load.duration_s) {
-        for rate in load
-            .rate
-            .iter()
-            .copied()
-            .map(Some)
-            .chain(recorded.then_some(None))
-        {
-            let length = std::time::Duration::from_secs_f64(seconds);
-            arrivals
-                .check(rate, length)
-                .map_err(|error| format!("load.rate, load.arrivals: {error}"))?;
-        }
-    }
+    check_arrivals(file, recorded)?;
     check_requests(file)?;
     check_operation_names(file)?;
     targets(file).try_for_each(|target| check_target(file, target))
+}
+
+/// Whether a schedule can be made of every rate.
+fn check_arrivals(file: &File, recorded: bool) -> Result<(), String> {
+    let load = &file.load;
+    let Some(seconds) = load.duration_s else {
+        return Ok(());
+    };
+    let default = millpond_press_workload::Arrivals::default();
+    let arrivals = load.arrivals.as_ref().unwrap_or(&default);
+    let length = std::time::Duration::from_secs_f64(seconds.max(file.boost.first_s.unwrap_or(0.0)));
+    let rates = Rates::of(file);
+    let most = load.connections.iter().copied().max().unwrap_or(0);
+    let mut of_schedule: Vec<f64> = rates.steps(most).iter().filter_map(|step| step.rate).collect();
+    if file.boost.auto {
+        // The others are offered as far as schedules can be made of them.
+        of_schedule.truncate(1);
+    }
+    for rate in of_schedule.into_iter().map(Some).chain(recorded.then_some(None)) {
+        if let Some(rate) = rate.filter(|rate| *rate > RATE_MAX) {
+            return Err(format!(
+                "load.rate_per_connection comes to {rate} requests a second on {most} connections, expected at most {RATE_MAX}"
+            ));
+        }
+        arrivals
+            .check(rate, length)
+            .map_err(|error| format!("load.rate, load.arrivals: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Keys of [requests] that no target would look at.

@@ -26,6 +26,8 @@ pub(crate) struct File {
     #[serde(default)]
     pub(crate) search: Search,
     #[serde(default)]
+    pub(crate) boost: Boost,
+    #[serde(default)]
     pub(crate) grid: BTreeMap<String, Vec<toml::Value>>,
     pub(crate) server: Option<Server>,
 }
@@ -194,6 +196,9 @@ pub(crate) struct Load {
     /// Requests a second; with it the loop is open.
     #[serde(default)]
     pub(crate) rate: Vec<f64>,
+    /// The same for each connection: what is offered is this times the connections.
+    #[serde(default)]
+    pub(crate) rate_per_connection: Vec<f64>,
     pub(crate) arrivals: Option<Arrivals>,
     #[serde(default)]
     pub(crate) think_ms: f64,
@@ -212,6 +217,37 @@ pub(crate) struct Load {
     pub(crate) connect_parallel: usize,
     #[serde(default)]
     pub(crate) source_addresses: Vec<std::net::IpAddr>,
+}
+
+/// Rates that rise until the SLO is missed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Boost {
+    /// From `load.rate_per_connection` on, each connection's pause shrinks step by step, as in report R3.
+    pub(crate) auto: bool,
+    /// How long the first rate is offered; the others for `load.duration_s`.
+    pub(crate) first_s: Option<f64>,
+    /// What a pause above two seconds shrinks by.
+    pub(crate) step_s: f64,
+    /// What a shorter one shrinks by.
+    pub(crate) fine_step_ms: f64,
+    /// The shortest pause.
+    pub(crate) pause_ms_min: f64,
+    /// Rates behind the first one that misses the SLO are left out, also where `auto` is false.
+    pub(crate) until_missed: bool,
+}
+
+impl Default for Boost {
+    fn default() -> Boost {
+        Boost {
+            auto: false,
+            first_s: None,
+            step_s: 1.0,
+            fine_step_ms: 5.0,
+            pause_ms_min: 5.0,
+            until_missed: false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

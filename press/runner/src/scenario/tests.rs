@@ -57,8 +57,8 @@ fn a_small_scenario_has_sensible_defaults() {
     assert_eq!(target.timeout, Duration::from_secs(10));
     assert_eq!((target.requests.count, target.requests.distinct), (20, 20));
     assert_eq!(
-        (load.connections.as_slice(), load.rates.as_slice()),
-        ([1, 10].as_slice(), [None].as_slice())
+        (load.connections.as_slice(), load.steps(1).len()),
+        ([1, 10].as_slice(), 1)
     );
     assert_eq!(scenario.grid.len(), 1);
     assert!(matches!(load.amount, Amount::Requests(100)));
@@ -353,4 +353,103 @@ fn an_excerpt_is_what_the_whole_scenario_holds() {
     assert_eq!((part.seed, &part.load.connections), (9, &whole.load.connections));
     assert_eq!(part.target.requests, whole.targets[0].requests);
     assert!(excerpt(Path::new("s.toml"), GOOD, &set, 1).is_err());
+}
+
+#[test]
+fn rates_may_be_of_each_connection_and_rise_by_themselves() {
+    let fixed = ["load.requests_per_connection=1", "load.rate_per_connection=[0.5]"];
+    let said = refusal(GOOD, &fixed);
+    assert!(said.contains("load.duration_s"), "{said}");
+    let text = GOOD.replace("requests_per_connection = 100", "duration_s = 2");
+    let rates = |scenario: &Scenario| -> Vec<f64> {
+        let steps = scenario.load.steps(10);
+        steps.iter().filter_map(|step| step.rate).collect()
+    };
+    let scenario = load_text(&text, &["load.rate_per_connection=[0.5, 2]"]).unwrap();
+    assert_eq!(rates(&scenario), [5.0, 20.0]);
+    assert!(scenario.load.arrivals.is_some() && !scenario.load.until_missed);
+    let boost = [
+        "slo=p99 < 1ms",
+        "load.rate_per_connection=[0.25]",
+        "boost.auto=true",
+        "boost.pause_ms_min=1990",
+    ];
+    let scenario = load_text(&text, &boost).unwrap();
+    let pauses: Vec<f64> = rates(&scenario).iter().map(|rate| 10.0 / rate).collect();
+    let expected = [4.0, 3.0, 2.0, 1.995, 1.99];
+    assert_eq!(pauses.len(), expected.len());
+    for (pause, expected) in pauses.iter().zip(expected) {
+        assert!((pause - expected).abs() < 1e-9, "{pauses:?}");
+    }
+    assert!(scenario.load.until_missed);
+}
+
+#[test]
+fn boosts_that_cannot_be_meant_are_refused() {
+    let text = GOOD.replace("requests_per_connection = 100", "duration_s = 2");
+    let check = |set: &[&str], expected: &str| {
+        let said = refusal(&text, set);
+        assert!(said.contains(expected), "{said}");
+    };
+    let (slo, each) = ("slo=p99 < 1ms", "load.rate_per_connection=[1]");
+    check(
+        &["load.rate=[1]", each],
+        "one of `rate` and `rate_per_connection`",
+    );
+    check(
+        &[each, "boost.auto=true"],
+        "until the slo is missed, and there is none",
+    );
+    check(
+        &[slo, "boost.auto=true"],
+        "begins at one load.rate_per_connection",
+    );
+    check(&[slo, "load.rate=[1]", "boost.auto=true"], "begins at one");
+    check(
+        &[slo, "load.rate_per_connection=[1, 2]", "boost.auto=true"],
+        "found 2",
+    );
+    check(&[each, "boost.first_s=3"], "boost.first_s is for boost.auto");
+    check(
+        &[slo, each, "boost.auto=true", "boost.first_s=0"],
+        "boost.first_s is 0",
+    );
+    check(&[each, "boost.step_s=0"], "boost.step_s is 0");
+    check(&[each, "boost.fine_step_ms=-1"], "boost.fine_step_ms is -1");
+    check(&["load.rate_per_connection=[0]"], "load.rate_per_connection is 0");
+    check(
+        &["load.rate_per_connection=[1e8]"],
+        "load.rate_per_connection comes to",
+    );
+    check(&[each, "boost.until_missd=true"], "did you mean `until_missed`?");
+}
+
+#[test]
+fn the_scenarios_of_report_r3_can_be_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let requests = format!(
+        "requests.file={}",
+        folder.join("press/scenarios/r3-request.jsonl").display()
+    );
+    for (name, points) in [("r3-massive", 1), ("r3-stress", 5 * 8)] {
+        let file = folder.join(format!("press/scenarios/{name}.toml"));
+        let set = [requests.clone()];
+        let scenario = load(&file, &set).unwrap();
+        let count: usize = scenario
+            .load
+            .connections
+            .iter()
+            .map(|&connections| scenario.load.steps(connections).len())
+            .sum();
+        assert_eq!(count, points, "{name}");
+        assert_eq!(scenario.layout, Layout::R3);
+    }
+    let file = folder.join("press/scenarios/r3-massive.toml");
+    let set = [
+        requests,
+        "boost.auto=true".to_owned(),
+        "load.duration_s=60".to_owned(),
+    ];
+    let boosted = load(&file, &set).unwrap().load.steps(200_000);
+    assert_eq!((boosted[0].rate, boosted.len() > 48), (Some(4_000.0), true));
 }
