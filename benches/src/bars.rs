@@ -35,7 +35,12 @@ pub(crate) const PRESS: &[Group] = &[
 ];
 
 /// The network front.
-pub(crate) const RPC: &[Group] = &[rpc::echo::GROUP, rpc::connections::GROUP, rpc::fpnn::GROUP];
+pub(crate) const RPC: &[Group] = &[
+    rpc::echo::GROUP,
+    rpc::connections::GROUP,
+    rpc::fpnn::GROUP,
+    rpc::massive::GROUP,
+];
 
 #[cfg(test)]
 mod tests {

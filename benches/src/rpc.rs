@@ -28,9 +28,14 @@ pub(crate) const DEMO: &str = "{\"quest\":\"one\",\"int\":2,\"double\":3.3,\"boo
 
 /// Starts the server.
 pub(crate) fn start(setup: &Setup) -> anyhow::Result<Server> {
+    Server::start(setup, "rpc", &demo_config(setup)?, &[])
+}
+
+/// The file of its configuration.
+pub(crate) fn demo_config(setup: &Setup) -> anyhow::Result<String> {
     let config = setup.out.join("rpc.toml");
     std::fs::write(&config, CONFIG).with_context(|| format!("cannot write {}", config.display()))?;
-    Server::start(setup, "rpc", &config.display().to_string(), &[])
+    Ok(config.display().to_string())
 }
 
 /// The bare echo: tokio on one thread, a task a connection, every byte back as it came.

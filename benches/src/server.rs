@@ -24,9 +24,9 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Server {
     child: Child,
     log: PathBuf,
-    /// Host and port of the data port.
+    /// Host and port of the data port, and of the admin port.
     pub(crate) address: String,
-    admin: String,
+    pub(crate) admin: String,
 }
 
 impl Server {
