@@ -1,7 +1,7 @@
 """Where a client connects and how it behaves there: addresses, keep-alive, backoff, second attempts, TLS."""
 
 import asyncio
-import itertools
+import contextlib
 import ssl
 import tempfile
 import threading
@@ -72,24 +72,20 @@ class Habits(Served):
         self.assertLessEqual(raised.exception.retry_after_ms, 3_600_000)
 
     def test_a_slow_call_is_tried_elsewhere(self):
-        attempts, calls = itertools.count(), 5
-
         def script(peer):
-            try:
+            with contextlib.suppress(ConnectionLost):
                 while True:
-                    quest = peer.receive()
-                    # Each call's first attempt is left waiting.
-                    if (attempt := next(attempts)) % 2:
-                        peer.send(quest.answer({"attempt": attempt}))
-            except ConnectionLost:
-                pass
+                    peer.send(peer.receive().answer({"by": "the other"}))
 
         options = {"hedge_after_ms": 1, "hedge_percent_max": 100}
-        with Peer(script) as one, Peer(script) as other:
+        with Peer(until_it_closes) as one, Peer(script) as other:
             with millpond.Client(f"{one.address},{other.address}", **options) as client:
-                for n in range(calls):
-                    self.assertEqual(client.call("rank", {}, TIMEOUT_MS, hedged=True), {"attempt": 2 * n + 1})
-                self.assertEqual(client.hedge_counts, millpond.HedgeCounts(sent=calls, won=calls, held_back=0))
+                # The connections take turns, so the first attempts of some of these go to the one that never answers.
+                for _ in range(4):
+                    self.assertEqual(client.call("rank", {}, TIMEOUT_MS, hedged=True), {"by": "the other"})
+                counts = client.hedge_counts
+        self.assertGreaterEqual(counts.won, 1)
+        self.assertGreaterEqual(counts.sent, counts.won)
 
     def test_hedged_calls_need_a_client_that_hedges(self):
         async def awaited():
@@ -139,14 +135,17 @@ class Encrypted(Served):
                 self.assertEqual(client.call("rank", {}, TIMEOUT_MS), {"over": "TLS"})
 
     def test_servers_that_are_not_taken(self):
+        def script(peer):
+            # The client leaves somewhere in the handshake.
+            with contextlib.suppress(OSError, ConnectionLost):
+                peer.start_tls(self.context)
+                peer.receive()
+
         for tls_ca, tls_server_name in ((STRANGER, "localhost"), (AUTHORITY, "example.org"), (AUTHORITY, None)):
-            with self.subTest(tls_ca=tls_ca.parent.name, name=tls_server_name):
-                peer = Peer(answer_one, tls=self.context)
-                with self.assertRaises(ssl.SSLError), peer:
-                    with self.assertRaises(millpond.TlsError) as raised:
-                        millpond.Client(f"tls://{peer.address}", tls_ca=tls_ca, tls_server_name=tls_server_name)
+            with self.subTest(tls_ca=tls_ca.parent.name, name=tls_server_name), Peer(script) as peer:
+                with self.assertRaisesRegex(millpond.TlsError, "certificate") as raised:
+                    millpond.Client(f"tls://{peer.address}", tls_ca=tls_ca, tls_server_name=tls_server_name)
                 self.assertEqual(raised.exception.address, f"tls://{peer.address}")
-                self.assertIn("certificate", str(raised.exception))
 
     def test_tls_that_is_not_set_up(self):
         for address, options, expected in (
