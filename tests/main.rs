@@ -4,6 +4,7 @@
 
 mod access;
 mod bad_input;
+mod call;
 mod configuration;
 mod drain;
 mod duplex;

@@ -52,3 +52,8 @@ pub use millpond_wire_schema::{Code, Status, frame::Encoding};
 pub use options::Options;
 pub use push::{Push, PushHandler};
 pub use tls::{Tls, TlsIdentity};
+
+/// The examples of the client's page are compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+mod documented {}

@@ -77,6 +77,39 @@ async fn the_second_attempt_goes_elsewhere_and_the_first_answer_wins() {
 }
 
 #[tokio::test]
+async fn the_second_attempt_goes_to_another_address_where_there_is_one() {
+    let ((first, a), (second, b)) = (listen().await, listen().await);
+    let options = Options {
+        connections: 2,
+        ..options()
+    };
+    let client = Client::connect(&format!("{a},{b}"), options).await.unwrap();
+    let mut left = [Peer::accept(&first).await, Peer::accept(&first).await];
+    let mut right = [Peer::accept(&second).await, Peer::accept(&second).await];
+    tokio::time::pause();
+    for _ in 0..8 {
+        let server = async {
+            // Would wait for ever if both attempts came to one address.
+            let (x, y) = tokio::join!(either(&mut left), either(&mut right));
+            for (peer, seq) in [x, y] {
+                peer.send(&answer(seq, 0, EMPTY)).await;
+            }
+        };
+        let (found, ()) = tokio::join!(hedged(&client, EMPTY), server);
+        assert_eq!(found.unwrap(), EMPTY);
+    }
+}
+
+/// The next call to either, and who got it.
+async fn either(peers: &mut [Peer; 2]) -> (&mut Peer, u32) {
+    let [one, other] = peers;
+    tokio::select! {
+        (seq, _) = one.call() => (one, seq),
+        (seq, _) = other.call() => (other, seq),
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_or_a_close_loses_against_an_answer() {
     let (client, mut peers) = two(options()).await;
     tokio::time::pause();
