@@ -83,6 +83,8 @@ pub struct Millpond {
     pub child: Child,
     pub addr: String,
     pub admin: String,
+    /// Where TLS is, if anywhere.
+    pub tls: Option<String>,
 }
 
 impl Millpond {
@@ -117,11 +119,18 @@ impl Millpond {
             .strip_prefix("millpond serves on ")
             .and_then(|rest| rest.split_once(", health and metrics on "))
         {
-            Some((addr, admin)) => Ok(Millpond {
-                addr: addr.to_owned(),
-                admin: admin.to_owned(),
-                child,
-            }),
+            Some((addr, rest)) => {
+                let (admin, tls) = match rest.split_once(", TLS on ") {
+                    Some((admin, tls)) => (admin, Some(tls.to_owned())),
+                    None => (rest, None),
+                };
+                Ok(Millpond {
+                    addr: addr.to_owned(),
+                    admin: admin.to_owned(),
+                    tls,
+                    child,
+                })
+            }
             None => {
                 let mut stderr = String::new();
                 child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

@@ -20,3 +20,4 @@ mod press_processes;
 mod press_recipes;
 mod processes;
 mod rank;
+mod tls;

@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use clap::Args;
 use millpond_server::config::{Config, Origin, load};
 use millpond_server::{Logging, Member, Server, Supervisor};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -70,7 +71,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         .context("cannot start a runtime")?;
     // Signals are caught before the start, so that one that comes while models warm up ends it.
     let signals = runtime
-        .block_on(async { Signals::new() })
+        .block_on(async { Signals::new(config.server.tls.is_some()) })
         .context("cannot catch signals")?;
     let running = Running {
         runtime,
@@ -101,8 +102,8 @@ impl Running {
             return Ok(());
         };
         let admin = server.admin_addr().context("it has no admin port")?;
-        said_to_serve(server.local_addr(), admin);
-        self.runtime.block_on(self.signals.next());
+        said_to_serve(server.local_addr(), admin, server.tls_addr());
+        self.runtime.block_on(self.signals.stop(|| server.reload()));
         self.stop(move || server.shutdown(), None::<fn()>)
     }
 
@@ -135,7 +136,7 @@ impl Running {
         let ready = self.runtime.block_on(async {
             tokio::select! {
                 ready = &mut ready => ready.context("the start failed")?.map(Some).map_err(Into::into),
-                () = self.signals.next() => {
+                () = self.signals.stop(|| {}) => {
                     stop(false);
                     // It comes when none of them is left.
                     drop(ready.await);
@@ -146,8 +147,10 @@ impl Running {
         let Some(supervisor) = ready? else {
             return Ok(());
         };
-        said_to_serve(supervisor.local_addr(), supervisor.admin_addr());
-        self.runtime.block_on(self.signals.next());
+        let tls = config.server.tls.as_ref().map(|tls| tls.listen);
+        said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls);
+        // The processes look at their files themselves.
+        self.runtime.block_on(self.signals.stop(|| {}));
         self.stop(move || supervisor.shutdown(), Some(move || stop(true)))
     }
 
@@ -176,7 +179,7 @@ impl Running {
         self.runtime.block_on(async {
             tokio::select! {
                 _ = &mut stop => {}
-                () = self.signals.next() => {}
+                () = self.signals.stop(|| server.reload()) => {}
             }
         });
         finished(server.shutdown())
@@ -196,7 +199,7 @@ impl Running {
         self.runtime.block_on(async {
             tokio::select! {
                 server = &mut started => Ok(Some(server.context("the start failed")??)),
-                () = self.signals.next() => Ok(None),
+                () = self.signals.stop(|| {}) => Ok(None),
                 () = stopped => Ok(None),
             }
         })
@@ -213,7 +216,7 @@ impl Running {
         self.runtime.block_on(async {
             tokio::select! {
                 all = &mut finished_all => finished(all.context("the stop failed")?),
-                () = self.signals.next() => {
+                () = self.signals.stop(|| {}) => {
                     if let Some(kill) = kill {
                         kill();
                         let _ = tokio::time::timeout(KILLED_MAX, finished_all).await;
@@ -225,9 +228,10 @@ impl Running {
     }
 }
 
-fn said_to_serve(address: std::net::SocketAddr, admin: std::net::SocketAddr) {
+fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>) {
+    let tls = tls.map_or(String::new(), |addr| format!(", TLS on {addr}"));
     crate::print(&format!(
-        "millpond serves on {address}, health and metrics on {admin}"
+        "millpond serves on {address}, health and metrics on {admin}{tls}"
     ));
 }
 
@@ -236,32 +240,46 @@ fn finished(all: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// SIGTERM and Ctrl-C.
+/// SIGTERM, Ctrl-C, and SIGHUP where it means to read files again; elsewhere it ends the process, as it always did.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Signals> {
+    fn new(reloads: bool) -> std::io::Result<Signals> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: reloads.then(|| signal(SignalKind::hangup())).transpose()?,
         })
     }
 
-    async fn next(&mut self) {
+    /// Until the process is to stop; calls `reload` whenever it is to read files again.
+    async fn stop(&mut self, reload: impl Fn()) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => {
+                    while hangup.recv().await.is_some() {
+                        reload();
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = hangup => {}
         }
     }
 }
 
 pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
     let config = arguments.source.load(Some(arguments.file.clone()), None)?;
-    millpond_server::dry_open(&config)?;
+    let warnings = millpond_server::dry_open(&config)?;
     let names = |what: &str, names: Vec<&String>| match names.as_slice() {
         [] => format!("  no {what}"),
         names => format!(
@@ -274,15 +292,23 @@ pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
         ),
     };
     crate::print(&format!(
-        "{}: good\n  listens on {}, admin on {}\n{}\n{}\n{}\n{}\n{}",
+        "{}: good\n  listens on {}, admin on {}{}\n{}\n{}\n{}\n{}\n{}",
         arguments.file.display(),
         config.server.listen,
         config.admin.listen,
+        config
+            .server
+            .tls
+            .as_ref()
+            .map_or(String::new(), |tls| format!(", TLS on {}", tls.listen)),
         names("models", config.models.keys().collect()),
         names("feature tables", config.features.keys().collect()),
         names("ordered stores", config.ordered.keys().collect()),
         names("pipelines", config.pipelines.keys().collect()),
         names("methods of its own", config.methods.keys().collect()),
     ));
+    for warning in warnings {
+        crate::print(&format!("  but: {warning}"));
+    }
     Ok(())
 }

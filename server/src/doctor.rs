@@ -7,6 +7,7 @@
 mod facts;
 
 use crate::config::Config;
+use crate::tls;
 pub use facts::Facts;
 use std::fmt;
 
@@ -73,7 +74,7 @@ pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
         huge_pages(facts),
         nodes(facts, config),
     ];
-    found.into_iter().flatten().collect()
+    found.into_iter().flatten().chain(certificate(config)).collect()
 }
 
 /// A connection is a file of its process.
@@ -268,6 +269,34 @@ fn nodes(facts: &Facts, config: &Config) -> Option<Finding> {
         Standing::Good,
         format!("{nodes}; server.cpus pins"),
     ))
+}
+
+/// What a start would say of the files of TLS.
+fn certificate(config: &Config) -> Vec<Finding> {
+    let what = "TLS certificate";
+    let tls = match tls::read(&config.server) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(tls)) => tls,
+        Err(error) => return vec![Finding::new(what, Standing::Short, error.to_string())],
+    };
+    let warnings = tls::warnings(&tls);
+    if warnings.is_empty() {
+        let days = tls.validity().days_left().unwrap_or_default();
+        return vec![Finding::new(
+            what,
+            Standing::Good,
+            format!("holds for {days} more days"),
+        )];
+    }
+    let found = warnings.into_iter().map(|warning| {
+        let standing = if warning.hurts {
+            Standing::Short
+        } else {
+            Standing::Better
+        };
+        Finding::new(what, standing, warning.text)
+    });
+    found.collect()
 }
 
 #[cfg(test)]

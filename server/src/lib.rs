@@ -30,6 +30,7 @@ mod rehearsal;
 mod router;
 mod slow;
 mod stages;
+mod tls;
 
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
+    certificate: OnceLock<Arc<tls::Certificate>>,
     log: OnceLock<LogHandle>,
     /// Set where the process is one of several.
     sibling: OnceLock<Sibling>,
@@ -92,6 +94,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             started: Instant::now(),
             data_counters: OnceLock::new(),
+            certificate: OnceLock::new(),
             log: OnceLock::new(),
             sibling: OnceLock::new(),
             config,
@@ -164,10 +167,11 @@ impl Shared {
 
 /// Opens what a configuration names, as a start would, and closes it again; ordered stores are left alone, because opening one
 /// may mend it.
+/// Returns what a start would warn of.
 ///
 /// # Errors
 /// What a start would say.
-pub fn dry_open(config: &Config) -> Result<(), Error> {
+pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     let mut dry = config.clone();
     for store in dry.ordered.values_mut() {
         (store.path, store.durability) = (None, config::Durability::Memory);
@@ -176,7 +180,10 @@ pub fn dry_open(config: &Config) -> Result<(), Error> {
         model.instances = 1;
     }
     data_options(&dry)?;
-    Engines::open(&dry)?.make_resident()
+    let tls = tls::read(&dry.server)?;
+    Engines::open(&dry)?.make_resident()?;
+    let warnings = tls.map_or(Vec::new(), |tls| tls::warnings(&tls));
+    Ok(warnings.into_iter().map(|warning| warning.text).collect())
 }
 
 /// A running server.
@@ -185,6 +192,7 @@ pub struct Server {
     data: Transport,
     /// None where the process is one of several: their parent has it.
     admin: Option<Transport>,
+    tls: Option<tls::Port>,
 }
 
 impl Server {
@@ -242,7 +250,9 @@ impl Server {
             Listener::bind
         };
         let data = bind(config.server.listen, "server.listen")?;
-        let others = listen_also(&config.server, bind)?;
+        let mut others = listen_also(&config.server, bind)?;
+        let (tls, listener) = tls::Port::open(&config.server, bind)?.unzip();
+        others.extend(listener);
         let admin = match member {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
@@ -272,12 +282,20 @@ impl Server {
         };
         let data = Transport::start(data, others, "net", options, router)?;
         let _ = shared.data_counters.set(data.counters());
+        if let Some(tls) = &tls {
+            let _ = shared.certificate.set(Arc::clone(&tls.certificate));
+        }
         let listen: Vec<String> = data.bounds().iter().map(ToString::to_string).collect();
         let at = admin
             .as_ref()
             .map(|admin| tracing::field::display(admin.local_addr()));
         tracing::info!(listen = listen.join(" "), admin = at, "listening; warming up");
-        let server = Server { shared, data, admin };
+        let server = Server {
+            shared,
+            data,
+            admin,
+            tls,
+        };
         match server.warm(Arc::new(engines), &rehearsal) {
             Ok(()) => Ok(server),
             Err(error) => {
@@ -308,6 +326,18 @@ impl Server {
         self.admin.as_ref().map(Transport::local_addr)
     }
 
+    /// Where calls are answered by TLS, if anywhere.
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.tls.as_ref().map(|tls| tls.addr)
+    }
+
+    /// Has the files of `server.tls` read again; connections that have begun keep what they began with.
+    pub fn reload(&self) {
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+    }
+
     /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most).
     /// Returns whether all of it was.
     pub fn shutdown(self) -> bool {
@@ -334,6 +364,9 @@ impl Server {
         self.data.close(FLUSH_GRACE);
         if let Some(admin) = self.admin {
             admin.close(FLUSH_GRACE);
+        }
+        if let Some(tls) = self.tls {
+            tls.close();
         }
     }
 }

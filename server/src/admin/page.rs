@@ -4,6 +4,7 @@
 use crate::Shared;
 use crate::engines::Engines;
 use crate::metrics::Page;
+use crate::tls::Certificate;
 use millpond_engines_infer::Stats;
 use millpond_wire_transport::Counters;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +39,9 @@ pub(crate) fn metrics(shared: &Shared) -> String {
     );
     if let Some(counters) = shared.data_counters.get() {
         connections(&mut page, counters);
+        if let Some(certificate) = shared.certificate.get() {
+            tls(&mut page, counters, certificate);
+        }
     }
     if let Some(engines) = shared.ready_engines() {
         models(&mut page, engines);
@@ -129,6 +133,38 @@ fn pushes(page: &mut Page, counters: &Counters) {
         "Calls refused because their connection had too many in flight and held back while its peer's answers were awaited.",
         &counters.calls_refused,
     );
+}
+
+/// What became of the TLS port's connections, and of its certificate.
+fn tls(page: &mut Page, counters: &Counters, certificate: &Certificate) {
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+    page.single(
+        "millpond_tls_handshakes_total",
+        "counter",
+        "TLS handshakes done.",
+        load(&counters.handshakes),
+    );
+    page.single(
+        "millpond_tls_handshakes_failed_total",
+        "counter",
+        "TLS handshakes that began and were not done.",
+        load(&counters.handshakes_failed),
+    );
+    page.single(
+        "millpond_tls_certificate_not_after_seconds",
+        "gauge",
+        "The last second in which the certificate in use holds, since 1970.",
+        certificate.not_after_s() as f64,
+    );
+    let name = "millpond_tls_reloads_total";
+    page.family(
+        name,
+        "counter",
+        "How often the files of the certificate were read again.",
+    );
+    for (result, count) in ["replaced", "kept"].into_iter().zip(certificate.reloads()) {
+        page.sample(name, &[("certificate", result)], count as f64);
+    }
 }
 
 fn models(page: &mut Page, engines: &Engines) {

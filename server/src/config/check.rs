@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Backend, Config, Durability, Listen, Model, access, method, secret};
+use super::{Backend, Config, Durability, Listen, Model, access, method, secret, tls};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,8 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
     config.log.file.iter_mut().for_each(resolve);
     let encryption = config.server.fpnn_encryption.iter_mut();
     encryption.for_each(|encryption| resolve(&mut encryption.private_key));
+    let tls = config.server.tls.iter_mut();
+    tls.flat_map(|tls| tls.paths_mut()).for_each(resolve);
     for listen in &mut config.server.listen_also {
         if let Listen::Unix(path) = listen {
             resolve(path);
@@ -90,6 +92,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         let plan = pipeline.plan(name).map_err(|error| error.to_string())?;
         check_references(config, &plan)?;
     }
+    tls::check(config)?;
     method::check(config)?;
     access::check(config)?;
     check_defaults(config)
@@ -151,12 +154,18 @@ fn check_processes(config: &Config) -> Result<(), String> {
             "ordered.{name}: an ordered store can be opened by one process only; leave it out, {alone}"
         ));
     }
-    for (key, listen) in std::iter::once(("server.listen", Listen::Inet(server.listen))).chain(
-        server
-            .listen_also
-            .iter()
-            .map(|listen| ("server.listen_also", listen.clone())),
-    ) {
+    let tls = server
+        .tls
+        .iter()
+        .map(|tls| ("server.tls.listen", Listen::Inet(tls.listen)));
+    let also = server
+        .listen_also
+        .iter()
+        .map(|listen| ("server.listen_also", listen.clone()));
+    for (key, listen) in std::iter::once(("server.listen", Listen::Inet(server.listen)))
+        .chain(tls)
+        .chain(also)
+    {
         match listen {
             Listen::Inet(addr) if addr.port() == 0 => {
                 return Err(format!(

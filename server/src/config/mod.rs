@@ -8,11 +8,13 @@ pub(crate) mod check;
 pub(crate) mod method;
 mod secret;
 mod source;
+mod tls;
 
 pub use access::{Access, MethodRule, TokenGroup};
 pub use method::{Kind, Method};
 pub use secret::Secret;
 pub use source::{Origin, load};
+pub use tls::Tls;
 
 use crate::Error;
 use millpond_engines_infer::pipeline::Pipeline;
@@ -65,6 +67,8 @@ pub struct Server {
     pub cors_origins: Vec<String>,
     /// FPNN's encrypted channel, for old clients; not offered when left out.
     pub fpnn_encryption: Option<FpnnEncryption>,
+    /// TLS 1.3 on a port of its own; none when left out.
+    pub tls: Option<Tls>,
     /// Processes that share the addresses; see [`crate::Supervisor`].
     pub processes: usize,
     /// Net threads of each process; 0 is one a processor, shared among the processes.
@@ -102,6 +106,7 @@ impl Default for Server {
             listen_also: Vec::new(),
             cors_origins: Vec::new(),
             fpnn_encryption: None,
+            tls: None,
             processes: 1,
             threads: 0,
             cpus: Vec::new(),

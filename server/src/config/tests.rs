@@ -300,7 +300,9 @@ fn the_shipped_example_is_whole_and_true() {
             keys.extend(self::keys(&written, &["methods", "duplex demo"]));
         }
         if path[0] == "server" {
-            keys.extend(self::keys(&written, &["server", "fpnn_encryption"]));
+            for section in ["fpnn_encryption", "tls"] {
+                keys.extend(self::keys(&written, &["server", section]));
+            }
         }
         let fields = shown
             .split(['{', ','])

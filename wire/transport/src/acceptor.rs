@@ -8,6 +8,7 @@ use crate::net_thread::{self, Kind, NetThread, Order};
 use crate::peer::Peer;
 use crate::poller::Bell;
 use crate::service::Service;
+use crate::tls::Tls;
 use crate::{Counters, Error, Listener, Options};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -138,6 +139,7 @@ impl Transport {
                 socket: stream.into(),
                 peer: Peer::Inet(peer),
                 kind: Kind::Rehearsal,
+                tls: None,
             };
             let busy = |_| std::io::Error::other("a net thread takes no more connections");
             thread.mailbox.order(order).map_err(busy)?;
@@ -213,7 +215,7 @@ impl Accept {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..ACCEPTS_IN_A_ROW {
             match acceptfrom_with(&listener.socket, flags) {
-                Ok((socket, address)) => self.place(socket, peer(address)),
+                Ok((socket, address)) => self.place(socket, peer(address), listener.tls.clone()),
                 Err(Errno::AGAIN) => return,
                 // The peer has left, or a signal came.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -222,7 +224,7 @@ impl Accept {
         }
     }
 
-    fn place(&self, socket: OwnedFd, peer: Peer) {
+    fn place(&self, socket: OwnedFd, peer: Peer, tls: Option<Arc<Tls>>) {
         let counters = &self.counters;
         counters.accepted.fetch_add(1, Ordering::Relaxed);
         if let Peer::Inet(_) = peer {
@@ -242,7 +244,13 @@ impl Accept {
         };
         thread.count(counters, kind);
         // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
-        if thread.mailbox.order(Order::Adopt { socket, peer, kind }).is_err() {
+        let order = Order::Adopt {
+            socket,
+            peer,
+            kind,
+            tls,
+        };
+        if thread.mailbox.order(order).is_err() {
             thread.uncount(counters, kind);
         }
     }

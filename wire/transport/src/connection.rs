@@ -8,6 +8,8 @@ mod http;
 mod push;
 mod requests;
 mod secure;
+mod sending;
+mod tls;
 mod websocket;
 mod written;
 
@@ -26,11 +28,12 @@ use millpond_wire_frame::is_http;
 use millpond_wire_frame::websocket::WebSocket;
 use requests::{Step, serve_frame};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+pub(crate) use tls::Session;
 use websocket::serve_websocket;
 
 /// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
@@ -69,6 +72,8 @@ pub(crate) struct Connection {
     secure: Option<Box<Secure>>,
     /// It may be called, since somebody asked for the way.
     pushes: Option<Box<Pushes>>,
+    /// Its bytes are TLS, since its listener says so.
+    tls: Option<Box<Session>>,
 }
 
 /// What a connection is in the middle of.
@@ -140,6 +145,7 @@ impl Connection {
             websocket: None,
             secure: None,
             pushes: None,
+            tls: None,
         }
     }
 
@@ -229,13 +235,16 @@ impl Connection {
             // Nothing more is read.
             self.give_up_pushes();
         }
-        let sent = self.send(net);
+        let sent = self.send(net, room);
         self.give_out_back(room);
-        self.age(now_s, sent || budget < SERVED_PER_TURN);
+        // A handshake has the time of one request, however often the peer makes this server answer.
+        let active = sent && !self.is_shaking();
+        self.age(now_s, active || budget < SERVED_PER_TURN, in_flight_max);
         if self.flags.broken {
             return Turn::End;
         }
-        if self.finished() {
+        // TLS can tell of the end together with the last requests.
+        if self.finished() && !self.servable(in_flight_max) {
             return self.finish();
         }
         let reads = self.flags.readable && self.wants_bytes(in_flight_max);
@@ -245,12 +254,13 @@ impl Connection {
 
     /// Reads once into the thread's buffer and serves from there; only an unfinished request is copied out.
     fn read<S: Service>(&mut self, net: &Net<S>, room: &mut Room, budget: &mut usize) {
-        let bytes = match rustix::io::read(&self.socket, room.read.as_mut_slice()) {
+        let most = self.tls.as_ref().map_or(room.read.len(), |_| tls::READ_BYTES);
+        let count = match rustix::io::read(&self.socket, &mut room.read[..most]) {
             Ok(0) => {
                 self.flags.ended = true;
                 return self.tell_gone();
             }
-            Ok(count) => &room.read[..count],
+            Ok(count) => count,
             Err(Errno::AGAIN) => {
                 self.flags.readable = false;
                 self.flags.drained = true;
@@ -262,12 +272,16 @@ impl Connection {
                 return self.tell_gone();
             }
         };
-        if bytes.len() < room.read.len() && !self.flags.hung_up {
+        if count < most && !self.flags.hung_up {
             // The kernel tells of what comes after.
             self.flags.readable = false;
             self.flags.drained = true;
         }
-        if self.secure.is_some() {
+        let bytes = &mut room.read[..count];
+        if self.tls.is_some() {
+            self.receive_tls(net, bytes);
+            self.serve_input(net, &mut room.message, budget);
+        } else if self.secure.is_some() {
             self.receive(net, bytes);
             self.serve_input(net, &mut room.message, budget);
         } else if self.input.is_empty() {
@@ -369,30 +383,7 @@ impl Connection {
         }
     }
 
-    fn flush(&mut self) -> bool {
-        let mut sent = false;
-        while self.flags.writable && self.sent < self.out.len() {
-            match rustix::net::send(&self.socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
-                Ok(count) => {
-                    self.sent += count;
-                    sent = true;
-                }
-                Err(Errno::AGAIN) => self.flags.writable = false,
-                Err(Errno::INTR) => {}
-                Err(_) => {
-                    self.flags.broken = true;
-                    return sent;
-                }
-            }
-        }
-        if self.sent == self.out.len() {
-            self.sent = 0;
-            self.out.clear();
-        }
-        sent
-    }
-
-    fn age(&mut self, now_s: u32, active: bool) {
+    fn age(&mut self, now_s: u32, active: bool, in_flight_max: usize) {
         if active {
             self.ages.active_s = now_s;
         }
@@ -402,7 +393,8 @@ impl Connection {
             _ => now_s,
         });
         // What waits for this server alone is no request that the peer is late with.
-        let partial = !self.input.is_empty() && self.input.len() < self.needed;
+        let partial = (!self.input.is_empty() && self.input.len() < self.needed)
+            || self.has_part_of_record(in_flight_max);
         self.ages.partial_s = partial.then(|| self.ages.partial_s.filter(|_| !active).unwrap_or(now_s));
     }
 
@@ -417,6 +409,7 @@ impl Connection {
 
     /// Everything was said: the peer is told, and given time to read it if it has not closed itself.
     fn finish(&mut self) -> Turn {
+        self.end_tls();
         let unread = !self.flags.ended;
         if !unread || rustix::net::shutdown(&self.socket, Shutdown::Write).is_err() {
             return Turn::End;
@@ -450,6 +443,8 @@ impl Connection {
     /// It is over: whoever works for it is told, and so is the log where that is worth a line.
     pub(crate) fn ended<S>(mut self, net: &Net<S>) {
         self.tell_gone();
+        self.end_tls();
+        self.count_end_of_tls(net);
         let flags = &self.flags;
         if flags.ended && !flags.broken && !self.input.is_empty() && !self.refused() {
             let (peer, bytes) = (self.peer, self.input.len());

@@ -1,6 +1,8 @@
 //! What can fail when a listener starts.
 
 use crate::listener::Bound;
+use crate::tls::TlsProblem;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why a transport did not start.
@@ -36,6 +38,16 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+    /// A file of TLS cannot be used.
+    #[error("{key}: {} {problem}", path.display())]
+    Tls {
+        /// The configuration key that names it.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and the mend.
+        problem: TlsProblem,
+    },
 }
 
 impl Error {
@@ -47,5 +59,10 @@ impl Error {
             source,
             mend,
         }
+    }
+
+    pub(crate) fn tls(key: &'static str, path: &Path, problem: TlsProblem) -> Error {
+        let path = path.to_owned();
+        Error::Tls { key, path, problem }
     }
 }

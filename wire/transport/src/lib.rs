@@ -5,7 +5,7 @@
 //! once; a connection that has more to do waits behind the others. Answers made on other threads come back through the net
 //! thread's mailbox with one wake-up a batch. Native frames and HTTP/1.1 share the port and are told apart by the first
 //! bytes; an HTTP request may turn its connection into a WebSocket, whose messages are frames. A connection of frames goes both
-//! ways: a [`Pusher`] calls its peer.
+//! ways: a [`Pusher`] calls its peer. All of it works behind TLS, on listeners that say so.
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
 //! its connection closes; and a connection holds at most its input limit, its output bound and its bounds of calls in flight, either way.
@@ -23,6 +23,7 @@ mod poller;
 mod push;
 mod service;
 mod timers;
+mod tls;
 
 pub use acceptor::Transport;
 pub use answer::Body;
@@ -33,6 +34,7 @@ pub use peer::Peer;
 pub use push::{PushAnswer, PushError, PushLimits, Pusher};
 pub use service::{Answered, Meta, Reply, Request, Service, Target, Ticket};
 pub use timers::Patience;
+pub use tls::{Tls, TlsFiles, TlsProblem, Validity};
 
 use millpond_wire_frame::Limits;
 use std::sync::Arc;
@@ -108,6 +110,10 @@ pub struct Counters {
     pub push_answers_late: AtomicU64,
     /// Calls refused because too many of their connection were in flight, and held back, while answers of its peer were awaited.
     pub calls_refused: AtomicU64,
+    /// TLS handshakes that were done.
+    pub handshakes: AtomicU64,
+    /// TLS handshakes that began and were not: no TLS 1.3, a certificate that is missing or wrong, a peer that left or was late.
+    pub handshakes_failed: AtomicU64,
 }
 
 impl Counters {

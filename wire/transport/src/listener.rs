@@ -2,6 +2,7 @@
 //! Its invariant: an address that cannot be had is an error before the first thread.
 
 use crate::Error;
+use crate::tls::Tls;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Connections the kernel may hold before they are accepted (it caps this at net.core.somaxconn).
 const BACKLOG: i32 = 4096;
@@ -47,6 +49,8 @@ impl fmt::Display for Bound {
 pub struct Listener {
     pub(crate) socket: Socket,
     bound: Bound,
+    /// What its connections begin with, where they are encrypted.
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 impl Listener {
@@ -81,7 +85,11 @@ impl Listener {
             socket.bind(&addr.into())?;
             socket.listen(BACKLOG)?;
             let bound = Bound::Inet(socket.local_addr()?.as_socket().unwrap_or(addr));
-            Ok(Listener { socket, bound })
+            Ok(Listener {
+                socket,
+                bound,
+                tls: None,
+            })
         };
         bind().map_err(|source: std::io::Error| {
             let mend = match source.kind() {
@@ -130,7 +138,15 @@ impl Listener {
         Ok(Listener {
             socket,
             bound: Bound::Unix(path.to_owned()),
+            tls: None,
         })
+    }
+
+    /// Its connections speak TLS, and nothing else.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<Tls>) -> Listener {
+        self.tls = Some(tls);
+        self
     }
 
     /// Where it listens, with the port the system chose where 0 was asked for.

@@ -4,13 +4,14 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
-use crate::connection::{Connection, Timed, Turn};
+use crate::connection::{Connection, Session, Timed, Turn};
 use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
 use crate::poller::{self, Poller, Ready};
 use crate::push::Push;
 use crate::service::Service;
 use crate::timers::{Overdue, Sweep, Timers};
+use crate::tls::Tls;
 use crate::{Counters, Error, Options};
 use slab::Slab;
 use std::os::fd::OwnedFd;
@@ -32,8 +33,13 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 /// What a net thread is told.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Serve (or refuse) this connection.
-    Adopt { socket: OwnedFd, peer: Peer, kind: Kind },
+    /// Serve (or refuse) this connection, by TLS where that is given.
+    Adopt {
+        socket: OwnedFd,
+        peer: Peer,
+        kind: Kind,
+        tls: Option<Arc<Tls>>,
+    },
     /// Send what is owed, for this long at most, then close everything and end.
     Close { grace: Duration, done: SyncSender<()> },
 }
@@ -109,6 +115,8 @@ pub(crate) struct Room {
     pub(crate) timed: Vec<Timed>,
     /// Where the message of a WebSocket is unmasked to.
     pub(crate) message: Vec<u8>,
+    /// Answers that are being encrypted.
+    pub(crate) plain: Vec<u8>,
 }
 
 /// Starts a net thread named `name`, pinned to `cpu` where one is given.
@@ -204,6 +212,7 @@ impl<S: Service> Loop<S> {
                 out: Vec::new(),
                 timed: Vec::new(),
                 message: Vec::new(),
+                plain: Vec::new(),
             },
             left: Left::default(),
             closing: None,
@@ -269,7 +278,12 @@ impl<S: Service> Loop<S> {
         }
         for order in left.orders.drain(..) {
             match order {
-                Order::Adopt { socket, peer, kind } => self.adopt(socket, peer, kind),
+                Order::Adopt {
+                    socket,
+                    peer,
+                    kind,
+                    tls,
+                } => self.adopt(socket, peer, kind, tls.as_deref()),
                 Order::Close { grace, done } => self.begin_close(grace, done),
             }
         }
@@ -306,7 +320,14 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    fn adopt(&mut self, socket: OwnedFd, peer: Peer, kind: Kind) {
+    fn adopt(&mut self, socket: OwnedFd, peer: Peer, kind: Kind, tls: Option<&Tls>) {
+        let session = match tls.map(Tls::begin).transpose() {
+            Ok(begun) => begun.map(Session::new),
+            Err(error) => {
+                tracing::warn!(%peer, %error, "connection dropped: TLS cannot begin");
+                return uncount(&self.net.counters, &self.live, kind);
+            }
+        };
         let entry = self.connections.vacant_entry();
         let key = Key {
             slot: entry.key(),
@@ -316,7 +337,11 @@ impl<S: Service> Loop<S> {
             tracing::warn!(%peer, %error, "connection dropped: it cannot be watched");
             return uncount(&self.net.counters, &self.live, kind);
         }
-        entry.insert(Connection::new(socket, peer, kind, key, self.timers.now_s()));
+        let mut connection = Connection::new(socket, peer, kind, key, self.timers.now_s());
+        if let Some(session) = session {
+            connection.begin_tls(session);
+        }
+        entry.insert(connection);
         if kind == Kind::Refused {
             self.timers.refuse(key);
         }

@@ -9,6 +9,7 @@ const ALLOWED_FILES: &[&str] = &[
     "engines/features/src/map.rs",
     "engines/features/src/prefetch.rs",
     "press/practice/src/system.rs",
+    "press/recorder/src/proc/accelerator.rs",
     "press/recorder/src/process.rs",
     "press/runner/src/engine/poller.rs",
     "press/runner/src/system.rs",

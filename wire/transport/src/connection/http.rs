@@ -69,7 +69,7 @@ pub(super) fn serve_http<S: Service>(
         received,
         peer: connection.peer,
         connection: connection.key.generation,
-        encrypted: false,
+        encrypted: connection.is_encrypted(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
     let outcome = call(net, connection, form, call_request);

@@ -84,6 +84,7 @@ pub(super) fn call_frame<S: Service>(
     };
     if method == KEY_METHOD
         && !in_message
+        && connection.tls.is_none()
         && let Some(encryption) = &net.options.encryption
     {
         return agree(connection, encryption, frame, form);
@@ -118,7 +119,7 @@ pub(super) fn serve_call<S: Service>(
         received,
         peer: connection.peer,
         connection: connection.key.generation,
-        encrypted: connection.secure.is_some(),
+        encrypted: connection.is_encrypted(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
     call(net, connection, form, request);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A buffer for answers that grew beyond this is not kept for the next connection.
-const OUT_BYTES_KEPT: usize = 256 << 10;
+pub(super) const OUT_BYTES_KEPT: usize = 256 << 10;
 /// Measured answers of one buffer that is kept for the next connection.
 const TIMED_KEPT: usize = 1024;
 
@@ -20,6 +20,15 @@ pub(crate) struct Timed {
     end: usize,
     since: Instant,
     mark: u16,
+}
+
+impl Timed {
+    /// Where it ended beyond `before`, it ends at `end` now.
+    pub(super) fn move_end(&mut self, before: usize, end: usize) {
+        if self.end > before {
+            self.end = end;
+        }
+    }
 }
 
 impl Connection {
@@ -74,7 +83,8 @@ impl Connection {
     }
 
     /// Writes without waiting, and tells the service how long the measured answers took that have left; true if any byte did.
-    pub(super) fn send<S: Service>(&mut self, net: &Net<S>) -> bool {
+    pub(super) fn send<S: Service>(&mut self, net: &Net<S>, room: &mut Room) -> bool {
+        self.seal_tls(room);
         let sent = self.flush();
         if !self.timed.is_empty() {
             let left = match self.unsent() {
@@ -98,6 +108,7 @@ impl Connection {
     /// A peer that is always a little behind would have everything kept that was ever sent to it.
     fn forget_sent(&mut self) {
         self.out.drain(..self.sent);
+        self.forget_sealed(self.sent);
         for timed in &mut self.timed {
             timed.end -= self.sent;
         }
@@ -123,6 +134,7 @@ impl Connection {
         tracing::info!(%peer, owed, limit, "connection closed: its peer does not read its answers (server.owed_bytes_max)");
         net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
         (self.out, self.sent, self.timed) = (Vec::new(), 0, Vec::new());
+        self.forget_sealed(usize::MAX);
         self.flags.broken = true;
         self.tell_gone();
         false
@@ -181,6 +193,13 @@ mod tests {
             },
         );
         let mut connection = Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0);
+        let mut room = Room {
+            read: Vec::new(),
+            out: Vec::new(),
+            timed: Vec::new(),
+            message: Vec::new(),
+            plain: Vec::new(),
+        };
         let (mut written, mut read, mut chunk) = (0, 0, vec![0; 32 << 10]);
         while read < 30 << 20 {
             // Always more than the kernel takes at a time.
@@ -188,7 +207,7 @@ mod tests {
             connection.out.extend((written..written + more).map(byte));
             written += more;
             connection.flags.writable = true;
-            connection.send(&net);
+            connection.send(&net, &mut room);
             assert!(connection.unsent() > 0, "the peer has caught up");
             let kept = connection.out.len();
             assert!(kept <= 9 * OUT_BYTES_HIGH, "{kept} bytes are kept");

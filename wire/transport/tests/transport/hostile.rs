@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// Notes the order of calls; the first one waits for the test.
 #[derive(Clone)]
-struct Ordered {
-    served: Arc<Mutex<Vec<String>>>,
-    go: Arc<Mutex<mpsc::Receiver<()>>>,
+pub(crate) struct Ordered {
+    pub(crate) served: Arc<Mutex<Vec<String>>>,
+    pub(crate) go: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
 impl Service for Ordered {
@@ -63,8 +63,8 @@ fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
 
 /// Answers with ten kilobytes, and counts.
 #[derive(Clone)]
-struct Large {
-    served: Arc<AtomicUsize>,
+pub(crate) struct Large {
+    pub(crate) served: Arc<AtomicUsize>,
 }
 
 impl Service for Large {

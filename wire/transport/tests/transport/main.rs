@@ -1,6 +1,7 @@
 //! Real sockets against services that answer at once, later, out of order, or not at all.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod authority;
 mod connections;
 #[cfg(feature = "fpnn-encryption")]
 mod encryption;
@@ -8,4 +9,7 @@ mod hostile;
 mod listeners;
 mod probe;
 mod push;
+mod tls;
+mod tls_files;
+mod tls_hostile;
 mod websocket;

@@ -15,6 +15,16 @@ pub(crate) struct Probe {
     tickets: Arc<Mutex<mpsc::SyncSender<Ticket>>>,
 }
 
+impl Probe {
+    pub(crate) fn new() -> (Probe, mpsc::Receiver<Ticket>) {
+        let (sender, tickets) = mpsc::sync_channel(64);
+        let probe = Probe {
+            tickets: Arc::new(Mutex::new(sender)),
+        };
+        (probe, tickets)
+    }
+}
+
 impl Service for Probe {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         match request.target {
@@ -65,10 +75,7 @@ impl Service for Timed {
 }
 
 pub(crate) fn start(connections_max: usize, in_flight_max: usize) -> (Transport, mpsc::Receiver<Ticket>) {
-    let (sender, tickets) = mpsc::sync_channel(64);
-    let service = Probe {
-        tickets: Arc::new(Mutex::new(sender)),
-    };
+    let (service, tickets) = Probe::new();
     (serve(service, connections_max, in_flight_max), tickets)
 }
 
@@ -78,10 +85,7 @@ pub(crate) fn start_encrypted(
     curve: &str,
     key: &std::path::Path,
 ) -> (Transport, mpsc::Receiver<Ticket>, [u8; 64]) {
-    let (sender, tickets) = mpsc::sync_channel(64);
-    let service = Probe {
-        tickets: Arc::new(Mutex::new(sender)),
-    };
+    let (service, tickets) = Probe::new();
     let encryption = millpond_wire_transport::Encryption::read(curve, key).unwrap();
     let public = encryption.public_key();
     let options = Options {
@@ -194,7 +198,7 @@ pub(crate) fn answers(stream: &mut impl Read, count: usize) -> Vec<(u8, u32)> {
     found
 }
 
-pub(crate) fn http(stream: &mut TcpStream, request: &str) -> String {
+pub(crate) fn http(stream: &mut (impl Read + Write), request: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     loop {

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
-const MASK: [u8; 4] = [1, 2, 3, 4];
+pub(crate) const MASK: [u8; 4] = [1, 2, 3, 4];
 
-pub(crate) fn upgrade(stream: &mut TcpStream) {
+pub(crate) fn upgrade(stream: &mut (impl Read + Write)) {
     let request = format!(
         "GET /service/any HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -34,7 +34,7 @@ pub(crate) fn upgrade(stream: &mut TcpStream) {
 }
 
 /// What the server says next, as words.
-fn event(stream: &mut TcpStream) -> String {
+pub(crate) fn event(stream: &mut impl Read) -> String {
     let (mut socket, mut bytes, mut scratch) = (
         WebSocket::new(Role::Client, Limits::default()),
         Vec::new(),

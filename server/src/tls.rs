@@ -1,0 +1,167 @@
+//! The certificate of the TLS port: read at the start, and again when its files change or somebody asks.
+//!
+//! It decides about no connection. Its invariant: files that are wrong keep a server from starting, and change nothing
+//! but the log and a counter of one that runs.
+
+use crate::{Error, config};
+use millpond_wire_transport::{Listener, Tls};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the files are looked at; they are not read for it.
+const LOOK: Duration = Duration::from_secs(2);
+/// A certificate with fewer days left is worth a word.
+const DAYS_LEFT_MIN: i64 = 14;
+
+/// Something that should change.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Warning {
+    /// Whether clients are refused because of it already.
+    pub(crate) hurts: bool,
+    pub(crate) text: String,
+}
+
+/// Reads the files, where the configuration names some.
+pub(crate) fn read(server: &config::Server) -> Result<Option<Tls>, Error> {
+    let files = server.tls.as_ref().map(config::Tls::files);
+    Ok(files.map(Tls::read).transpose()?)
+}
+
+/// What is allowed, and should not stay as it is.
+pub(crate) fn warnings(tls: &Tls) -> Vec<Warning> {
+    let left = tls.validity().days_left();
+    let dates = match left {
+        None => Some("does not hold yet: clients refuse it; wait, or set this machine's clock".to_owned()),
+        Some(..0) => Some("has run out: clients refuse it; renew it".to_owned()),
+        Some(days @ ..DAYS_LEFT_MIN) => Some(format!("holds for {days} more days; renew it")),
+        Some(_) => None,
+    };
+    let dates = dates.map(|what| Warning {
+        hurts: left.is_none_or(|days| days < 0),
+        text: format!("server.tls.certificate {what}"),
+    });
+    let open = tls.is_key_open().then(|| {
+        let path = tls.private_key().display();
+        Warning {
+            hurts: false,
+            text: format!("server.tls.private_key: everybody on this machine may read {path}; chmod 600 it"),
+        }
+    });
+    dates.into_iter().chain(open).collect()
+}
+
+/// The certificate in use, and what became of its files' changes.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    tls: Arc<Tls>,
+    reloaded: AtomicU64,
+    kept: AtomicU64,
+}
+
+impl Certificate {
+    /// The last second in which it holds, since 1970 UTC.
+    pub(crate) fn not_after_s(&self) -> i64 {
+        self.tls.validity().not_after_s
+    }
+
+    /// How often its files were read again with success, and without.
+    pub(crate) fn reloads(&self) -> [u64; 2] {
+        [&self.reloaded, &self.kept].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn warn(&self) {
+        for Warning { text, .. } in warnings(&self.tls) {
+            tracing::warn!("{text}");
+        }
+    }
+
+    fn reload(&self) {
+        let counter = match self.tls.reload() {
+            Ok(validity) => {
+                let days_left = validity.days_left();
+                tracing::info!(
+                    days_left,
+                    "the certificate was read again; new connections begin with it"
+                );
+                self.warn();
+                &self.reloaded
+            }
+            Err(error) => {
+                tracing::error!(%error, "the certificate was not replaced; connections begin with the one before");
+                &self.kept
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Until nobody can ask any more.
+    fn watch(&self, asked: &Receiver<()>) {
+        loop {
+            match asked.recv_timeout(LOOK) {
+                Ok(()) => self.reload(),
+                Err(RecvTimeoutError::Timeout) if self.tls.is_stale() => self.reload(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// The TLS port of a running server.
+pub(crate) struct Port {
+    pub(crate) addr: SocketAddr,
+    pub(crate) certificate: Arc<Certificate>,
+    ask: SyncSender<()>,
+    watch: JoinHandle<()>,
+}
+
+impl Port {
+    /// Reads the files, binds the port, and watches the files from now on; nothing where the configuration names none.
+    pub(crate) fn open(
+        server: &config::Server,
+        bind: crate::Bind,
+    ) -> Result<Option<(Port, Listener)>, Error> {
+        let (Some(tls), Some(asked)) = (read(server)?, &server.tls) else {
+            return Ok(None);
+        };
+        let tls = Arc::new(tls);
+        let certificate = Arc::new(Certificate {
+            tls: Arc::clone(&tls),
+            reloaded: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+        });
+        certificate.warn();
+        let listener = bind(asked.listen, "server.tls.listen")?.with_tls(tls);
+        let addr = listener.bound().addr().unwrap_or(asked.listen);
+        let (ask, requests) = sync_channel(1);
+        let watched = Arc::clone(&certificate);
+        let watch = std::thread::Builder::new()
+            .name("tls-files".into())
+            .spawn(move || watched.watch(&requests))
+            .map_err(|source| millpond_wire_transport::Error::Thread {
+                what: "the thread that watches the files of server.tls".into(),
+                source,
+            })?;
+        let port = Port {
+            addr,
+            certificate,
+            ask,
+            watch,
+        };
+        Ok(Some((port, listener)))
+    }
+
+    /// Has the files read again soon; a request that waits already is this one too.
+    pub(crate) fn reload(&self) {
+        let _ = self.ask.try_send(());
+    }
+
+    pub(crate) fn close(self) {
+        drop(self.ask);
+        let _ = self.watch.join();
+    }
+}

@@ -1,0 +1,346 @@
+//! A connection's bytes on their way through TLS 1.3.
+//!
+//! What was read is decrypted where it lies and joins the connection's input. Answers wait in `out` as they were written, and
+//! are encrypted once a turn, so that those of a turn share records. It decides nothing but what TLS does. Its invariants:
+//! the front of `out` is ciphertext in the order of its records, the rest is not encrypted yet; and between two turns
+//! it keeps no byte but those of a record, or of a handshake message, that is not whole.
+
+use super::Connection;
+use super::written::OUT_BYTES_KEPT;
+use crate::net_thread::{Net, Room};
+use rustix::net::{SendFlags, send};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
+    WriteTraffic,
+};
+use std::sync::atomic::Ordering;
+
+/// Bytes read in one turn: a whole record of the largest size. It bounds how many small ones a turn decrypts.
+pub(super) const READ_BYTES: usize = RECORD_BYTES_MAX + 5 + 256;
+/// Content of one record at most. Source: RFC 8446, 5.1.
+const RECORD_BYTES_MAX: usize = 16 << 10;
+/// What a record has beside its content: header, type, tag.
+const RECORD_OVERHEAD: usize = 5 + 1 + 16;
+/// Unfinished records and handshake messages that are kept: the largest message rustls takes has 64 KiB.
+const PENDING_BYTES_MAX: usize = 96 << 10;
+/// Room for the alert that ends a connection.
+const ALERT_BYTES: usize = 64;
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing has come.
+    New,
+    /// Not all of the handshake has.
+    Shaking,
+    Open,
+    /// It was told that nothing more will be sent, or why.
+    Over,
+}
+
+/// One connection's TLS.
+pub(crate) struct Session {
+    tls: UnbufferedServerConnection,
+    stage: Stage,
+    /// Received, and not a whole record or handshake message.
+    pending: Vec<u8>,
+    /// How much of `out` is ciphertext.
+    sealed: usize,
+}
+
+/// What came of bytes.
+struct Taken {
+    /// Bytes that are done with.
+    used: usize,
+    /// The peer said that it sends no more.
+    ended: bool,
+    error: Option<rustls::Error>,
+}
+
+impl Session {
+    pub(crate) fn new(tls: UnbufferedServerConnection) -> Session {
+        Session {
+            tls,
+            stage: Stage::New,
+            pending: Vec::new(),
+            sealed: 0,
+        }
+    }
+
+    /// Whether calls cannot be made yet.
+    fn is_shaking(&self) -> bool {
+        matches!(self.stage, Stage::New | Stage::Shaking)
+    }
+
+    /// Decrypts to `plain`; what TLS itself answers goes to `out`.
+    fn receive(&mut self, fresh: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Taken {
+        if self.stage == Stage::New {
+            self.stage = Stage::Shaking;
+        }
+        let taken = if self.pending.is_empty() {
+            let taken = self.process(fresh, plain, out);
+            self.pending.extend_from_slice(&fresh[taken.used..]);
+            taken
+        } else {
+            let mut pending = std::mem::take(&mut self.pending);
+            pending.extend_from_slice(fresh);
+            let taken = self.process(&mut pending, plain, out);
+            pending.drain(..taken.used);
+            if !pending.is_empty() {
+                self.pending = pending;
+            }
+            taken
+        };
+        if self.pending.len() > PENDING_BYTES_MAX {
+            let why = "a handshake message without an end";
+            return Taken {
+                error: Some(rustls::Error::General(why.into())),
+                ..taken
+            };
+        }
+        taken
+    }
+
+    fn process(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Taken {
+        let mut taken = Taken {
+            used: 0,
+            ended: false,
+            error: None,
+        };
+        loop {
+            let rest = bytes.get_mut(taken.used..).unwrap_or_default();
+            let UnbufferedStatus {
+                mut discard, state, ..
+            } = self.tls.process_tls_records(rest);
+            let goes_on = match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        discard += record.discard;
+                        plain.extend_from_slice(record.payload);
+                    }
+                    true
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    self.sealed = insert(&mut data, out, self.sealed);
+                    true
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    true
+                }
+                Ok(ConnectionState::PeerClosed) => {
+                    taken.ended = true;
+                    true
+                }
+                Ok(ConnectionState::WriteTraffic(_)) => {
+                    if self.stage == Stage::Shaking {
+                        self.stage = Stage::Open;
+                    }
+                    false
+                }
+                Ok(ConnectionState::BlockedHandshake) => false,
+                Ok(ConnectionState::Closed) => {
+                    taken.ended = true;
+                    false
+                }
+                // Early data was not offered, and rustls has no other state now.
+                Ok(_) => {
+                    taken.error = Some(rustls::Error::General("a state that is not known".into()));
+                    false
+                }
+                Err(error) => {
+                    taken.error = Some(error);
+                    false
+                }
+            };
+            taken.used = (taken.used + discard).min(bytes.len());
+            if !goes_on {
+                return taken;
+            }
+        }
+    }
+
+    /// Puts into `out` what TLS tells its peer of an error.
+    fn complain(&mut self, out: &mut Vec<u8>) {
+        // What was not taken is shown again: TLS may still count on it.
+        while let Ok(ConnectionState::EncodeTlsData(mut data)) =
+            self.tls.process_tls_records(&mut self.pending).state
+        {
+            self.sealed = insert(&mut data, out, self.sealed);
+        }
+        self.stage = Stage::Over;
+    }
+
+    /// Encrypts what in `out` is not; `spare` is room to work in. False when it cannot be.
+    fn seal(&mut self, out: &mut Vec<u8>, spare: &mut Vec<u8>) -> bool {
+        if out.len() <= self.sealed {
+            return true;
+        }
+        if self.stage != Stage::Open {
+            return false;
+        }
+        spare.clear();
+        spare.extend_from_slice(&out[self.sealed..]);
+        out.truncate(self.sealed);
+        let records = spare.len().div_ceil(RECORD_BYTES_MAX);
+        // A change of keys may go before them.
+        let room = spare.len() + (records + 2) * RECORD_OVERHEAD;
+        let done = self.write(out, room, |traffic, room| traffic.encrypt(spare, room));
+        if spare.capacity() > OUT_BYTES_KEPT {
+            *spare = Vec::new();
+        }
+        done
+    }
+
+    /// Puts the word that nothing more will be sent behind `out`; false where it cannot be said any more.
+    fn close(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.stage != Stage::Open {
+            return false;
+        }
+        self.stage = Stage::Over;
+        self.write(out, ALERT_BYTES, |traffic, room| traffic.queue_close_notify(room))
+    }
+
+    /// Lets TLS write behind `out`, which is ciphertext all through, into so much room or into as much as it asks for.
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut room: usize,
+        mut encrypt: impl FnMut(
+            &mut WriteTraffic<'_, ServerConnectionData>,
+            &mut [u8],
+        ) -> Result<usize, EncryptError>,
+    ) -> bool {
+        loop {
+            match self.tls.process_tls_records(&mut self.pending).state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    out.resize(self.sealed + room, 0);
+                    let written = encrypt(&mut traffic, &mut out[self.sealed..]);
+                    out.truncate(self.sealed + *written.as_ref().unwrap_or(&0));
+                    match written {
+                        Ok(_) => {
+                            self.sealed = out.len();
+                            return true;
+                        }
+                        Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size }))
+                            if required_size > room =>
+                        {
+                            room = required_size;
+                        }
+                        Err(_) => return false,
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    self.sealed = insert(&mut data, out, self.sealed);
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// Puts what TLS has encrypted by itself behind the ciphertext, before what is still to be encrypted: its number is lower.
+/// Returns where the ciphertext ends.
+fn insert(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>, at: usize) -> usize {
+    let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
+    else {
+        return at;
+    };
+    let mut record = vec![0; required_size];
+    let len = data.encode(&mut record).unwrap_or(0);
+    out.splice(at..at, record.into_iter().take(len));
+    at + len
+}
+
+impl Connection {
+    /// It speaks TLS, from its first byte on.
+    pub(crate) fn begin_tls(&mut self, session: Session) {
+        self.tls = Some(Box::new(session));
+    }
+
+    /// Whether nobody between the peer and this server can read it.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.secure.is_some() || self.tls.is_some()
+    }
+
+    /// Whether its handshake is not done.
+    pub(super) fn is_shaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_shaking())
+    }
+
+    /// Whether the peer is late with the rest of a handshake, or of a record that would be read.
+    pub(super) fn has_part_of_record(&self, in_flight_max: usize) -> bool {
+        self.tls.as_ref().is_some_and(|tls| {
+            tls.is_shaking() || (!tls.pending.is_empty() && self.wants_bytes(in_flight_max))
+        })
+    }
+
+    /// Takes what a TLS connection received; the input grows by what it holds.
+    pub(super) fn receive_tls<S>(&mut self, net: &Net<S>, bytes: &mut [u8]) {
+        let Some(tls) = &mut self.tls else { return };
+        let was_shaking = tls.is_shaking();
+        let Taken { ended, error, .. } = tls.receive(bytes, &mut self.input, &mut self.out);
+        if let Some(error) = error {
+            tls.complain(&mut self.out);
+            let counter = if was_shaking {
+                &net.counters.handshakes_failed
+            } else {
+                &net.counters.malformed
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(peer = %self.peer, %error, was_shaking, "connection closed: TLS failed");
+            self.flags.closing = true;
+            self.input = Vec::new();
+        } else if was_shaking && !tls.is_shaking() {
+            net.counters.handshakes.fetch_add(1, Ordering::Relaxed);
+        }
+        if ended && !self.flags.ended {
+            self.flags.ended = true;
+            self.tell_gone();
+        }
+    }
+
+    /// Encrypts the answers of a turn.
+    pub(super) fn seal_tls(&mut self, room: &mut Room) {
+        let Some(tls) = &mut self.tls else { return };
+        let before = tls.sealed;
+        if !tls.seal(&mut self.out, &mut room.plain) {
+            self.flags.broken = true;
+            self.out.truncate(tls.sealed);
+        }
+        // Their records end together, or nearly.
+        for timed in &mut self.timed {
+            timed.move_end(before, self.out.len());
+        }
+    }
+
+    /// Where the bytes of `out` end that may leave.
+    pub(super) fn sendable(&self) -> usize {
+        self.tls.as_ref().map_or(self.out.len(), |tls| tls.sealed)
+    }
+
+    /// So many bytes at the front of `out` are gone, or all there were.
+    pub(super) fn forget_sealed(&mut self, bytes: usize) {
+        if let Some(tls) = &mut self.tls {
+            tls.sealed = tls.sealed.saturating_sub(bytes);
+        }
+    }
+
+    /// Tells the peer that nothing more comes, as far as the kernel takes that without waiting.
+    pub(super) fn end_tls(&mut self) {
+        let Some(tls) = &mut self.tls else { return };
+        let mut last = Vec::new();
+        if self.out.is_empty() && !self.flags.broken && tls.close(&mut last) {
+            let _ = send(&self.socket, &last, SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// A handshake that begins and does not end is counted.
+    pub(super) fn count_end_of_tls<S>(&self, net: &Net<S>) {
+        if self.tls.as_ref().is_some_and(|tls| tls.stage == Stage::Shaking) {
+            net.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

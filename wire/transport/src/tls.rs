@@ -1,0 +1,180 @@
+//! What TLS connections begin with: certificate, private key, and who must show a certificate of their own.
+//!
+//! TLS 1.3 alone, without early data. What was read is replaced as a whole or not at all: a connection that has begun keeps
+//! what it began with, and files that are wrong leave what was right before. Its invariant: no private key is in any text.
+//! Sources: RFC 8446 (TLS 1.3), RFC 5280 (certificates), RFC 7468 (PEM).
+
+mod files;
+mod problem;
+mod validity;
+
+pub use problem::TlsProblem;
+pub use validity::Validity;
+
+use crate::Error;
+use files::{Stamps, certificates, private_key};
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The configuration keys that name the files.
+const CERTIFICATE: &str = "server.tls.certificate";
+const PRIVATE_KEY: &str = "server.tls.private_key";
+const CLIENT_CERTIFICATES: &str = "server.tls.client_certificates";
+
+/// Where everything lies, in PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The server's certificate and, after it, those between it and what clients trust.
+    pub certificate: PathBuf,
+    /// Its private key, not encrypted.
+    pub private_key: PathBuf,
+    /// Certificates of those who sign clients' certificates; none asks clients for nothing.
+    pub client_certificates: Option<PathBuf>,
+    /// Whether a client without a certificate is refused; one with a wrong certificate always is.
+    pub client_certificates_required: bool,
+}
+
+/// What TLS connections begin with, as it was read last.
+pub struct Tls {
+    files: TlsFiles,
+    current: RwLock<Current>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    validity: Validity,
+    /// What the files were when they were last looked into, with or without success.
+    seen: Stamps,
+}
+
+impl Tls {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] naming the key, the file, and the mend.
+    pub fn read(files: TlsFiles) -> Result<Tls, Error> {
+        let seen = Stamps::of(&files);
+        let (config, validity) = build(&files)?;
+        let current = RwLock::new(Current {
+            config,
+            validity,
+            seen,
+        });
+        Ok(Tls { files, current })
+    }
+
+    /// Reads everything again, for the connections that begin after it.
+    ///
+    /// # Errors
+    /// As [`Tls::read`]; then all is as before.
+    pub fn reload(&self) -> Result<Validity, Error> {
+        // What changes while it is read is seen as another change.
+        let seen = Stamps::of(&self.files);
+        let built = build(&self.files);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        current.seen = seen;
+        (current.config, current.validity) = built?;
+        Ok(current.validity)
+    }
+
+    /// Whether a file is another one than when it was last looked into.
+    pub fn is_stale(&self) -> bool {
+        self.with(|current| current.seen != Stamps::of(&self.files))
+    }
+
+    /// From when to when the server's certificate holds.
+    pub fn validity(&self) -> Validity {
+        self.with(|current| current.validity)
+    }
+
+    /// Whether users other than the owner and its group may read the private key.
+    pub fn is_key_open(&self) -> bool {
+        files::is_open_to_all(&self.files.private_key)
+    }
+
+    /// Where the private key lies.
+    pub fn private_key(&self) -> &std::path::Path {
+        &self.files.private_key
+    }
+
+    /// The beginning of a connection.
+    pub(crate) fn begin(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
+        UnbufferedServerConnection::new(self.with(|current| Arc::clone(&current.config)))
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Current) -> T) -> T {
+        read(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Tls")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
+    let wrong = |problem| Error::tls(CERTIFICATE, &files.certificate, problem);
+    let chain = certificates(CERTIFICATE, &files.certificate)?;
+    let key = private_key(PRIVATE_KEY, &files.private_key)?;
+    let validity = chain.first().and_then(|own| Validity::of(own));
+    let validity = validity.ok_or_else(|| {
+        wrong(TlsProblem::BadCertificate(
+            "it does not say until when it holds".into(),
+        ))
+    })?;
+    let provider = Arc::new(default_provider());
+    let verifier = verifier(files, &provider)?;
+    let asks = files.client_certificates.is_some();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| wrong(TlsProblem::Refused(error.to_string())))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key);
+    let mut config = config.map_err(|error| match TlsProblem::of_pair(&error, &files.certificate) {
+        problem @ TlsProblem::BadCertificate(_) => wrong(problem),
+        problem => Error::tls(PRIVATE_KEY, &files.private_key, problem),
+    })?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    if asks {
+        // Who shows a certificate shows it every time: one that has run out since opens nothing.
+        config.send_tls13_tickets = 0;
+    } else {
+        // The ticket is the client's to keep. Its key is made here and ends with the next reload, or twelve hours later.
+        config.ticketer = Ticketer::new().map_err(|error| wrong(TlsProblem::Refused(error.to_string())))?;
+    }
+    Ok((Arc::new(config), validity))
+}
+
+/// Who looks at the certificates of clients.
+fn verifier(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let Some(path) = &files.client_certificates else {
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    };
+    let wrong = |problem| Error::tls(CLIENT_CERTIFICATES, path, problem);
+    let mut roots = RootCertStore::empty();
+    let trusted: Vec<CertificateDer<'static>> = certificates(CLIENT_CERTIFICATES, path)?;
+    for certificate in trusted {
+        let added = roots.add(certificate);
+        added.map_err(|error| wrong(TlsProblem::BadCertificate(error.to_string())))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = if files.client_certificates_required {
+        builder
+    } else {
+        builder.allow_unauthenticated()
+    };
+    builder
+        .build()
+        .map_err(|error| wrong(TlsProblem::Refused(error.to_string())))
+}

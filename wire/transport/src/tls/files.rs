@@ -1,0 +1,107 @@
+//! The files of TLS: PEM in, certificates and keys out, and whether a file has changed.
+//! Its invariant: no more than [`FILE_BYTES_MAX`] of a file are read.
+
+use super::{TlsFiles, TlsProblem};
+use crate::Error;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A bundle of all the world's certificate authorities has a quarter of it.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Of a file's mode: others may read it.
+const OTHERS_READ: u32 = 0o004;
+
+/// What is told of a file without reading it: where it lies, its size, and when it changed.
+type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+
+/// What all of them were at one moment; files behind links are the ones that are meant.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stamps([Stamp; 3]);
+
+impl Stamps {
+    pub(super) fn of(files: &TlsFiles) -> Stamps {
+        let stamp = |path: &Path| {
+            let found = std::fs::metadata(path).ok()?;
+            let (modified, changed) = (found.mtime(), found.ctime());
+            let parts = (found.mtime_nsec(), found.ctime_nsec());
+            Some((
+                found.dev(),
+                found.ino(),
+                found.size(),
+                modified,
+                parts.0,
+                changed,
+                parts.1,
+            ))
+        };
+        Stamps([
+            stamp(&files.certificate),
+            stamp(&files.private_key),
+            files.client_certificates.as_deref().and_then(stamp),
+        ])
+    }
+}
+
+/// Whether everybody on this machine may read it.
+pub(super) fn is_open_to_all(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.mode() & OTHERS_READ != 0)
+}
+
+fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|source| Error::tls(key, path, TlsProblem::Unreadable(source)))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let most = FILE_BYTES_MAX;
+        return Err(Error::tls(key, path, TlsProblem::TooLarge { most }));
+    }
+    Ok(bytes)
+}
+
+/// What else the file may be, as the end of a sentence.
+fn instead(bytes: &[u8]) -> &'static str {
+    if bytes.is_empty() {
+        "; the file is empty"
+    } else if bytes.starts_with(&[0x30]) {
+        "; this looks like DER: openssl x509 -inform der -in FILE -out OTHER makes PEM of a certificate, openssl pkey of a key"
+    } else if holds(bytes, b"PRIVATE KEY-----") {
+        "; it holds a private key"
+    } else if holds(bytes, b"-----BEGIN CERTIFICATE-----") {
+        "; it holds a certificate"
+    } else {
+        ""
+    }
+}
+
+fn holds(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
+}
+
+/// All certificates of a file, in its order; at least one.
+pub(super) fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let bytes = read(key, path)?;
+    let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| Error::tls(key, path, TlsProblem::of_text(&error)))?;
+    if found.is_empty() {
+        return Err(Error::tls(key, path, TlsProblem::NoCertificate(instead(&bytes))));
+    }
+    Ok(found)
+}
+
+/// The first private key of a file.
+pub(super) fn private_key(key: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    let bytes = read(key, path)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+        let problem = match error {
+            _ if holds(&bytes, b"ENCRYPTED") => TlsProblem::EncryptedKey,
+            pem::Error::NoItemsFound => TlsProblem::NoKey(instead(&bytes)),
+            other => TlsProblem::of_text(&other),
+        };
+        Error::tls(key, path, problem)
+    })
+}
