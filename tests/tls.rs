@@ -285,3 +285,87 @@ fn a_certificate_that_has_run_out_is_told_of_by_all() {
     let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
     assert!(log.contains(words), "{log}");
 }
+
+const SCENARIO: &str = r#"
+[scenario]
+name = "tls"
+seed = 1
+[target]
+protocol = "PROTOCOL"
+address = "ADDRESS"
+tls_ca = "AUTHORITY"
+tls_name = "localhost"
+method = "echo"
+[requests.generate]
+requests = 200
+samples = 15
+features = [{ prefix = "v", ids = 100 }, { prefix = "v", ids = 100 }]
+[check]
+same = true
+[load]
+connections = [4]
+requests_per_connection = 50
+"#;
+
+/// One run of the press, and its result where it left one.
+fn pressed(folder: &Path, protocol: &str, scenario: &str) -> (std::process::Output, Option<Value>) {
+    let (file, out) = (
+        folder.join("scenario.toml"),
+        folder.join(format!("out-{protocol}")),
+    );
+    std::fs::write(&file, scenario.replace("PROTOCOL", protocol)).unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_millpond"))
+        .args([
+            "press",
+            "run",
+            file.to_str().unwrap(),
+            "--quiet",
+            "--out",
+            out.to_str().unwrap(),
+        ])
+        .output()
+        .unwrap();
+    let result = std::fs::read(out.join("result.json")).ok();
+    (done, result.map(|bytes| serde_json::from_slice(&bytes).unwrap()))
+}
+
+#[test]
+fn the_press_measures_over_tls() {
+    let (folder, _) = folder(CONFIG, 2999);
+    let server = Millpond::start(folder.path(), &[]);
+    let scenario = SCENARIO.replace("ADDRESS", server.tls.as_ref().unwrap());
+    let ours = scenario.replace("AUTHORITY", folder.path().join("clients.pem").to_str().unwrap());
+    for protocol in ["http", "native"] {
+        let (done, result) = pressed(folder.path(), protocol, &ours);
+        assert!(done.status.success(), "{done:?}");
+        assert_eq!(result.unwrap()["points"][0]["counters"]["ok"], 200, "{protocol}");
+    }
+    assert_eq!(metric(&server, "millpond_tls_handshakes_total"), 8);
+    let stranger = folder.path().join("stranger.pem");
+    std::fs::write(&stranger, Authority::new().certificate).unwrap();
+    let theirs = scenario.replace("AUTHORITY", stranger.to_str().unwrap());
+    let (done, _) = pressed(folder.path(), "stranger", &theirs.replace("PROTOCOL", "native"));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(
+        !done.status.success() && said.contains("TLS: invalid peer certificate"),
+        "{said}"
+    );
+    for (scenario, words) in [
+        (
+            theirs.replace("PROTOCOL", "resp"),
+            "target.tls_ca is for the protocols",
+        ),
+        (
+            ours.replace("clients.pem", "millpond.toml"),
+            "holds no certificate",
+        ),
+        (
+            ours.replace("tls_ca", "# tls_ca"),
+            "says nothing without target.tls_ca",
+        ),
+    ] {
+        let (done, _) = pressed(folder.path(), "http", &scenario);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && said.contains(words), "{said}");
+    }
+}

@@ -10,6 +10,7 @@ mod connecting;
 mod connection;
 mod counting;
 pub(crate) mod crew;
+mod handshake;
 mod in_process_thread;
 pub(crate) mod message;
 mod offer;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::Checker;
 use crate::system::monotonic_ns;
+use crate::tls::Tls;
 
 /// How often another process tells its figures: at every multiple of this.
 pub(crate) const FIGURES_NS: u64 = 25_000_000;
@@ -92,6 +94,8 @@ pub(crate) struct Plan<P> {
     pub(crate) checker: Arc<Checker>,
     /// Where to; nothing for targets in process.
     pub(crate) address: Option<SocketAddr>,
+    /// What connections begin with, where they are encrypted.
+    pub(crate) tls: Option<Tls>,
     /// Where connections come from, in turn; empty: wherever the system likes.
     pub(crate) source_addresses: Vec<IpAddr>,
     pub(crate) seed: u64,

@@ -35,6 +35,7 @@ mod slo;
 mod stages;
 mod system;
 mod target;
+mod tls;
 mod watcher;
 mod worker;
 

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use keys::{Check, Protocol, Search, Server};
+pub(crate) use keys::{Check, Protocol, Search, Server, Target};
 use millpond_press_report::Layout;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};

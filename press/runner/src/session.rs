@@ -217,6 +217,7 @@ impl Connecting<'_> {
             protocol: protocol.clone(),
             checker: target.checker.clone(),
             address: target.address,
+            tls: target.tls.clone(),
             source_addresses: load.source_addresses.clone(),
             seed: self.seed,
             in_sequence: target.in_sequence,

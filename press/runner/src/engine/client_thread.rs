@@ -73,6 +73,8 @@ pub(super) struct ClientThread<P> {
     pub(super) unready: usize,
     pub(super) opened: u64,
     pub(super) numbers: Vec<f32>,
+    /// What was decrypted last.
+    pub(super) plain: Vec<u8>,
     pub(super) sampling: Sampling,
 }
 
@@ -140,6 +142,7 @@ impl<P: Protocol> ClientThread<P> {
             unready: connections.len(),
             opened: 0,
             numbers: Vec::new(),
+            plain: Vec::new(),
             sampling: Sampling::default(),
             connections,
             poller,
@@ -336,7 +339,7 @@ impl<P: Protocol> ClientThread<P> {
 
     /// Reads what has come and takes every whole answer in it.
     fn on_readable(&mut self, number: usize, ended: bool, buffer: &mut [u8], scratch: &mut Vec<u8>) {
-        if self.connections[number].status != Status::Up {
+        if !matches!(self.connections[number].status, Status::Up | Status::Shaking(_)) {
             return;
         }
         // A socket is told of once, so it is read until it is empty.
@@ -346,13 +349,16 @@ impl<P: Protocol> ClientThread<P> {
             match read {
                 Ok(None) => break,
                 Ok(Some(count)) => {
-                    if !self.take_bytes(number, &buffer[..count], now, scratch) {
+                    if !self.take_read(number, &buffer[..count], now, scratch) {
                         return;
                     }
                     // A read that does not fill the buffer has emptied the socket, but for the end that was told with it.
                     if count < buffer.len() && !ended {
                         break;
                     }
+                }
+                Err(error) if matches!(self.connections[number].status, Status::Shaking(_)) => {
+                    return self.not_shaken(number, &error.to_string());
                 }
                 Err(error) => return self.lose(number, ErrorKind::Reset, &error.to_string(), now),
             }
@@ -361,7 +367,13 @@ impl<P: Protocol> ClientThread<P> {
     }
 
     /// Takes whole answers out of the bytes; 0 bytes are the end. False when the connection has gone.
-    fn take_bytes(&mut self, number: usize, fresh: &[u8], now: u64, scratch: &mut Vec<u8>) -> bool {
+    pub(super) fn take_bytes(
+        &mut self,
+        number: usize,
+        fresh: &[u8],
+        now: u64,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
         let ended = fresh.is_empty();
         let mut kept = std::mem::take(&mut self.connections[number].inbox);
         if !kept.is_empty() {
@@ -505,7 +517,7 @@ impl<P: Protocol> ClientThread<P> {
     }
 
     /// The connection broke.
-    fn lose(&mut self, number: usize, kind: ErrorKind, why: &str, now: u64) {
+    pub(super) fn lose(&mut self, number: usize, kind: ErrorKind, why: &str, now: u64) {
         self.connections[number].failures += 1;
         // Where no request was on its way to be counted, the breach of the protocol is.
         if kind == ErrorKind::Unexpected && self.connections[number].outstanding == 0 {
@@ -534,7 +546,7 @@ impl<P: Protocol> ClientThread<P> {
         let before = now.saturating_sub(timeout);
         for number in 0..self.connections.len() {
             match self.connections[number].status {
-                Status::Connecting(since) if since < before => {
+                Status::Connecting(since) | Status::Shaking(since) if since < before => {
                     self.connecting -= 1;
                     let why = format!("no connection within {} ms", timeout / 1_000_000);
                     self.not_connected(number, &why);

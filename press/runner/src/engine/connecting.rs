@@ -90,19 +90,23 @@ impl<P: Protocol> ClientThread<P> {
         let now = self.plan.clock.now();
         let connection = &mut self.connections[number];
         match connection.status {
-            Status::Connecting(_) => {
-                self.connecting -= 1;
+            Status::Connecting(since) => {
                 let error = match &connection.socket {
                     Some(socket) => socket.take_error().unwrap_or_else(Some),
                     None => None,
                 };
+                if error.is_none() && self.plan.tls.is_some() {
+                    return self.shake_hands(number, since);
+                }
+                self.connecting -= 1;
                 match error {
                     Some(error) => self.not_connected(number, &error.to_string()),
                     None => self.connected(number, now),
                 }
                 self.connect_queued();
             }
-            Status::Up if !connection.outbox.is_empty() => self.flush(number),
+            Status::Shaking(_) => self.shake_on(number),
+            Status::Up if connection.has_unsent() => self.flush(number),
             _ => {}
         }
     }

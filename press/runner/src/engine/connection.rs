@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use millpond_press_workload::Order;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::tls::Session;
+
 /// A request on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
@@ -32,6 +34,8 @@ pub(super) enum Status {
     Queued,
     /// Since then.
     Connecting(u64),
+    /// Made by the kernel, and not done with the handshake of TLS; connecting since then.
+    Shaking(u64),
     Up,
     /// It has nothing left to do.
     Over,
@@ -45,6 +49,8 @@ pub(super) struct Connection {
     /// How many bytes the inbox needs before another look is worth it.
     pub(super) needs: usize,
     pub(super) outbox: Vec<u8>,
+    /// What its bytes go through, where they are encrypted.
+    pub(super) tls: Option<Box<Session>>,
     pub(super) out_at: usize,
     pub(super) sent: VecDeque<Sent>,
     /// The number of the first request in `sent`.
@@ -80,6 +86,7 @@ impl Connection {
             inbox: Vec::new(),
             needs: 0,
             outbox: Vec::new(),
+            tls: None,
             out_at: 0,
             sent: VecDeque::new(),
             base: 1,
@@ -136,18 +143,16 @@ impl Connection {
         let Some(socket) = &mut self.socket else {
             return Ok(());
         };
-        while self.out_at < self.outbox.len() {
-            match socket.write(&self.outbox[self.out_at..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.out_at += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.outbox.clear();
-        self.out_at = 0;
-        Ok(())
+        let Some(tls) = &mut self.tls else {
+            return send(socket, &mut self.outbox, &mut self.out_at);
+        };
+        tls.seal(&mut self.outbox)?;
+        send(socket, &mut tls.sealed, &mut tls.sealed_at)
+    }
+
+    /// Whether the kernel has not taken everything.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty() || self.tls.as_ref().is_some_and(|tls| !tls.sealed.is_empty())
     }
 
     /// Marks everything unstamped as handed to the kernel now.
@@ -207,6 +212,7 @@ impl Connection {
         let lost = self.sent.drain(..).filter(|sent| !sent.over).collect();
         self.base = 1;
         self.socket = None;
+        self.tls = None;
         self.status = Status::Down;
         self.inbox = Vec::new();
         self.outbox = Vec::new();
@@ -219,6 +225,22 @@ impl Connection {
         ) = (0, 0, 0, 0, 0);
         lost
     }
+}
+
+/// Writes `bytes` from `at` on, as far as the kernel takes them.
+fn send(socket: &mut TcpStream, bytes: &mut Vec<u8>, at: &mut usize) -> io::Result<()> {
+    while *at < bytes.len() {
+        match socket.write(&bytes[*at..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => *at += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.clear();
+    *at = 0;
+    Ok(())
 }
 
 #[cfg(test)]

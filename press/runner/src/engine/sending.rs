@@ -170,7 +170,7 @@ impl<P: Protocol> ClientThread<P> {
     /// Hands what waits to the kernel.
     pub(super) fn flush(&mut self, number: usize) {
         let connection = &mut self.connections[number];
-        if connection.outbox.is_empty() || connection.status != Status::Up {
+        if !connection.has_unsent() || connection.status != Status::Up {
             return;
         }
         let now = self.plan.clock.now();

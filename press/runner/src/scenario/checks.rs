@@ -310,6 +310,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
             "check.values is for the protocols \"resp\" and \"memcached\", whose answers hold the values; \"{protocol}\" can take check.same"
         ));
     }
+    check_tls(target)?;
     let in_flight = file.load.in_flight.unwrap_or(1);
     if target.protocol == Protocol::Http && in_flight > 1 {
         return Err(format!(
@@ -326,6 +327,31 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
         return Err(
             "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),
+        );
+    }
+    Ok(())
+}
+
+fn check_tls(target: &Target) -> Result<(), String> {
+    if target.tls_ca.is_none() {
+        return match target.tls_name {
+            None => Ok(()),
+            Some(_) => {
+                Err("target.tls_name says nothing without target.tls_ca, the file of whom to trust".into())
+            }
+        };
+    }
+    let protocol = target.protocol.as_str();
+    if !matches!(target.protocol, Protocol::Http | Protocol::Native) {
+        return Err(format!(
+            "target.tls_ca is for the protocols \"http\" and \"native\"; \"{protocol}\" is sent in clear"
+        ));
+    }
+    if target.fill.is_some() || target.server_pid_from.is_some() {
+        return Err(
+            "target.fill and target.server_pid_from ask the server in clear, and target.tls_ca is given; leave them out, and \
+             name the process with target.server_pid"
+                .into(),
         );
     }
     Ok(())

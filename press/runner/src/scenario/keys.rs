@@ -95,6 +95,10 @@ pub(crate) struct Target {
     pub(crate) protocol: Protocol,
     #[serde(default)]
     pub(crate) address: String,
+    /// With it connections are TLS 1.3, to a server whose certificate this file's certificates sign.
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The name in that certificate; the host of the address when left out.
+    pub(crate) tls_name: Option<String>,
     pub(crate) method: Option<String>,
     pub(crate) path: Option<String>,
     #[serde(default)]

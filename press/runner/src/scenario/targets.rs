@@ -21,6 +21,7 @@ use crate::target::memcached::{self, Memcached};
 use crate::target::native::Native;
 use crate::target::resp::{self, Resp};
 use crate::target::{Prepared, msgpack};
+use crate::tls::Tls;
 
 /// Requests drawn for a mix where the scenario does not say how many.
 const COUNT: usize = 10_000;
@@ -60,6 +61,8 @@ pub(crate) struct TargetPlan {
     pub(crate) protocol: Protocol,
     pub(crate) address_text: String,
     pub(crate) address: Option<SocketAddr>,
+    /// What its connections begin with, where they are encrypted.
+    pub(crate) tls: Option<Tls>,
     /// The path, the method or the first operation.
     pub(crate) words: String,
     pub(crate) timeout: Duration,
@@ -113,6 +116,7 @@ impl TargetPlan {
             protocol: target.protocol,
             address_text: target.address.clone(),
             address,
+            tls: Tls::of(target)?,
             words: words_of(target),
             timeout: Duration::from_millis(target.timeout_ms),
             answer_bytes_max: target.answer_bytes_max,
