@@ -10,6 +10,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
+/// In the mark of an answer: a model made it. No table has so many methods.
+const MODEL_MARK: u16 = 1 << 15;
+
 /// A method's place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Method(u16);
@@ -23,6 +26,11 @@ impl Method {
     /// What the transport gives back when an answer of it has left.
     pub(crate) fn mark(self) -> u16 {
         self.0
+    }
+
+    /// The same of an answer that a model made.
+    pub(crate) fn model_mark(self) -> u16 {
+        self.0 | MODEL_MARK
     }
 }
 
@@ -177,9 +185,11 @@ impl Methods {
         self.by_name.get(name).copied()
     }
 
-    /// The method of a mark that this table gave.
-    pub(crate) fn marked(&self, mark: u16) -> Option<Method> {
-        Some(Method(mark)).filter(|method| method.index() < self.entries.len())
+    /// The method of a mark that this table gave, and whether a model made the answer.
+    pub(crate) fn marked(&self, mark: u16) -> Option<(Method, bool)> {
+        let method = Method(mark & !MODEL_MARK);
+        let known = method.index() < self.entries.len();
+        known.then_some((method, mark & MODEL_MARK != 0))
     }
 
     /// A method's name.
@@ -254,7 +264,8 @@ mod tests {
         for (method, name) in methods.all() {
             assert_eq!(methods.named(name), Some(method));
             assert_eq!(methods.name(method), name);
-            assert_eq!(methods.marked(method.mark()), Some(method));
+            assert_eq!(methods.marked(method.mark()), Some((method, false)));
+            assert_eq!(methods.marked(method.model_mark()), Some((method, true)));
         }
         assert_eq!(methods.len(), BUILT_IN.len() + 2);
         assert_eq!(methods.marked(methods.len() as u16), None);

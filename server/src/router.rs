@@ -50,11 +50,11 @@ impl Service for Router {
     }
 
     fn written(&self, mark: u16, took: Duration) {
-        let Some(method) = self.shared.methods.marked(mark) else {
+        let Some((method, of_model)) = self.shared.methods.marked(mark) else {
             return;
         };
         self.shared.metrics.wrote(method, took);
-        if matches!(self.shared.methods.work(method), Work::Infer | Work::Rank) {
+        if of_model {
             self.shared.metrics.spent(Stage::Write, took);
         }
     }

@@ -56,7 +56,7 @@ where
                     compute: Some(answer.compute),
                 };
                 shared.answered(&arrival, ready, trace.as_deref(), model);
-                ticket.set_ready(ready, arrival.method.mark());
+                ticket.set_ready(ready, arrival.method.model_mark());
                 if !shared.is_rehearsal {
                     log(
                         shared.methods.name(arrival.method),

@@ -151,18 +151,24 @@ mod tests {
     use millpond_wire_frame::Limits;
     use std::io::Read as _;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
-    #[derive(Clone)]
-    struct Silent;
+    /// Notes the marks of what was written.
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<u16>>>);
 
-    impl Service for Silent {
+    impl Service for Told {
         fn call(&self, _: Request<'_>, _: Reply<'_>) {}
+
+        fn written(&self, mark: u16, _: Duration) {
+            self.0.lock().unwrap().push(mark);
+        }
     }
 
-    fn net() -> Net<Silent> {
+    fn net() -> Net<Told> {
         Net {
-            service: Silent,
+            service: Told::default(),
             options: Options {
                 threads: 1,
                 cpus: Vec::new(),
@@ -180,26 +186,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_peer_that_is_always_behind_gets_all_and_nothing_is_kept_that_was_sent() {
-        let byte = |at: usize| (at % 251) as u8;
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
+    fn connected() -> (Connection, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let (net, key) = (
-            net(),
-            Key {
-                slot: 0,
-                generation: 1,
-            },
-        );
-        let mut connection = Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0);
-        let mut room = Room {
+        let key = Key {
+            slot: 0,
+            generation: 1,
+        };
+        (
+            Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0),
+            theirs,
+        )
+    }
+
+    fn room() -> Room {
+        Room {
             read: Vec::new(),
             out: Vec::new(),
             timed: Vec::new(),
             message: Vec::new(),
             plain: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn an_answer_is_told_written_when_it_has_left_whatever_waits_behind_it() {
+        const BYTES: usize = 50_000;
+        const ANSWERS: u16 = 40;
+        let (mut connection, mut theirs) = connected();
+        let (net, mut room) = (net(), room());
+        for mark in 0..ANSWERS {
+            let start = connection.out.len();
+            connection.out.extend([7; BYTES]);
+            connection.measure(start, Instant::now(), mark);
+            connection.sealed(start);
+        }
+        let mut chunk = vec![0; 32 << 10];
+        loop {
+            connection.flags.writable = true;
+            connection.send(&net, &mut room);
+            let left = ANSWERS as usize * BYTES - connection.unsent();
+            assert!(left > 0);
+            let expected: Vec<u16> = (0..(left / BYTES) as u16).collect();
+            assert_eq!(*net.service.0.lock().unwrap(), expected, "{left} bytes have left");
+            if connection.unsent() == 0 {
+                return;
+            }
+            theirs.read_exact(&mut chunk).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_always_behind_gets_all_and_nothing_is_kept_that_was_sent() {
+        let byte = |at: usize| (at % 251) as u8;
+        let (mut connection, mut theirs) = connected();
+        let (net, mut room) = (net(), room());
         let (mut written, mut read, mut chunk) = (0, 0, vec![0; 32 << 10]);
         while read < 30 << 20 {
             // Always more than the kernel takes at a time.

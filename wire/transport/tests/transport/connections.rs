@@ -72,7 +72,7 @@ fn the_writing_of_answers_is_told_where_it_is_asked_for() {
 }
 
 #[test]
-fn an_answer_is_told_written_when_it_has_left_whatever_waits_behind_it() {
+fn answers_that_wait_for_their_reader_are_told_written_too() {
     const CALLS: u32 = 600;
     let (sender, written) = mpsc::sync_channel(CALLS as usize);
     let transport = serve(Timed { written: sender }, 10, 64);

@@ -1,11 +1,14 @@
 //! FPNN's encrypted channel over real sockets, by the client's side of `wire/channel`.
 
 use crate::probe::{connect, quest, start_encrypted};
+use crate::push::{self, LONG};
 use millpond_wire_channel::{Channel, Curve, Ephemeral, KeyBits, Mode, Opened, Opener};
 use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
+use millpond_wire_transport::Encryption;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A key file that is no secret.
@@ -28,11 +31,25 @@ fn key_call(public: &[u8], bits: u64, stream: bool) -> Vec<u8> {
 
 /// Reads answers until there are so many; (status, seq) each.
 fn answers(stream: &mut TcpStream, channel: &mut Channel, count: usize) -> Vec<(u8, u32)> {
+    let answer = |kind: &FrameKind<'_>| match *kind {
+        FrameKind::Answer { status, seq } => (status, seq),
+        _ => panic!("not an answer"),
+    };
+    came(stream, channel, count, answer)
+}
+
+/// Reads frames until there are so many, and what `told` says of each.
+fn came<T>(
+    stream: &mut TcpStream,
+    channel: &mut Channel,
+    count: usize,
+    told: impl Fn(&FrameKind<'_>) -> T,
+) -> Vec<T> {
     let (mut cipher, mut plain, mut found) = (Vec::new(), Vec::new(), Vec::new());
     while found.len() < count {
         let mut chunk = [0; 4096];
         let read = stream.read(&mut chunk).unwrap();
-        assert!(read > 0, "closed after {} of {count} answers", found.len());
+        assert!(read > 0, "closed after {} of {count} frames", found.len());
         match &mut channel.opener {
             Opener::Stream(opener) => {
                 opener.apply(&mut chunk[..read]);
@@ -49,10 +66,7 @@ fn answers(stream: &mut TcpStream, channel: &mut Channel, count: usize) -> Vec<(
             }
         }
         while let Ok(Parsed::Whole { message, len }) = parse_frame(&plain, Limits::default()) {
-            let FrameKind::Answer { status, seq } = message.kind else {
-                panic!("not an answer")
-            };
-            found.push((status, seq));
+            found.push(told(&message.kind));
             plain.drain(..len);
         }
     }
@@ -93,6 +107,48 @@ fn every_kind_of_channel_carries_calls_and_late_answers() {
         }
         transport.close(Duration::from_secs(5));
     }
+}
+
+#[test]
+fn both_sides_call_each_other_over_a_channel() {
+    let folder = tempfile::tempdir().unwrap();
+    let encryption = Encryption::read("secp256k1", &key_file(folder.path())).unwrap();
+    let public = encryption.public_key();
+    let encryption = Some(Arc::new(encryption));
+    let (transport, _pushers) = push::start(Some(LONG), |options| options.encryption = encryption);
+    for mode in [Mode::Package, Mode::Stream] {
+        let own = Ephemeral::generate(Curve::Secp256k1).unwrap();
+        let mut bytes = key_call(&own.public_key(), 128, mode == Mode::Stream);
+        let mut channel = own.agree(&public, KeyBits::default(), mode).unwrap();
+        for seq in [2, 3] {
+            let call = quest("duplex", seq, &[0x80]);
+            channel.sealer.seal(&call, &mut bytes).unwrap();
+        }
+        let mut stream = connect(&transport);
+        stream.write_all(&bytes).unwrap();
+        let shown = came(&mut stream, &mut channel, 3, |kind| format!("{kind:?}"));
+        let asked = |seq| {
+            format!(
+                "{:?}",
+                FrameKind::Twoway {
+                    method: "duplex quest",
+                    seq
+                }
+            )
+        };
+        let agreed = format!("{:?}", FrameKind::Answer { status: 0, seq: 1 });
+        assert_eq!(shown, [agreed, asked(1), asked(2)], "{mode:?}");
+        let mut bytes = Vec::new();
+        for seq in [2, 1] {
+            channel
+                .sealer
+                .seal(&push::answer(0, seq, &[0x80]), &mut bytes)
+                .unwrap();
+        }
+        stream.write_all(&bytes).unwrap();
+        assert_eq!(answers(&mut stream, &mut channel, 2), [(0, 3), (0, 2)]);
+    }
+    transport.close(LONG);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const MASK: [u8; 4] = [9, 8, 7, 6];
 /// A bound for tests that hang; what must be waited for comes sooner.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// "duplex" asks its caller and answers what that answers; "early" answers, and tells its caller more from another thread;
 /// "pusher" hands the way back to the test; anything else is echoed.
@@ -77,7 +77,7 @@ impl Service for Duplex {
     }
 }
 
-fn start(
+pub(crate) fn start(
     timeout: Option<Duration>,
     change: impl FnOnce(&mut Options),
 ) -> (Transport, mpsc::Receiver<Pusher>) {
@@ -184,7 +184,7 @@ impl Client {
     }
 }
 
-fn answer(status: u8, seq: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn answer(status: u8, seq: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let kind = FrameKind::Answer { status, seq };
     write_frame(&mut bytes, Encoding::Msgpack, kind, payload).unwrap();
