@@ -17,6 +17,8 @@ const FILES_BESIDE: u64 = 64;
 const BACKLOG: u64 = 4096;
 /// Bytes of memory that an idle connection takes: 230 in the server, the rest in the kernel.
 const CONNECTION_BYTES: u64 = 230 + 3_800;
+/// And one that speaks TLS in the server besides.
+const TLS_BYTES: u64 = 3_500;
 /// Clocks that are read without a system call.
 const QUICK_CLOCKS: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
 
@@ -66,7 +68,7 @@ pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
         files(facts, connections, processes),
         machine_files(facts, connections, processes),
         backlog(facts),
-        memory(facts, connections.saturating_mul(processes)),
+        memory(facts, config),
         ports(facts),
         processors(facts, config),
         clock(facts),
@@ -145,9 +147,12 @@ fn backlog(facts: &Facts) -> Option<Finding> {
     Some(Finding::new(what, Standing::Better, text))
 }
 
-fn memory(facts: &Facts, connections: u64) -> Option<Finding> {
+fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
     let available = facts.memory_available_bytes?;
-    let needed = connections * CONNECTION_BYTES;
+    let server = &config.server;
+    let connections = (server.connections_max as u64).saturating_mul(server.processes as u64);
+    let of_tls = server.tls.as_ref().map_or(0, |_| TLS_BYTES);
+    let needed = connections.saturating_mul(CONNECTION_BYTES + of_tls);
     let mib = |bytes: u64| bytes >> 20;
     let text = format!(
         "{} MiB are available, {connections} idle connections take about {} MiB in server and kernel",
