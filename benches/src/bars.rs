@@ -40,6 +40,7 @@ pub(crate) const RPC: &[Group] = &[
     rpc::connections::GROUP,
     rpc::fpnn::GROUP,
     rpc::massive::GROUP,
+    rpc::tls::GROUP,
 ];
 
 #[cfg(test)]

@@ -20,6 +20,12 @@ const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\ncpus = [0
                       [methods.echo]\nkind = \"echo\"\n\
                       [methods.\"two way demo\"]\nanswer = { Simple = \"one\", Simple2 = 2 }\n";
 
+/// Its TLS port, where it has one.
+const TLS_CONFIG: &str =
+    "[server.tls]\nlisten = \"127.0.0.1:0\"\ncertificate = \"rpc-tls.pem\"\nprivate_key = \"rpc-tls.key\"\n";
+/// The name in its certificate.
+const TLS_NAME: &str = "localhost";
+
 /// A payload of 32 bytes as msgpack.
 pub(crate) const PAYLOAD: &str = "{\"payload\":\"abcdefghijklmnopqrstuv\"}";
 /// The payload of FPNN's "two way demo", 145 bytes with its header.
@@ -36,6 +42,28 @@ pub(crate) fn demo_config(setup: &Setup) -> anyhow::Result<String> {
     let config = setup.out.join("rpc.toml");
     std::fs::write(&config, CONFIG).with_context(|| format!("cannot write {}", config.display()))?;
     Ok(config.display().to_string())
+}
+
+/// Whom the press trusts, and the name that it expects.
+pub(crate) struct TlsPort {
+    authority: String,
+    address: String,
+}
+
+/// Starts the server with a TLS port beside the plain one, by a certificate that is made for it.
+pub(crate) fn start_tls(setup: &Setup) -> anyhow::Result<(Server, TlsPort)> {
+    let made = rcgen::generate_simple_self_signed(vec![TLS_NAME.to_owned()])?;
+    let write = |name: &str, text: &str| {
+        let path = setup.out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        anyhow::Ok(path.display().to_string())
+    };
+    let authority = write("rpc-tls.pem", &made.cert.pem())?;
+    write("rpc-tls.key", &made.signing_key.serialize_pem())?;
+    let config = write("rpc-tls.toml", &format!("{CONFIG}{TLS_CONFIG}"))?;
+    let server = Server::start(setup, "rpc-tls", &config, &[])?;
+    let address = server.tls.clone().context("the server has no TLS port")?;
+    Ok((server, TlsPort { authority, address }))
 }
 
 /// The bare echo: tokio on one thread, a task a connection, every byte back as it came.
@@ -128,6 +156,24 @@ pub(crate) fn call(
     point(setup, report, name, server, (method, payload), &load.text())
 }
 
+/// The same over its TLS port.
+pub(crate) fn call_tls(
+    setup: &Setup,
+    report: &mut Report,
+    name: &str,
+    (server, port): (&Server, &TlsPort),
+    (method, payload): (&str, &str),
+    load: Load,
+) -> anyhow::Result<Point> {
+    let door = format!(
+        "address = \"{}\"\ntls_ca = \"{}\"\ntls_name = \"{TLS_NAME}\"\nserver_pid = {}",
+        port.address,
+        port.authority,
+        server.pid()
+    );
+    at(setup, report, name, &door, (method, payload), &load.text())
+}
+
 /// Any load on a method of the server.
 pub(crate) fn point(
     setup: &Setup,
@@ -137,13 +183,24 @@ pub(crate) fn point(
     (method, payload): (&str, &str),
     load: &str,
 ) -> anyhow::Result<Point> {
+    let door = format!("address = \"{}\"\nserver_pid = {}", server.address, server.pid());
+    at(setup, report, name, &door, (method, payload), load)
+}
+
+/// Any load on a method, through one of the server's ports.
+fn at(
+    setup: &Setup,
+    report: &mut Report,
+    name: &str,
+    door: &str,
+    (method, payload): (&str, &str),
+    load: &str,
+) -> anyhow::Result<Point> {
     let requests = setup.out.join(format!("{name}.jsonl"));
     std::fs::write(&requests, format!("{payload}\n"))?;
     let text = format!(
-        "[scenario]\nname = \"call\"\n[target]\nname = \"millpond\"\nprotocol = \"native\"\naddress = \"{}\"\nserver_pid = {}\n\
-         method = \"{method}\"\n[requests]\nfile = \"{}\"\n[check]\nsame = true\n{load}",
-        server.address,
-        server.pid(),
+        "[scenario]\nname = \"call\"\n[target]\nname = \"millpond\"\nprotocol = \"native\"\n{door}\nmethod = \"{method}\"\n\
+         [requests]\nfile = \"{}\"\n[check]\nsame = true\n{load}",
         requests.display(),
     );
     whole(

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     /// Host and port of the data port, and of the admin port.
     pub(crate) address: String,
     pub(crate) admin: String,
+    /// Those of the TLS port, if it has one.
+    pub(crate) tls: Option<String>,
 }
 
 impl Server {
@@ -55,6 +57,7 @@ impl Server {
             child,
             log,
             address: String::new(),
+            tls: None,
             admin: String::new(),
         };
         server.read_addresses()?;
@@ -75,7 +78,11 @@ impl Server {
                 self.log.display()
             );
         };
-        (self.address, self.admin) = (address.to_owned(), admin.to_owned());
+        let (admin, tls) = match admin.split_once(", TLS on ") {
+            Some((admin, tls)) => (admin, Some(tls.to_owned())),
+            None => (admin, None),
+        };
+        (self.address, self.admin, self.tls) = (address.to_owned(), admin.to_owned(), tls);
         Ok(())
     }
 

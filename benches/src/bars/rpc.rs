@@ -4,3 +4,4 @@ pub(crate) mod connections;
 pub(crate) mod echo;
 pub(crate) mod fpnn;
 pub(crate) mod massive;
+pub(crate) mod tls;
