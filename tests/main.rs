@@ -20,4 +20,5 @@ mod press_processes;
 mod press_recipes;
 mod processes;
 mod rank;
+mod slow_reader;
 mod tls;
