@@ -24,6 +24,7 @@ pub use warm_up::{WarmUp, WarmUpRun};
 use crate::Error;
 use millpond_backends_interface::{Model, Port, Tensor};
 use queue::Queue;
+use state::Asked;
 use stats::Counters;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -221,14 +222,34 @@ impl Batcher {
                 Ok(())
             }
             Err((rejected, request)) => {
-                stats::add(&counters.refused, 1);
-                match rejected {
-                    Rejected::QueueFull { .. } => stats::add(&counters.queue_full, 1),
-                    Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
-                    Rejected::Stopping => {}
-                }
+                self.count_refused(rejected);
                 Err((rejected, request))
             }
+        }
+    }
+
+    /// Why [`Batcher::submit`] would refuse such a request now; that refusal is counted, and the request need not be made.
+    /// `None` is no promise: what comes between may change it.
+    pub fn refusal(&self, source: u64, rows: usize, deadline: Option<Instant>) -> Option<Rejected> {
+        let asked = Asked {
+            source,
+            rows,
+            deadline,
+        };
+        let refused = self.shared.queue.refusal(&asked);
+        if let Some(rejected) = refused {
+            self.count_refused(rejected);
+        }
+        refused
+    }
+
+    fn count_refused(&self, rejected: Rejected) {
+        let counters = &self.shared.counters;
+        stats::add(&counters.refused, 1);
+        match rejected {
+            Rejected::QueueFull { .. } => stats::add(&counters.queue_full, 1),
+            Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
+            Rejected::Stopping => {}
         }
     }
 

@@ -32,6 +32,12 @@ pub(super) fn submit<P>(call: &Call<'_>, run: Run<'_>, reply: Reply<'_>, print: 
 where
     P: FnOnce(&Answer) -> Result<Printed, Status> + Send + 'static,
 {
+    // Refused before anything is set up for another thread: under overload most calls are, and they cost the work of the rest.
+    let refused = run.batcher.refusal(call.connection, run.rows, Some(run.deadline));
+    if let Some(reason) = refused {
+        let model = run.batcher.name().to_owned();
+        return call.refuse(reply, &status_of(&Error::Rejected { model, reason }));
+    }
     let permit = match call.shared.admission.enter() {
         Ok(permit) => permit,
         Err(status) => return call.refuse(reply, &status),

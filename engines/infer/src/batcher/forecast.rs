@@ -3,16 +3,23 @@
 //!
 //! A run lasts from the cut of its batch until its instance comes for the next one: what answering costs is
 //! in it, and the model's own time is not measured twice. An instance that is busy becomes free when its run is expected to end; one whose run lasts longer than
-//! expected is expected to end now. Instances take full runs in the order in which they become free.
+//! expected is expected to end now. Instances take full runs in the order in which they become free. Full runs ahead are
+//! taken to last as long as their estimate allows in doubt, and a part of every wait is kept in hand: whoever is let in is
+//! to be answered in time.
 
 use super::service_time::{Measured, ServiceTime};
 use super::turns::Load;
 use std::time::{Duration, Instant};
 
+/// The part of a wait that is added to it: under overload the queue is always as long as deadlines allow, so each request that is
+/// let in waits that long, and comes too late by what the forecast cannot see (turns of connections that come later, the way
+/// back to the caller). A queue that is shorter by this keeps instances just as busy.
+const IN_HAND: f64 = 1.0 / 16.0;
+
 /// What a request that comes now has to expect.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expected {
-    /// Until its run begins.
+    /// Until its run begins, with what is kept in hand.
     pub wait: Duration,
     /// That run.
     pub run: Duration,
@@ -85,7 +92,7 @@ impl Forecast {
             rows_waiting,
             rows,
         } = position;
-        let full = self.service_time.of(self.batch_size_max)?;
+        let full = self.service_time.of(self.batch_size_max)? + self.service_time.doubt();
         let (runs_ahead, run) = if rows > self.batch_size_max {
             let run = self.service_time.of_chunks(rows, self.batch_size_max)?;
             (rows_ahead.div_ceil(self.batch_size_max), run)
@@ -100,7 +107,7 @@ impl Forecast {
             (runs_ahead, self.service_time.of(run_rows)?)
         };
         Some(Expected {
-            wait: duration(self.until_free(runs_ahead, full, now)),
+            wait: duration(self.until_free(runs_ahead, full, now) * (1.0 + IN_HAND)),
             run: duration(run),
         })
     }
@@ -122,12 +129,15 @@ impl Forecast {
 }
 
 /// Rows that run before the next request of a source: all of its own, and of each other source as many requests as
-/// it has turns until then, at most; they are taken to have the rows that others' requests have on average.
-pub(super) fn rows_ahead(own: Load, all: Load, sources: usize) -> usize {
+/// it has turns until then, at most. What waits now is not all of them: where turns are filled again (`refilled`, a share), so
+/// will be those for which nothing waits yet. Requests are taken to have the rows that others' requests have on average.
+pub(super) fn rows_ahead(own: Load, all: Load, sources: usize, refilled: f64) -> usize {
     let others = all.without(own);
     let other_sources = sources - usize::from(own.requests > 0).min(sources);
     let turns = (own.requests + 1).saturating_mul(other_sources);
-    let ahead = others.requests.min(turns);
+    let waiting = others.requests.min(turns);
+    let to_come = (refilled * (turns - waiting) as f64) as usize;
+    let ahead = waiting.saturating_add(to_come);
     let rows = if ahead == others.requests {
         others.rows
     } else {

@@ -8,7 +8,7 @@
 //! Who is served next, who gives way and who comes too late is decided by [`State`], which is
 //! told the time and sleeps nowhere.
 
-use super::state::State;
+use super::state::{Asked, State};
 use super::stats::Load;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
@@ -90,6 +90,11 @@ impl Queue {
             self.wake.notify_one();
         }
         Ok(accepted.evicted)
+    }
+
+    /// Why such a request would be refused now, if it would.
+    pub(super) fn refusal(&self, asked: &Asked) -> Option<Rejected> {
+        self.lock().refusal(asked, Instant::now())
     }
 
     /// The first turn of an instance, which was counted idle from the beginning.

@@ -3,12 +3,17 @@
 //! the sizes it saw it assumes in favour of the request that asks.
 //!
 //! A run of `b` rows costs `a + c b`: what a run costs, and what a row costs, so that the speed-up of batching is
-//! in it. `a` and `c` come from moving averages (weighted least squares), kept as means, variance and covariance.
+//! in it. `a` and `c` come from moving averages (weighted least squares), kept as means, variances and covariance. They are
+//! averages of few runs, so they are in doubt by as much as those runs differ.
 
 use std::time::Duration;
 
 /// The weight of the newest run in the averages: the last sixteen or so count.
 const NEWEST_WEIGHT: f64 = 1.0 / 16.0;
+
+/// Standard errors that a run may take longer than its estimate. A queue asks often while the estimate moves about, and lets in
+/// whoever comes when it is lowest: what counts is not its mean but its least.
+const DOUBT_ERRORS: f64 = 2.0;
 
 /// How far sizes must differ, relative to their mean and squared, before the slope between them is believed.
 const SPREAD: f64 = 1.0 / 64.0;
@@ -27,6 +32,7 @@ pub(super) struct ServiceTime {
     rows: f64,
     seconds: f64,
     rows_variance: f64,
+    seconds_variance: f64,
     covariance: f64,
 }
 
@@ -40,6 +46,7 @@ impl ServiceTime {
         self.seconds += weight * seconds_off;
         let kept = 1.0 - weight;
         self.rows_variance = kept * (self.rows_variance + weight * rows_off * rows_off);
+        self.seconds_variance = kept * (self.seconds_variance + weight * seconds_off * seconds_off);
         self.covariance = kept * (self.covariance + weight * rows_off * seconds_off);
     }
 
@@ -49,13 +56,28 @@ impl ServiceTime {
             return None;
         }
         let rows_off = rows as f64 - self.rows;
+        Some((self.seconds + self.slope(rows_off) * rows_off).max(0.0))
+    }
+
+    /// Seconds that each further row adds, for sizes on that side of the mean.
+    fn slope(&self, rows_off: f64) -> f64 {
         // Without rows a run takes no less than nothing, and more rows take no less time than fewer.
         let slope_max = self.seconds / self.rows.max(1.0);
         // Unknown, a larger run costs as much as those seen, and a smaller one its share of them.
         let assumed = if rows_off > 0.0 { 0.0 } else { slope_max };
         let doubt = SPREAD * self.rows * self.rows;
         let slope = (self.covariance + doubt * assumed) / (self.rows_variance + doubt);
-        Some((self.seconds + slope.max(0.0).min(slope_max) * rows_off).max(0.0))
+        slope.max(0.0).min(slope_max)
+    }
+
+    /// Seconds by which a run may take longer than [`ServiceTime::of`] says: more where runs of one size differ more.
+    pub(super) fn doubt(&self) -> f64 {
+        if self.runs == 0.0 {
+            return 0.0;
+        }
+        // What the sizes of the runs do not explain.
+        let unexplained = self.seconds_variance - self.slope(0.0) * self.covariance;
+        DOUBT_ERRORS * (unexplained.max(0.0) / self.runs).sqrt()
     }
 
     /// Seconds of a request of `rows` rows that runs alone, in chunks where it must.
@@ -124,6 +146,26 @@ mod tests {
             }
             check(time, 8, after as f64, 0.02);
         }
+    }
+
+    #[test]
+    fn it_is_in_doubt_by_what_sizes_do_not_explain() {
+        let check = |time: ServiceTime, expected_us: f64, within: f64| {
+            let us = time.doubt() * 1e6;
+            assert!(
+                (us - expected_us).abs() <= within,
+                "{us} us, expected {expected_us}"
+            );
+        };
+        check(ServiceTime::default(), 0.0, 0.0);
+        check(learnt(&[8], 1000, 10), 0.0, 0.1);
+        check(learnt(&[1, 64, 16, 256, 3, 100], 1000, 10), 0.0, 50.0);
+        let mut time = ServiceTime::default();
+        for took in [900, 1100].repeat(64).into_iter().map(Duration::from_micros) {
+            time.observe(Measured { rows: 1, took });
+        }
+        // A hundred microseconds to either side, two standard errors of sixteen runs.
+        check(time, 50.0, 2.0);
     }
 
     #[test]

@@ -41,6 +41,30 @@ pub(super) struct Accepted {
     pub evicted: Option<Waiting>,
 }
 
+/// What decides whether a request is refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub source: u64,
+    pub rows: usize,
+    pub deadline: Option<Instant>,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Asked {
+        let &Request {
+            source,
+            rows,
+            deadline,
+            ..
+        } = request;
+        Asked {
+            source,
+            rows,
+            deadline,
+        }
+    }
+}
+
 impl State {
     pub(super) fn new(options: &BatcherOptions, now: Instant) -> State {
         let mut errands = Vec::new();
@@ -59,8 +83,8 @@ impl State {
     }
 
     pub(super) fn submit(&mut self, request: Request, now: Instant) -> Result<Accepted, (Rejected, Request)> {
-        if self.stopping {
-            return Err((Rejected::Stopping, request));
+        if let Some(rejected) = self.refusal(&Asked::of(&request), now) {
+            return Err((rejected, request));
         }
         let call = self.idle > 0;
         let mut evicted = None;
@@ -68,14 +92,8 @@ impl State {
             self.idle -= 1;
             self.called += 1;
             self.calls += 1;
-        } else {
-            if let Some(rejected) = self.too_late(&request, now) {
-                return Err((rejected, request));
-            }
-            evicted = match self.make_room(&request) {
-                Ok(evicted) => evicted,
-                Err(rejected) => return Err((rejected, request)),
-            };
+        } else if self.is_full() {
+            evicted = self.waiting.evict_for(request.source);
         }
         let (source, rows) = (request.source, request.rows);
         let submitted = now;
@@ -83,19 +101,30 @@ impl State {
         Ok(Accepted { call, evicted })
     }
 
-    /// Whether `request` cannot be answered in time. One whose deadline has passed already is no sign of overload: it is
+    /// Why such a request would be refused now, if it would.
+    pub(super) fn refusal(&self, asked: &Asked, now: Instant) -> Option<Rejected> {
+        if self.stopping {
+            return Some(Rejected::Stopping);
+        }
+        if self.idle > 0 {
+            return None;
+        }
+        self.too_late(asked, now).or_else(|| self.no_room(asked.source))
+    }
+
+    /// Whether it cannot be answered in time. One whose deadline has passed already is no sign of overload: it is
     /// accepted and dropped like others whose deadline passes.
-    fn too_late(&self, request: &Request, now: Instant) -> Option<Rejected> {
-        let left = request.deadline?.checked_duration_since(now)?;
+    fn too_late(&self, asked: &Asked, now: Instant) -> Option<Rejected> {
+        let left = asked.deadline?.checked_duration_since(now)?;
         if left.is_zero() {
             return None;
         }
         let all = self.waiting.load();
-        let own = self.waiting.load_of(request.source);
+        let own = self.waiting.load_of(asked.source);
         let position = Position {
-            rows_ahead: rows_ahead(own, all, self.waiting.sources()),
+            rows_ahead: rows_ahead(own, all, self.waiting.sources(), self.waiting.refilled()),
             rows_waiting: all.rows,
-            rows: request.rows,
+            rows: asked.rows,
         };
         let expected = self.forecast.expected(position, now)?;
         (expected.wait.saturating_add(expected.run) > left).then(|| Rejected::TooLate {
@@ -105,19 +134,21 @@ impl State {
         })
     }
 
-    /// The request that gives way, if one has to.
-    fn make_room(&mut self, request: &Request) -> Result<Option<Waiting>, Rejected> {
-        // A request that a called instance is about to fetch does not wait for a run.
-        let queued = self.waiting.load().requests.saturating_sub(self.called);
-        if queued < self.queue_max {
-            return Ok(None);
-        }
-        let evicted = match self.queue_max {
-            0 => None,
-            _ => self.waiting.evict_for(request.source),
-        };
-        evicted.map(Some).ok_or(Rejected::QueueFull {
-            queued,
+    /// Requests that wait for a run; one that a called instance is about to fetch does not.
+    fn queued(&self) -> usize {
+        self.waiting.load().requests.saturating_sub(self.called)
+    }
+
+    /// Whether one more may only wait in another one's place.
+    fn is_full(&self) -> bool {
+        self.queued() >= self.queue_max
+    }
+
+    /// Whether one more of `source` may not wait.
+    fn no_room(&self, source: u64) -> Option<Rejected> {
+        let makes_room = self.queue_max > 0 && self.waiting.gives_way(source);
+        (self.is_full() && !makes_room).then(|| Rejected::QueueFull {
+            queued: self.queued(),
             queue_max: self.queue_max,
         })
     }
@@ -168,5 +199,7 @@ impl State {
     }
 }
 
+#[cfg(test)]
+mod overload;
 #[cfg(test)]
 mod tests;

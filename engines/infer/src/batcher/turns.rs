@@ -9,6 +9,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
+/// How many of the last turns tell whether they are filled again.
+const TURNS_TOLD: f64 = 64.0;
+/// Sources that count as having come between two turns at most: a crowd that comes once fills one turn each, and no more.
+const ENTERED_MAX: u32 = 4;
+
 /// The number of no place.
 const NONE: usize = usize::MAX;
 
@@ -71,6 +76,11 @@ pub(super) struct Turns<T> {
     by_length: Vec<usize>,
     longest: usize,
     load: Load,
+    /// Turns that were had, as far as they are remembered, and for each of them the sources that had more waiting or came new.
+    turns: f64,
+    refilled: f64,
+    /// Sources that came since the last turn.
+    entered: u32,
 }
 
 impl<T> Turns<T> {
@@ -85,7 +95,16 @@ impl<T> Turns<T> {
             by_length: vec![NONE],
             longest: 0,
             load: Load::default(),
+            turns: 0.0,
+            refilled: 0.0,
+            entered: 0,
         }
+    }
+
+    /// The share of the turns had lately that were filled again, by the same source or by another: 1 where as many sources
+    /// wait as before, as when all ask for more than they get.
+    pub(super) fn refilled(&self) -> f64 {
+        self.refilled.min(1.0)
     }
 
     /// All that waits.
@@ -140,6 +159,12 @@ impl<T> Turns<T> {
     pub(super) fn pop(&mut self, turn_used: bool) -> Option<T> {
         let at = *self.ring.front()?;
         let item = self.take(at, self.sources[at].oldest);
+        if turn_used {
+            let stays = u32::from(self.sources[at].load.requests > 0);
+            let filled = f64::from(stays + std::mem::take(&mut self.entered).min(ENTERED_MAX));
+            self.turns = (self.turns + 1.0).min(TURNS_TOLD);
+            self.refilled += (filled - self.refilled) / self.turns;
+        }
         if self.sources[at].load.requests == 0 {
             self.ring.pop_front();
             self.by_number.remove(&self.sources[at].number);
@@ -153,12 +178,17 @@ impl<T> Turns<T> {
     /// Makes room for one more of `source` by taking the newest of the source that has most waiting, when
     /// that one has still more waiting than `source` will have. `None`: nobody has to give way.
     pub(super) fn evict_for(&mut self, source: u64) -> Option<T> {
-        let at = self.by_length[self.longest];
-        if self.longest <= self.load_of(source).requests + 1 || at == NONE {
+        if !self.gives_way(source) {
             return None;
         }
+        let at = self.by_length[self.longest];
         // At least two wait there, so that the source keeps its turn.
         self.take(at, self.sources[at].newest)
+    }
+
+    /// Whether one that waits would make room for one more of `source`.
+    pub(super) fn gives_way(&self, source: u64) -> bool {
+        self.longest > self.load_of(source).requests + 1 && self.by_length[self.longest] != NONE
     }
 
     fn enter(&mut self, number: u64) -> usize {
@@ -181,6 +211,7 @@ impl<T> Turns<T> {
             }
         };
         self.by_number.insert(number, at);
+        self.entered = self.entered.saturating_add(1);
         self.ring.push_back(at);
         at
     }

@@ -28,6 +28,7 @@ fn check(began_ms: &[u32], batch_size_max: usize, rows_ahead: usize, now: u32, e
     };
     let found = forecast.expected(position, origin + now * MS).unwrap();
     let wait_ms = found.wait.as_secs_f64() * 1e3;
+    let expected_ms = expected_ms * (1.0 + IN_HAND);
     assert!(
         (wait_ms - expected_ms).abs() < 0.02 * expected_ms,
         "{began_ms:?}, {rows_ahead} ahead: {wait_ms}"
@@ -86,16 +87,18 @@ fn a_large_request_runs_alone_in_chunks() {
         rows: 129,
     };
     let found = forecast.expected(position, origin).unwrap();
-    assert!((found.wait.as_secs_f64() - 0.03).abs() < 6e-4, "{found:?}");
+    let wait = 0.03 * (1.0 + IN_HAND);
+    assert!((found.wait.as_secs_f64() - wait).abs() < 6e-4, "{found:?}");
     assert!((found.run.as_secs_f64() - 0.03).abs() < 6e-4, "{found:?}");
 }
 
 #[test]
 fn others_run_ahead_as_often_as_they_have_turns() {
-    let check = |own: (usize, usize), all: (usize, usize), sources, expected| {
+    let check_with = |refilled, own: (usize, usize), all: (usize, usize), sources, expected| {
         let load = |(requests, rows)| Load { requests, rows };
-        assert_eq!(rows_ahead(load(own), load(all), sources), expected);
+        assert_eq!(rows_ahead(load(own), load(all), sources, refilled), expected);
     };
+    let check = |own, all, sources, expected| check_with(0.0, own, all, sources, expected);
     check((0, 0), (0, 0), 0, 0);
     check((3, 12), (3, 12), 1, 12); // alone: all of its own
     check((0, 0), (10_000, 10_000), 1, 1); // one turn of the one other
@@ -103,4 +106,8 @@ fn others_run_ahead_as_often_as_they_have_turns() {
     check((0, 0), (6, 600), 3, 300); // three of six, of 100 rows each
     check((1, 5), (4, 8), 2, 7); // two turns of the other's three, one row each
     check((9, 9), (10, 11), 2, 11); // no more than there are
+    check_with(1.0, (9, 9), (10, 11), 2, 9 + 20); // unless turns are filled again
+    check_with(0.5, (9, 9), (10, 11), 2, 9 + 10);
+    check_with(1.0, (3, 12), (3, 12), 1, 12);
+    check_with(1.0, (0, 0), (0, 0), 0, 0);
 }
