@@ -1,7 +1,13 @@
-//! Report R1's levels: 2 writes a line a request with its scores, 3 none.
+//! Report R1's levels: 2 writes a line a request with its scores, 3 none. And a log that nobody reads.
 
 use crate::harness::{Http, Millpond, r1_folder};
 use serde_json::json;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 fn request_lines(level: &str, format: &str) -> Vec<String> {
     let folder = r1_folder();
@@ -53,4 +59,112 @@ fn level_2_writes_a_line_a_request() {
 fn level_3_and_5_write_none() {
     assert_eq!(request_lines("3", "text").len(), 0);
     assert_eq!(request_lines("5", "text").len(), 0);
+}
+
+/// A pipe that stands for a log's reader who does not read: open at this end, so that the server's opening waits for nobody.
+fn fifo(path: &Path) -> File {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// What a log into such a pipe is started with: room for a few hundred lines, and everything logged.
+const INTO_FIFO: [&str; 5] = [
+    "log.file=log.fifo",
+    "log.level=trace",
+    "log.queue_bytes_max=16384",
+    "server.threads=1",
+    "admin.token=s3cret-admin",
+];
+
+/// More calls than such a log has room for.
+const CALLS: usize = 3000;
+
+fn dropped(server: &Millpond) -> u64 {
+    let (_, metrics) = server.admin_get("/metrics");
+    let name = "millpond_log_lines_dropped_total ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+}
+
+fn set_level(server: &Millpond, level: &str) {
+    let call = json!({"key": "server.log.level", "value": level, "_token": "s3cret-admin"});
+    assert_eq!(server.call("*tune", &call).1["value"], level);
+}
+
+/// Every call gets its scores, each before the next is sent.
+fn call(http: &mut Http, calls: usize) {
+    for _ in 0..calls {
+        let (status, answer) = http.call("infer", &json!({"samples": [["v1", "v2"]]}));
+        assert_eq!(
+            (status, answer["scores"].as_array().map(Vec::len)),
+            (200, Some(1))
+        );
+    }
+}
+
+/// The lines that come out of the pipe from now on.
+fn read(fifo: File) -> Receiver<String> {
+    let (line_out, lines) = channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(fifo).lines();
+        // The pipe never ends; the thread does when nobody wants its lines any more.
+        while line_out.send(lines.next().unwrap().unwrap()).is_ok() {}
+    });
+    lines
+}
+
+/// The next line that `find` finds something in.
+fn next<T>(lines: &Receiver<String>, find: impl Fn(&str) -> Option<T>) -> T {
+    loop {
+        let line = lines.recv_timeout(Duration::from_secs(60)).expect("another line");
+        if let Some(found) = find(&line) {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_no_call_waiting_and_says_what_it_dropped() {
+    let folder = r1_folder();
+    let fifo = fifo(&folder.path().join("log.fifo"));
+    let server = Millpond::start(folder.path(), &INTO_FIFO);
+    let mut http = Http::connect(&server.addr);
+    call(&mut http, CALLS);
+    set_level(&server, "error");
+    let lost = dropped(&server);
+    assert!(
+        lost > CALLS as u64,
+        "two lines a call, and room for few of them: {lost}"
+    );
+    call(&mut http, 100);
+    assert_eq!(dropped(&server), lost, "nothing is logged at this level");
+    // Somebody reads again, and is told of every line that is missing.
+    let lines = read(fifo);
+    let mut told = 0;
+    while told < lost {
+        told += next(&lines, |line| {
+            let (_, count) = line.split_once("log lines dropped")?.1.rsplit_once("lines=")?;
+            Some(count.parse::<u64>().unwrap())
+        });
+    }
+    assert_eq!(told, lost);
+    set_level(&server, "trace");
+    call(&mut http, 1);
+    next(&lines, |line| {
+        line.contains("called method=\"infer\"").then_some(())
+    });
+    next(&lines, |line| {
+        (line.contains("answered") && line.contains("scores=[")).then_some(())
+    });
+    assert_eq!(dropped(&server), lost);
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn a_log_that_nobody_reads_does_not_hold_up_a_stop() {
+    let folder = r1_folder();
+    let _fifo = fifo(&folder.path().join("log.fifo"));
+    let server = Millpond::start(folder.path(), &INTO_FIFO);
+    call(&mut Http::connect(&server.addr), CALLS);
+    assert!(server.terminate().success());
 }

@@ -77,6 +77,10 @@ impl Router {
             received: request.received,
             entered,
         };
+        if !request.rehearsal {
+            let (connection, bytes) = (request.connection, request.payload.len());
+            tracing::trace!(method = name, connection, bytes, "called");
+        }
         let work = shared.methods.work(method);
         if let Err(status) = admit(shared, method, work, request) {
             shared.refused(&arrival, request.meta.trace, &status);

@@ -113,11 +113,13 @@ fn check_server(config: &Config) -> Result<(), String> {
     positive("server.owed_bytes_max", server.owed_bytes_max)?;
     positive("server.deadline_ms_default", server.deadline_ms_default as usize)?;
     positive("log.queue_lines_max", config.log.queue_lines_max)?;
-    if !(1024..=1 << 30).contains(&server.frame_bytes_max) {
-        let found = server.frame_bytes_max;
-        return Err(format!(
-            "server.frame_bytes_max is {found}; expected 1024 to 1073741824 bytes"
-        ));
+    for (key, found) in [
+        ("server.frame_bytes_max", server.frame_bytes_max),
+        ("log.queue_bytes_max", config.log.queue_bytes_max),
+    ] {
+        if !(1024..=1 << 30).contains(&found) {
+            return Err(format!("{key} is {found}; expected 1024 to 1073741824 bytes"));
+        }
     }
     if server.threads > 1024 {
         return Err(format!(

@@ -190,7 +190,7 @@ impl Default for Admin {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// 2 or "debug": a line a request, with its scores; 3 or "info"; 4 or "warn"; 5 or "error".
+    /// 1 or "trace", 2 or "debug": a line a request, with its scores; 3 or "info"; 4 or "warn"; 5 or "error".
     pub level: Level,
     /// Appended to; standard error when left out.
     pub file: Option<PathBuf>,
@@ -198,6 +198,8 @@ pub struct Log {
     pub format: Format,
     /// Lines waiting to be written; further ones are dropped and counted.
     pub queue_lines_max: usize,
+    /// Bytes of those lines.
+    pub queue_bytes_max: usize,
     /// Calls that take longer are logged, whatever the level; 0: none.
     pub slow_ms: u64,
 }
@@ -209,6 +211,7 @@ impl Default for Log {
             file: None,
             format: Format::Text,
             queue_lines_max: 100_000,
+            queue_bytes_max: 16 << 20,
             slow_ms: 0,
         }
     }
@@ -217,6 +220,8 @@ impl Default for Log {
 /// How much is logged, with the numbers of report R1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
+    /// 1: each call as it comes in, each connection as it comes and goes.
+    Trace,
     /// 2: a line a request.
     Debug,
     /// 3: what happens to the process.
@@ -249,11 +254,12 @@ impl<'de> Deserialize<'de> for Level {
 
 impl Level {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+    pub const ALL: [Level; 5] = [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
+            Level::Trace => "trace",
             Level::Debug => "debug",
             Level::Info => "info",
             Level::Warn => "warn",
@@ -264,14 +270,14 @@ impl Level {
     /// The level of a name, or of a number as report R1 has them.
     pub fn named(text: &str) -> Option<Level> {
         let is = |(level, number): &(Level, &str)| text.eq_ignore_ascii_case(level.name()) || text == *number;
-        let numbered = Level::ALL.into_iter().zip(["2", "3", "4", "5"]);
+        let numbered = Level::ALL.into_iter().zip(["1", "2", "3", "4", "5"]);
         numbered.into_iter().find(is).map(|(level, _)| level)
     }
 }
 
 fn level_error<E: serde::de::Error>(found: impl std::fmt::Debug) -> E {
     E::custom(format_args!(
-        "log level {found:?}; expected 2 or \"debug\", 3 or \"info\", 4 or \"warn\", 5 or \"error\""
+        "log level {found:?}; expected 1 or \"trace\", 2 or \"debug\", 3 or \"info\", 4 or \"warn\", 5 or \"error\""
     ))
 }
 

@@ -32,6 +32,8 @@ fn flags_come_before_environment_before_file() {
     check("[log]\nlevel = 5", &[], "level: Error");
     check("[log]\nlevel = 5", &["log.level=2"], "level: Debug");
     check("", &["log.level=debug"], "level: Debug");
+    check("[log]\nlevel = 1", &[], "level: Trace");
+    check("", &["log.level=trace"], "level: Trace");
 }
 
 #[test]
@@ -44,7 +46,7 @@ fn unknown_and_wrong_keys_are_named() {
         "--set server.thread=1: unknown field `thread`",
     );
     check("", &["server"], "expected key.path=value");
-    check("[log]\nlevel = 7", &[], "log level 7; expected 2");
+    check("[log]\nlevel = 7", &[], "log level 7; expected 1");
     check(
         "[server]\nlisten = \"localhost\"",
         &[],
@@ -56,6 +58,11 @@ fn unknown_and_wrong_keys_are_named() {
         "server.connections_max is 0",
     );
     check("[admin]\nlisten = \"127.0.0.1:13500\"", &[], "different ports");
+    check(
+        "[log]\nqueue_bytes_max = 100",
+        &[],
+        "log.queue_bytes_max is 100; expected 1024 to 1073741824 bytes",
+    );
 }
 
 #[test]

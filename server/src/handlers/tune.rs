@@ -64,7 +64,8 @@ fn set(shared: &Shared, key: &str, value: &str) -> Result<Tuned, String> {
 }
 
 fn log_level(shared: &Shared, value: &str) -> Result<String, String> {
-    let level = Level::named(value).ok_or("expected debug or 2, info or 3, warn or 4, error or 5")?;
+    let level =
+        Level::named(value).ok_or("expected trace or 1, debug or 2, info or 3, warn or 4, error or 5")?;
     let log = shared
         .log
         .get()

@@ -445,6 +445,9 @@ impl Connection {
         self.tell_gone();
         self.end_tls();
         self.count_end_of_tls(net);
+        if self.kind != Kind::Rehearsal {
+            tracing::trace!(peer = %self.peer, connection = self.key.generation, "connection closed");
+        }
         let flags = &self.flags;
         if flags.ended && !flags.broken && !self.input.is_empty() && !self.refused() {
             let (peer, bytes) = (self.peer, self.input.len());

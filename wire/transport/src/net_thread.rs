@@ -342,6 +342,9 @@ impl<S: Service> Loop<S> {
             connection.begin_tls(session);
         }
         entry.insert(connection);
+        if kind != Kind::Rehearsal {
+            tracing::trace!(%peer, connection = key.generation, "connection opened");
+        }
         if kind == Kind::Refused {
             self.timers.refuse(key);
         }
