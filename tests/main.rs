@@ -15,6 +15,7 @@ mod logging;
 mod methods;
 mod ordered;
 mod overload;
+mod placement;
 mod press;
 mod press_processes;
 mod press_recipes;

@@ -23,6 +23,7 @@ mod error;
 mod handlers;
 mod load;
 mod log;
+mod memory_node;
 mod methods;
 mod metrics;
 mod processes;
@@ -41,6 +42,7 @@ use access::Access;
 use admission::Admission;
 use config::Config;
 use engines::Engines;
+use memory_node::MemoryNode;
 use methods::Methods;
 use metrics::{Arrival, Metrics};
 use millpond_wire_frame::Limits;
@@ -180,6 +182,9 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
         model.instances = 1;
     }
     data_options(&dry)?;
+    if let Some(number) = dry.server.numa_node {
+        MemoryNode::find(number, &dry.server.cpus)?;
+    }
     let tls = tls::read(&dry.server)?;
     Engines::open(&dry)?.make_resident()?;
     let warnings = tls.map_or(Vec::new(), |tls| tls::warnings(&tls));
@@ -205,7 +210,7 @@ impl Server {
         Server::start_logged(config, None)
     }
 
-    /// As [`Server::start`], with the log, whose dropped lines `/metrics` counts and whose level `*tune` sets.
+    /// As [`Server::start`], in a process of which that is known.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -232,6 +237,24 @@ impl Server {
                 config.server.processes
             )));
         }
+        let Some(number) = config.server.numa_node else {
+            return Server::open_here(config, log, member);
+        };
+        let node = MemoryNode::find(number, &config.server.cpus)?;
+        // A thread of its own is bound, and all that it starts with it; the caller's stays as it was.
+        std::thread::scope(|scope| {
+            let bound = scope.spawn(|| {
+                node.bind()?;
+                tracing::info!(number, "bound to a memory node");
+                Server::open_here(config, log, member)
+            });
+            bound
+                .join()
+                .unwrap_or_else(|_| Err(Error::Unfit("the start of the server panicked".into())))
+        })
+    }
+
+    fn open_here(config: Config, log: Option<LogHandle>, member: Option<&Member>) -> Result<Server, Error> {
         let files = raise_file_limit();
         if (files as usize) < config.server.connections_max {
             let connections_max = config.server.connections_max;

@@ -75,6 +75,8 @@ pub struct Server {
     pub threads: usize,
     /// Processors for net threads and model instances, in turn; empty pins nothing.
     pub cpus: Vec<usize>,
+    /// The memory node whose processors and memory all threads use; anywhere when left out.
+    pub numa_node: Option<usize>,
     /// Connections served at a time by each process; further ones are told `Overloaded`.
     pub connections_max: usize,
     /// Calls that each process works on at a time, over all its connections; further ones are told `Overloaded`.
@@ -110,6 +112,7 @@ impl Default for Server {
             processes: 1,
             threads: 0,
             cpus: Vec::new(),
+            numa_node: None,
             connections_max: 10_000,
             in_flight_max: 8192,
             in_flight_per_connection_max: 1024,
