@@ -92,12 +92,17 @@ fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Keys are short and mostly ASCII: this is told sooner than UTF-8.
 fn is_ascii(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks::<8>();
-    let bits = words
-        .iter()
-        .fold(0, |bits, word| bits | u64::from_ne_bytes(*word));
-    let rest = rest.iter().fold(0, |bits, byte| bits | byte);
-    bits & 0x8080_8080_8080_8080 == 0 && rest < 0x80
+    // Words may overlap: a look at some bytes twice is shorter than one at each by itself.
+    if let Some(last) = text.last_chunk::<8>() {
+        let (words, _) = text.as_chunks::<8>();
+        let or = |bits, word: &[u8; 8]| bits | u64::from_ne_bytes(*word);
+        return words.iter().fold(u64::from_ne_bytes(*last), or) & 0x8080_8080_8080_8080 == 0;
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        let bits = u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last);
+        return bits & 0x8080_8080 == 0;
+    }
+    text.iter().fold(0, |bits, byte| bits | byte) < 0x80
 }
 
 /// A length of `width` bytes, big-endian.
@@ -174,6 +179,20 @@ mod tests {
         check(Encoding::Json, br#" {"a": [1, {"_b": "\u00e9"}]} "#, true);
         check(Encoding::Json, br#"{"_a": 1}"#, false);
         check(Encoding::Json, br#"{"\u005fa": 1}"#, false);
+    }
+
+    /// Wherever in a text a byte is none of ASCII, and however long the text is.
+    #[test]
+    fn every_byte_of_a_text_is_looked_at() {
+        for len in 0..40 {
+            let mut text = vec![b'a'; len];
+            assert!(is_ascii(&text), "{len}");
+            for at in 0..len {
+                text[at] = 0xff;
+                assert!(!is_ascii(&text), "{at} of {len}");
+                text[at] = b'a';
+            }
+        }
     }
 
     #[test]
