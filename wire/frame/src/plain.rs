@@ -4,7 +4,8 @@
 //! and valid; what it does not, `decode_map` judges, with words.
 
 use crate::Encoding;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// Nesting that is followed; deeper payloads are not plain.
@@ -113,7 +114,7 @@ fn size(bytes: &[u8], width: usize) -> Option<(usize, &[u8])> {
 }
 
 fn json(payload: &[u8]) -> bool {
-    // serde_json looks into no text that it skips.
+    // Skipping looks into no text that needs no unescaping.
     if std::str::from_utf8(payload).is_err() {
         return false;
     }
@@ -131,9 +132,51 @@ impl<'de> Visitor<'de> for Root {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
         while access.next_key_seed(Key)?.is_some() {
-            access.next_value::<IgnoredAny>()?;
+            access.next_value::<Skipped>()?;
         }
         Ok(())
+    }
+}
+
+/// Any value, read in full and not kept: serde's own `IgnoredAny` lets through numbers, escapes and depths that decoding refuses.
+struct Skipped;
+
+impl<'de> Deserialize<'de> for Skipped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Skipped, D::Error> {
+        deserializer.deserialize_any(Skipped)
+    }
+}
+
+impl<'de> Visitor<'de> for Skipped {
+    type Value = Skipped;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+    fn visit_unit<E>(self) -> Result<Skipped, E> {
+        Ok(Skipped)
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Skipped, E> {
+        Ok(Skipped)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Skipped, E> {
+        Ok(Skipped)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Skipped, E> {
+        Ok(Skipped)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Skipped, E> {
+        Ok(Skipped)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Skipped, E> {
+        Ok(Skipped)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Skipped, A::Error> {
+        while access.next_element::<Skipped>()?.is_some() {}
+        Ok(Skipped)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Skipped, A::Error> {
+        while access.next_entry::<Skipped, Skipped>()?.is_some() {}
+        Ok(Skipped)
     }
 }
 
@@ -211,7 +254,17 @@ mod tests {
         }
         let deep = [&b"\x81\xa1a"[..], &[0x91; 100_000], b"\xc0"].concat();
         check(Encoding::Msgpack, &deep, false);
-        for payload in [&b""[..], b"[1]", b"{} x", b"{\"a\":nan}", b"{\"a\":\"\xff\"}"] {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+        for payload in [
+            &b""[..],
+            b"[1]",
+            b"{} x",
+            b"{\"a\":nan}",
+            b"{\"a\":\"\xff\"}",
+            b"{\"a\":1e999}",
+            b"{\"a\":\"\\ud800\"}",
+            deep.as_bytes(),
+        ] {
             check(Encoding::Json, payload, false);
         }
     }

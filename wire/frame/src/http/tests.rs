@@ -171,6 +171,22 @@ fn trailers_are_read_and_dropped() {
 }
 
 #[test]
+fn what_stands_around_chunks_is_bounded_like_what_is_in_them() {
+    let chunk = |line: usize| format!("1;{}\r\nx\r\n", "e".repeat(line - 4));
+    let request =
+        |chunks: &str| format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    check(&request(&chunk(256)), "POST /a \"x\"");
+    let long = request(&chunk(257));
+    check(&long, "the line of a chunk's size is over 256 bytes");
+    // Refused as soon as it is told, however it is cut.
+    let line_end = long.find("\r\nx").expect("the line's end");
+    check(&long[..line_end + 1], "over 256 bytes");
+    // 64 bytes of body are within the limit, and 64 lines of 256 are not within that of a head and as much again.
+    check(&request(&chunk(256).repeat(63)), "POST /a");
+    check(&request(&chunk(256).repeat(64)), "more bytes around the chunks");
+}
+
+#[test]
 fn one_empty_line_before_a_request_is_skipped() {
     check("\r\nGET /a HTTP/1.1\r\n\r\n", "GET /a \"\" 21/21");
     check(
