@@ -3,29 +3,38 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo python test bench lint golden
+.PHONY: help demo python test bench lint golden fuzz
 
 CARGO ?= cargo
 PYTHON ?= python3
 STAY ?=
 AREA ?= spine
 PROFILE ?= dev
-TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT := $(or $(CARGO_TARGET_DIR),target)
+TARGET ?= frame
+SECONDS ?= 60
+TRIPLE ?= $(shell $(CARGO) -vV | sed -n 's/^host: //p')
+FUZZ ?= target/fuzz
+
+# What cargo-fuzz passes without a sanitizer, on stable Rust: counters, a table of places, and the operands of comparisons.
+FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares
 
 help: ## list the recipes
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## train, build the table, serve and rank real users (STAY=1 leaves the server up)
 	@.ci/beat "building millpond" $(CARGO) build --locked -p millpond-cli
-	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py --millpond $(TARGET)/debug/millpond
+	@STAY=$(STAY) $(PYTHON) -u examples/movielens/demo.py --millpond $(BUILT)/debug/millpond
 
 python: ## build the Python client into client/python (PROFILE=release for the fast one)
 	$(CARGO) build --locked --profile $(PROFILE) -p millpond-client-python
-	@install $(TARGET)/$(PROFILE:dev=debug)/libmillpond_native.so client/python/millpond/_native.abi3.so
+	@install $(BUILT)/$(PROFILE:dev=debug)/libmillpond_native.so client/python/millpond/_native.abi3.so
 
 test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked -p millpond-wire-transport --features fpnn-encryption
+	$(CARGO) test --locked -p millpond-wire-transport -p millpond-fuzz --features fpnn-encryption
 	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/browser --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/interop --pattern 'test_*.py'
@@ -34,7 +43,15 @@ test: ## every test: Rust, and the Python tests that need no virtual environment
 
 bench: ## measure the bars (AREA=spine, press or rpc), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
-	@$(TARGET)/release/millpond-benches $(AREA)
+	@$(BUILT)/release/millpond-benches $(AREA)
+
+fuzz: ## fuzz TARGET=frame for SECONDS=60 (fuzz/corpus lists the targets); needs a C++ compiler
+	@RUSTFLAGS='$(FUZZ_FLAGS)' .ci/beat "building the fuzzer of $(TARGET)" $(CARGO) build --locked --profile fuzz -p millpond-fuzz \
+		--features libfuzzer,fpnn-encryption --bin fuzz-$(TARGET) --target $(TRIPLE) --target-dir $(FUZZ)
+	@mkdir -p $(FUZZ)/work/$(TARGET) $(FUZZ)/tmp
+	TMPDIR=$(FUZZ)/tmp $(FUZZ)/$(TRIPLE)/fuzz/fuzz-$(TARGET) -timeout=60 -rss_limit_mb=2048 -max_total_time=$(SECONDS) \
+		-dict=fuzz/words.dict -artifact_prefix=$(FUZZ)/work/$(TARGET)- -print_final_stats=1 \
+		$(FUZZ)/work/$(TARGET) fuzz/corpus/$(TARGET)
 
 lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) fmt --all -- --check

@@ -21,6 +21,7 @@ const ALLOWED: &[&str] = &[
     "CC0-1.0",
     "Unlicense",
     "0BSD",
+    "NCSA",
 ];
 
 /// Crates that are refused, and why.

@@ -1,0 +1,50 @@
+//! Fuzz targets: what is fed to everything that reads bytes from a network, and what must hold whatever they are.
+//!
+//! A target is a function of bytes. It panics where a promise is broken, which is its one way to tell: by an assertion of
+//! its own, or by a panic of what it called. libFuzzer calls it with bytes of its making (`make fuzz`), the test of this
+//! crate with every file of `corpus/TARGET` (`make test`). Its invariant: the same bytes give the same outcome, whatever
+//! ran before, so that a finding is a file.
+
+mod client_link;
+mod connection;
+mod cuts;
+mod exchange;
+mod frame;
+mod http;
+#[cfg(feature = "fpnn-encryption")]
+mod key;
+mod memory;
+mod payload;
+mod unread;
+mod websocket;
+
+pub use client_link::client_link;
+pub use connection::connection;
+pub use exchange::close;
+pub use frame::frame;
+pub use http::http;
+#[cfg(feature = "fpnn-encryption")]
+pub use key::key;
+pub use payload::payload;
+pub use websocket::websocket;
+
+/// A target: the name of its folder in `corpus/`, and what is called with each input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets of this build.
+pub const TARGETS: &[Target] = &[
+    ("frame", frame),
+    ("http", http),
+    ("websocket", websocket),
+    ("payload", payload),
+    ("connection", connection),
+    ("client_link", client_link),
+    #[cfg(feature = "fpnn-encryption")]
+    ("key", key),
+];
+
+/// Targets of other builds, with the feature that they need.
+pub const ELSEWHERE: &[(&str, &str)] = &[
+    #[cfg(not(feature = "fpnn-encryption"))]
+    ("key", "fpnn-encryption"),
+];
