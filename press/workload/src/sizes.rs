@@ -140,6 +140,19 @@ impl Sizes {
         }
     }
 
+    /// The smallest size it may draw, in bytes.
+    pub fn least(&self) -> usize {
+        match self {
+            Sizes::Constant(size) | Sizes::Uniform(size, _) => *size,
+            Sizes::Lognormal { .. } => 1,
+            Sizes::Pareto { min, max, .. } => *min.min(max),
+            Sizes::Choice(choices) => {
+                let drawn = choices.iter().filter(|&&(_, weight)| weight > 0.0);
+                drawn.map(|&(size, _)| size).min().unwrap_or(0)
+            }
+        }
+    }
+
     /// Draws a size in bytes; sizes that [`Sizes::check`] refuses give a size that means nothing.
     pub fn draw(&self, random: &mut Random) -> usize {
         match self {

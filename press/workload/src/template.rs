@@ -8,7 +8,8 @@
 //! | `{seq}`, `{seq:08}` | the number of the request, from 0 |
 //! | `{random 1 100}` | a uniform whole number, both ends included, another one at each place |
 //!
-//! Braces of JSON need no care: a `{` that does not begin one of these names stands as it is. `{{` is a literal `{`, and the
+//! Braces of JSON need no care: a `{` that does not begin one of these names stands as it is. What was meant as one of them is
+//! refused with the right one: `{Key}`, `{vlaue}`, `{key` without its `}`. `{{` is a literal `{`, and the
 //! `}}` that closes it a literal `}`, so `{{key}}` gives `{key}`; every other `}}`, as at the end of nested JSON, stands as
 //! it is. Its invariant: a template that was parsed can always be rendered.
 
@@ -51,7 +52,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// A placeholder lacks its `}`, its arguments are wrong, or a single lower-case word in braces is no placeholder.
+    /// A placeholder lacks its `}`, its arguments are wrong, or what stands in braces is none but close to one.
     pub fn parse(text: &str) -> Result<Template, Error> {
         Ok(Template {
             pieces: parse::pieces(text)?,

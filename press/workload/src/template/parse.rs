@@ -1,7 +1,7 @@
 //! The grammar of templates.
 //!
-//! Its invariant: a `{` becomes a placeholder or an error only when a known name or a single lower-case word follows; all
-//! other text is kept byte for byte but for doubled braces.
+//! Its invariant: a `{` becomes a placeholder or an error only when a known name follows, in any case, or a single word that is
+//! lower-case or close to one; all other text is kept byte for byte but for doubled braces.
 
 use super::{KEYS_EACH_MAX, Piece};
 use crate::Error;
@@ -84,25 +84,45 @@ impl Pieces {
 /// The placeholder at the start of `text` and what follows it; none when the brace is literal.
 fn placeholder(text: &str) -> Result<Option<(Piece, &str)>, Error> {
     let inside = text.strip_prefix('{').unwrap_or(text);
-    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
     let end = inside.find(|c| !is_name(c)).unwrap_or(inside.len());
     let (name, after) = inside.split_at(end);
     if !NAMES.contains(&name) {
-        if !name.is_empty() && after.starts_with('}') {
-            return Err(unknown(name));
-        }
+        return if is_meant(name, after) {
+            Err(unknown(name))
+        } else {
+            Ok(None)
+        };
+    }
+    // The name may go on: `{key1}`, `{keyé}`.
+    if after.starts_with(char::is_alphanumeric) {
         return Ok(None);
     }
     if !after.is_empty() && !after.starts_with([' ', ':', '}']) {
-        return Ok(None);
+        return Err(unclosed(text));
     }
     let Some((arguments, rest)) = after.split_once('}') else {
-        let found: String = text.chars().take(40).collect();
-        return Err(bad(&found, "its closing } is missing"));
+        return Err(unclosed(text));
     };
     let found = format!("{{{name}{arguments}}}");
     let piece = read(name, arguments).map_err(|reason| bad(&found, reason))?;
     Ok(Some((piece, rest)))
+}
+
+/// Whether a word behind a brace that is no name was meant as one: a lower-case word alone in its braces, a name in other
+/// letters, or one letter beside it.
+fn is_meant(name: &str, after: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    if NAMES.contains(&lower.as_str()) {
+        return after.is_empty() || after.starts_with([' ', ':', '}']);
+    }
+    let is_alone = !name.is_empty() && after.starts_with('}');
+    let is_near = || {
+        NAMES
+            .into_iter()
+            .any(|known| known.len() > 3 && edits(&lower, known) == 1)
+    };
+    is_alone && (name == lower || is_near())
 }
 
 /// The placeholder `name` with all that stands between its name and its brace.
@@ -169,6 +189,14 @@ fn read_random(arguments: &str) -> Result<Piece, &'static str> {
     }
 }
 
+fn unclosed(text: &str) -> Error {
+    let found: String = text.chars().take(40).collect();
+    bad(
+        &found,
+        "its closing } is missing; write {{ for a brace that is only text",
+    )
+}
+
 fn bad(found: &str, reason: impl Into<String>) -> Error {
     Error::BadPlaceholder {
         found: found.to_owned(),
@@ -177,7 +205,8 @@ fn bad(found: &str, reason: impl Into<String>) -> Error {
 }
 
 fn unknown(name: &str) -> Error {
-    let nearest = NAMES.into_iter().min_by_key(|known| edits(name, known));
+    let lower = name.to_ascii_lowercase();
+    let nearest = NAMES.into_iter().min_by_key(|known| edits(&lower, known));
     let nearest = nearest.unwrap_or("key");
     let name: String = name.chars().take(40).collect();
     bad(

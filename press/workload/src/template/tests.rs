@@ -48,8 +48,10 @@ fn braces_that_begin_no_placeholder_stand() {
         r#"{"a":{"b":{}}}"#,
         r#"{"key":1}"#,
         "{ key }",
-        "{Key}",
+        "{Name}",
+        "{Key\":1}",
         "{key_of 1}",
+        "{key1}",
         "{keyed:1}",
         "}}}",
         "{",
@@ -107,6 +109,16 @@ fn misspelt_and_misused_placeholders_are_refused() {
     check("get {key 1", "its closing } is missing");
     check("get {keys 1", "its closing } is missing");
     check("get {key", "its closing } is missing");
+    check("GET /items/{key/reviews", "its closing } is missing");
+    check("{\"id\":\"{key\",\"n\":1}", "its closing } is missing");
+    check("{key, {seq}", "its closing } is missing");
+    check(
+        "/k/{Key}",
+        "`{Key}`: there is none of that name; did you mean {key}?",
+    );
+    check("{KEYS 5}", "did you mean {keys}?");
+    check("{Seq:08}", "did you mean {seq}?");
+    check("{Vlue}", "did you mean {value}?");
 }
 
 #[test]
