@@ -31,7 +31,7 @@ pub use csv::{controller_csv, points_csv, series_csv};
 pub use describe::load_in_words;
 pub use folder::{Folder, read};
 pub use html::html;
-pub use markdown::{report, tables};
+pub use markdown::{report, tables, terminal};
 pub use result::{
     Bound, Build, Comparison, Cpu, Held, Judgement, Layout, LoadKind, Offered, OperationResult, Point,
     Requests, RunResult, SCHEMA, Search, Second, Server, SloOutcome, Stage, State, TargetName, Tried,

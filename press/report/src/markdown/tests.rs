@@ -314,3 +314,32 @@ fn nothing_measured_is_said() {
     let text = report(&RunResult::default());
     assert!(text.contains("No point was finished."), "{text}");
 }
+
+#[test]
+fn a_terminal_gets_the_same_words_without_the_escapes() {
+    let mut point = point(1, "");
+    point.target.name = "a*b [c] <d>".into();
+    point.verdict.judgement = Judgement::Unstable;
+    point.verdict.sentence = "The queue of `net_*` grew | and grew.".into();
+    point.verdict.evidence = vec!["- 1 < 2\u{1b}[31m".into()];
+    let mut run = run(Layout::General, vec![point]);
+    run.title = "p99 < 5ms & more".into();
+    run.failure = Some("line one\nline ``` two".into());
+    run.state = State::Failed;
+    let text = terminal(&run);
+    assert_says(
+        &text,
+        &[
+            "# p99 < 5ms & more\n",
+            "| 1 | a*b [c] <d> | 1×1 |",
+            "- Point 1: a*b [c] <d>, 1×1: UNSTABLE. The queue of `net_*` grew | and grew.\n  - - 1 < 2 [31m",
+            "This run failed, as told below",
+            "## Why it failed\n\nline one\nline ``` two\n",
+        ],
+    );
+    assert!(!text.contains('\\') && !text.contains("**"), "{text}");
+    assert_says(
+        &report(&run),
+        &["a\\*b \\[c\\] \\<d\\>", "**UNSTABLE**", "````\nline one"],
+    );
+}
