@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 fn request_lines(level: &str, format: &str) -> Vec<String> {
@@ -104,7 +104,7 @@ fn call(http: &mut Http, calls: usize) {
 
 /// The lines that come out of the pipe from now on.
 fn read(fifo: File) -> Receiver<String> {
-    let (line_out, lines) = channel();
+    let (line_out, lines) = sync_channel(1024);
     std::thread::spawn(move || {
         let mut lines = BufReader::new(fifo).lines();
         // The pipe never ends; the thread does when nobody wants its lines any more.

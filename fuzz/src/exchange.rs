@@ -9,7 +9,7 @@ use crate::unread::unread;
 use millpond_wire_frame::{Limits, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
-    Encryption, Listener, Options, Patience, Reply, Request, Service, Target, Ticket, Transport,
+    Encryption, Listener, Options, Patience, PushLimits, Reply, Request, Service, Target, Ticket, Transport,
 };
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -154,6 +154,8 @@ impl Running {
             cpus: Vec::new(),
             connections_max: 64,
             in_flight_max: IN_FLIGHT_MAX,
+            owed_bytes_max: 1 << 20,
+            push: PushLimits::default(),
             limits: Limits {
                 frame_bytes_max: FRAME_BYTES_MAX,
             },

@@ -255,15 +255,7 @@ impl Server {
     }
 
     fn open_here(config: Config, log: Option<LogHandle>, member: Option<&Member>) -> Result<Server, Error> {
-        let files = raise_file_limit();
-        if (files as usize) < config.server.connections_max {
-            let connections_max = config.server.connections_max;
-            tracing::warn!(
-                files,
-                connections_max,
-                "fewer files may be open than connections are allowed; raise the limit (ulimit -n)"
-            );
-        }
+        raise_files(config.server.connections_max);
         let options = data_options(&config)?;
         let engines = Engines::open(&config)?;
         engines.make_resident()?;
@@ -402,6 +394,18 @@ fn listen_also(server: &config::Server, bind: Bind) -> Result<Vec<Listener>, Err
         config::Listen::Unix(path) => Listener::bind_unix(path, key),
     };
     Ok(server.listen_also.iter().map(bind).collect::<Result<_, _>>()?)
+}
+
+/// Raises the limit on open files as far as it goes, and says where that is not enough.
+fn raise_files(connections_max: usize) {
+    let files = raise_file_limit();
+    if (files as usize) < connections_max {
+        tracing::warn!(
+            files,
+            connections_max,
+            "fewer files may be open than connections are allowed; raise the limit (ulimit -n)"
+        );
+    }
 }
 
 /// How an address is bound: alone, or shared.
