@@ -35,8 +35,7 @@ where
     // Refused before anything is set up for another thread: under overload most calls are, and they cost the work of the rest.
     let refused = run.batcher.refusal(call.connection, run.rows, Some(run.deadline));
     if let Some(reason) = refused {
-        let model = run.batcher.name().to_owned();
-        return call.refuse(reply, &status_of(&Error::Rejected { model, reason }));
+        return call.refuse(reply, &status_of(&rejected(call, run.batcher, reason)));
     }
     let permit = match call.shared.admission.enter() {
         Ok(permit) => permit,
@@ -90,12 +89,17 @@ where
         done: Box::new(done),
     };
     if let Err((reason, request)) = run.batcher.submit(request) {
-        if matches!(reason, Rejected::TooLate { .. }) {
-            call.shared.metrics.too_late();
-        }
-        let model = run.batcher.name().to_owned();
-        (request.done)(Err(Error::Rejected { model, reason }));
+        (request.done)(Err(rejected(call, run.batcher, reason)));
     }
+}
+
+/// The error of a request that was not let in; one that would be answered too late is counted by that reason.
+fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> Error {
+    if matches!(reason, Rejected::TooLate { .. }) {
+        call.shared.metrics.too_late();
+    }
+    let model = batcher.name().to_owned();
+    Error::Rejected { model, reason }
 }
 
 /// An answer ready to be written.
