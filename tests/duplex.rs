@@ -1,6 +1,7 @@
 //! Methods of kind "duplex": the server calls its caller, asks or tells it, and answers; over frames, not over HTTP.
 
 use crate::harness::{Http, Millpond};
+use millpond_client_rust::{Client, Code, Options, Push, PushHandler, Status};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -214,4 +215,42 @@ fn over_http_nobody_can_be_called() {
         assert_eq!((status, &answer["code"]), (400, &json!(20012)), "{answer}");
         assert!(answer["ex"].as_str().unwrap().contains("WebSocket"), "{answer}");
     }
+}
+
+/// What the client does when it is called.
+fn serve(push: Push) -> Result<Vec<u8>, Status> {
+    let asked: Value = serde_json::from_slice(&push.payload).unwrap();
+    match (push.method.as_str(), asked["n"].as_u64()) {
+        ("duplex quest", Some(n)) => Ok(json!({ "twice": 2 * n }).to_string().into_bytes()),
+        _ => Err(Status::new(Code::UnknownMethod, "no such method here")),
+    }
+}
+
+#[test]
+fn the_rust_client_answers_what_the_server_asks() {
+    let (_folder, server) = start(&[]);
+    let options = Options {
+        push_handler: Some(PushHandler::sync(serve)),
+        ..Options::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&server.addr, options).await.unwrap();
+        let ask = async |payload: Value| {
+            let payload = payload.to_string().into_bytes();
+            client
+                .call_raw("duplex demo", Encoding::Json, &payload, None)
+                .await
+        };
+        let answer = ask(json!({"n": 21})).await.unwrap();
+        assert_eq!(
+            serde_json::from_slice::<Value>(&answer).unwrap(),
+            json!({"twice": 42})
+        );
+        let refused = ask(json!({})).await.unwrap_err().to_string();
+        assert!(refused.contains("no such method here"), "{refused}");
+    });
 }

@@ -369,3 +369,28 @@ fn the_press_measures_over_tls() {
         assert!(done.status.code() == Some(2) && said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn millpond_call_reaches_the_tls_port() {
+    let (folder, _authority) = folder(CONFIG, 2099);
+    let server = Millpond::start(folder.path(), &[]);
+    let addr = format!("tls://{}", server.tls.as_ref().unwrap());
+    let call = |more: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_millpond"))
+            .args(["call", "secret", r#"{"a": 1}"#, "--addr", &addr, "--tls-ca"])
+            .arg(folder.path().join("clients.pem"))
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let done = call(&["--tls-name", "localhost"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(
+        serde_json::from_slice::<Value>(&done.stdout).unwrap(),
+        json!({"a": 1})
+    );
+    // The certificate is for localhost, and the address says 127.0.0.1.
+    let done = call(&[]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && said.contains("certificate"), "{said}");
+}

@@ -78,7 +78,14 @@ fn threads_are_measured_and_looked_at_and_kept_when_they_end() {
 fn the_servers_children_are_the_servers() {
     let pid = std::process::id();
     let mut sampler = Sampler::new(vec![pid], vec![pid], None);
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", "echo up; exec sleep 600"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has run: a thread that has not is in no result.
+    let mut up = [0; 3];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut up).unwrap();
     let second = sampler.second(1.0);
     child.kill().unwrap();
     child.wait().unwrap();
