@@ -300,3 +300,29 @@ fn what_cannot_be_started_says_so() {
         "{said}"
     );
 }
+
+#[test]
+fn a_process_that_is_stopped_holds_up_no_interrupt() {
+    let (address, seen) = echo();
+    let case = Case::new(address, ENDLESS);
+    let (press, workers) = case.start(3, &seen);
+    signal("-STOP", workers[1].into());
+    signal("-INT", press.id().into());
+    let done = press.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    // Its figures are missing, so the point that was under way is not told as if it were whole.
+    assert!(
+        said.contains(&format!(
+            "(pid {}) says nothing any more, and did not stop",
+            workers[1]
+        )),
+        "{said}"
+    );
+    let result = case.result();
+    assert_eq!(
+        (&result["state"], result["points"].as_array().map(Vec::len)),
+        (&"failed".into(), Some(0))
+    );
+    wait_for(|| workers.iter().all(|&pid| is_gone(pid)).then_some(()));
+}

@@ -104,11 +104,7 @@ fn measured(outcome: Result<Outcome, Error>) -> ExitCode {
 fn report(arguments: &Report) -> ExitCode {
     match millpond_press_runner::draw(&arguments.folders, arguments.html.as_deref()) {
         Ok(drawn) => {
-            crate::print(if arguments.json {
-                &drawn.json
-            } else {
-                &drawn.markdown
-            });
+            crate::print(if arguments.json { &drawn.json } else { &drawn.text });
             eprintln!("page: {}", Path::new(&drawn.page).display());
             ExitCode::SUCCESS
         }

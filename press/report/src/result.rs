@@ -316,6 +316,9 @@ pub struct Point {
     pub warm_up: WarmUp,
     /// From the start of the clock to the end of the last request.
     pub us_total: u64,
+    /// The longest time within it in which requests waited and no answer came, if it was 100 ms or more; else 0.
+    #[serde(default)]
+    pub us_silent_max: u64,
     /// Answers a second over `us_total`.
     pub qps: f64,
     /// Requests sent a second over the time in which requests were sent.

@@ -132,6 +132,7 @@ pub(crate) fn point(
         interrupted: measured.interrupted,
         warm_up: measured.warm_up,
         us_total: measured.total.as_micros() as u64,
+        us_silent_max: measured.silent.as_micros() as u64,
         qps: rate(tally.counters.answers()),
         sent_per_s: rate(measured.handover.sent),
         latency: tally.latency.summary(),

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use millpond_press_report::{Folder, RunResult, html, read, report};
+use millpond_press_report::{Folder, RunResult, html, read, report, terminal};
 
 use crate::Error;
 
@@ -15,6 +15,8 @@ pub struct Drawn {
     pub page: PathBuf,
     /// The reports of all folders in Markdown, one after the other.
     pub markdown: String,
+    /// The same for a terminal.
+    pub text: String,
     /// The results as a JSON array.
     pub json: String,
 }
@@ -45,6 +47,7 @@ pub fn draw(folders: &[PathBuf], page: Option<&Path>) -> Result<Drawn, Error> {
     Ok(Drawn {
         page,
         markdown: markdown.join("\n"),
+        text: runs.iter().map(terminal).collect::<Vec<_>>().join("\n"),
         json: serde_json::to_string_pretty(&runs).unwrap_or_default(),
     })
 }

@@ -16,6 +16,7 @@ pub(crate) mod message;
 mod offer;
 mod poller;
 mod processes;
+mod receiving;
 mod sending;
 mod threads;
 
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use millpond_press_recorder::{Live, Tally};
+use millpond_press_recorder::{Live, Silence, Tally};
 pub(crate) use offer::{Offer, Part};
 use serde::{Deserialize, Serialize};
 
@@ -190,6 +191,8 @@ pub(crate) struct Handed {
     pub(crate) warm_up_answers: u64,
     /// Time spent in the measurement looking for work that was not there.
     pub(crate) idle: Duration,
+    /// Where it got no answer; none where it has no connections.
+    pub(crate) silences: Vec<Silence>,
 }
 
 /// What a thread needs to speak with the crew.

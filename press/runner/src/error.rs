@@ -28,19 +28,19 @@ pub enum Error {
     Requests(#[from] millpond_press_workload::Error),
     /// More connections than files this process may open.
     #[error(
-        "{connections} connections{} need {needed} open files, but the limit here is {allowed}; \
-         raise it (`ulimit -n {needed}`, or nofile in limits.conf), raise load.processes or lower load.connections",
-        if *processes > 1 { format!(" in each of {processes} processes") } else { String::new() }
+        "{need} need {needed} open files, but the limit here is {allowed}; raise it (`ulimit -n {needed}`, or nofile in \
+         limits.conf){}",
+        open_files_mend(*enough)
     )]
     OpenFiles {
-        /// The largest number of connections that one process has.
-        connections: usize,
-        /// The processes they are spread over.
-        processes: usize,
-        /// Files that takes in each.
+        /// What needs them: the connections of one process, or the pipes to all of them.
+        need: String,
+        /// Files that takes in one process.
         needed: u64,
         /// Files this process may have, its hard limit.
         allowed: u64,
+        /// The fewest processes with which it would go; nothing where none would do.
+        enough: Option<usize>,
     },
     /// Nothing answers at the target's address.
     #[error("no connection to {address}: {reason}; start the server there, or set target.address")]
@@ -115,6 +115,13 @@ pub enum Error {
     /// The result folder cannot be written.
     #[error(transparent)]
     Report(#[from] millpond_press_report::Error),
+}
+
+fn open_files_mend(enough: Option<usize>) -> String {
+    match enough {
+        Some(processes) => format!(", or set load.processes = {processes}"),
+        None => ", or lower load.connections".into(),
+    }
 }
 
 impl Error {

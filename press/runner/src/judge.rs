@@ -4,6 +4,7 @@
 //! figures that were measured; without evidence the bound is unknown and says so.
 
 mod observed;
+mod told;
 
 use millpond_press_recorder::{ThreadUse, is_growing};
 use millpond_press_report::{Bound, Judgement, LoadKind, Point, Verdict};
@@ -34,7 +35,9 @@ const NOT_SENT: f64 = 0.01;
 pub(crate) fn judge(point: &Point) -> Verdict {
     let seen = Observed::of(point);
     let mut evidence = seen.in_words();
-    evidence.push(failures_in_words(point));
+    evidence.extend(told::failures(point));
+    evidence.extend(told::schedule(point));
+    evidence.extend(told::silence(point));
     if let Some(why) = outage(point) {
         return Verdict {
             judgement: Judgement::Unstable,
@@ -64,7 +67,15 @@ pub(crate) fn judge(point: &Point) -> Verdict {
         }
         Some((_, ref why)) => format!("{why}; {}", lower_first(&reason)),
     };
-    evidence.retain(|line| !line.is_empty());
+    let mut sentence = sentence;
+    for beside in [told::silence(point), told::another_rate(point)]
+        .into_iter()
+        .flatten()
+    {
+        if !sentence.contains(&beside) {
+            sentence += &format!(" {beside}.");
+        }
+    }
     Verdict {
         judgement: judgement.map_or(Judgement::Valid, |(judgement, _)| judgement),
         bound,
@@ -101,19 +112,6 @@ fn outage(point: &Point) -> Option<String> {
             whole.len()
         )
     })
-}
-
-/// How many requests failed, if any did.
-fn failures_in_words(point: &Point) -> String {
-    let counters = &point.counters;
-    let (failed, offered) = (counters.failed_total() + counters.not_sent, counters.offered());
-    if failed == 0 {
-        return String::new();
-    }
-    format!(
-        "{failed} of {offered} requests failed or were never sent ({:.1} %)",
-        100.0 * failed as f64 / offered.max(1) as f64
-    )
 }
 
 /// Why the figures are the load generator's own, if they are.
@@ -179,6 +177,9 @@ fn stability(point: &Point) -> Option<String> {
             outstanding[0],
             outstanding[outstanding.len() - 1]
         ));
+    }
+    if let Some(why) = told::outage(point) {
+        return Some(why);
     }
     let answers: Vec<f64> = whole.iter().map(|second| second.answers as f64).collect();
     if answers.len() < 6 {

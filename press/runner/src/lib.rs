@@ -11,7 +11,7 @@
 //! let mut options = RunOptions::new("press/scenarios/r1-quick.toml");
 //! options.set.push("load.connections=[100]".into());
 //! let outcome = run(options)?;
-//! println!("{}\n{}", outcome.markdown, outcome.folder.display());
+//! println!("{}\n{}", outcome.output, outcome.folder.display());
 //! # Ok::<(), millpond_press_runner::Error>(())
 //! ```
 
@@ -24,6 +24,7 @@ mod error;
 mod grid;
 mod judge;
 mod measure;
+mod open_files;
 mod probe;
 mod progress;
 mod scenario;
@@ -89,11 +90,11 @@ impl RunOptions {
 pub struct Outcome {
     /// The result folder.
     pub folder: PathBuf,
-    /// The report.
+    /// The report as Markdown, as it lies in the folder.
     pub markdown: String,
     /// The content of `result.json`.
     pub json: String,
-    /// What a program prints of it: one of the two, as [`RunOptions::json`] asked.
+    /// What a program prints of it: the JSON where [`RunOptions::json`] asked for it, else the report for a terminal.
     pub output: String,
     /// The result itself.
     pub result: RunResult,

@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use millpond_press_recorder::{
-    CpuSample, Resources, Window, is_stationary, kernel_slab_bytes, memory_bytes, process_tree,
+    CpuSample, Resources, SILENCE_NS_MIN, Window, is_stationary, kernel_slab_bytes, longest_silence,
+    memory_bytes, process_tree,
 };
 use millpond_press_report::{Cpu, Stage, WarmUp};
 use tokio::sync::watch;
@@ -39,6 +40,8 @@ pub(crate) struct Measured {
     pub(crate) handover: Handover,
     pub(crate) started_at: SystemTime,
     pub(crate) total: Duration,
+    /// The longest time in which requests waited and no answer came; zero where it is too short to be noted.
+    pub(crate) silent: Duration,
     pub(crate) warm_up: WarmUp,
     pub(crate) resources: Resources,
     /// Requests on their way at the end of each second.
@@ -71,7 +74,7 @@ pub(crate) async fn measure(
     progress: &mut Progress,
     stop: &watch::Receiver<bool>,
 ) -> Result<Measured, Error> {
-    let begin = crew.offer(clock, offer).await?;
+    let begin = crew.offer(clock, offer, stop).await?;
     let mut handover = Handover::default();
     let (from, warm_up_stationary) = match offer.warmup_max.is_zero() {
         false => warm_up(crew, clock, offer, begin, stop).await,
@@ -87,9 +90,12 @@ pub(crate) async fn measure(
     progress.sending(&crew.lives);
     let seen = watcher.end();
     let total = total(offer, from, handover.last_end, interrupted);
+    let silent = longest_silence(&handover.silences, from, from + total.as_nanos() as u64);
+    let silent = if silent < SILENCE_NS_MIN { 0 } else { silent };
     Ok(Measured {
         started_at,
         total,
+        silent: Duration::from_nanos(silent),
         warm_up: WarmUp {
             seconds: seconds(from.saturating_sub(begin)),
             answers: handover.warm_up_answers,

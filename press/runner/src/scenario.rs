@@ -4,7 +4,9 @@
 //! run; everything impossible is refused with the file, the line or key, and the mend.
 
 mod checks;
+mod encoding;
 mod keys;
+mod requests;
 mod steps;
 mod targets;
 mod text;
@@ -14,11 +16,12 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+pub(crate) use encoding::Encoded;
 pub(crate) use keys::{Check, Protocol, Search, Server, Target};
 use millpond_press_report::Layout;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
-pub(crate) use targets::{Encoded, ServerPid, TargetPlan};
+pub(crate) use targets::{ServerPid, TargetPlan};
 
 use crate::engine::Amount;
 use crate::slo::Slo;

@@ -7,22 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
-use millpond_press_report::{Folder, Layout, Point, RunResult, Server, State, compact_utc, report};
+use millpond_press_report::{Folder, Layout, Point, RunResult, Server, State, compact_utc, report, terminal};
 use tokio::sync::watch;
 
 use crate::engine::{Amount, Offer};
 use crate::measure::{Measured, Watched};
+use crate::open_files::check_open_files;
 use crate::probe;
 use crate::progress::Progress;
 use crate::scenario::{self, Encoded, Scenario, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
 use crate::session::{Connecting, Opening, Session, Source, fill};
-use crate::system::{Cores, raise_open_files};
+use crate::system::Cores;
 use crate::target::in_process::InProcess;
 use crate::{Error, Outcome, RunOptions, comparison, describe, search, stopped};
 
-/// Open files this process needs beside its connections.
-const FILES_BESIDE: u64 = 64;
 /// Between two points, so that what one left behind in the server does not meet the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -104,7 +103,8 @@ impl Run {
         if question == Question::Search {
             search::check(&scenario).map_err(bad)?;
         }
-        check_open_files(&scenario)?;
+        let most = scenario.load.connections.iter().copied().max().unwrap_or(0);
+        check_open_files(most, scenario.load.processes(most), scenario.targets.len())?;
         check_pids(&scenario).map_err(bad)?;
         // Before this thread is bound, so that all cores are counted.
         let machine = Machine::read();
@@ -421,15 +421,12 @@ impl Run {
 
     fn outcome(self) -> Outcome {
         let markdown = report(&self.result);
+        let text = terminal(&self.result);
         // What was just written can be written again.
         let json = serde_json::to_string_pretty(&self.result).unwrap_or_default();
         Outcome {
             folder: self.folder.path().to_owned(),
-            output: if self.options.json {
-                json.clone()
-            } else {
-                markdown.clone()
-            },
+            output: if self.options.json { json.clone() } else { text },
             markdown,
             json,
             exit_code: describe::exit_code(&self.result, self.scenario.load.until_missed),
@@ -461,30 +458,6 @@ fn check_pids(scenario: &Scenario) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Whether every process may open the files it needs; its own limit is raised to that, which other processes inherit.
-fn check_open_files(scenario: &Scenario) -> Result<(), Error> {
-    let connections = scenario.load.connections.iter().copied().max().unwrap_or(0);
-    let processes = scenario.load.processes(connections);
-    let targets = scenario.targets.len();
-    // Several processes belong to one target each, and are told and heard over two pipes.
-    let (connections, pipes) = match processes {
-        1 => (connections * targets, 0),
-        _ => (connections.div_ceil(processes), 2 * processes * targets),
-    };
-    let needed = connections.max(pipes) as u64 + FILES_BESIDE;
-    let allowed = raise_open_files(needed).map_err(|error| Error::ClientThread(error.to_string()))?;
-    if allowed < needed {
-        Err(Error::OpenFiles {
-            connections,
-            processes,
-            needed,
-            allowed,
-        })
-    } else {
-        Ok(())
-    }
 }
 
 /// Whether this process may run on each of these cores. Binds the calling thread to them.

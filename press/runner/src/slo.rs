@@ -40,16 +40,20 @@ pub(crate) struct Slo {
 }
 
 impl Slo {
-    /// Reads `FIGURE < LIMIT` parts divided by commas or `and`.
+    /// Reads `FIGURE < LIMIT` parts divided by commas or `and`; an error tells at which character the bad one begins.
     pub(crate) fn parse(text: &str) -> Result<Slo, String> {
-        let parts = text.split(',').flat_map(|part| part.split(" and "));
-        let limits: Vec<Limit> = parts
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-            .map(limit)
-            .collect::<Result<_, _>>()?;
-        if limits.is_empty() {
+        if text.trim().is_empty() {
             return Err("slo is empty; write it as \"p99 < 5ms, errors < 0.1%\"".into());
+        }
+        let mut limits = Vec::new();
+        let mut rest = Some(text);
+        let mut before = 0;
+        while let Some(text) = rest {
+            let (part, after, divider) = first_part(text);
+            let blank = part.chars().count() - part.trim_start().chars().count();
+            limits.push(limit(part.trim(), before + blank + 1)?);
+            before += part.chars().count() + divider;
+            rest = after;
         }
         Ok(Slo {
             text: text.trim().to_owned(),
@@ -81,64 +85,96 @@ impl Slo {
     }
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
+/// The text before the first comma or `and`, what follows it, and how many characters divide them.
+fn first_part(text: &str) -> (&str, Option<&str>, usize) {
+    const DIVIDERS: [&str; 2] = [",", " and "];
+    let found = DIVIDERS
+        .iter()
+        .filter_map(|divider| Some((text.find(divider)?, divider.len())));
+    match found.min() {
+        Some((at, divider)) => (&text[..at], text.get(at + divider..), divider),
+        None => (text, None, 0),
+    }
+}
+
+/// Reads one part; `place` is that of its first character in the whole, from 1.
+fn limit(text: &str, place: usize) -> Result<Limit, String> {
     let bad = |what: &str| {
         format!(
-            "slo part {text:?}: {what}; write parts such as \"p99 < 5ms\", \"p99.9 <= 800us\", \"mean < 1ms\", \
+            "slo, character {place}: {what}; write parts such as \"p99 < 5ms\", \"p99.9 <= 800us\", \"mean < 1ms\", \
              \"errors < 0.1%\", \"refused < 1%\" or \"rate > 1000\""
         )
     };
-    let at = text.find(['<', '>']).ok_or_else(|| bad("there is no < or >"))?;
+    if text.is_empty() {
+        return Err(bad("there is nothing between two dividers, or behind the last"));
+    }
+    let at = text
+        .find(['<', '>'])
+        .ok_or_else(|| bad(&format!("{text:?} has no < or >")))?;
     let (name, rest) = text.split_at(at);
     let below = rest.starts_with('<');
     let (or_equal, value) = match rest[1..].strip_prefix('=') {
         Some(value) => (true, value.trim()),
         None => (false, rest[1..].trim()),
     };
-    let figure = match name.trim() {
-        "mean" => Figure::Mean,
-        "max" => Figure::Max,
-        "errors" => Figure::Errors,
-        "refused" => Figure::Refused,
-        "rate" => Figure::Rate,
-        other => {
-            let percent = other
-                .strip_prefix('p')
-                .and_then(|digits| digits.parse::<f64>().ok());
-            let percent = percent.filter(|percent| (1.0..100.0).contains(percent));
-            Figure::Percentile(percent.ok_or_else(|| bad(&format!("{other:?} is no figure")))?)
+    let figure = figure(name.trim()).map_err(|what| bad(&what))?;
+    let (limit, expected) = match figure {
+        Figure::Percentile(_) | Figure::Mean | Figure::Max => {
+            (microseconds(value), "a time above 0 in us, ms or s")
         }
+        Figure::Errors | Figure::Refused => (share(value), "a share from 0% to 100%, or from 0 to 1"),
+        Figure::Rate => (number(value), "answers a second, without a unit"),
     };
-    let limit = match figure {
-        Figure::Percentile(_) | Figure::Mean | Figure::Max => microseconds(value),
-        Figure::Errors | Figure::Refused => share(value),
-        Figure::Rate => value
-            .parse()
-            .ok()
-            .filter(|rate: &f64| rate.is_finite() && *rate >= 0.0),
-    };
+    let limit =
+        limit.ok_or_else(|| bad(&format!("{text:?} has the limit {value:?}, expected {expected}")))?;
     Ok(Limit {
         text: text.to_owned(),
         figure,
         below,
         or_equal,
-        limit: limit.ok_or_else(|| bad(&format!("{value:?} is no limit for it")))?,
+        limit,
     })
+}
+
+fn figure(name: &str) -> Result<Figure, String> {
+    Ok(match name {
+        "mean" => Figure::Mean,
+        "max" => Figure::Max,
+        "errors" => Figure::Errors,
+        "refused" => Figure::Refused,
+        "rate" => Figure::Rate,
+        "" => return Err("there is no figure before the < or >".into()),
+        other => {
+            let percent = other.strip_prefix('p').and_then(number);
+            match percent {
+                Some(percent) if (1.0..100.0).contains(&percent) => Figure::Percentile(percent),
+                Some(_) => return Err(format!("{other:?} is no percentile, expected p1 to p99.99")),
+                None => return Err(format!("{other:?} is no figure")),
+            }
+        }
+    })
+}
+
+/// A number as people write it: digits, and a point between some of them.
+fn number(text: &str) -> Option<f64> {
+    let is_plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let ends = text.starts_with('.') || text.ends_with('.');
+    text.parse().ok().filter(|_| is_plain && !ends)
 }
 
 fn microseconds(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
-    let (number, scale) = units
+    let (digits, scale) = units
         .iter()
         .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
-    let number: f64 = number.trim().parse().ok()?;
-    (number.is_finite() && number > 0.0).then_some(number * scale)
+    let us = number(digits.trim_end())? * scale;
+    (us.is_finite() && us > 0.0).then_some(us)
 }
 
 fn share(text: &str) -> Option<f64> {
-    let share: f64 = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.parse().ok()?,
+    let share = match text.strip_suffix('%') {
+        Some(percent) => number(percent.trim_end())? / 100.0,
+        None => number(text)?,
     };
     (0.0..=1.0).contains(&share).then_some(share)
 }
@@ -227,18 +263,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_objective_is_refused_with_its_form() {
-        for bad in [
-            "",
-            "p99",
+    fn what_is_no_objective_is_refused_with_its_place_and_its_form() {
+        let check = |text: &str, words: &str| {
+            let said = Slo::parse(text).unwrap_err();
+            assert!(
+                said.contains(words) && said.contains("p99 < 5ms"),
+                "{text:?}: {said}"
+            );
+        };
+        check("", "slo is empty");
+        check(" ", "slo is empty");
+        check("p99", "character 1: \"p99\" has no < or >");
+        check(
             "p99 < 5",
-            "p100 < 5ms",
-            "latency < 5ms",
-            "errors < 5ms",
-            "p99 < -1ms",
-        ] {
-            let said = Slo::parse(bad).unwrap_err();
-            assert!(said.contains("p99 < 5ms"), "{bad}: {said}");
-        }
+            "character 1: \"p99 < 5\" has the limit \"5\", expected a time",
+        );
+        check("p99 < 5 min", "limit \"5 min\"");
+        check("p99 < -1ms", "limit \"-1ms\"");
+        check("p99 < 1e3ms", "limit \"1e3ms\"");
+        check("p99 < infs", "limit \"infs\"");
+        check("p99 < .5ms", "limit \".5ms\"");
+        check("p99 < 5ms,, errors < 1%", "character 11: there is nothing");
+        check(", p99 < 5ms", "character 1: there is nothing");
+        check("p99 < 5ms,", "character 11: there is nothing");
+        check("p99 < 5ms and  and max < 1s", "character 15: there is nothing");
+        check(
+            "p99 < 5ms, errors<",
+            "character 12: \"errors<\" has the limit \"\"",
+        );
+        check("p99 < 5ms,  < 1ms", "character 13: there is no figure");
+        check("p99 < 5µs, p100 < 5ms", "character 12: \"p100\" is no percentile");
+        check("p101 < 5ms", "\"p101\" is no percentile");
+        check("p0.5 < 5ms", "\"p0.5\" is no percentile");
+        check("p+99 < 5ms", "\"p+99\" is no figure");
+        check("latency < 5ms", "\"latency\" is no figure");
+        check("p99 =< 5ms", "\"p99 =\" is no figure");
+        check("errors < 5ms", "expected a share");
+        check("errors < 101%", "expected a share");
+        check("rate > 5ms", "expected answers a second");
     }
 }

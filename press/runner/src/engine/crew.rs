@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millpond_press_recorder::{Live, Tally, Window};
+use millpond_press_recorder::{Live, Silence, Tally, Window, both_silent};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
 
@@ -25,11 +25,18 @@ const LEAD: Duration = Duration::from_millis(20);
 /// The same where another process must be told first, on a machine that is busy.
 const LEAD_APART: Duration = Duration::from_millis(100);
 
+/// How often it is looked whether all of them are alive.
+const LOOK: Duration = Duration::from_millis(50);
+/// So many looks are a second.
+const LOOKS_A_SECOND: u32 = 20;
+
 /// The threads and the ways to speak with them.
 pub(crate) struct Crew {
     // Dropped first: threads and processes may still report while they end.
     hands: Hands,
     reports: Receiver<Report>,
+    /// Whether the threads were told to stop, or somebody wants them to.
+    stopping: bool,
     pub(crate) lives: Vec<Arc<Live>>,
 }
 
@@ -58,6 +65,8 @@ pub(crate) struct Handover {
     pub(crate) sent: u64,
     pub(crate) warm_up_answers: u64,
     pub(crate) idle: Duration,
+    /// Where no thread got an answer.
+    pub(crate) silences: Vec<Silence>,
 }
 
 impl Crew {
@@ -100,6 +109,7 @@ impl Crew {
         Ok(Crew {
             hands: start(&reporter, &lives)?,
             reports,
+            stopping: false,
             lives,
         })
     }
@@ -110,9 +120,9 @@ impl Crew {
         stop: &mut watch::Receiver<bool>,
         mut tick: impl FnMut(&[Arc<Live>]),
     ) -> Result<Connected, Error> {
-        let mut seconds = tokio::time::interval(Duration::from_secs(1));
-        seconds.tick().await;
-        let (mut waiting, mut opened, mut reason) = (self.len(), 0, None);
+        let mut looks = tokio::time::interval(LOOK);
+        looks.tick().await;
+        let (mut waiting, mut opened, mut reason, mut looked) = (self.len(), 0, None, 0);
         while waiting > 0 {
             tokio::select! {
                 report = self.reports.recv() => match report {
@@ -124,8 +134,11 @@ impl Crew {
                     other => return Err(self.trouble(other)),
                 },
                 () = stopped(stop) => return Ok(Connected::Interrupted),
-                _ = seconds.tick() => {
-                    tick(&self.lives);
+                _ = looks.tick() => {
+                    looked += 1;
+                    if looked % LOOKS_A_SECOND == 0 {
+                        tick(&self.lives);
+                    }
                     self.check_alive()?;
                 }
             }
@@ -138,13 +151,24 @@ impl Crew {
 
     /// Offers one load, each thread its own part, and gives its begin. The measurement begins with it, or where there is a
     /// warm-up when [`Crew::measure_from`] says so.
-    pub(crate) async fn offer(&mut self, clock: Clock, offer: &Offer) -> Result<u64, Error> {
+    pub(crate) async fn offer(
+        &mut self,
+        clock: Clock,
+        offer: &Offer,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<u64, Error> {
         self.prepare(offer)?;
-        if let Hands::Apart(processes) = &self.hands {
-            for _ in 0..processes.len() {
-                match self.reports.recv().await {
-                    Some(Report::Prepared) => {}
-                    other => return Err(self.trouble(other)),
+        let mut unprepared = match &self.hands {
+            Hands::Here(_) => 0,
+            Hands::Apart(processes) => processes.len(),
+        };
+        while unprepared > 0 {
+            match tokio::time::timeout(LOOK, self.reports.recv()).await {
+                Ok(Some(Report::Prepared)) => unprepared -= 1,
+                Ok(other) => return Err(self.trouble(other)),
+                Err(_) => {
+                    self.stopping |= *stop.borrow();
+                    self.check_alive()?;
                 }
             }
         }
@@ -189,6 +213,10 @@ impl Crew {
                 into.sent += handed.sent;
                 into.warm_up_answers += handed.warm_up_answers;
                 into.idle += handed.idle;
+                into.silences = match into.threads.is_empty() {
+                    true => handed.silences,
+                    false => both_silent(&into.silences, &handed.silences),
+                };
                 into.tally.merge(&handed.tally);
                 into.threads.push(handed.tally);
                 Ok(true)
@@ -243,6 +271,7 @@ impl Crew {
 
     /// Tells all threads to drop what they do and hand over.
     pub(crate) fn stop(&mut self) {
+        self.stopping = true;
         match &mut self.hands {
             Hands::Here(threads) => threads.stop(),
             Hands::Apart(processes) => processes.tell(&Order::Stop),
@@ -253,7 +282,7 @@ impl Crew {
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         match &self.hands {
             Hands::Here(threads) => threads.check_alive(),
-            Hands::Apart(processes) => processes.check_alive(),
+            Hands::Apart(processes) => processes.check_alive(self.stopping),
         }
     }
 

@@ -26,6 +26,8 @@ const END_MAX: Duration = Duration::from_secs(5);
 /// A process that said nothing in so many looks, of at least 50 ms each, is stuck. Looks are counted and not time, so that a
 /// press that was stopped itself for a while does not blame its processes.
 const SILENT_LOOKS_MAX: u32 = 200;
+/// The same once it was told to stop: somebody waits at a terminal.
+const STOPPED_LOOKS_MAX: u32 = 60;
 /// How often it is looked whether it has ended.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -101,12 +103,21 @@ impl Processes {
         self.workers.iter().map(|worker| worker.child.id())
     }
 
-    /// An error if one of them is stuck; it is looked so at most twenty times a second.
-    pub(super) fn check_alive(&self) -> Result<(), Error> {
-        let stuck = |worker: &&Worker| worker.silent.fetch_add(1, Relaxed) >= SILENT_LOOKS_MAX;
-        match self.workers.iter().find(stuck) {
+    /// An error if one of them is stuck, sooner where they are `stopping`; it is looked so at most twenty times a second.
+    pub(super) fn check_alive(&self, stopping: bool) -> Result<(), Error> {
+        let (looks_max, and) = match stopping {
+            true => (
+                STOPPED_LOOKS_MAX,
+                ", and did not stop: what it did is in no figure",
+            ),
+            false => (SILENT_LOOKS_MAX, ""),
+        };
+        // All of them are looked at, so that each is counted.
+        let stuck = |worker: &&Worker| worker.silent.fetch_add(1, Relaxed) >= looks_max;
+        let stuck: Vec<&Worker> = self.workers.iter().filter(stuck).collect();
+        match stuck.first() {
             Some(worker) => Err(Error::ClientProcess(format!(
-                "{} says nothing any more",
+                "{} says nothing any more{and}",
                 worker.name
             ))),
             None => Ok(()),
@@ -136,6 +147,10 @@ impl Drop for Processes {
         }
         let deadline = Instant::now() + END_MAX;
         for worker in &mut self.workers {
+            // One that is stuck, or was stopped itself, sees no end of its input.
+            if worker.silent.load(Relaxed) >= STOPPED_LOOKS_MAX {
+                let _ = worker.child.kill();
+            }
             if worker.ended_by(deadline).is_none() {
                 let _ = worker.child.kill();
                 let _ = worker.child.wait();

@@ -161,6 +161,7 @@ impl<P: Protocol> ClientThread<P> {
         connection.outstanding += 1;
         connection.unstamped += 1;
         self.outstanding += 1;
+        self.listening.asked(eligible);
         if self.measure_from.is_some_and(|from| due >= from) {
             self.sent += 1;
         }

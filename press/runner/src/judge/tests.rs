@@ -285,3 +285,68 @@ fn an_offered_load_that_was_met_is_said() {
         "1000/s of 1000/s, with 30 %",
     );
 }
+
+#[test]
+fn an_outage_shorter_than_a_second_is_told_and_a_long_one_judged() {
+    let silent = |ms: u64| {
+        let mut point = calm();
+        thread(&mut point, Side::Server, "worker", 5.0, &[("sleep", 0.9)]);
+        point.us_silent_max = ms * 1_000;
+        point
+    };
+    let told = |ms| {
+        judge(&silent(ms))
+            .sentence
+            .contains("no answer came while requests waited")
+    };
+    // A thousand answers a second are a millisecond apart.
+    assert!(!told(0) && !told(99) && told(100));
+    check(
+        &silent(320),
+        Judgement::Valid,
+        Bound::Timer,
+        "For 320 ms no answer came while requests waited, 320 times",
+    );
+    check(
+        &silent(700),
+        Judgement::Unstable,
+        Bound::Timer,
+        "For 700 ms no answer came",
+    );
+    let sentence = judge(&silent(700)).sentence;
+    assert_eq!(sentence.matches("700 ms").count(), 1, "{sentence}");
+    // Where answers are rare, so long a wait is chance.
+    let mut rare = silent(700);
+    rare.qps = 10.0;
+    assert!(!judge(&rare).sentence.contains("no answer came while"));
+}
+
+#[test]
+fn a_schedule_that_strays_from_its_rate_is_told() {
+    let mut point = calm();
+    point.offered.kind = LoadKind::Open;
+    point.offered.arrivals = Some("bursts of 1000".into());
+    point.offered.duration_s = Some(10.0);
+    point.latency.us_p50 = Some(90.0);
+    point.sent_per_s = 1_000.0;
+    let said = |point: &Point| judge(point).sentence;
+    point.offered.rate = Some(1_000.0);
+    assert!(!said(&point).contains("schedule offered"), "{}", said(&point));
+    let evidence = judge(&point).evidence.join("\n");
+    assert!(
+        evidence.contains("1000.0 requests a second of 1000 asked"),
+        "{evidence}"
+    );
+    for (rate, words) in [
+        (
+            800.0,
+            "offered 1000/s, 25 % more than the 800/s asked: with bursts of 1000, 10 s are",
+        ),
+        (1_250.0, "offered 1000/s, 20 % less than the 1250/s asked"),
+    ] {
+        point.offered.rate = Some(rate);
+        assert!(said(&point).contains(words), "{}", said(&point));
+    }
+    point.interrupted = true;
+    assert!(!said(&point).contains("schedule offered"));
+}

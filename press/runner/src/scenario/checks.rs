@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::keys::{File, Protocol, Server, Target};
+use super::requests::operation_names;
 use super::steps::{self, Rates};
-use super::targets::operation_names;
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {

@@ -453,3 +453,31 @@ fn the_scenarios_of_report_r3_can_be_run() {
     let boosted = load(&file, &set).unwrap().load.steps(200_000);
     assert_eq!((boosted[0].rate, boosted.len() > 48), (Some(4_000.0), true));
 }
+
+#[test]
+fn a_value_of_no_bytes_is_no_word_of_a_command() {
+    let words = |protocol: &str, command: &str, body: &str| {
+        format!(
+            "[scenario]\nname = \"empty\"\n[target]\nprotocol = \"{protocol}\"\naddress = \"127.0.0.1:1\"\n\
+             [[target.operations]]\n{command} = \"{body}\"\n[keys]\ncount = 10\n\
+             [load]\nconnections = [1]\nrequests_per_connection = 1\n"
+        )
+    };
+    for protocol in ["memcached", "resp"] {
+        let set = words(protocol, "command", "set {key} {value}");
+        for sizes in ["0", "{ uniform = [0, 9] }", "{ choice = [[0, 0.1], [5, 0.9]] }"] {
+            let said = refusal(&set, &[&format!("keys.value_bytes={sizes}")]);
+            assert!(
+                said.contains("keys.value_bytes gives values of 0 bytes") && said.contains(protocol),
+                "{said}"
+            );
+        }
+        assert!(load_text(&set, &["keys.value_bytes={ uniform = [1, 9] }"]).is_ok());
+        // Nothing of it is sent here.
+        let get = words(protocol, "command", "get {key}");
+        assert!(load_text(&get, &["keys.value_bytes=0"]).is_ok());
+    }
+    // A message may be empty where something stands around it.
+    let echo = words("echo", "body", "a{value}");
+    assert!(load_text(&echo, &["keys.value_bytes=0"]).is_ok());
+}

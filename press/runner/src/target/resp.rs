@@ -139,17 +139,13 @@ fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<usize, usize>, 
             // Every reply still to come takes three bytes at least.
             return Ok(Err((at + rest.len() + 1).max(at + 3)));
         };
-        let number = || -> Result<i64, Malformed> {
-            let text = std::str::from_utf8(&rest[1..line]).ok();
-            text.and_then(|text| text.parse().ok())
-                .ok_or_else(|| Malformed::garbage(format!("{} is no length", excerpt(&rest[1..line]))))
-        };
+        let length = || length(&rest[1..line]);
         at += line + 2;
         left -= 1;
         match rest[0] {
             b'+' | b'-' | b':' => {}
             b'$' => {
-                if let Ok(length) = usize::try_from(number()?) {
+                if let Some(length) = length()? {
                     if length > bytes_max {
                         return Err(Malformed::TooLarge(bytes_max));
                     }
@@ -163,7 +159,7 @@ fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<usize, usize>, 
                     }
                 }
             }
-            b'*' => left = left.saturating_add(u64::try_from(number()?).unwrap_or(0)),
+            b'*' => left = left.saturating_add(length()?.unwrap_or(0) as u64),
             kind => return Err(unknown(kind)),
         }
         if at > bytes_max.saturating_mul(2) {
@@ -171,6 +167,18 @@ fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<usize, usize>, 
         }
     }
     Ok(Ok(at))
+}
+
+/// A length; nothing for -1, which stands for a value that is not there.
+fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
+    if digits == b"-1" {
+        return Ok(None);
+    }
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number);
+    text.and_then(|text| text.parse().ok())
+        .map(Some)
+        .ok_or_else(|| Malformed::garbage(format!("{} is no length", excerpt(digits))))
 }
 
 fn unknown(kind: u8) -> Malformed {
@@ -221,6 +229,10 @@ mod tests {
         let said = |text: &str| end_of_reply(text.as_bytes(), 100).unwrap_err().to_string();
         assert!(said("HTTP/1.1").contains("no type"));
         assert!(said("$x\r\n").contains("no length"));
+        for no_length in ["*-7", "$-2", "*+3", "$", "*1x", "$-", "*99999999999999999999"] {
+            let text = format!("{no_length}\r\n");
+            assert!(said(&text).contains("no length"), "{text:?}");
+        }
         assert!(said("$1\r\nabc\r\n").contains("does not end"));
         assert!(said("$101\r\n").contains("larger than 100"));
     }

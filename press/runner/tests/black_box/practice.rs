@@ -110,6 +110,38 @@ fn a_schedule_is_played_whole_whatever_the_answers_do() {
 }
 
 #[test]
+fn an_outage_shorter_than_a_second_is_told() {
+    let server = server(&["--stall", "every:1500ms:900ms"]);
+    let load = "connections = [4]\nrate = [500]\narrivals = \"constant\"\nduration_s = 2.6\nwarmup_s_max = 0";
+    let patient = ["target.timeout_ms=20000"];
+    let point = Case::of_text(&text(server.address(), load), &patient).point();
+    // A ninth of it is enough to be told, whatever else this machine does.
+    assert!(point.us_silent_max >= 100_000, "{}", point.us_silent_max);
+    let verdict = &point.verdict;
+    let told = [&verdict.sentence].into_iter().chain(&verdict.evidence);
+    assert!(
+        told.map(|line| line.matches("no answer came").count())
+            .sum::<usize>()
+            > 0,
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn bursts_that_miss_their_rate_are_told() {
+    let server = server(&[]);
+    let load = "connections = [2]\nrate = [1000]\narrivals = { bursts = { size = 800 } }\nduration_s = 1.0\n\
+                warmup_s_max = 0";
+    let point = point(&server, load);
+    assert_eq!(point.counters.offered(), 1_600, "{:?}", point.counters);
+    let said = &point.verdict.sentence;
+    assert!(
+        said.contains("offered 1600/s, 60 % more than the 1000/s asked: with bursts of 800"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_cannot_be_sent_in_time_is_counted_and_never_silent() {
     let server = server(&["--rate", "50"]);
     let load = "connections = [1]\nin_flight = 4\nrate = [500]\nduration_s = 1.0\nwarmup_s_max = 0";

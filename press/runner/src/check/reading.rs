@@ -1,0 +1,156 @@
+//! Numbers straight out of an answer's JSON or msgpack, into a vector that is used again.
+//!
+//! No tree is built. Its invariant: an answer that is cut off, holds the field twice or anything behind it is unreadable.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use super::{Answer, Wrong};
+
+/// Reads the numbers under `field`.
+pub(super) fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> Result<(), Wrong> {
+    numbers.clear();
+    let unreadable = |error: &dyn fmt::Display| Wrong::Unreadable(error.to_string());
+    let found = match answer {
+        Answer::Json(bytes) => {
+            let mut reader = serde_json::Deserializer::from_slice(bytes);
+            let found = Field {
+                name: field,
+                value: Numbers(numbers),
+            }
+            .deserialize(&mut reader);
+            found
+                .and_then(|found| reader.end().map(|()| found))
+                .map_err(|error| unreadable(&error))?
+        }
+        Answer::Msgpack(bytes) => {
+            let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+            Field {
+                name: field,
+                value: Numbers(numbers),
+            }
+            .deserialize(&mut reader)
+            .map_err(|error| unreadable(&error))?
+        }
+        Answer::Bytes(_) => return Err(Wrong::Unreadable("it is neither JSON nor msgpack".into())),
+    };
+    found.ok_or(Wrong::NoField)
+}
+
+/// The length of the array under `key`.
+pub(super) fn length_of(key: &str, body: &[u8]) -> Result<usize, String> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let found = Field {
+        name: key,
+        value: Length,
+    }
+    .deserialize(&mut reader);
+    found
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "no such key".into())
+}
+
+/// Reads one field of a map with `value` and skips the others.
+struct Field<'n, S> {
+    name: &'n str,
+    value: S,
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Field<'_, S> {
+    type Value = Option<S::Value>;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Field<'_, S> {
+    type Value = Option<S::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut seed = Some(self.value);
+        let mut found = None;
+        while let Some(is_it) = map.next_key_seed(Is(self.name))? {
+            if !is_it {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let Some(value) = seed.take() else {
+                return Err(A::Error::custom(format!("`{}` is there twice", self.name)));
+            };
+            found = Some(map.next_value_seed(value)?);
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a key is the one that is looked for.
+struct Is<'n>(&'n str);
+
+impl<'de> DeserializeSeed<'de> for Is<'_> {
+    type Value = bool;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<bool, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
+        Ok(key == self.0)
+    }
+}
+
+/// Reads an array of numbers into a vector.
+struct Numbers<'v>(&'v mut Vec<f32>);
+
+impl<'de> DeserializeSeed<'de> for Numbers<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Numbers<'_> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of numbers")
+    }
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(number) = list.next_element::<f32>()? {
+            self.0.push(number);
+        }
+        Ok(())
+    }
+}
+
+/// Counts the elements of an array.
+struct Length;
+
+impl<'de> DeserializeSeed<'de> for Length {
+    type Value = usize;
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<usize, D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Length {
+    type Value = usize;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
