@@ -41,6 +41,10 @@ pub(crate) const RPC: &[Group] = &[
     rpc::fpnn::GROUP,
     rpc::massive::GROUP,
     rpc::tls::GROUP,
+    rpc::overload::WAITING,
+    rpc::overload::COMPUTING,
+    rpc::overload::OF_R1,
+    rpc::log_levels::GROUP,
 ];
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Short and few runs, without waiting for an idle machine: tries the bench itself, its figures mean nothing.
     #[arg(long)]
     quick: bool,
-    /// Measure one bar, or one group of bars, by its name.
+    /// Measure one bar, or one group of bars, by its name; or groups by the first word of theirs.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// The server's binary; `millpond` beside this program when left out.
@@ -64,7 +64,7 @@ enum Area {
     Spine,
     /// The load lab: truth, schedule, cost, verdicts, search.
     Press,
-    /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections.
+    /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections; overload; log levels.
     Rpc,
 }
 
@@ -113,9 +113,15 @@ fn choose<'g>(groups: &[&'g Group], only: Option<&str>) -> anyhow::Result<Vec<&'
         return Ok(groups.to_vec());
     };
     let is_asked = |bar: &Bar| bar.name == only;
+    let begins = |group: &Group| {
+        group
+            .name
+            .strip_prefix(only)
+            .is_some_and(|rest| rest.starts_with('-'))
+    };
     let chosen: Vec<&Group> = groups
         .iter()
-        .filter(|group| group.name == only || group.bars.iter().any(is_asked))
+        .filter(|group| group.name == only || begins(group) || group.bars.iter().any(is_asked))
         .copied()
         .collect();
     if chosen.is_empty() {

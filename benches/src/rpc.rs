@@ -34,7 +34,12 @@ pub(crate) const DEMO: &str = "{\"quest\":\"one\",\"int\":2,\"double\":3.3,\"boo
 
 /// Starts the server.
 pub(crate) fn start(setup: &Setup) -> anyhow::Result<Server> {
-    Server::start(setup, "rpc", &demo_config(setup)?, &[])
+    start_with(setup, "rpc", &[])
+}
+
+/// Starts it with some keys set; `name` is its log's.
+pub(crate) fn start_with(setup: &Setup, name: &str, set: &[&str]) -> anyhow::Result<Server> {
+    Server::start(setup, name, &demo_config(setup)?, set)
 }
 
 /// The file of its configuration.
