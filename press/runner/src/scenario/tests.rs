@@ -156,7 +156,7 @@ fn impossible_values_are_refused() {
         ("load.rate=[1000]", "load.rate needs load.duration_s"),
         ("load.arrivals=poisson", "load.rate needs load.duration_s"),
         ("load.think_ms=-1", "load.think_ms is -1"),
-        ("slo=p99 < 5", "slo part"),
+        ("slo=p99 < 5", "slo, character 1"),
         ("target.files=x", "target.files is for the protocols"),
         ("target.protocol=ordered", "takes no address"),
         ("target.headers.x=\"a\\nb\"", "holds a line end"),
