@@ -253,7 +253,8 @@ mod tests {
             chunk = taken.chunk;
         }
         assert_eq!(seen, all.as_bytes());
-        assert_eq!((queue.lock().lines, queue.lock().bytes), (0, 0));
+        let state = queue.lock();
+        assert_eq!((state.lines, state.bytes), (0, 0));
     }
 
     #[test]

@@ -35,7 +35,8 @@ const TURNS: [[&str; 4]; 4] = [
 /// What one server did.
 struct Run {
     qps: f64,
-    /// Lines in the file, and lines that the server says it dropped, for each call.
+    /// Calls that the server answered, their lines in the file, and lines that it says it dropped.
+    calls: f64,
     lines: f64,
     dropped: f64,
 }
@@ -53,13 +54,13 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
                 "| {} | {level} | {:.0} | {:.4} | {:.4} |",
                 round + 1,
                 run.qps,
-                run.lines,
-                run.dropped
+                run.lines / run.calls,
+                run.dropped / run.calls
             ));
             let at = TURNS[0].iter().position(|known| *known == level).unwrap_or(0);
             qps[at].push(run.qps);
             if level == "debug" {
-                accounted.push(run.lines + run.dropped);
+                accounted.push((run.lines + run.dropped) / run.calls);
             }
         }
     }
@@ -101,8 +102,9 @@ fn run(setup: &Setup, report: &mut Report, round: usize, level: &str) -> anyhow:
     std::fs::remove_file(&log).with_context(|| format!("cannot remove {}", log.display()))?;
     Ok(Run {
         qps: point.qps,
-        lines: lines as f64 / calls,
-        dropped: dropped / calls,
+        calls,
+        lines: lines as f64,
+        dropped,
     })
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Case {
 
 /// Connections of every load: few enough that one read finds several requests under overload.
 const CONNECTIONS: usize = 64;
+/// Those of the closed loop that finds the capacity: they keep every instance busy, and none waits for long.
+const CONNECTIONS_BUSY: usize = 32;
 const DEADLINE_MS: u32 = 100;
 
 impl Case {
@@ -93,7 +95,7 @@ impl Case {
     ) -> anyhow::Result<f64> {
         let seconds = setup.pick(4, 1);
         let load = format!(
-            "[load]\nconnections = [{CONNECTIONS}]\nin_flight = 1\nduration_s = {seconds}\nwarmup_s_max = 1\nclient_cpus = [{}]\n",
+            "[load]\nconnections = [{CONNECTIONS_BUSY}]\nin_flight = 1\nduration_s = {seconds}\nwarmup_s_max = 1\nclient_cpus = [{}]\n",
             cores::PRESS
         );
         let text = self.scenario(server) + &load;
@@ -120,7 +122,7 @@ impl Case {
         let load = format!(
             "[load]\nconnections = [{CONNECTIONS}]\nin_flight = 512\nrate = [{rate:.0}]\narrivals = \"poisson\"\nduration_s = {}\n\
              warmup_s_max = 0\nclient_cpus = [{}]\n",
-            setup.pick(5, 1),
+            setup.pick(5, 2),
             cores::PRESS
         );
         let text = self.scenario(server) + &load;
