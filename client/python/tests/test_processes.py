@@ -9,6 +9,11 @@ from served import PACKAGE, TIMEOUT_S, Millpond, Served, finish, run, silent, st
 from peer import Peer
 
 INTERRUPTED = 7
+# Whoever runs the tests in the background has them ignore Ctrl-C, and their children with them.
+HEEDED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
 # What a child process does after a fork; the one of `clients` is its parent's.
 IN_CHILD = """
 import asyncio, os, sys, traceback
@@ -129,7 +134,7 @@ class Ends(Served):
     def interrupt(self, script):
         arrived = threading.Event()
         with Peer(silent(arrived)) as peer:
-            child = start(script, peer.address)
+            child = start(HEEDED + script, peer.address)
             self.assertTrue(arrived.wait(TIMEOUT_S))
             child.send_signal(signal.SIGINT)
             self.assertEqual(finish(child), ("", INTERRUPTED))
