@@ -2,14 +2,11 @@
 //!
 //! It is not a schema. Its invariant: depth, number of values and length are bounded whatever the input says of itself.
 
-use crate::value::{Seed, VALUES_MAX};
+use crate::value::{LEVELS_MAX, Seed, VALUES_MAX};
 use crate::{Encoding, Map, PayloadError, Value};
 use serde::Deserialize as _;
 use serde::de::DeserializeSeed;
 use std::cell::Cell;
-
-/// Nesting accepted in either encoding.
-const DEPTH_MAX: usize = 64;
 
 /// Decodes a payload, which must be exactly one map.
 ///
@@ -29,8 +26,9 @@ pub fn decode_map(encoding: Encoding, payload: &[u8]) -> Result<Map<'_>, Payload
 fn decode_msgpack(payload: &[u8]) -> Result<Value<'_>, PayloadError> {
     let budget = Cell::new(VALUES_MAX);
     let mut deserializer = rmp_serde::Deserializer::from_read_ref(payload);
-    deserializer.set_max_depth(DEPTH_MAX);
-    let value = Seed { budget: &budget }
+    // Its own count begins elsewhere; the seed's is the one that is told.
+    deserializer.set_max_depth(2 * LEVELS_MAX);
+    let value = seed(&budget)
         .deserialize(&mut deserializer)
         .map_err(|error| PayloadError::Malformed {
             encoding: "msgpack",
@@ -50,11 +48,16 @@ fn decode_json(payload: &[u8]) -> Result<Value<'_>, PayloadError> {
     };
     let budget = Cell::new(VALUES_MAX);
     let mut deserializer = serde_json::Deserializer::from_slice(payload);
-    let value = Seed { budget: &budget }
-        .deserialize(&mut deserializer)
-        .map_err(malformed)?;
+    let value = seed(&budget).deserialize(&mut deserializer).map_err(malformed)?;
     deserializer.end().map_err(malformed)?;
     Ok(value)
+}
+
+fn seed(budget: &Cell<usize>) -> Seed<'_> {
+    Seed {
+        budget,
+        levels: LEVELS_MAX,
+    }
 }
 
 #[cfg(test)]
@@ -115,13 +118,23 @@ mod tests {
         let mut deep = vec![0x81, 0xa1, b'a'];
         deep.extend(std::iter::repeat_n(0x91, 10_000));
         deep.push(0xc0);
-        check(Encoding::Msgpack, &deep, "not valid msgpack");
+        check(Encoding::Msgpack, &deep, "nested more than 64 deep");
         let text = format!("{{\"a\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
-        check(Encoding::Json, text.as_bytes(), "recursion limit");
+        check(Encoding::Json, text.as_bytes(), "nested more than 64 deep");
         let mut wide = vec![0x81, 0xa1, b'a', 0xdd];
         wide.extend(3_000_000_u32.to_be_bytes());
         wide.extend(std::iter::repeat_n(0xc0, 3_000_000));
         check(Encoding::Msgpack, &wide, "more than 2097152 values");
+    }
+
+    #[test]
+    fn as_many_levels_are_accepted_in_either_encoding() {
+        for (arrays, expected) in [(63, "Array"), (64, "nested more than 64 deep")] {
+            let msgpack = [&b"\x81\xa1a"[..], &vec![0x91; arrays], b"\x01"].concat();
+            check(Encoding::Msgpack, &msgpack, expected);
+            let json = format!("{{\"a\":{}1{}}}", "[".repeat(arrays), "]".repeat(arrays));
+            check(Encoding::Json, json.as_bytes(), expected);
+        }
     }
 
     proptest::proptest! {

@@ -4,8 +4,7 @@
 //! and valid; what it does not, `decode_map` judges, with words.
 
 use crate::Encoding;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// Nesting that is followed; deeper payloads are not plain.
@@ -132,57 +131,72 @@ impl<'de> Visitor<'de> for Root {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
         while access.next_key_seed(Key)?.is_some() {
-            access.next_value::<Skipped>()?;
+            access.next_value_seed(Skipped { levels: DEPTH_MAX })?;
         }
         Ok(())
     }
 }
 
 /// Any value, read in full and not kept: serde's own `IgnoredAny` lets through numbers, escapes and depths that decoding refuses.
-struct Skipped;
+#[derive(Clone, Copy)]
+struct Skipped {
+    levels: usize,
+}
 
-impl<'de> Deserialize<'de> for Skipped {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Skipped, D::Error> {
-        deserializer.deserialize_any(Skipped)
+impl Skipped {
+    fn inside<E: serde::de::Error>(self) -> Result<Skipped, E> {
+        let levels = self.levels.checked_sub(1);
+        Ok(Skipped {
+            levels: levels.ok_or_else(|| E::custom("deeper than is followed"))?,
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Skipped {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Skipped {
-    type Value = Skipped;
+    type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any value")
     }
-    fn visit_unit<E>(self) -> Result<Skipped, E> {
-        Ok(Skipped)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
-    fn visit_bool<E>(self, _: bool) -> Result<Skipped, E> {
-        Ok(Skipped)
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
     }
-    fn visit_u64<E>(self, _: u64) -> Result<Skipped, E> {
-        Ok(Skipped)
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
     }
-    fn visit_i64<E>(self, _: i64) -> Result<Skipped, E> {
-        Ok(Skipped)
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
     }
-    fn visit_f64<E>(self, _: f64) -> Result<Skipped, E> {
-        Ok(Skipped)
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
     }
-    fn visit_str<E>(self, _: &str) -> Result<Skipped, E> {
-        Ok(Skipped)
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
     }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Skipped, A::Error> {
-        while access.next_element::<Skipped>()?.is_some() {}
-        Ok(Skipped)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let inside = self.inside()?;
+        while access.next_element_seed(inside)?.is_some() {}
+        Ok(())
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Skipped, A::Error> {
-        while access.next_entry::<Skipped, Skipped>()?.is_some() {}
-        Ok(Skipped)
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let inside = self.inside()?;
+        while access.next_entry_seed(inside, inside)?.is_some() {}
+        Ok(())
     }
 }
 
 struct Key;
 
-impl<'de> serde::de::DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for Key {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_str(self)

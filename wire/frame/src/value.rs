@@ -10,6 +10,8 @@ use std::fmt;
 
 /// Values one payload may hold: 64 MiB of tree at the most.
 pub const VALUES_MAX: usize = 2 << 20;
+/// Levels of maps and arrays accepted in either encoding, the payload's own map among them.
+pub(crate) const LEVELS_MAX: usize = 64;
 
 /// One value of a payload.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +71,20 @@ impl Value<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Seed<'b> {
     pub(crate) budget: &'b Cell<usize>,
+    /// Levels of maps and arrays that the value may have.
+    pub(crate) levels: usize,
+}
+
+impl Seed<'_> {
+    /// For what is in a map or an array.
+    fn inside<E: serde::de::Error>(self) -> Result<Self, E> {
+        let levels = self.levels.checked_sub(1).ok_or_else(|| {
+            E::custom(format_args!(
+                "maps and arrays are nested more than {LEVELS_MAX} deep"
+            ))
+        })?;
+        Ok(Seed { levels, ..self })
+    }
 }
 
 impl<'de> serde::de::DeserializeSeed<'de> for Seed<'_> {
@@ -121,18 +137,20 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Value::Bytes(Cow::Owned(value.to_owned())))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value<'de>, A::Error> {
+        let inside = self.inside()?;
         // The announced length is a hint that may lie: it is capped by what one reallocation costs.
         let mut items = Vec::with_capacity(access.size_hint().unwrap_or(0).min(64));
-        while let Some(item) = access.next_element_seed(self)? {
+        while let Some(item) = access.next_element_seed(inside)? {
             items.push(item);
         }
         Ok(Value::Array(items))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value<'de>, A::Error> {
+        let inside = self.inside()?;
         let mut entries: Vec<(Cow<'de, str>, Value<'de>)> =
             Vec::with_capacity(access.size_hint().unwrap_or(0).min(16));
         while let Some(key) = access.next_key_seed(KeySeed)? {
-            let value = access.next_value_seed(self)?;
+            let value = access.next_value_seed(inside)?;
             entries.push((key, value));
         }
         refuse_twins(&entries).map_err(A::Error::custom)?;
