@@ -7,8 +7,8 @@
 use crate::cuts::{pieces, settings};
 use crate::memory::within;
 use millpond_wire_frame::{
-    Encoding, HttpAnswer, HttpRequest, Limits, Parsed, decode_map, is_http, parse_http, service_method,
-    service_payload, write_http, write_preflight, write_switching,
+    Encoding, HttpAnswer, HttpProgress, HttpRequest, Limits, Parsed, decode_map, is_http, parse_http,
+    parse_http_on, service_method, service_payload, write_http, write_preflight, write_switching,
 };
 
 /// Bytes of a request line with its headers, and as many of trailers.
@@ -60,13 +60,20 @@ fn check_cuts<E: std::fmt::Debug>(
         Ok(Parsed::Whole { len, .. }) => *len,
         _ => bytes.len(),
     };
-    let mut cut = 0;
+    let (mut cut, mut progress) = (0, HttpProgress::default());
     for piece in pieces(seed, &bytes[..len]).iter().take(32) {
         cut += piece.len();
         if cut >= len {
             return;
         }
-        match (parse_http(&bytes[..cut], limits), whole) {
+        let prefix = parse_http(&bytes[..cut], limits);
+        let gone_on = parse_http_on(&bytes[..cut], limits, &mut progress);
+        assert_eq!(
+            format!("{prefix:?}"),
+            format!("{gone_on:?}"),
+            "read at once, and in pieces"
+        );
+        match (prefix, whole) {
             (Ok(Parsed::Partial { needed, .. }), Ok(Parsed::Whole { len, .. })) => {
                 assert!(needed > cut && needed <= *len, "waits for {needed} of {len}");
             }

@@ -9,7 +9,7 @@ mod chunks;
 mod head;
 
 use crate::{HttpError, Limits, Parsed};
-use chunks::join_chunks;
+use chunks::{Walk, Walked, join_chunks, walk_chunks};
 use head::read_head;
 use std::borrow::Cow;
 use std::fmt;
@@ -99,11 +99,31 @@ enum Body {
     Chunked,
 }
 
+/// What is known of a request that is not whole yet, so that what was read is not read again with every piece: the head is,
+/// the chunks of a body are not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HttpProgress {
+    walked: Walked,
+}
+
 /// Reads the request at the front of `input`, behind one empty line at most.
 ///
 /// # Errors
 /// Any [`HttpError`]; the connection cannot go on after it.
 pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>>, HttpError> {
+    parse_http_on(input, limits, &mut HttpProgress::default())
+}
+
+/// As [`parse_http`], going on from what was found in the first bytes of the same request; a whole request leaves `progress`
+/// ready for the next.
+///
+/// # Errors
+/// As [`parse_http`].
+pub fn parse_http_on<'a>(
+    input: &'a [u8],
+    limits: Limits,
+    progress: &mut HttpProgress,
+) -> Result<Parsed<HttpRequest<'a>>, HttpError> {
     let (skipped, rest) = match input {
         [b'\r'] => {
             return Ok(Parsed::Partial {
@@ -117,7 +137,7 @@ pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>
     if let [b'\r' | b'\n', ..] = rest {
         return Err(malformed("more than one empty line before the request"));
     }
-    Ok(match parse_request(rest, limits)? {
+    Ok(match parse_request(rest, limits, &mut progress.walked)? {
         Parsed::Whole { message, len } => Parsed::Whole {
             message,
             len: skipped + len,
@@ -132,7 +152,11 @@ pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>
     })
 }
 
-fn parse_request(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>>, HttpError> {
+fn parse_request<'a>(
+    input: &'a [u8],
+    limits: Limits,
+    walked: &mut Walked,
+) -> Result<Parsed<HttpRequest<'a>>, HttpError> {
     let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut slots);
     let head_len = match head.parse(input) {
@@ -166,16 +190,16 @@ fn parse_request(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>>
                 wants_continue: wants_continue && rest.is_empty(),
             },
         }),
-        Body::Chunked => Ok(match join_chunks(rest, limits.frame_bytes_max)? {
-            Some((body, used)) => {
-                request.body = Cow::Owned(body);
+        Body::Chunked => Ok(match walk_chunks(rest, limits.frame_bytes_max, walked)? {
+            Walk::Whole(used) => {
+                request.body = Cow::Owned(join_chunks(rest, std::mem::take(walked))?);
                 Parsed::Whole {
                     message: request,
                     len: head_len + used,
                 }
             }
-            None => Parsed::Partial {
-                needed: input.len() + 1,
+            Walk::Partial { needed } => Parsed::Partial {
+                needed: head_len + needed,
                 wants_continue: wants_continue && rest.is_empty(),
             },
         }),

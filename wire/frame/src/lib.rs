@@ -33,8 +33,8 @@ pub use error::{FieldError, FrameError, HttpError, PayloadError, WebSocketError}
 pub use fields::{Fields, Reserved};
 pub use fpnn::{Frame, FrameKind, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{
-    HttpAnswer, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,
-    write_preflight, write_switching,
+    HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, parse_http_on, service_method,
+    service_payload, write_http, write_preflight, write_switching,
 };
 pub use plain::is_plain_map;
 pub use value::{Map, Value};

@@ -24,8 +24,8 @@ use crate::poller::Ready;
 use crate::service::Service;
 use crate::timers::{Ages, Overdue, Patience};
 use http::serve_http;
-use millpond_wire_frame::is_http;
 use millpond_wire_frame::websocket::WebSocket;
+use millpond_wire_frame::{HttpProgress, is_http};
 use requests::{Step, serve_frame};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     input: Vec<u8>,
     /// Input length below which no request can be whole.
     needed: usize,
+    /// What is known of an HTTP request that is not whole.
+    progress: HttpProgress,
     /// Answers not yet sent, from `sent` on.
     out: Vec<u8>,
     sent: usize,
@@ -129,6 +131,7 @@ impl Connection {
             gone: None,
             input: Vec::new(),
             needed: 0,
+            progress: HttpProgress::default(),
             out: Vec::new(),
             sent: 0,
             timed: Vec::new(),

@@ -1,7 +1,8 @@
 //! A chunked body: chunks joined, extensions and trailers dropped.
 //!
-//! It holds no state between calls. Its invariant: neither the joined body, nor what stands around its chunks, nor the
-//! trailers grow past their limits, and how the input was cut never changes the verdict.
+//! What it knows of a body between its pieces is [`Walked`], so that a body that comes byte by byte is walked once and copied
+//! once. Its invariant: neither the joined body, nor what stands around its chunks, nor the trailers grow past their limits,
+//! and how the input was cut never changes the verdict.
 //! Source: RFC 9112 section 7.1.
 
 use super::{HEAD_BYTES_MAX, HEADERS_MAX, head_too_large, malformed};
@@ -10,40 +11,84 @@ use crate::HttpError;
 /// Bytes of the line with a chunk's size and its extensions.
 const SIZE_LINE_BYTES_MAX: usize = 256;
 
-/// Joins a chunked body of at most `limit` bytes: the bytes and the input used, or `None` while it is not whole. All of the
-/// input is held until it is whole, so what stands around the chunks is bounded like what is in them.
-pub(super) fn join_chunks(input: &[u8], limit: usize) -> Result<Option<(Vec<u8>, usize)>, HttpError> {
-    let mut body = Vec::new();
-    let mut at = 0;
+/// How far a chunked body was walked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Walked {
+    /// Where the first chunk begins that was not whole, or the last one.
+    pub(super) at: usize,
+    /// Bytes of the chunks before it.
+    joined: usize,
+}
+
+/// What walking found.
+pub(super) enum Walk {
+    /// The body is whole in so many bytes of input.
+    Whole(usize),
+    /// The body has this many bytes of input at least.
+    Partial { needed: usize },
+}
+
+/// Walks on over the chunks of a body of at most `limit` bytes. All of the input is held until it is whole, so what stands
+/// around the chunks is bounded like what is in them.
+pub(super) fn walk_chunks(input: &[u8], limit: usize, walked: &mut Walked) -> Result<Walk, HttpError> {
     loop {
+        let at = walked.at;
         let rest = input.get(at..).unwrap_or_default();
-        let (head, size) = match httparse::parse_chunk_size(rest) {
-            Ok(httparse::Status::Complete(found)) if found.0 <= SIZE_LINE_BYTES_MAX => found,
-            Ok(httparse::Status::Partial) if rest.len() < SIZE_LINE_BYTES_MAX => return Ok(None),
-            Ok(_) => return Err(malformed("the line of a chunk's size is over 256 bytes")),
-            Err(_) => return Err(malformed("a chunk's size is not a number")),
+        let Some((head, size)) = size_line(rest)? else {
+            return Ok(Walk::Partial {
+                needed: input.len() + 1,
+            });
         };
-        let bytes = body.len() as u64 + size;
+        let bytes = walked.joined as u64 + size;
         if bytes > limit as u64 {
             return Err(HttpError::BodyTooLarge { bytes, limit });
         }
-        if at + head - body.len() > limit.saturating_add(HEAD_BYTES_MAX) {
+        if at + head - walked.joined > limit.saturating_add(HEAD_BYTES_MAX) {
             return Err(malformed(
                 "more bytes around the chunks of a body than are accepted in it; send larger chunks",
             ));
         }
         let (from, size) = (at + head, size as usize);
         if size == 0 {
-            return Ok(skip_trailers(input.get(from..).unwrap_or_default())?.map(|len| (body, from + len)));
+            return Ok(match skip_trailers(input.get(from..).unwrap_or_default())? {
+                Some(len) => Walk::Whole(from + len),
+                None => Walk::Partial {
+                    needed: input.len() + 1,
+                },
+            });
         }
-        let Some(chunk) = input.get(from..from + size + 2) else {
-            return Ok(None);
+        let end = from + size + 2;
+        match input.get(from + size..end) {
+            Some(b"\r\n") => {}
+            Some(_) => return Err(malformed("a chunk is not followed by an empty line")),
+            None => return Ok(Walk::Partial { needed: end }),
+        }
+        *walked = Walked {
+            at: end,
+            joined: walked.joined + size,
         };
-        if &chunk[size..] != b"\r\n" {
-            return Err(malformed("a chunk is not followed by an empty line"));
-        }
-        body.extend_from_slice(&chunk[..size]);
-        at = from + size + 2;
+    }
+}
+
+/// The chunks of a body that was walked to its end, joined.
+pub(super) fn join_chunks(input: &[u8], walked: Walked) -> Result<Vec<u8>, HttpError> {
+    let mut body = Vec::with_capacity(walked.joined);
+    let mut rest = input.get(..walked.at).unwrap_or_default();
+    while let Some((head, size)) = size_line(rest)? {
+        let (from, size) = (head, size as usize);
+        body.extend_from_slice(rest.get(from..from + size).unwrap_or_default());
+        rest = rest.get(from + size + 2..).unwrap_or_default();
+    }
+    Ok(body)
+}
+
+/// The length of the line with a chunk's size, and that size; `None` while the line is not whole.
+fn size_line(input: &[u8]) -> Result<Option<(usize, u64)>, HttpError> {
+    match httparse::parse_chunk_size(input) {
+        Ok(httparse::Status::Complete(found)) if found.0 <= SIZE_LINE_BYTES_MAX => Ok(Some(found)),
+        Ok(httparse::Status::Partial) if input.len() < SIZE_LINE_BYTES_MAX => Ok(None),
+        Ok(_) => Err(malformed("the line of a chunk's size is over 256 bytes")),
+        Err(_) => Err(malformed("a chunk's size is not a number")),
     }
 }
 

@@ -399,3 +399,31 @@ proptest::proptest! {
         }
     }
 }
+
+/// Every piece is read where the one before it ended: a body that comes byte by byte costs no more than its bytes.
+#[test]
+fn chunks_are_walked_once_and_give_what_they_give_at_once() {
+    let head = "POST /service/echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let input = format!("{head}3\r\n{{ \r\r\n2;a=b\r\n\t}}\r\n0\r\nTrailer: t\r\n\r\n");
+    let ends = [head.len() + 8, head.len() + 19];
+    let mut progress = HttpProgress::default();
+    for cut in head.len()..input.len() {
+        let found = parse_http_on(&input.as_bytes()[..cut], Limits::default(), &mut progress);
+        let Ok(Parsed::Partial { needed, .. }) = found else {
+            panic!("{cut} bytes: {found:?}");
+        };
+        assert!(needed > cut && needed <= input.len(), "{needed} of {cut}");
+        let walked = ends
+            .iter()
+            .rfind(|end| **end <= cut)
+            .map_or(0, |end| end - head.len());
+        assert_eq!(progress.walked.at, walked, "of {cut} bytes");
+    }
+    match parse_http_on(input.as_bytes(), Limits::default(), &mut progress) {
+        Ok(Parsed::Whole { message, len }) => {
+            assert_eq!((message.body.as_ref(), len), (&b"{ \r\t}"[..], input.len()));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(progress.walked.at, 0, "the next request begins anew");
+}

@@ -8,7 +8,7 @@ use crate::net_thread::{Kind, Net};
 use crate::service::{Meta, Outcome, Request, Service, Target};
 use millpond_wire_frame::websocket::{Role, WebSocket};
 use millpond_wire_frame::{
-    Encoding, HttpError, HttpRequest, parse_http, service_method, service_payload, write_preflight,
+    Encoding, HttpError, HttpRequest, parse_http_on, service_method, service_payload, write_preflight,
     write_switching,
 };
 use millpond_wire_schema::{Code, Status};
@@ -21,7 +21,8 @@ pub(super) fn serve_http<S: Service>(
     rest: &[u8],
     received: Instant,
 ) -> Step {
-    let parsed = whole(parse_http(rest, net.options.limits), |error| {
+    let parsed = parse_http_on(rest, net.options.limits, &mut connection.progress);
+    let parsed = whole(parsed, |error| {
         tracing::info!(peer = %connection.peer, %error, "connection closed: bad HTTP request");
         refuse_http(&mut connection.out, &error);
     });
