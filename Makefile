@@ -35,6 +35,8 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 test: ## every test: Rust, and the Python tests that need no virtual environment
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p millpond-wire-transport -p millpond-fuzz --features fpnn-encryption
+	$(CARGO) test --workspace --locked --bin millpond --features millpond-cli/mimalloc allocator
+	$(CARGO) test --workspace --locked --bin millpond --features millpond-cli/jemalloc allocator
 	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/browser --pattern 'test_*.py'
 	$(PYTHON) -m unittest discover --start-directory tests/interop --pattern 'test_*.py'

@@ -59,6 +59,7 @@ fn status_and_infos_have_fpnns_shape() {
     );
     assert!(fpnn["status"]["currentConnections"].is_u64(), "{fpnn}");
     assert_eq!(infos["APP.status"], json!({}));
+    assert_eq!(infos["millpond"]["allocator"], "system");
     let echo = &infos["millpond"]["methods"]["echo"];
     assert_eq!((&echo["answered"], &echo["failed"]), (&json!(3), &json!(1)));
     for part in [echo, &echo["queue"], &echo["work"], &echo["write"]] {

@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here. Its invariant: exit codes are 0 done, 1 failed, 2 usage, 3 no valid result of a measurement.
 
+mod allocator;
 mod call;
 mod doctor;
 mod features;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 /// One online prediction server, and the lab that proves its numbers.
 #[derive(Parser)]
-#[command(version, about, long_about = LONG, max_term_width = 100)]
+#[command(version = allocator::VERSION, about, long_about = LONG, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use clap::Args;
 use millpond_server::config::{Config, Origin, load};
-use millpond_server::{Logging, Member, Server, Supervisor};
+use millpond_server::{Logging, Member, Program, Server, Supervisor};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,8 +96,8 @@ struct Running {
 impl Running {
     /// The whole server.
     fn alone(mut self, config: Config) -> anyhow::Result<()> {
-        let handle = self.logging.handle();
-        let start = move || Server::start_logged(config, Some(handle));
+        let program = self.program();
+        let start = move || Server::start_in(config, program);
         let Some(server) = self.start(start, std::future::pending())? else {
             return Ok(());
         };
@@ -167,8 +167,8 @@ impl Running {
             let _ = told.send(());
         };
         let member = Member::join(number, on_stop)?;
-        let handle = self.logging.handle();
-        let start = move || Server::start_member(config, Some(handle), &member);
+        let program = self.program();
+        let start = move || Server::start_member(config, program, &member);
         let stopped = async {
             let _ = (&mut stop).await;
         };
@@ -183,6 +183,13 @@ impl Running {
             }
         });
         finished(server.shutdown())
+    }
+
+    fn program(&self) -> Program {
+        Program {
+            log: Some(self.logging.handle()),
+            allocator: crate::allocator::NAME,
+        }
     }
 
     /// Starts; nothing when a signal, or `stopped`, came first. Nothing is accepted before it is ready, so nothing is left.

@@ -27,6 +27,7 @@ mod memory_node;
 mod methods;
 mod metrics;
 mod processes;
+mod program;
 mod rehearsal;
 mod router;
 mod slow;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub use load::{LoadSummary, load_events};
 pub use log::{LogHandle, Logging};
 pub use processes::{Member, Supervisor};
+pub use program::Program;
 
 use access::Access;
 use admission::Admission;
@@ -76,7 +78,7 @@ pub(crate) struct Shared {
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
     certificate: OnceLock<Arc<tls::Certificate>>,
-    log: OnceLock<LogHandle>,
+    program: OnceLock<Program>,
     /// Set where the process is one of several.
     sibling: OnceLock<Sibling>,
 }
@@ -97,7 +99,7 @@ impl Shared {
             started: Instant::now(),
             data_counters: OnceLock::new(),
             certificate: OnceLock::new(),
-            log: OnceLock::new(),
+            program: OnceLock::new(),
             sibling: OnceLock::new(),
             config,
         }
@@ -161,10 +163,6 @@ impl Shared {
     fn is_ready(&self) -> bool {
         self.engines.get().is_some() && !self.draining.load(Ordering::Relaxed)
     }
-
-    fn log_lines_dropped(&self) -> u64 {
-        self.log.get().map_or(0, LogHandle::lines_dropped)
-    }
 }
 
 /// Opens what a configuration names, as a start would, and closes it again; ordered stores are left alone, because opening one
@@ -207,30 +205,30 @@ impl Server {
     /// # Errors
     /// [`Error`]: what, where, and the mend.
     pub fn start(config: Config) -> Result<Server, Error> {
-        Server::start_logged(config, None)
+        Server::start_in(config, Program::default())
     }
 
-    /// As [`Server::start`], in a process of which that is known.
+    /// As [`Server::start`], in a program of which that is known.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_logged(config: Config, log: Option<LogHandle>) -> Result<Server, Error> {
-        Server::open(config, log, None)
+    pub fn start_in(config: Config, program: Program) -> Result<Server, Error> {
+        Server::open(config, program, None)
     }
 
-    /// As [`Server::start_logged`], as one of several processes: on an address that it shares with the others, without an
+    /// As [`Server::start_in`], as one of several processes: on an address that it shares with the others, without an
     /// admin port, and with its share of the net threads and processors.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_member(config: Config, log: Option<LogHandle>, member: &Member) -> Result<Server, Error> {
+    pub fn start_member(config: Config, program: Program, member: &Member) -> Result<Server, Error> {
         let config = processes::share(config, member.number());
-        let server = Server::open(config, log, Some(member))?;
+        let server = Server::open(config, program, Some(member))?;
         member.is_ready(&server.shared);
         Ok(server)
     }
 
-    fn open(config: Config, log: Option<LogHandle>, member: Option<&Member>) -> Result<Server, Error> {
+    fn open(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
         if member.is_none() && config.server.processes > 1 {
             return Err(Error::Unfit(format!(
                 "server.processes is {}, and this is one process; a Supervisor starts several, or set it to 1",
@@ -238,7 +236,7 @@ impl Server {
             )));
         }
         let Some(number) = config.server.numa_node else {
-            return Server::open_here(config, log, member);
+            return Server::open_here(config, program, member);
         };
         let node = MemoryNode::find(number, &config.server.cpus)?;
         // A thread of its own is bound, and all that it starts with it; the caller's stays as it was.
@@ -246,7 +244,7 @@ impl Server {
             let bound = scope.spawn(|| {
                 node.bind()?;
                 tracing::info!(number, "bound to a memory node");
-                Server::open_here(config, log, member)
+                Server::open_here(config, program, member)
             });
             bound
                 .join()
@@ -254,7 +252,7 @@ impl Server {
         })
     }
 
-    fn open_here(config: Config, log: Option<LogHandle>, member: Option<&Member>) -> Result<Server, Error> {
+    fn open_here(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
         raise_files(config.server.connections_max);
         let options = data_options(&config)?;
         let engines = Engines::open(&config)?;
@@ -274,9 +272,8 @@ impl Server {
         };
         let rehearsal = Arc::new(Shared::new(config.clone(), true));
         let shared = Arc::new(Shared::new(config, false));
-        if let Some(handle) = log {
-            let _ = shared.log.set(handle);
-        }
+        let allocator = program.allocator;
+        let _ = shared.program.set(program);
         if let Some(member) = member {
             let _ = shared.sibling.set(Sibling::of(member));
         }
@@ -304,7 +301,12 @@ impl Server {
         let at = admin
             .as_ref()
             .map(|admin| tracing::field::display(admin.local_addr()));
-        tracing::info!(listen = listen.join(" "), admin = at, "listening; warming up");
+        tracing::info!(
+            listen = listen.join(" "),
+            admin = at,
+            allocator,
+            "listening; warming up"
+        );
         let server = Server {
             shared,
             data,

@@ -16,6 +16,7 @@ pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
     let mut millpond = vec![
         text("version", env!("CARGO_PKG_VERSION")),
         text("build", if cfg!(debug_assertions) { "dev" } else { "release" }),
+        text("allocator", shared.allocator()),
         count("pid", u64::from(std::process::id())),
         count("uptime_s", shared.started.elapsed().as_secs()),
         text("ready", if shared.is_ready() { "yes" } else { "no" }),
@@ -47,7 +48,7 @@ type Infos = Vec<(String, Info)>;
 /// FPNN's "server": the names that it has and this server has a figure for.
 fn fpnn_server(shared: &Shared, live: u64, stat: Infos) -> Infos {
     let server = &shared.config.server;
-    let level = shared.log.get().map_or("", |log| log.level().name());
+    let level = shared.log().map_or("", |log| log.level().name());
     vec![
         group(
             "base",

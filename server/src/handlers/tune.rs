@@ -67,8 +67,7 @@ fn log_level(shared: &Shared, value: &str) -> Result<String, String> {
     let level =
         Level::named(value).ok_or("expected trace or 1, debug or 2, info or 3, warn or 4, error or 5")?;
     let log = shared
-        .log
-        .get()
+        .log()
         .ok_or("this process writes its log otherwise; set the level there")?;
     log.set_level(level);
     Ok(level.name().to_owned())
