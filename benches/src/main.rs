@@ -9,6 +9,7 @@
 //! `fail` where it could not be measured, and the exit status is 0 only when all of them pass.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
+mod awake;
 mod bar;
 mod bare_loop;
 mod bars;
@@ -31,6 +32,7 @@ mod stop;
 mod threads;
 
 use anyhow::{Context as _, bail};
+use awake::Awake;
 use bar::{Bar, Group};
 use clap::{Parser, ValueEnum};
 use report::Report;
@@ -46,6 +48,10 @@ pub(crate) struct Arguments {
     /// Short and few runs, without waiting for an idle machine: tries the bench itself, its figures mean nothing.
     #[arg(long)]
     quick: bool,
+    /// Keep the two cores from sleeping by a loop of idle priority on each: steadier on a virtual machine. The verdicts of
+    /// points then speak of other processes that use the machine.
+    #[arg(long)]
+    keep_awake: bool,
     /// Measure one bar, or one group of bars, by its name; or groups by the first word of theirs.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -93,6 +99,10 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         report.say("--quick: the figures below only show that the bench runs");
     } else {
         idle::wait(&setup, &mut report)?;
+    }
+    let _awake = arguments.keep_awake.then(Awake::keep).transpose()?;
+    if arguments.keep_awake {
+        report.say("both cores are kept awake by loops of idle priority");
     }
     for group in chosen {
         setup.stop.check()?;

@@ -1,0 +1,45 @@
+//! Cores that do not go to sleep: a loop of idle priority on each, as `idle=poll` would have it.
+//!
+//! A virtual core that sleeps is given to somebody else, and comes back late; on a shared machine that moves every latency
+//! and most rates. Whatever is measured takes a core from such a loop at once. Its invariant: the loops end with this.
+
+use crate::cores;
+use anyhow::Context as _;
+use std::process::{Child, Command, Stdio};
+
+/// Runs until it is dropped.
+pub(crate) struct Awake {
+    loops: Vec<Child>,
+}
+
+/// It ends with the bench, whatever ends that.
+const LOOP: &str = "while [ -d /proc/$PPID ]; do :; done";
+
+impl Awake {
+    /// Keeps the cores of a bench awake.
+    pub(crate) fn keep() -> anyhow::Result<Awake> {
+        let mut awake = Awake { loops: Vec::new() };
+        for core in [cores::SERVER, cores::PRESS] {
+            let mut command = Command::new("chrt");
+            command
+                .args(["--idle", "0", "sh", "-c", LOOP])
+                .stdin(Stdio::null());
+            let started = cores::on(core, || {
+                let missing = "cannot start chrt (of util-linux), which --keep-awake needs";
+                command.spawn().context(missing)
+            });
+            awake.loops.push(started?);
+        }
+        Ok(awake)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        for child in &mut self.loops {
+            // It may have ended before, which is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
