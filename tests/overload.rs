@@ -1,7 +1,7 @@
 //! Limits: connections, calls in flight, queues, deadlines. Refusals are told at once, and others are undisturbed.
 
 use crate::harness::{Http, Millpond, r1_folder};
-use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, decode_map, parse_frame, write_frame};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -203,4 +203,100 @@ fn what_cannot_be_answered_in_time_is_refused_when_it_comes() {
     ));
     // Nothing waits any more, and nothing is refused.
     assert_eq!(pipelined(&server, 1, 60_000), [(0, 1)].into());
+}
+
+/// One instance whose run outlasts the test's calls, and nobody may wait.
+const HELD: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+threads = 1
+[admin]
+listen = "127.0.0.1:0"
+[log]
+file = "millpond.log"
+[models.stand_in]
+backend = "practice"
+behaviour = "wait"
+us = 500000
+batch_size_max = 1
+queue_max = 0
+"#;
+
+/// The codes that msgpack payloads are answered with, sent in one write behind a call that keeps the instance; 0 is an answer.
+fn codes_behind_a_run(server: &Millpond, payloads: &[Vec<u8>]) -> Vec<u64> {
+    let mut stream = TcpStream::connect(&server.addr).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut bytes = Vec::new();
+    for (seq, payload) in payloads.iter().enumerate() {
+        let seq = seq as u32;
+        let kind = FrameKind::Twoway { method: "infer", seq };
+        write_frame(&mut bytes, Encoding::Msgpack, kind, payload).unwrap();
+    }
+    stream.write_all(&bytes).unwrap();
+    let mut codes = vec![None; payloads.len()];
+    let (mut input, mut chunk) = (Vec::new(), [0; 1 << 16]);
+    while codes.contains(&None) {
+        let read = stream.read(&mut chunk).unwrap();
+        assert!(read > 0, "the connection closed");
+        input.extend_from_slice(&chunk[..read]);
+        let mut used = 0;
+        while let Ok(Parsed::Whole { message, len }) = parse_frame(&input[used..], Limits::default()) {
+            let FrameKind::Answer { status, seq } = message.kind else {
+                panic!("no answer: {message:?}");
+            };
+            let answer = decode_map(Encoding::Msgpack, message.payload).unwrap();
+            let code = match answer.get("code") {
+                Some(millpond_wire_frame::Value::UInt(code)) if status == 1 => *code,
+                _ => 0,
+            };
+            codes[seq as usize] = Some(code);
+            used += len;
+        }
+        input.drain(..used);
+    }
+    codes.into_iter().flatten().collect()
+}
+
+#[test]
+fn while_a_model_refuses_its_calls_are_refused_undecoded_and_wrong_ones_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), HELD).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    // {"inputs": {"x": {"shape": [1, 1], "type": "f32", "data": [7]}}}
+    let good = b"\x81\xa6inputs\x81\xa1x\x83\xa5shape\x92\x01\x01\xa4type\xa3f32\xa4data\x91\x07".to_vec();
+    // {"inputs": 5}: refused for what it is where there is a place for it, and for the queue where there is none.
+    let wrong = b"\x81\xa6inputs\x05".to_vec();
+    let others = [
+        b"\x82\xa5model\x07\xa6inputs\x05".to_vec(),
+        [&b"\x82\xa5model\xa5other"[..], &good[1..]].concat(),
+        b"\x91\x01".to_vec(),
+        b"\x82\xa6inputs\x05\xac_deadline_ms\x00".to_vec(),
+    ];
+    assert_eq!(codes_behind_a_run(&server, std::slice::from_ref(&wrong)), [30104]);
+    let mut payloads = vec![good.clone()];
+    for _ in 0..50 {
+        payloads.extend([good.clone(), wrong.clone()]);
+    }
+    payloads.extend(others);
+    let codes = codes_behind_a_run(&server, &payloads);
+    let (first, rest) = codes.split_first().unwrap();
+    let (pairs, others) = rest.split_at(100);
+    assert_eq!(*first, 0);
+    let goods = pairs.iter().step_by(2);
+    assert!(goods.clone().all(|code| *code == 30101), "{pairs:?}");
+    let early = pairs
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .filter(|code| **code == 30101)
+        .count();
+    assert!(early > 0, "none was refused undecoded: {pairs:?}");
+    assert_eq!(others, [30104, 30105, 10006, 30104]);
+    let refused = 50 + early;
+    server.wait_for_metric(&format!(
+        "millpond_model_refused_total{{model=\"stand_in\"}} {refused}"
+    ));
+    server.wait_for_metric(&format!(
+        "millpond_model_queue_full_total{{model=\"stand_in\"}} {refused}"
+    ));
 }

@@ -6,7 +6,7 @@
 use crate::metrics::Arrival;
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The count of calls in flight.
@@ -15,7 +15,13 @@ pub struct Admission {
     in_flight: AtomicUsize,
     in_flight_max: usize,
     deadline_default: Duration,
+    began: Instant,
+    /// When a model last refused a call, in ms from `began`, and one more; zero where none has.
+    refused_ms: AtomicU64,
 }
+
+/// So long after a refusal the next one is looked for early.
+const REFUSES_MS: u64 = 100;
 
 /// The right to work on one call.
 #[derive(Debug)]
@@ -30,7 +36,24 @@ impl Admission {
             in_flight: AtomicUsize::new(0),
             in_flight_max,
             deadline_default,
+            began: Instant::now(),
+            refused_ms: AtomicU64::new(0),
         }
+    }
+
+    /// A model refused a call that came in then.
+    pub fn note_refusal(&self, at: Instant) {
+        self.refused_ms.store(self.ms(at) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a model refused a call shortly before then.
+    pub fn refuses(&self, at: Instant) -> bool {
+        let last = self.refused_ms.load(Ordering::Relaxed);
+        last > 0 && self.ms(at) < last + REFUSES_MS
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_millis() as u64
     }
 
     /// Admits a call.
@@ -100,6 +123,16 @@ mod tests {
         assert_eq!(admission.in_flight(), 2);
         drop(first);
         let _third = admission.enter().unwrap();
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_for_a_moment() {
+        let admission = Admission::new(1, Duration::from_secs(1));
+        let at = |ms| admission.began + Duration::from_millis(ms);
+        assert!(!admission.refuses(at(0)));
+        admission.note_refusal(at(50));
+        assert!(admission.refuses(at(50)) && admission.refuses(at(150)));
+        assert!(!admission.refuses(at(151)));
     }
 
     #[test]

@@ -106,6 +106,9 @@ impl Router {
             header_trace: request.meta.trace,
             header_token: request.meta.token,
         };
+        if let Some(status) = handlers::early::refusal(&call, work, request) {
+            return call.refuse(reply, &status);
+        }
         match work {
             Work::Echo => handlers::own::echo(&call, request, reply),
             Work::Constant(constant) => handlers::own::constant(&call, request, constant, reply),
@@ -230,10 +233,15 @@ impl Call<'_> {
 
     /// Checks the token of its payload, or else of its headers.
     pub(crate) fn open(&self, map: Option<&Map<'_>>) -> Result<(), Status> {
+        self.open_with(token_of(map))
+    }
+
+    /// As [`Call::open`], with the token that was found in its payload.
+    pub(crate) fn open_with(&self, token: Option<&str>) -> Result<(), Status> {
         if self.shared.is_rehearsal {
             return Ok(());
         }
-        let (method, token) = (self.arrival.method, token_of(map).or(self.header_token));
+        let (method, token) = (self.arrival.method, token.or(self.header_token));
         let name = self.shared.methods.name(method);
         self.shared.access.open(method, name, token)
     }

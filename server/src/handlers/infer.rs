@@ -81,7 +81,7 @@ pub(super) fn scores(answer: &millpond_engines_infer::Answer) -> Result<&[f32], 
 }
 
 /// A pipeline of that name; or the one for samples that runs the model of that name; or the default one.
-fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Result<&'e Arc<Prepared>, Status> {
+pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Result<&'e Arc<Prepared>, Status> {
     let pipelines = &call.engines.pipelines;
     match name {
         None => {

@@ -3,6 +3,7 @@
 //! once, as answered or as failed.
 
 pub(crate) mod duplex;
+pub(crate) mod early;
 pub(crate) mod features_lookup;
 pub(crate) mod infer;
 pub(crate) mod infos;

@@ -33,9 +33,8 @@ where
     P: FnOnce(&Answer) -> Result<Printed, Status> + Send + 'static,
 {
     // Refused before anything is set up for another thread: under overload most calls are, and they cost the work of the rest.
-    let refused = run.batcher.refusal(call.connection, run.rows, Some(run.deadline));
-    if let Some(reason) = refused {
-        return call.refuse(reply, &status_of(&rejected(call, run.batcher, reason)));
+    if let Some(status) = refused(call, run.batcher, run.rows, run.deadline) {
+        return call.refuse(reply, &status);
     }
     let permit = match call.shared.admission.enter() {
         Ok(permit) => permit,
@@ -93,8 +92,15 @@ where
     }
 }
 
+/// Why the model refuses such a call now, if it does; that is counted.
+pub(super) fn refused(call: &Call<'_>, batcher: &Batcher, rows: usize, deadline: Instant) -> Option<Status> {
+    let reason = batcher.refusal(call.connection, rows, Some(deadline))?;
+    Some(status_of(&rejected(call, batcher, reason)))
+}
+
 /// The error of a request that was not let in; one that would be answered too late is counted by that reason.
 fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> Error {
+    call.shared.admission.note_refusal(call.arrival.entered);
     if matches!(reason, Rejected::TooLate { .. }) {
         call.shared.metrics.too_late();
     }

@@ -36,7 +36,7 @@ pub use http::{
     HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, parse_http_on, service_method,
     service_payload, write_http, write_preflight, write_switching,
 };
-pub use plain::is_plain_map;
+pub use plain::{Peeked, is_plain_map, peek_map};
 pub use value::{Map, Value};
 
 /// How a payload is written: FPNN's two flags.

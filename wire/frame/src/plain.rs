@@ -19,15 +19,42 @@ pub fn is_plain_map(encoding: Encoding, payload: &[u8]) -> bool {
 }
 
 fn msgpack(payload: &[u8]) -> Option<bool> {
+    let mut is_reserved = false;
+    peek_map(payload, |key, _| is_reserved |= key.first() == Some(&b'_'))?;
+    Some(!is_reserved)
+}
+
+/// One value of a msgpack payload, looked at in place.
+#[derive(Debug, Clone, Copy)]
+pub struct Peeked<'p>(&'p [u8]);
+
+impl<'p> Peeked<'p> {
+    /// The text, if it is one.
+    pub fn text(self) -> Option<&'p str> {
+        std::str::from_utf8(text(self.0)?.0).ok()
+    }
+
+    /// The whole number not below zero, if it is one.
+    pub fn uint(self) -> Option<u64> {
+        let (&tag, rest) = self.0.split_first()?;
+        match tag {
+            0x00..=0x7f => Some(u64::from(tag)),
+            0xcc..=0xcf => Some(rest.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
+            _ => None,
+        }
+    }
+}
+
+/// Shows `see` each key and value of a payload that is one whole valid msgpack map, in one pass that allocates nothing; `None`
+/// where it is not, or is nested too deep to be followed here.
+pub fn peek_map<'p>(payload: &'p [u8], mut see: impl FnMut(&'p [u8], Peeked<'p>)) -> Option<()> {
     let (entries, mut rest) = map_len(payload)?;
     for _ in 0..entries {
         let (key, behind) = text(rest)?;
-        if key.first() == Some(&b'_') {
-            return Some(false);
-        }
         rest = value(behind, DEPTH_MAX)?;
+        see(key, Peeked(behind.get(..behind.len() - rest.len())?));
     }
-    Some(rest.is_empty())
+    rest.is_empty().then_some(())
 }
 
 /// The bytes behind the value at the front.
@@ -86,23 +113,26 @@ fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         0xdb => size(rest, 4)?,
         _ => return None,
     };
+    let is_ascii = is_short_ascii(rest, len) == Some(true);
     let (text, rest) = rest.split_at_checked(len)?;
-    (is_ascii(text) || std::str::from_utf8(text).is_ok()).then_some((text, rest))
+    (is_ascii || std::str::from_utf8(text).is_ok()).then_some((text, rest))
 }
 
-/// Keys are short and mostly ASCII: this is told sooner than UTF-8.
-fn is_ascii(text: &[u8]) -> bool {
-    // Words may overlap: a look at some bytes twice is shorter than one at each by itself.
-    if let Some(last) = text.last_chunk::<8>() {
-        let (words, _) = text.as_chunks::<8>();
-        let or = |bits, word: &[u8; 8]| bits | u64::from_ne_bytes(*word);
-        return words.iter().fold(u64::from_ne_bytes(*last), or) & 0x8080_8080_8080_8080 == 0;
-    }
-    if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        let bits = u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last);
-        return bits & 0x8080_8080 == 0;
-    }
-    text.iter().fold(0, |bits, byte| bits | byte) < 0x80
+/// Whether the first `len` of these bytes are ASCII; `None` where that takes a look at more than two words. Keys are short and
+/// mostly ASCII: this is told sooner than UTF-8, and what follows a text is there to be read with it.
+fn is_short_ascii(bytes: &[u8], len: usize) -> Option<bool> {
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    let word = |at: usize| {
+        let word = bytes.get(at..)?.first_chunk::<8>()?;
+        Some(u64::from_le_bytes(*word))
+    };
+    let bits = match len {
+        0..8 => word(0)? & !(u64::MAX << (8 * len)),
+        // Words may overlap: a look at some bytes twice is shorter than one at each by itself.
+        8..=16 => word(0)? | word(len - 8)?,
+        _ => return None,
+    };
+    Some(bits & HIGH_BITS == 0)
 }
 
 /// A length of `width` bytes, big-endian.
@@ -238,16 +268,18 @@ mod tests {
         check(Encoding::Json, br#"{"\u005fa": 1}"#, false);
     }
 
-    /// Wherever in a text a byte is none of ASCII, and however long the text is.
+    /// Wherever in a text a byte is none of ASCII, however long the text is, and whatever follows it.
     #[test]
-    fn every_byte_of_a_text_is_looked_at() {
-        for len in 0..40 {
-            let mut text = vec![b'a'; len];
-            assert!(is_ascii(&text), "{len}");
+    fn every_byte_of_a_text_is_looked_at_and_none_behind_it() {
+        for (len, behind) in (0..40).flat_map(|len| [(len, 0), (len, 1), (len, 20)]) {
+            let mut bytes = vec![b'a'; len];
+            bytes.resize(len + behind, 0xff);
+            let is_plain = |bytes: &[u8]| text(&[&[0xd9, len as u8], bytes].concat()).is_some();
+            assert!(is_plain(&bytes), "{len}, {behind} behind");
             for at in 0..len {
-                text[at] = 0xff;
-                assert!(!is_ascii(&text), "{at} of {len}");
-                text[at] = b'a';
+                bytes[at] = 0xff;
+                assert!(!is_plain(&bytes), "{at} of {len}, {behind} behind");
+                bytes[at] = b'a';
             }
         }
     }
@@ -281,6 +313,27 @@ mod tests {
         ] {
             check(Encoding::Json, payload, false);
         }
+    }
+
+    #[test]
+    fn values_are_looked_at_in_place() {
+        let payload =
+            b"\x86\xa1a\x07\xa1b\xcd\x01\x02\xa1c\xcf\0\0\0\0\0\0\0\x09\xa1d\xa2hi\xa1e\xff\xa1f\x91\x01";
+        let mut seen = Vec::new();
+        let whole = peek_map(payload, |key, value| {
+            seen.push((key[0] as char, value.uint(), value.text()));
+        });
+        assert!(whole.is_some());
+        let expected = [
+            ('a', Some(7), None),
+            ('b', Some(258), None),
+            ('c', Some(9), None),
+            ('d', None, Some("hi")),
+            ('e', None, None),
+            ('f', None, None),
+        ];
+        assert_eq!(seen, expected);
+        assert!(peek_map(b"\x81\xa1a", |_, _| {}).is_none());
     }
 
     proptest! {
