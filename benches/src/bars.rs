@@ -45,6 +45,7 @@ pub(crate) const RPC: &[Group] = &[
     rpc::overload::COMPUTING,
     rpc::overload::OF_R1,
     rpc::log_levels::GROUP,
+    rpc::allocators::GROUP,
 ];
 
 #[cfg(test)]

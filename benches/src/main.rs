@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     /// The server's binary; `millpond` beside this program when left out.
     #[arg(long, value_name = "FILE")]
     millpond: Option<PathBuf>,
+    /// A build to compare with that one, for the group `allocators`; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    beside: Vec<PathBuf>,
     /// The result folder; bench-results/AREA-TIMESTAMP when left out.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -70,7 +73,8 @@ enum Area {
     Spine,
     /// The load lab: truth, schedule, cost, verdicts, search.
     Press,
-    /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections; overload; log levels.
+    /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections; overload; log levels;
+    /// allocators.
     Rpc,
 }
 

@@ -11,7 +11,7 @@ use crate::setup::Setup;
 use anyhow::{Context as _, bail};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,19 @@ impl Server {
 
     /// The same with another configuration.
     pub(crate) fn start(setup: &Setup, name: &str, config: &str, set: &[&str]) -> anyhow::Result<Server> {
+        Server::start_build(setup, &setup.millpond, name, config, set)
+    }
+
+    /// The same of another build.
+    pub(crate) fn start_build(
+        setup: &Setup,
+        build: &Path,
+        name: &str,
+        config: &str,
+        set: &[&str],
+    ) -> anyhow::Result<Server> {
         let log = setup.out.join(format!("server-{name}.log"));
-        let mut command = Command::new(&setup.millpond);
+        let mut command = Command::new(build);
         command.args(["serve", "--config", config]);
         let own = ["server.listen=127.0.0.1:0", "admin.listen=127.0.0.1:0"];
         for pair in own.iter().chain(set) {

@@ -13,6 +13,8 @@ pub(crate) struct Setup {
     pub(crate) quick: bool,
     /// The server's binary.
     pub(crate) millpond: PathBuf,
+    /// Other builds of it.
+    pub(crate) beside: Vec<PathBuf>,
     /// The result folder.
     pub(crate) out: PathBuf,
     pub(crate) stop: Stop,
@@ -50,6 +52,7 @@ impl Setup {
         Ok(Setup {
             quick: arguments.quick,
             millpond,
+            beside: arguments.beside.clone(),
             out,
             stop: Stop::listen()?,
         })

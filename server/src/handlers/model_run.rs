@@ -11,11 +11,14 @@ use millpond_engines_infer::{Answer, Batcher, Error, Rejected, Request};
 use millpond_wire_frame::Encoder;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Scores that a log line shows: its length is bounded like everything else.
 const LOGGED_SCORES_MAX: usize = 256;
+/// As long as a refusal's text mostly is.
+const EX_BYTES: usize = 256;
 
 /// What is asked of a batcher.
 pub(super) struct Run<'b> {
@@ -144,5 +147,8 @@ fn status_of(error: &Error) -> Status {
         Error::ClientGone { .. } => Code::ConnectionClosed,
         _ => Code::Internal,
     };
-    Status::new(code, error.to_string())
+    // Made once a refusal, which under overload is most of the work: a text that does not have to grow.
+    let mut ex = String::with_capacity(EX_BYTES);
+    let _ = write!(ex, "{error}");
+    Status::new(code, ex)
 }
