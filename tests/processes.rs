@@ -309,3 +309,38 @@ fn what_several_processes_cannot_share_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_process_that_starts_again_has_the_list_of_the_others() {
+    let folder = folder(7);
+    let server = start(folder.path());
+    // Each change needs those before it, so one process is told all; in the end this test's own address may not call any more.
+    let mut http = Http::connect(&server.addr);
+    for (command, value) in [
+        ("addIP", "127.0.0.1"),
+        ("enable", "true"),
+        ("addIP", "10.0.0.0/8"),
+        ("removeIP", "127.0.0.1"),
+    ] {
+        let key = format!("server.security.ip.whiteList.{command}");
+        let tune = json!({"key": key, "value": value, "_token": "t"});
+        let (status, answer) = http.call("*tune", &tune);
+        assert_eq!(status, 200, "{answer}");
+    }
+    let all_refuse = || {
+        let mut connections = connections(&server);
+        connections
+            .iter_mut()
+            .all(|http| http.call("echo", &json!({})).0 == 403)
+    };
+    wait("all refuse", all_refuse);
+    for pid in pids(&server) {
+        kill(pid);
+    }
+    wait("both are noticed", || {
+        sample(&server, "millpond_process_restarts_total") == 2.0
+    });
+    wait("both are ready", || server.admin_get("/readyz").0 == 200);
+    wait("all refuse again", all_refuse);
+    assert!(server.terminate().success());
+}

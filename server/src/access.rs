@@ -5,7 +5,7 @@
 
 mod addresses;
 
-pub(crate) use addresses::{Addresses, Net};
+pub(crate) use addresses::{Addresses, AllowList, ListChange, Net};
 
 use crate::config::{Config, Secret};
 use crate::methods::{Method, Methods, Work};
@@ -69,7 +69,7 @@ impl Access {
             gate
         };
         Access {
-            addresses: Addresses::new(&access.ip_allow),
+            addresses: Addresses::new(AllowList::of(&access.ip_allow)),
             gates: methods.all().map(gate).collect(),
             tokens: access.tokens.values().map(|group| group.token.clone()).collect(),
             admin: config.admin.token.clone(),

@@ -3,13 +3,15 @@
 
 use arc_swap::ArcSwap;
 use millpond_wire_transport::Peer;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An address, or a network of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub(crate) struct Net {
     base: IpAddr,
     bits: u32,
@@ -69,22 +71,97 @@ impl fmt::Display for Net {
     }
 }
 
+impl TryFrom<String> for Net {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Net, String> {
+        Net::parse(&text)
+    }
+}
+
+impl From<Net> for String {
+    fn from(net: Net) -> String {
+        net.to_string()
+    }
+}
+
+/// A change of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListChange {
+    /// Let it count, or not.
+    Enable(bool),
+    Add(Net),
+    Remove(Net),
+}
+
+/// What the list is: whether it counts, and whom it names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AllowList {
+    on: bool,
+    nets: Vec<Net>,
+}
+
+impl AllowList {
+    /// A list of the configuration, which was checked; on unless it is empty.
+    pub(crate) fn of(texts: &[String]) -> AllowList {
+        AllowList {
+            on: !texts.is_empty(),
+            nets: texts.iter().filter_map(|text| Net::parse(text).ok()).collect(),
+        }
+    }
+
+    /// The list after a change.
+    ///
+    /// # Errors
+    /// Why it may not be: an empty list would be on, or what is to be removed is not there.
+    pub(crate) fn changed(&self, change: ListChange) -> Result<AllowList, String> {
+        let mut list = self.clone();
+        match change {
+            ListChange::Enable(true) if self.nets.is_empty() => {
+                return Err("the list is empty, so nobody could call; add an address first".to_owned());
+            }
+            ListChange::Enable(on) => list.on = on,
+            ListChange::Add(net) if self.nets.contains(&net) => {}
+            ListChange::Add(net) => list.nets.push(net),
+            ListChange::Remove(net) if !self.nets.contains(&net) => {
+                return Err(format!("it is not in the list, which is {}", self.shown()));
+            }
+            ListChange::Remove(_) if self.on && self.nets.len() == 1 => {
+                let why = "it is the last of the list, so nobody could call; turn the list off first";
+                return Err(why.to_owned());
+            }
+            ListChange::Remove(net) => list.nets.retain(|other| *other != net),
+        }
+        Ok(list)
+    }
+
+    fn admits(&self, ip: IpAddr) -> bool {
+        !self.on || self.nets.iter().any(|net| net.holds(ip))
+    }
+
+    /// Whom it names, in one line.
+    pub(crate) fn shown(&self) -> String {
+        let nets: Vec<String> = self.nets.iter().map(Net::to_string).collect();
+        format!("[{}]", nets.join(", "))
+    }
+}
+
 /// The list, which may change while calls come.
 #[derive(Debug)]
 pub(crate) struct Addresses {
+    /// Whether the list counts, once more: where it does not, a call looks no further.
     on: AtomicBool,
-    nets: ArcSwap<Vec<Net>>,
-    /// Held by whoever changes either: looking and changing are one step.
+    list: ArcSwap<AllowList>,
+    /// Held by whoever changes it: looking and changing are one step.
     changing: Mutex<()>,
 }
 
 impl Addresses {
-    /// A list of the configuration, which was checked; on unless it is empty.
-    pub(crate) fn new(texts: &[String]) -> Addresses {
-        let nets: Vec<Net> = texts.iter().filter_map(|text| Net::parse(text).ok()).collect();
+    /// Begins with that list.
+    pub(crate) fn new(list: AllowList) -> Addresses {
         Addresses {
-            on: AtomicBool::new(!texts.is_empty()),
-            nets: ArcSwap::from_pointee(nets),
+            on: AtomicBool::new(list.on),
+            list: ArcSwap::from_pointee(list),
             changing: Mutex::default(),
         }
     }
@@ -94,8 +171,7 @@ impl Addresses {
         if !self.is_on() {
             return true;
         }
-        let holds = |ip| self.nets.load().iter().any(|net| net.holds(ip));
-        peer.ip().is_none_or(holds)
+        peer.ip().is_none_or(|ip| self.list.load().admits(ip))
     }
 
     /// Whether the list counts.
@@ -103,57 +179,37 @@ impl Addresses {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Lets the list count, or not.
+    /// Changes the list.
     ///
     /// # Errors
-    /// What to do first where it is empty.
-    pub(crate) fn set_on(&self, on: bool) -> Result<(), String> {
+    /// As [`AllowList::changed`].
+    pub(crate) fn change(&self, change: ListChange) -> Result<(), String> {
         let _changing = self.changing();
-        if on && self.nets.load().is_empty() {
-            return Err("the list is empty, so nobody could call; add an address first".to_owned());
-        }
+        let changed = self.list.load().changed(change)?;
+        self.put(changed);
+        Ok(())
+    }
+
+    /// Puts another list, on or off, in the place of this one.
+    pub(crate) fn replace(&self, list: AllowList) {
+        let _changing = self.changing();
+        self.put(list);
+    }
+
+    /// Whoever finds the list on and then one that is off, lets the call pass: it is one or the other, never half of each.
+    fn put(&self, list: AllowList) {
+        let on = list.on;
+        self.list.store(Arc::new(list));
         self.on.store(on, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Adds to the list.
-    pub(crate) fn add(&self, net: Net) {
-        let _changing = self.changing();
-        let mut nets = self.nets.load().as_ref().clone();
-        if !nets.contains(&net) {
-            nets.push(net);
-            self.nets.store(Arc::new(nets));
-        }
-    }
-
-    /// Takes from the list.
-    ///
-    /// # Errors
-    /// Why not: it is not there, or it is the last one of a list that is on.
-    pub(crate) fn remove(&self, net: Net) -> Result<(), String> {
-        let _changing = self.changing();
-        let mut nets = self.nets.load().as_ref().clone();
-        if !nets.contains(&net) {
-            return Err(format!("it is not in the list, which is {}", self.shown()));
-        }
-        if self.is_on() && nets.len() == 1 {
-            return Err(
-                "it is the last of the list, so nobody could call; turn the list off first".to_owned(),
-            );
-        }
-        nets.retain(|other| *other != net);
-        self.nets.store(Arc::new(nets));
-        Ok(())
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The list in one line.
+    /// Whom the list names, in one line.
     pub(crate) fn shown(&self) -> String {
-        let nets: Vec<String> = self.nets.load().iter().map(Net::to_string).collect();
-        format!("[{}]", nets.join(", "))
+        self.list.load().shown()
     }
 }
 
@@ -191,18 +247,33 @@ mod tests {
 
     #[test]
     fn a_list_that_is_on_is_never_empty() {
+        use ListChange::{Add, Enable, Remove};
         let peer = |ip: &str| Peer::Inet(format!("{ip}:1").parse().unwrap());
-        let list = Addresses::new(&[]);
-        assert!(list.admits(peer("8.8.8.8")) && list.set_on(true).is_err());
-        list.add(Net::parse("10.0.0.0/8").unwrap());
-        assert!(list.admits(peer("8.8.8.8")));
-        list.set_on(true).unwrap();
+        let list = Addresses::new(AllowList::of(&[]));
+        assert!(list.admits(peer("8.8.8.8")) && list.change(Enable(true)).is_err());
+        let ten = Net::parse("10.0.0.0/8").unwrap();
+        list.change(Add(ten)).unwrap();
+        list.change(Add(ten)).unwrap();
+        assert!(list.admits(peer("8.8.8.8")) && list.shown() == "[10.0.0.0/8]");
+        list.change(Enable(true)).unwrap();
         assert!(!list.admits(peer("8.8.8.8")) && list.admits(peer("10.1.1.1")) && list.admits(Peer::Unix));
         assert!(list.admits(peer("[::ffff:10.0.0.1]")));
-        let ten = Net::parse("10.0.0.0/8").unwrap();
-        assert!(list.remove(ten).unwrap_err().contains("the last"));
-        list.set_on(false).unwrap();
-        list.remove(ten).unwrap();
-        assert!(list.remove(ten).is_err() && list.shown() == "[]");
+        assert!(list.change(Remove(ten)).unwrap_err().contains("the last"));
+        list.change(Enable(false)).unwrap();
+        list.change(Remove(ten)).unwrap();
+        assert!(list.change(Remove(ten)).is_err() && list.shown() == "[]");
+    }
+
+    #[test]
+    fn a_list_is_replaced_by_one_that_came_as_text() {
+        let list = Addresses::new(AllowList::of(&["10.0.0.0/8".to_owned()]));
+        let other = AllowList::of(&["127.0.0.1".to_owned(), "fd00::/8".to_owned()]);
+        let text = serde_json::to_string(&other).unwrap();
+        assert_eq!(text, r#"{"on":true,"nets":["127.0.0.1","fd00::/8"]}"#);
+        list.replace(serde_json::from_str(&text).unwrap());
+        let peer = |ip: &str| Peer::Inet(format!("{ip}:1").parse().unwrap());
+        assert!(list.admits(peer("127.0.0.1")) && !list.admits(peer("10.0.0.1")));
+        list.replace(AllowList::default());
+        assert!(list.admits(peer("10.0.0.1")) && !list.is_on() && list.shown() == "[]");
     }
 }

@@ -18,7 +18,7 @@ pub use tls::Tls;
 
 use crate::Error;
 use millpond_engines_infer::pipeline::Pipeline;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde::de::{Deserializer, Error as _};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -221,7 +221,8 @@ impl Default for Log {
 }
 
 /// How much is logged, with the numbers of report R1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// 1: each call as it comes in, each connection as it comes and goes.
     Trace,

@@ -4,23 +4,123 @@
 //! changed nothing, and says which keys or values there are.
 
 use crate::Shared;
-use crate::access::Net;
+use crate::access::{AllowList, ListChange, Net};
 use crate::config::Level;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, tune as schema};
 use millpond_wire_transport::{Answered, Reply};
+use serde::{Deserialize, Serialize};
 
-/// A key with what changes it; that gives the value it has now, or what is wrong.
-type Setting = (&'static str, fn(&Shared, &str) -> Result<String, String>);
+/// What a setting is from now on; the same again changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Setting {
+    LogLevel(Level),
+    /// Milliseconds; 0 turns the slow log off.
+    SlowLog(u64),
+    Stat(bool),
+    /// The whole list, on or off.
+    AllowList(AllowList),
+}
 
-const SETTINGS: [Setting; 6] = [
-    ("server.log.level", log_level),
-    ("server.slow.log", slow_log),
-    ("server.stat", stat),
-    ("server.security.ip.whiteList.enable", list_enable),
-    ("server.security.ip.whiteList.addIP", list_add),
-    ("server.security.ip.whiteList.removeIP", list_remove),
+/// What a call asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A setting, whatever it was before.
+    To(Setting),
+    /// A part of the list, as it is when its turn comes.
+    List(ListChange),
+}
+
+/// A key that can be tuned, what its value means, and what it is now.
+struct Key {
+    name: &'static str,
+    read: fn(&str) -> Result<Change, String>,
+    now: fn(&Shared) -> String,
+}
+
+static KEYS: [Key; 6] = [
+    Key {
+        name: "server.log.level",
+        read: log_level,
+        now: |shared| shared.log().map_or("", |log| log.level().name()).to_owned(),
+    },
+    Key {
+        name: "server.slow.log",
+        read: slow_log,
+        now: |shared| shared.slow.ms().to_string(),
+    },
+    Key {
+        name: "server.stat",
+        read: |value| Ok(Change::To(Setting::Stat(on_or_off(value)?))),
+        now: |shared| shared.metrics.is_on().to_string(),
+    },
+    Key {
+        name: "server.security.ip.whiteList.enable",
+        read: |value| Ok(Change::List(ListChange::Enable(on_or_off(value)?))),
+        now: |shared| shared.access.addresses.is_on().to_string(),
+    },
+    Key {
+        name: "server.security.ip.whiteList.addIP",
+        read: |value| Ok(Change::List(ListChange::Add(Net::parse(value)?))),
+        now: |shared| shared.access.addresses.shown(),
+    },
+    Key {
+        name: "server.security.ip.whiteList.removeIP",
+        read: |value| Ok(Change::List(ListChange::Remove(Net::parse(value)?))),
+        now: |shared| shared.access.addresses.shown(),
+    },
 ];
+
+/// A call that was understood; nothing has changed yet.
+pub(crate) struct Asked {
+    key: &'static Key,
+    value: String,
+    pub(crate) change: Change,
+}
+
+impl Asked {
+    /// Reads a key and its value.
+    ///
+    /// # Errors
+    /// Which keys or values there are.
+    pub(crate) fn read(key: &str, value: &str) -> Result<Asked, String> {
+        let Some(known) = KEYS.iter().find(|known| known.name == key) else {
+            let keys = KEYS.each_ref().map(|key| key.name).join(", ");
+            return Err(format!(
+                "key \"key\" is {key:?}, which cannot be tuned; keys are {keys}"
+            ));
+        };
+        let value = value.trim();
+        let change = (known.read)(value).map_err(|problem| refusal(known.name, value, &problem))?;
+        Ok(Asked {
+            key: known,
+            value: value.to_owned(),
+            change,
+        })
+    }
+
+    /// What is told to whoever asks for something that cannot be.
+    pub(crate) fn refusal(&self, problem: &str) -> String {
+        refusal(self.key.name, &self.value, problem)
+    }
+
+    /// Changes this process.
+    fn change(&self, shared: &Shared) -> Result<Tuned, String> {
+        let done = match &self.change {
+            Change::To(setting) => follow(shared, setting),
+            Change::List(change) => shared.access.addresses.change(*change),
+        };
+        done.map_err(|problem| self.refusal(&problem))?;
+        let (key, value) = (self.key.name, (self.key.now)(shared));
+        tracing::warn!(key, value, "tuned");
+        Ok(Tuned { key, value })
+    }
+}
+
+fn refusal(key: &str, value: &str, problem: &str) -> String {
+    format!("key \"value\" is {value:?} for {key}: {problem}")
+}
 
 /// What was changed.
 pub(crate) struct Tuned {
@@ -37,71 +137,44 @@ impl Tuned {
 /// Changes what the call asks for; its token was checked.
 pub(crate) fn tuned(shared: &Shared, map: Map<'_>) -> Result<Tuned, Status> {
     let (call, _) = schema::Call::decode(map)?;
-    let tuned = set(shared, &call.key, &call.value).map_err(|ex| Status::new(Code::BadArgument, ex))?;
+    let refused = |ex| Status::new(Code::BadArgument, ex);
+    let asked = Asked::read(&call.key, &call.value).map_err(refused)?;
+    let tuned = asked.change(shared).map_err(refused)?;
     if let Some(sibling) = shared.sibling.get() {
-        sibling.tuned(tuned.key, &call.value);
+        sibling.tuned(asked.key.name, &asked.value);
     }
     Ok(tuned)
 }
 
-/// Changes what was changed in another process of this server.
-pub(crate) fn follow(shared: &Shared, key: &str, value: &str) -> Result<(), String> {
-    set(shared, key, value).map(drop)
+/// Takes a setting over.
+///
+/// # Errors
+/// Why this process cannot have it.
+pub(crate) fn follow(shared: &Shared, setting: &Setting) -> Result<(), String> {
+    match setting {
+        Setting::LogLevel(level) => {
+            let log = shared.log();
+            log.ok_or("this process writes its log otherwise; set the level there")?
+                .set_level(*level);
+        }
+        Setting::SlowLog(ms) => shared.slow.set_ms(*ms),
+        Setting::Stat(on) => shared.metrics.set_on(*on),
+        Setting::AllowList(list) => shared.access.addresses.replace(list.clone()),
+    }
+    Ok(())
 }
 
-fn set(shared: &Shared, key: &str, value: &str) -> Result<Tuned, String> {
-    let known = SETTINGS.iter().find(|(known, _)| *known == key);
-    let Some((key, set)) = known else {
-        let keys = SETTINGS.map(|(key, _)| key).join(", ");
-        return Err(format!(
-            "key \"key\" is {key:?}, which cannot be tuned; keys are {keys}"
-        ));
-    };
-    let value = set(shared, value.trim())
-        .map_err(|problem| format!("key \"value\" is {value:?} for {key}: {problem}"))?;
-    tracing::warn!(key, value, "tuned");
-    Ok(Tuned { key, value })
-}
-
-fn log_level(shared: &Shared, value: &str) -> Result<String, String> {
+fn log_level(value: &str) -> Result<Change, String> {
     let level =
         Level::named(value).ok_or("expected trace or 1, debug or 2, info or 3, warn or 4, error or 5")?;
-    let log = shared
-        .log()
-        .ok_or("this process writes its log otherwise; set the level there")?;
-    log.set_level(level);
-    Ok(level.name().to_owned())
+    Ok(Change::To(Setting::LogLevel(level)))
 }
 
-fn slow_log(shared: &Shared, value: &str) -> Result<String, String> {
-    let ms: u64 = value
+fn slow_log(value: &str) -> Result<Change, String> {
+    let ms = value
         .parse()
         .map_err(|_| "expected milliseconds as a whole number; 0 turns the slow log off")?;
-    shared.slow.set_ms(ms);
-    Ok(shared.slow.ms().to_string())
-}
-
-fn stat(shared: &Shared, value: &str) -> Result<String, String> {
-    shared.metrics.set_on(on_or_off(value)?);
-    Ok(shared.metrics.is_on().to_string())
-}
-
-fn list_enable(shared: &Shared, value: &str) -> Result<String, String> {
-    let list = &shared.access.addresses;
-    list.set_on(on_or_off(value)?)?;
-    Ok(list.is_on().to_string())
-}
-
-fn list_add(shared: &Shared, value: &str) -> Result<String, String> {
-    let list = &shared.access.addresses;
-    list.add(Net::parse(value)?);
-    Ok(list.shown())
-}
-
-fn list_remove(shared: &Shared, value: &str) -> Result<String, String> {
-    let list = &shared.access.addresses;
-    list.remove(Net::parse(value)?)?;
-    Ok(list.shown())
+    Ok(Change::To(Setting::SlowLog(ms)))
 }
 
 fn on_or_off(value: &str) -> Result<bool, String> {

@@ -8,6 +8,8 @@ use super::message::{Order, Said};
 use super::running::{Event, Running, Who};
 use super::settings::Settings;
 use crate::Error;
+use crate::access::AllowList;
+use crate::handlers::tune::{Asked, Setting};
 use crate::log::LogHandle;
 use crate::metrics::Page;
 use millpond_wire_transport::{Body, Ticket};
@@ -41,6 +43,8 @@ pub(super) struct Beginning {
     pub(super) heard: Receiver<Event>,
     /// Whether all are ready.
     pub(super) is_ready: Arc<AtomicBool>,
+    /// Who may call before anything is tuned.
+    pub(super) configured: AllowList,
     /// How the start went, told once.
     pub(super) first: SyncSender<Result<(), Error>>,
     pub(super) log: Option<LogHandle>,
@@ -92,7 +96,7 @@ impl Fleet {
             members: members.collect(),
             ended: Sheet::default(),
             restarts: 0,
-            tuned: Settings::default(),
+            tuned: Settings::new(beginning.configured.clone()),
             round: Round::default(),
             has_begun: false,
             stopping: None,
@@ -198,18 +202,26 @@ impl Fleet {
                     self.told(who.number);
                 }
             }
-            Said::Tuned { key, value } => {
-                self.tuned.note(&key, &value);
-                for (number, member) in self.members.iter().enumerate() {
-                    let is_other = number != who.number;
-                    let running = member
-                        .running
-                        .as_ref()
-                        .filter(|running| running.ready_since.is_some());
-                    if let Some(running) = running.filter(|_| is_other) {
-                        tune(running, number, &key, &value);
-                    }
-                }
+            Said::Tuned { key, value } => self.tuned(who, &key, &value),
+        }
+    }
+
+    /// Has the others follow.
+    fn tuned(&mut self, who: Who, key: &str, value: &str) {
+        let asked = Asked::read(key, value);
+        let changed = asked.and_then(|asked| self.tuned.change(&asked.change));
+        let setting = match changed {
+            Ok(setting) => setting,
+            Err(problem) => return tracing::error!(problem, "a process was tuned, and the others cannot be"),
+        };
+        for (number, member) in self.members.iter().enumerate() {
+            let is_other = number != who.number;
+            let running = member
+                .running
+                .as_ref()
+                .filter(|running| running.ready_since.is_some());
+            if let Some(running) = running.filter(|_| is_other) {
+                tune(running, number, &setting);
             }
         }
     }
@@ -220,8 +232,8 @@ impl Fleet {
             return;
         };
         running.ready_since = Some(Instant::now());
-        for (key, value) in self.tuned.iter() {
-            tune(running, number, key, value);
+        for setting in self.tuned.iter() {
+            tune(running, number, setting);
         }
         if self.stopping.is_some() {
             running.tell(Order::Stop);
@@ -434,15 +446,11 @@ impl Fleet {
 }
 
 /// Tells a process what was tuned in another one.
-fn tune(running: &Running, number: usize, key: &str, value: &str) {
-    let order = Order::Tune {
-        key: key.to_owned(),
-        value: value.to_owned(),
-    };
-    if !running.tell(order) {
+fn tune(running: &Running, number: usize, setting: &Setting) {
+    if !running.tell(Order::Set(setting.clone())) {
         tracing::error!(
             process = number,
-            key,
+            ?setting,
             "a process does not read; what was tuned does not reach it"
         );
     }

@@ -110,13 +110,12 @@ fn obey(shared: &OnceLock<Arc<Shared>>, answers: &SyncSender<Said>, on_stop: imp
                     break;
                 }
             }
-            (Order::Tune { key, value }, Some(shared)) => {
-                if let Err(problem) = handlers::tune::follow(shared, &key, &value) {
-                    tracing::error!(key, value, problem, "tuned elsewhere, and not here");
-                }
-            }
+            (Order::Set(setting), Some(shared)) => match handlers::tune::follow(shared, &setting) {
+                Ok(()) => tracing::warn!(?setting, "tuned elsewhere"),
+                Err(problem) => tracing::error!(?setting, problem, "tuned elsewhere, and not here"),
+            },
             // Nothing is asked of a process that has not said that it is ready.
-            (Order::Metrics { .. } | Order::Tune { .. }, None) => {}
+            (Order::Metrics { .. } | Order::Set(_), None) => {}
         }
     }
     stop();

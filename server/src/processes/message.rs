@@ -3,6 +3,7 @@
 //! Both ends are the same program, so nothing here has versions. Its invariant: a line that is too long, or no message, ends
 //! the talk; it is never skipped.
 
+use crate::handlers::tune::Setting;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Read as _, Write};
@@ -17,7 +18,7 @@ pub(super) enum Order {
     /// Tell the page of metrics, for the round of this number.
     Metrics { round: u64 },
     /// Take over a setting that `*tune` changed in another process.
-    Tune { key: String, value: String },
+    Set(Setting),
     /// Finish what was accepted, and end.
     Stop,
 }
@@ -89,5 +90,9 @@ mod tests {
             assert_eq!(hear::<Order>(&mut line.as_bytes()), None, "{line:?}");
         }
         assert_eq!(hear::<Order>(&mut "\"stop\"\n".as_bytes()), Some(Order::Stop));
+        let level = Order::Set(Setting::LogLevel(crate::config::Level::Warn));
+        let mut bytes = Vec::new();
+        say(&mut bytes, &level).unwrap();
+        assert_eq!(hear(&mut bytes.as_slice()), Some(level));
     }
 }

@@ -1,80 +1,157 @@
 //! What `*tune` changed since the start, for processes that start later.
 //!
-//! Its invariant: told in its order to a process that has just started, it leaves that one with the settings of the others.
+//! Its invariant: told to a process that has just started, it leaves that one with the settings of the others. So what is
+//! remembered is what each setting came to, the list of addresses whole, and not the commands that led there: those may
+//! depend on each other, and on what the configuration said.
 
-use std::collections::VecDeque;
+use crate::access::AllowList;
+use crate::handlers::tune::{Change, Setting};
+use std::mem::discriminant;
 
-/// Settings that are remembered; the oldest gives way.
-const SETTINGS_MAX: usize = 1024;
-/// Keys whose values add to each other, so that each value is a setting of its own.
-const LISTS: [&str; 2] = [
-    "server.security.ip.whiteList.addIP",
-    "server.security.ip.whiteList.removeIP",
-];
-
-/// Keys and values, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Settings(VecDeque<(String, String)>);
+/// The last of each setting that was changed.
+#[derive(Debug)]
+pub(super) struct Settings {
+    tuned: Vec<Setting>,
+    /// The list of the configuration, which the first change of it begins from.
+    configured: AllowList,
+}
 
 impl Settings {
-    /// Remembers a change, and forgets what it replaces.
-    pub(super) fn note(&mut self, key: &str, value: &str) {
-        let of_list = |key: &str| LISTS.contains(&key);
-        self.0.retain(|(old, old_value)| match of_list(key) {
-            // What is added again need not have been removed.
-            true => !(of_list(old) && old_value == value),
-            false => old != key,
-        });
-        if self.0.len() >= SETTINGS_MAX {
-            tracing::warn!(
-                settings = SETTINGS_MAX,
-                "more settings were tuned than are remembered for processes that start again"
-            );
-            self.0.pop_front();
+    /// Nothing is changed yet.
+    pub(super) fn new(configured: AllowList) -> Settings {
+        Settings {
+            tuned: Vec::new(),
+            configured,
         }
-        self.0.push_back((key.to_owned(), value.to_owned()));
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(String, String)> {
-        self.0.iter()
+    /// Remembers a change in the place of what it replaces, and returns what the setting came to.
+    ///
+    /// # Errors
+    /// Why it cannot be; nothing changed.
+    pub(super) fn change(&mut self, change: &Change) -> Result<Setting, String> {
+        let setting = match change {
+            Change::To(setting) => setting.clone(),
+            Change::List(change) => Setting::AllowList(self.list().changed(*change)?),
+        };
+        self.tuned
+            .retain(|old| discriminant(old) != discriminant(&setting));
+        self.tuned.push(setting.clone());
+        Ok(setting)
+    }
+
+    fn list(&self) -> &AllowList {
+        let list = self.tuned.iter().find_map(|setting| match setting {
+            Setting::AllowList(list) => Some(list),
+            _ => None,
+        });
+        list.unwrap_or(&self.configured)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Setting> {
+        self.tuned.iter()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::access::Addresses;
+    use crate::config::Level;
+    use crate::handlers::tune::Asked;
+
+    const LIST: &str = "server.security.ip.whiteList.";
+
+    fn list(texts: &[&str]) -> AllowList {
+        AllowList::of(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
+    /// Makes the changes at a running process and here, and holds what a process that starts then takes over against it.
+    fn check(configured: &[&str], changes: &[(&str, &str)], expected: (bool, &str)) {
+        let old = Addresses::new(list(configured));
+        let mut settings = Settings::new(list(configured));
+        for (command, value) in changes {
+            let change = Asked::read(&format!("{LIST}{command}"), value).unwrap().change;
+            let Change::List(of_list) = change else {
+                panic!("{command} changes the list")
+            };
+            old.change(of_list).unwrap();
+            settings.change(&change).unwrap();
+        }
+        let new = Addresses::new(list(configured));
+        assert_eq!(settings.iter().count(), 1, "one setting, told at once");
+        for setting in settings.iter() {
+            let Setting::AllowList(list) = setting else {
+                panic!("{setting:?}")
+            };
+            new.replace(list.clone());
+        }
+        assert_eq!((new.is_on(), new.shown().as_str()), expected);
+        assert_eq!((old.is_on(), old.shown().as_str()), expected);
+    }
 
     #[test]
-    fn the_last_word_on_each_setting_stays_in_its_order() {
-        let mut settings = Settings::default();
-        let (add, remove) = (LISTS[0], LISTS[1]);
+    fn a_process_that_starts_later_has_the_list_of_the_others() {
+        check(
+            &[],
+            &[
+                ("addIP", "10.0.0.1"),
+                ("enable", "true"),
+                ("addIP", "10.0.0.2"),
+                ("removeIP", "10.0.0.1"),
+            ],
+            (true, "[10.0.0.2]"),
+        );
+        check(
+            &["10.0.0.0/8"],
+            &[
+                ("enable", "false"),
+                ("removeIP", "10.0.0.0/8"),
+                ("addIP", "192.168.0.0/16"),
+                ("enable", "true"),
+            ],
+            (true, "[192.168.0.0/16]"),
+        );
+        check(
+            &["10.0.0.0/8"],
+            &[("addIP", "10.0.0.0/8")],
+            (true, "[10.0.0.0/8]"),
+        );
+    }
+
+    #[test]
+    fn the_last_word_on_each_setting_stays() {
+        let mut settings = Settings::new(AllowList::default());
         for (key, value) in [
             ("server.log.level", "debug"),
-            (add, "10.0.0.0/8"),
-            (add, "10.1.0.0/16"),
+            ("server.slow.log", "7"),
+            ("server.stat", "off"),
             ("server.log.level", "error"),
-            (remove, "10.0.0.0/8"),
         ] {
-            settings.note(key, value);
+            settings.change(&Asked::read(key, value).unwrap().change).unwrap();
         }
-        let left: Vec<(&str, &str)> = settings
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
+        let left: Vec<&Setting> = settings.iter().collect();
         assert_eq!(
             left,
             [
-                (add, "10.1.0.0/16"),
-                ("server.log.level", "error"),
-                (remove, "10.0.0.0/8"),
+                &Setting::SlowLog(7),
+                &Setting::Stat(false),
+                &Setting::LogLevel(Level::Error)
             ]
         );
     }
 
     #[test]
-    fn settings_are_bounded() {
-        let mut settings = Settings::default();
-        (0..2 * SETTINGS_MAX).for_each(|at| settings.note(LISTS[0], &at.to_string()));
-        assert_eq!(settings.iter().count(), SETTINGS_MAX);
+    fn what_cannot_be_changes_nothing() {
+        let mut settings = Settings::new(AllowList::default());
+        let on = Asked::read(&format!("{LIST}enable"), "true").unwrap();
+        let problem = settings.change(&on.change).unwrap_err();
+        let told = on.refusal(&problem);
+        assert!(
+            told.contains("whiteList.enable") && told.contains("the list is empty"),
+            "{told}"
+        );
+        assert_eq!(settings.iter().count(), 0);
     }
 }

@@ -5,6 +5,7 @@
 use super::admin::Together;
 use super::fleet::{Beginning, Fleet};
 use super::running::Event;
+use crate::access::AllowList;
 use crate::admin::Admin;
 use crate::config::{Config, Listen};
 use crate::{Error, FLUSH_GRACE, LogHandle, admin_options};
@@ -59,6 +60,7 @@ impl Supervisor {
             events: events.clone(),
             heard,
             is_ready,
+            configured: AllowList::of(&config.access.ip_allow),
             first,
             log,
         };
