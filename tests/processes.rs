@@ -77,6 +77,15 @@ fn runs(pid: u32) -> bool {
     state == Some(false)
 }
 
+/// How much the process that answers logs.
+fn level(http: &mut Http) -> String {
+    let (_, infos) = http.call("*infos", &json!({}));
+    infos["FPNN.status"]["server"]["log"]["level"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
 fn kill(pid: u32) {
     let pid = pid.to_string();
     let killed = std::process::Command::new("kill").args(["-KILL", &pid]).status();
@@ -231,13 +240,6 @@ fn a_stop_drains_every_process() {
 fn what_is_tuned_in_one_holds_for_all_and_for_those_that_start_later() {
     let folder = folder(5);
     let server = start(folder.path());
-    let level = |http: &mut Http| {
-        let (_, infos) = http.call("*infos", &json!({}));
-        infos["FPNN.status"]["server"]["log"]["level"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
     let tune = json!({"key": "server.log.level", "value": "error", "_token": "t"});
     let (status, answer) = server.call("*tune", &tune);
     assert_eq!((status, &answer["value"]), (200, &json!("error")));
@@ -342,5 +344,42 @@ fn a_process_that_starts_again_has_the_list_of_the_others() {
     });
     wait("both are ready", || server.admin_get("/readyz").0 == 200);
     wait("all refuse again", all_refuse);
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn calls_that_cross_at_two_processes_leave_them_alike() {
+    let folder = folder(8);
+    let server = start(folder.path());
+    let mut connections = connections(&server);
+    let mut of = |process: u64| {
+        let at = connections
+            .iter_mut()
+            .position(|http| infos(http)["process"] == process);
+        connections.swap_remove(at.expect("a connection to each process"))
+    };
+    let mut asking = [of(0), of(1)];
+    // While the parent stands still, none of the two calls can have been decided before the other is made.
+    server.signal("STOP");
+    for (http, value) in asking.iter_mut().zip(["debug", "error"]) {
+        let body = json!({"key": "server.log.level", "value": value, "_token": "t"}).to_string();
+        use std::io::Write as _;
+        write!(
+            http.stream,
+            "POST /service/*tune HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+    }
+    server.signal("CONT");
+    for (http, value) in asking.iter_mut().zip(["debug", "error"]) {
+        let (status, answer) = http.answer().expect("an answer");
+        assert!(status == 200 && answer.contains(value), "{status} {answer}");
+    }
+    wait("they agree", || {
+        let [first, second] = &mut asking;
+        level(first) == level(second)
+    });
+    drop(connections);
     assert!(server.terminate().success());
 }

@@ -179,7 +179,7 @@ fn unknown(shared: &Shared, name: &str, request: &Request<'_>, reply: Reply<'_>)
 }
 
 /// Answers what needs no engines: the server speaks of itself.
-fn own(shared: &Shared, arrival: &Arrival, request: &Request<'_>, reply: Reply<'_>) {
+fn own(shared: &Arc<Shared>, arrival: &Arrival, request: &Request<'_>, reply: Reply<'_>) {
     let method = arrival.method;
     let checked = decode_map(request.encoding, request.payload)
         .map_err(Status::from)
@@ -187,7 +187,7 @@ fn own(shared: &Shared, arrival: &Arrival, request: &Request<'_>, reply: Reply<'
             let token = token_of(Some(&map)).or(request.meta.token);
             shared.access.open(method, shared.methods.name(method), token)?;
             let (fields, reserved) = match shared.methods.work(method) {
-                Work::Tune => return handlers::tune::tuned(shared, map).map(Some),
+                Work::Tune => return handlers::tune::read(map).map(Some),
                 _ => Fields::root(map)?,
             };
             fields.finish()?;
@@ -199,7 +199,9 @@ fn own(shared: &Shared, arrival: &Arrival, request: &Request<'_>, reply: Reply<'
             shared.refused(arrival, request.meta.trace, &status);
             return reply.error(&status);
         }
-        (Ok(Some(tuned)), _) => tuned.answer(reply),
+        (Ok(Some(asked)), _) => {
+            return handlers::tune::answer(shared, arrival, request.meta.trace, &asked, reply);
+        }
         (Ok(None), Work::Ping) => handlers::ping::answer(reply),
         (Ok(None), Work::Status) => handlers::status::answer(shared, reply),
         (Ok(None), _) => handlers::infos::answer(shared, reply),

@@ -18,8 +18,8 @@ pub use tls::Tls;
 
 use crate::Error;
 use millpond_engines_infer::pipeline::Pipeline;
-use serde::{Deserialize, Serialize};
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

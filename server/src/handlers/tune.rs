@@ -6,10 +6,14 @@
 use crate::Shared;
 use crate::access::{AllowList, ListChange, Net};
 use crate::config::Level;
+use crate::metrics::Arrival;
+use crate::slow::ModelTime;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, tune as schema};
-use millpond_wire_transport::{Answered, Reply};
+use millpond_wire_transport::Reply;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// What a setting is from now on; the same again changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,16 +109,15 @@ impl Asked {
         refusal(self.key.name, &self.value, problem)
     }
 
-    /// Changes this process.
-    fn change(&self, shared: &Shared) -> Result<Tuned, String> {
+    /// Changes this process, the only one.
+    fn change(&self, shared: &Shared) -> Result<(), String> {
         let done = match &self.change {
             Change::To(setting) => follow(shared, setting),
             Change::List(change) => shared.access.addresses.change(*change),
         };
         done.map_err(|problem| self.refusal(&problem))?;
-        let (key, value) = (self.key.name, (self.key.now)(shared));
-        tracing::warn!(key, value, "tuned");
-        Ok(Tuned { key, value })
+        tracing::warn!(key = self.key.name, value = (self.key.now)(shared), "tuned");
+        Ok(())
     }
 }
 
@@ -122,28 +125,51 @@ fn refusal(key: &str, value: &str, problem: &str) -> String {
     format!("key \"value\" is {value:?} for {key}: {problem}")
 }
 
-/// What was changed.
-pub(crate) struct Tuned {
-    key: &'static str,
-    value: String,
-}
-
-impl Tuned {
-    pub(crate) fn answer<'r>(&self, reply: Reply<'r>) -> Answered<'r> {
-        reply.answer(|out| schema::encode_answer(out, self.key, &self.value))
-    }
-}
-
-/// Changes what the call asks for; its token was checked.
-pub(crate) fn tuned(shared: &Shared, map: Map<'_>) -> Result<Tuned, Status> {
+/// Reads a call; its token was checked.
+pub(crate) fn read(map: Map<'_>) -> Result<Asked, Status> {
     let (call, _) = schema::Call::decode(map)?;
-    let refused = |ex| Status::new(Code::BadArgument, ex);
-    let asked = Asked::read(&call.key, &call.value).map_err(refused)?;
-    let tuned = asked.change(shared).map_err(refused)?;
-    if let Some(sibling) = shared.sibling.get() {
-        sibling.tuned(asked.key.name, &asked.value);
-    }
-    Ok(tuned)
+    Asked::read(&call.key, &call.value).map_err(|ex| Status::new(Code::BadArgument, ex))
+}
+
+/// Changes what the call asks for, and answers what it is then. One of several processes has their parent decide, and answers
+/// when it follows.
+pub(crate) fn answer(
+    shared: &Arc<Shared>,
+    arrival: &Arrival,
+    trace: Option<&str>,
+    asked: &Asked,
+    reply: Reply<'_>,
+) {
+    let key = asked.key;
+    let Some(sibling) = shared.sibling.get() else {
+        if let Err(ex) = asked.change(shared) {
+            let status = Status::new(Code::BadArgument, ex);
+            shared.refused(arrival, trace, &status);
+            return reply.error(&status);
+        }
+        let answered = reply.answer(|out| schema::encode_answer(out, key.name, &(key.now)(shared)));
+        let ready = shared.answered_inline(arrival, trace);
+        return answered.set_ready(ready, arrival.method.mark());
+    };
+    let (own, arrival, trace) = (Arc::clone(shared), *arrival, trace.map(str::to_owned));
+    let mut ticket = reply.detach();
+    // A stop waits for it; where the server is full of calls, tuning it is what may help.
+    let permit = shared.admission.enter().ok();
+    sibling.ask(key.name, &asked.value, move |decision| {
+        match decision {
+            Ok(()) => {
+                let ready = Instant::now();
+                own.answered(&arrival, ready, trace.as_deref(), ModelTime::default());
+                ticket.set_ready(ready, arrival.method.mark());
+                ticket.ok(|out| schema::encode_answer(out, key.name, &(key.now)(&own)));
+            }
+            Err(status) => {
+                own.refused(&arrival, trace.as_deref(), &status);
+                ticket.error(&status);
+            }
+        }
+        drop(permit);
+    });
 }
 
 /// Takes a setting over.

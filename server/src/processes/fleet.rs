@@ -202,26 +202,29 @@ impl Fleet {
                     self.told(who.number);
                 }
             }
-            Said::Tuned { key, value } => self.tuned(who, &key, &value),
+            Said::Tune { asked, key, value } => self.tune(who, asked, &key, &value),
         }
     }
 
-    /// Has the others follow.
-    fn tuned(&mut self, who: Who, key: &str, value: &str) {
-        let asked = Asked::read(key, value);
-        let changed = asked.and_then(|asked| self.tuned.change(&asked.change));
-        let setting = match changed {
-            Ok(setting) => setting,
-            Err(problem) => return tracing::error!(problem, "a process was tuned, and the others cannot be"),
-        };
-        for (number, member) in self.members.iter().enumerate() {
-            let is_other = number != who.number;
-            let running = member
-                .running
-                .as_ref()
-                .filter(|running| running.ready_since.is_some());
-            if let Some(running) = running.filter(|_| is_other) {
-                tune(running, number, &setting);
+    /// Decides what a call at one process asks for, and tells all of them: calls that cross have one order, which is this one's.
+    fn tune(&mut self, who: Who, asked: u64, key: &str, value: &str) {
+        let changed = Asked::read(key, value).and_then(|call| {
+            let changed = self.tuned.change(&call.change);
+            changed.map_err(|problem| call.refusal(&problem))
+        });
+        for (number, member) in self.members.iter_mut().enumerate() {
+            let running = member.running.as_mut();
+            let Some(running) = running.filter(|running| running.ready_since.is_some()) else {
+                continue;
+            };
+            let asked = Some(asked).filter(|_| number == who.number);
+            match (&changed, asked) {
+                (Ok(setting), asked) => must_hear(running, set(setting, asked)),
+                (Err(problem), Some(asked)) => {
+                    let problem = problem.clone();
+                    must_hear(running, Order::Refuse { asked, problem });
+                }
+                (Err(_), None) => {}
             }
         }
     }
@@ -233,7 +236,7 @@ impl Fleet {
         };
         running.ready_since = Some(Instant::now());
         for setting in self.tuned.iter() {
-            tune(running, number, setting);
+            must_hear(running, set(setting, None));
         }
         if self.stopping.is_some() {
             running.tell(Order::Stop);
@@ -445,13 +448,22 @@ impl Fleet {
     }
 }
 
-/// Tells a process what was tuned in another one.
-fn tune(running: &Running, number: usize, setting: &Setting) {
-    if !running.tell(Order::Set(setting.clone())) {
+fn set(setting: &Setting, asked: Option<u64>) -> Order {
+    let setting = setting.clone();
+    Order::Set { setting, asked }
+}
+
+/// Tells a process what it must not miss. One that has not read for so long is ended: it would differ from the others for
+/// good, and does not when it has started again.
+fn must_hear(running: &mut Running, order: Order) {
+    if !running.tell(order) {
         tracing::error!(
-            process = number,
-            ?setting,
-            "a process does not read; what was tuned does not reach it"
+            pid = running.pid(),
+            "a process does not read what was tuned; it is killed"
         );
+        running.kill();
     }
 }
+
+#[cfg(test)]
+mod tests;

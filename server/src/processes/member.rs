@@ -3,14 +3,19 @@
 //! Its invariant: it is told to stop at most once, by its parent or by the parent's end, and no net thread waits for a pipe.
 
 use super::message::{Order, Said, hear, say};
+use crate::handlers::tune::Setting;
 use crate::{Error, Shared, admin, handlers};
+use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use std::collections::HashMap;
 use std::io::BufReader;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Messages that wait for the pipe to the parent.
 const SAID_MAX: usize = 64;
+/// Calls of `*tune` that wait for the parent's word.
+const ASKING_MAX: usize = 64;
 
 /// A process's end of the talk with its parent.
 pub struct Member {
@@ -58,28 +63,67 @@ impl Member {
 pub(crate) struct Sibling {
     pub(crate) number: usize,
     said: SyncSender<Said>,
+    asking: Mutex<Asking>,
+}
+
+/// Hears what the parent decided.
+type OnDecision = Box<dyn FnOnce(Result<(), Status>) + Send>;
+
+/// What the parent was asked for and has not decided.
+#[derive(Default)]
+struct Asking {
+    last: u64,
+    calls: HashMap<u64, OnDecision>,
 }
 
 impl Sibling {
     pub(crate) fn of(member: &Member) -> Sibling {
+        Sibling::new(member.number, member.said.clone())
+    }
+
+    fn new(number: usize, said: SyncSender<Said>) -> Sibling {
         Sibling {
-            number: member.number,
-            said: member.said.clone(),
+            number,
+            said,
+            asking: Mutex::default(),
         }
     }
 
-    /// Has the other processes follow what was tuned here.
-    pub(crate) fn tuned(&self, key: &str, value: &str) {
-        let said = Said::Tuned {
+    /// Has the parent decide what all processes are to take over; `on_decision` hears when this one has, or why not.
+    /// Nothing changes here before that, so of two calls that cross at two processes the parent's later one holds everywhere.
+    pub(crate) fn ask(
+        &self,
+        key: &str,
+        value: &str,
+        on_decision: impl FnOnce(Result<(), Status>) + Send + 'static,
+    ) {
+        let mut asking = self.asking();
+        asking.last += 1;
+        let number = asking.last;
+        let said = Said::Tune {
+            asked: number,
             key: key.to_owned(),
             value: value.to_owned(),
         };
-        if self.said.try_send(said).is_err() {
-            tracing::error!(
-                key,
-                "the parent does not read; what was tuned does not reach the other processes"
-            );
+        // The net thread does not wait for the pipe.
+        if asking.calls.len() >= ASKING_MAX || self.said.try_send(said).is_err() {
+            drop(asking);
+            let ex = "the parent of the processes is busy, so nothing was changed; try again";
+            return on_decision(Err(Status::new(Code::Overloaded, ex)));
         }
+        asking.calls.insert(number, Box::new(on_decision));
+    }
+
+    /// The parent has decided, and this process has done it.
+    fn decided(&self, asked: u64, decision: Result<(), String>) {
+        let call = self.asking().calls.remove(&asked);
+        if let Some(on_decision) = call {
+            on_decision(decision.map_err(|problem| Status::new(Code::BadArgument, problem)));
+        }
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,13 +154,74 @@ fn obey(shared: &OnceLock<Arc<Shared>>, answers: &SyncSender<Said>, on_stop: imp
                     break;
                 }
             }
-            (Order::Set(setting), Some(shared)) => match handlers::tune::follow(shared, &setting) {
-                Ok(()) => tracing::warn!(?setting, "tuned elsewhere"),
-                Err(problem) => tracing::error!(?setting, problem, "tuned elsewhere, and not here"),
-            },
+            (Order::Set { setting, asked }, Some(shared)) => set(shared, &setting, asked),
+            (Order::Refuse { asked, problem }, Some(shared)) => {
+                if let Some(sibling) = shared.sibling.get() {
+                    sibling.decided(asked, Err(problem));
+                }
+            }
             // Nothing is asked of a process that has not said that it is ready.
-            (Order::Metrics { .. } | Order::Set(_), None) => {}
+            (Order::Metrics { .. } | Order::Set { .. } | Order::Refuse { .. }, None) => {}
         }
     }
     stop();
+}
+
+/// Takes a setting over, and has the call answered that asked for it.
+fn set(shared: &Shared, setting: &Setting, asked: Option<u64>) {
+    let done = handlers::tune::follow(shared, setting);
+    match &done {
+        Ok(()) => tracing::warn!(?setting, "tuned"),
+        Err(problem) => tracing::error!(?setting, problem, "tuned, and not in this process"),
+    }
+    if let (Some(asked), Some(sibling)) = (asked, shared.sibling.get()) {
+        sibling.decided(asked, done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn what_the_parent_cannot_be_told_is_refused() {
+        let (said, to_say) = sync_channel(1);
+        let sibling = Sibling::new(0, said);
+        let (heard, decisions) = channel();
+        let ask = || {
+            let heard = heard.clone();
+            sibling.ask("server.stat", "off", move |decision| {
+                heard.send(decision.map_err(|status| status.code)).unwrap();
+            });
+        };
+        ask();
+        assert!(decisions.try_recv().is_err(), "it waits for the parent");
+        // Nobody has read the first one.
+        ask();
+        assert_eq!(decisions.try_recv(), Ok(Err(Code::Overloaded)));
+        let Ok(Said::Tune { asked, .. }) = to_say.try_recv() else {
+            panic!("the parent is asked")
+        };
+        sibling.decided(asked, Ok(()));
+        sibling.decided(asked, Ok(()));
+        assert_eq!(decisions.try_recv(), Ok(Ok(())));
+        ask();
+        let Ok(Said::Tune { asked, .. }) = to_say.try_recv() else {
+            panic!("there is room again")
+        };
+        sibling.decided(asked, Err("it may not be".to_owned()));
+        assert_eq!(decisions.try_recv(), Ok(Err(Code::BadArgument)));
+        for _ in 0..ASKING_MAX {
+            ask();
+            to_say.try_recv().unwrap();
+        }
+        ask();
+        assert_eq!(
+            decisions.try_recv(),
+            Ok(Err(Code::Overloaded)),
+            "calls are bounded"
+        );
+    }
 }

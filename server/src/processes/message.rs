@@ -17,8 +17,10 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 pub(super) enum Order {
     /// Tell the page of metrics, for the round of this number.
     Metrics { round: u64 },
-    /// Take over a setting that `*tune` changed in another process.
-    Set(Setting),
+    /// Take over a setting that `*tune` changed, in this process's own call of this number or in another process.
+    Set { setting: Setting, asked: Option<u64> },
+    /// The call of `*tune` of this number changed nothing.
+    Refuse { asked: u64, problem: String },
     /// Finish what was accepted, and end.
     Stop,
 }
@@ -31,8 +33,8 @@ pub(super) enum Said {
     Ready,
     /// Its page of metrics.
     Metrics { round: u64, page: String },
-    /// `*tune` changed this here; the others are to follow.
-    Tuned { key: String, value: String },
+    /// `*tune` asks for this here, in the call of this number.
+    Tune { asked: u64, key: String, value: String },
 }
 
 /// The next message; nothing at the end, or where there is no message.
@@ -70,7 +72,8 @@ mod tests {
                 round: 7,
                 page: "# HELP a b\na{x=\"\\n\"} 1\n".into(),
             },
-            Said::Tuned {
+            Said::Tune {
+                asked: 1,
                 key: "server.stat".into(),
                 value: "false".into(),
             },
@@ -90,7 +93,10 @@ mod tests {
             assert_eq!(hear::<Order>(&mut line.as_bytes()), None, "{line:?}");
         }
         assert_eq!(hear::<Order>(&mut "\"stop\"\n".as_bytes()), Some(Order::Stop));
-        let level = Order::Set(Setting::LogLevel(crate::config::Level::Warn));
+        let level = Order::Set {
+            setting: Setting::LogLevel(crate::config::Level::Warn),
+            asked: Some(2),
+        };
         let mut bytes = Vec::new();
         say(&mut bytes, &level).unwrap();
         assert_eq!(hear(&mut bytes.as_slice()), Some(level));

@@ -1,0 +1,103 @@
+//! The parent's side alone: the processes are shells that write down what they are told.
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::config::Level;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+
+/// Waits end here only so that a hang fails.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+fn told(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("told-{number}"))
+}
+
+/// A parent of two processes that are ready.
+fn fleet(folder: &Path) -> Fleet {
+    let (events, heard) = sync_channel(64);
+    let (first, _) = sync_channel(1);
+    let place = folder.to_owned();
+    let mut fleet = Fleet::new(Beginning {
+        processes: 2,
+        drain_max: Duration::ZERO,
+        launch: Box::new(move |number| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "exec cat > \"$0\""]).arg(told(&place, number));
+            shell
+        }),
+        events,
+        heard,
+        is_ready: Arc::default(),
+        configured: AllowList::of(&["10.0.0.1".to_owned(), "10.0.0.2".to_owned()]),
+        first,
+        log: None,
+    });
+    for number in 0..2 {
+        fleet.start(number);
+        fleet.on(said(number, Said::Ready));
+    }
+    fleet
+}
+
+fn said(number: usize, said: Said) -> Event {
+    Event::Said {
+        who: Who { number, life: 1 },
+        said,
+    }
+}
+
+fn asks(number: usize, asked: u64, key: &str, value: &str) -> Event {
+    let (key, value) = (key.to_owned(), value.to_owned());
+    said(number, Said::Tune { asked, key, value })
+}
+
+/// What a process was told, when it is so much.
+fn orders(folder: &Path, number: usize, count: usize) -> Vec<Order> {
+    let until = Instant::now() + WAIT_MAX;
+    loop {
+        let bytes = std::fs::read(told(folder, number)).unwrap_or_default();
+        if bytes.iter().filter(|byte| **byte == b'\n').count() >= count {
+            let mut from = bytes.as_slice();
+            return std::iter::from_fn(|| super::super::message::hear(&mut from)).collect();
+        }
+        assert!(Instant::now() < until, "process {number} was told {bytes:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn calls_that_cross_have_one_order_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = fleet(folder.path());
+    fleet.on(asks(0, 7, "server.log.level", "debug"));
+    fleet.on(asks(1, 9, "server.log.level", "error"));
+    let set = |level, asked| set(&Setting::LogLevel(level), asked);
+    assert_eq!(
+        orders(folder.path(), 0, 2),
+        [set(Level::Debug, Some(7)), set(Level::Error, None)]
+    );
+    assert_eq!(
+        orders(folder.path(), 1, 2),
+        [set(Level::Debug, None), set(Level::Error, Some(9))]
+    );
+}
+
+#[test]
+fn changes_of_the_list_that_cross_are_both_made_or_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = fleet(folder.path());
+    let remove = "server.security.ip.whiteList.removeIP";
+    fleet.on(asks(0, 1, remove, "10.0.0.1"));
+    fleet.on(asks(1, 2, remove, "10.0.0.2"));
+    let left = Setting::AllowList(AllowList::of(&["10.0.0.2".to_owned()]));
+    assert_eq!(orders(folder.path(), 0, 1), [set(&left, Some(1))]);
+    let told = orders(folder.path(), 1, 2);
+    assert_eq!(told[0], set(&left, None));
+    let Order::Refuse { asked: 2, problem } = &told[1] else {
+        panic!("{told:?}")
+    };
+    assert!(
+        problem.contains(remove) && problem.contains("the last of the list"),
+        "{problem}"
+    );
+}
