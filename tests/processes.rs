@@ -383,3 +383,45 @@ fn calls_that_cross_at_two_processes_leave_them_alike() {
     drop(connections);
     assert!(server.terminate().success());
 }
+
+#[test]
+fn a_process_that_starts_again_takes_no_call_before_it_is_as_the_others() {
+    let folder = folder(9);
+    let server = start(folder.path());
+    let tune = json!({"key": "server.log.level", "value": "error", "_token": "t"});
+    assert_eq!(server.call("*tune", &tune).0, 200);
+    wait("all follow", || {
+        connections(&server).iter_mut().all(|http| level(http) == "error")
+    });
+    let victim = *pids(&server).iter().next().unwrap();
+    kill(victim);
+    wait("its successor is started", || {
+        let pids = pids(&server);
+        pids.len() == 2 && !pids.contains(&victim) && !pids.contains(&0)
+    });
+    // Nobody tells it anything, however long it takes to get warm; most likely, that is: where it was quicker, it knows all.
+    server.signal("STOP");
+    let as_the_others = |http: &mut Http| {
+        let (status, answer) = http.call("echo", &json!({"a": 1}));
+        assert_eq!((status, answer), (200, json!({"a": 1})));
+        assert_eq!(level(http), "error");
+    };
+    let log = folder.path().join("millpond.log");
+    wait("it is warm", || {
+        as_the_others(&mut Http::connect(&server.addr));
+        // It logs as the configuration says, until it is told otherwise.
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.matches(" ready ms=").count() == 3
+    });
+    connections(&server).iter_mut().for_each(as_the_others);
+    server.signal("CONT");
+    wait("all are ready again", || server.admin_get("/readyz").0 == 200);
+    let after = pids(&server);
+    let mut answering = BTreeSet::new();
+    for http in &mut connections(&server) {
+        as_the_others(http);
+        answering.insert(infos(http)["pid"].as_u64().unwrap() as u32);
+    }
+    assert_eq!(answering, after);
+    assert!(server.terminate().success());
+}

@@ -217,15 +217,14 @@ impl Server {
     }
 
     /// As [`Server::start_in`], as one of several processes: on an address that it shares with the others, without an
-    /// admin port, and with its share of the net threads and processors.
+    /// admin port, and with its share of the net threads and processors. It accepts when it is warm, and its parent has told it
+    /// what was tuned.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`Server::start`]; and [`Error::Process`] when it is stopped before it serves.
     pub fn start_member(config: Config, program: Program, member: &Member) -> Result<Server, Error> {
         let config = processes::share(config, member.number());
-        let server = Server::open(config, program, Some(member))?;
-        member.is_ready(&server.shared);
-        Ok(server)
+        Server::open(config, program, Some(member))
     }
 
     fn open(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
@@ -292,7 +291,14 @@ impl Server {
             shared: Arc::clone(&shared),
             rehearsal: Arc::clone(&rehearsal),
         };
-        let data = Transport::start(data, others, "net", options, router)?;
+        // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
+        let mut data = Transport::prepare(data, others, "net", options, router)?;
+        let state = if member.is_none() {
+            data.accept()?;
+            "listening"
+        } else {
+            "bound"
+        };
         let _ = shared.data_counters.set(data.counters());
         if let Some(tls) = &tls {
             let _ = shared.certificate.set(Arc::clone(&tls.certificate));
@@ -305,15 +311,16 @@ impl Server {
             listen = listen.join(" "),
             admin = at,
             allocator,
-            "listening; warming up"
+            "{state}; warming up"
         );
-        let server = Server {
+        let mut server = Server {
             shared,
             data,
             admin,
             tls,
         };
-        match server.warm(Arc::new(engines), &rehearsal) {
+        let warm = server.warm(Arc::new(engines), &rehearsal);
+        match warm.and_then(|()| server.join(member)) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.close();
@@ -330,6 +337,18 @@ impl Server {
         let _ = self.shared.engines.set(engines);
         let ms = self.shared.started.elapsed().as_millis() as u64;
         tracing::info!(ms, "ready");
+        Ok(())
+    }
+
+    /// One of several processes accepts when it is as the others are.
+    fn join(&mut self, member: Option<&Member>) -> Result<(), Error> {
+        let Some(member) = member else {
+            return Ok(());
+        };
+        member.wait_to_serve(&self.shared)?;
+        self.data.accept()?;
+        member.is_ready();
+        tracing::info!("accepting");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Several processes on one address, for hosts that let a process open few files: `server.processes`.
 //!
 //! A parent starts them, restarts those that die, serves the admin port with their figures as one, and serves no call itself.
-//! Each process binds the same address, so the kernel spreads connections over them; parent and process speak over the
+//! Each process binds the same address, and listens when it is warm and as the others are, so the kernel spreads connections over them; parent and process speak over the
 //! process's input and output, a line a message. Its invariant: a process ends when its parent does, however that ends.
 
 mod admin;

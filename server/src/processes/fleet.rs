@@ -195,6 +195,7 @@ impl Fleet {
 
     fn said(&mut self, who: Who, said: Said) {
         match said {
+            Said::Warm => self.warm(who.number),
             Said::Ready => self.ready(who.number),
             Said::Metrics { round, page } => {
                 self.members[who.number].sheet = Some(Sheet::read(&page));
@@ -214,7 +215,7 @@ impl Fleet {
         });
         for (number, member) in self.members.iter_mut().enumerate() {
             let running = member.running.as_mut();
-            let Some(running) = running.filter(|running| running.ready_since.is_some()) else {
+            let Some(running) = running.filter(|running| running.is_warm) else {
                 continue;
             };
             let asked = Some(asked).filter(|_| number == who.number);
@@ -229,15 +230,24 @@ impl Fleet {
         }
     }
 
+    /// A process may accept when it is as the others are.
+    fn warm(&mut self, number: usize) {
+        let Some(running) = &mut self.members[number].running else {
+            return;
+        };
+        running.is_warm = true;
+        for setting in self.tuned.iter() {
+            must_hear(running, set(setting, None));
+        }
+        must_hear(running, Order::Serve);
+    }
+
     fn ready(&mut self, number: usize) {
         let member = &mut self.members[number];
         let Some(running) = &mut member.running else {
             return;
         };
         running.ready_since = Some(Instant::now());
-        for setting in self.tuned.iter() {
-            must_hear(running, set(setting, None));
-        }
         if self.stopping.is_some() {
             running.tell(Order::Stop);
         }

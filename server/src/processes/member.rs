@@ -9,7 +9,7 @@ use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::HashMap;
 use std::io::BufReader;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Messages that wait for the pipe to the parent.
@@ -22,6 +22,8 @@ pub struct Member {
     number: usize,
     said: SyncSender<Said>,
     shared: Arc<OnceLock<Arc<Shared>>>,
+    /// Hears once that it may accept, or that it never will.
+    serve: Mutex<Receiver<()>>,
 }
 
 impl Member {
@@ -39,11 +41,17 @@ impl Member {
         thread("to-parent")
             .spawn(move || tell(&to_say))
             .map_err(|error| failed(number, &error))?;
+        let (may_serve, serve) = channel();
         let (told, answers) = (Arc::clone(&shared), said.clone());
         thread("from-parent")
-            .spawn(move || obey(&told, &answers, on_stop))
+            .spawn(move || obey(&told, &answers, may_serve, on_stop))
             .map_err(|error| failed(number, &error))?;
-        Ok(Member { number, said, shared })
+        Ok(Member {
+            number,
+            said,
+            shared,
+            serve: Mutex::new(serve),
+        })
     }
 
     /// Its number, from 0.
@@ -51,10 +59,21 @@ impl Member {
         self.number
     }
 
-    /// It is warm: the parent may ask.
-    pub(crate) fn is_ready(&self, shared: &Arc<Shared>) {
+    /// It is warm: waits until the parent has told what was tuned, and this process follows.
+    ///
+    /// # Errors
+    /// [`Error::Process`] when it is to stop, or its parent is gone.
+    pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         let _ = self.shared.set(Arc::clone(shared));
         // It fails only where the parent is gone, which ends this process anyway.
+        let _ = self.said.send(Said::Warm);
+        let serve = self.serve.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = |_| Error::Process(format!("process {} was stopped before it served", self.number));
+        serve.recv().map_err(stopped)
+    }
+
+    /// It accepts.
+    pub(crate) fn is_ready(&self) {
         let _ = self.said.send(Said::Ready);
     }
 }
@@ -141,13 +160,27 @@ fn tell(to_say: &Receiver<Said>) {
 }
 
 /// Obeys until the parent is gone. What `on_stop` begins takes a while, and the parent may still ask meanwhile.
-fn obey(shared: &OnceLock<Arc<Shared>>, answers: &SyncSender<Said>, on_stop: impl FnOnce()) {
+fn obey(
+    shared: &OnceLock<Arc<Shared>>,
+    answers: &SyncSender<Said>,
+    may_serve: Sender<()>,
+    on_stop: impl FnOnce(),
+) {
+    let mut may_serve = Some(may_serve);
     let mut on_stop = Some(on_stop);
     let mut stop = move || on_stop.take().into_iter().for_each(|stop| stop());
     let mut input = BufReader::new(std::io::stdin());
     while let Some(order) = hear(&mut input) {
         match (order, shared.get()) {
-            (Order::Stop, _) => stop(),
+            (Order::Stop, _) => {
+                may_serve = None;
+                stop();
+            }
+            (Order::Serve, _) => {
+                if let Some(serve) = &may_serve {
+                    let _ = serve.send(());
+                }
+            }
             (Order::Metrics { round }, Some(shared)) => {
                 let page = admin::page::metrics(shared);
                 if answers.send(Said::Metrics { round, page }).is_err() {
@@ -160,7 +193,7 @@ fn obey(shared: &OnceLock<Arc<Shared>>, answers: &SyncSender<Said>, on_stop: imp
                     sibling.decided(asked, Err(problem));
                 }
             }
-            // Nothing is asked of a process that has not said that it is ready.
+            // Nothing is asked of a process that has not said that it is warm.
             (Order::Metrics { .. } | Order::Set { .. } | Order::Refuse { .. }, None) => {}
         }
     }

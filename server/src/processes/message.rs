@@ -21,6 +21,8 @@ pub(super) enum Order {
     Set { setting: Setting, asked: Option<u64> },
     /// The call of `*tune` of this number changed nothing.
     Refuse { asked: u64, problem: String },
+    /// Everything that was tuned is told: begin to accept.
+    Serve,
     /// Finish what was accepted, and end.
     Stop,
 }
@@ -29,7 +31,9 @@ pub(super) enum Order {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    /// It is warm, and accepts.
+    /// It is warm; it accepts nothing before it is told to.
+    Warm,
+    /// It accepts.
     Ready,
     /// Its page of metrics.
     Metrics { round: u64, page: String },
@@ -67,6 +71,7 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_said() {
         let said = [
+            Said::Warm,
             Said::Ready,
             Said::Metrics {
                 round: 7,

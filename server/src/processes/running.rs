@@ -39,6 +39,9 @@ pub(super) struct Who {
 pub(super) struct Running {
     child: Child,
     orders: SyncSender<Order>,
+    /// It has been told what was tuned until then, and is told what is from then on.
+    pub(super) is_warm: bool,
+    /// Since when it accepts.
     pub(super) ready_since: Option<Instant>,
 }
 
@@ -66,6 +69,7 @@ impl Running {
         let running = Running {
             child,
             orders,
+            is_warm: false,
             ready_since: None,
         };
         let (Some(input), Some(output)) = (input, output) else {

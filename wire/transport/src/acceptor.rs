@@ -32,7 +32,14 @@ pub struct Transport {
     counters: Arc<Counters>,
     threads: Arc<Vec<NetThread>>,
     stop: Arc<Stop>,
-    acceptor: std::thread::JoinHandle<()>,
+    acceptor: Acceptor,
+}
+
+/// The thread that accepts, or what it will begin with.
+enum Acceptor {
+    Waiting(Box<Accept>, String),
+    Running(std::thread::JoinHandle<()>),
+    Failed,
 }
 
 /// Tells the acceptor to end.
@@ -45,7 +52,7 @@ impl Transport {
     /// Starts net threads named `NAME-0…` and begins to accept from `listener` and the `others`.
     ///
     /// # Errors
-    /// [`Error`] when a thread cannot be made or pinned.
+    /// As [`Transport::prepare`] and [`Transport::accept`].
     pub fn start<S: Service>(
         listener: Listener,
         others: Vec<Listener>,
@@ -53,10 +60,22 @@ impl Transport {
         options: Options,
         service: S,
     ) -> Result<Transport, Error> {
-        let thread_error = |source| Error::Thread {
-            what: format!("{name} acceptor"),
-            source,
-        };
+        let mut transport = Transport::prepare(listener, others, name, options, service)?;
+        transport.accept()?;
+        Ok(transport)
+    }
+
+    /// As [`Transport::start`], but nothing is accepted before [`Transport::accept`].
+    ///
+    /// # Errors
+    /// [`Error`] when a thread cannot be made or pinned.
+    pub fn prepare<S: Service>(
+        listener: Listener,
+        others: Vec<Listener>,
+        name: &str,
+        options: Options,
+        service: S,
+    ) -> Result<Transport, Error> {
         let counters = Arc::new(Counters::default());
         let mut threads = Vec::with_capacity(options.threads.max(1));
         for number in 0..options.threads.max(1) {
@@ -72,7 +91,7 @@ impl Transport {
         let threads = Arc::new(threads);
         let stop = Arc::new(Stop {
             asked: AtomicBool::new(false),
-            bell: Bell::new().map_err(thread_error)?,
+            bell: Bell::new().map_err(|source| thread_error(name, source))?,
         });
         let mut listeners = vec![listener];
         listeners.extend(others);
@@ -87,17 +106,34 @@ impl Transport {
             threads: Arc::clone(&threads),
             stop: Arc::clone(&stop),
         };
-        let acceptor = std::thread::Builder::new()
-            .name(format!("{name}-accept"))
-            .spawn(move || accept.run())
-            .map_err(thread_error)?;
         Ok(Transport {
             bounds,
             counters,
             threads,
             stop,
-            acceptor,
+            acceptor: Acceptor::Waiting(Box::new(accept), name.to_owned()),
         })
+    }
+
+    /// Listens where that was put off ([`Listener::bind_shared`]), and begins to accept; nothing where it has begun.
+    ///
+    /// # Errors
+    /// [`Error::Bind`] and [`Error::Thread`]; the transport will not accept then.
+    pub fn accept(&mut self) -> Result<(), Error> {
+        let (mut accept, name) = match std::mem::replace(&mut self.acceptor, Acceptor::Failed) {
+            Acceptor::Waiting(accept, name) => (accept, name),
+            begun => {
+                self.acceptor = begun;
+                return Ok(());
+            }
+        };
+        accept.listeners.iter_mut().try_for_each(Listener::listen)?;
+        let acceptor = std::thread::Builder::new()
+            .name(format!("{name}-accept"))
+            .spawn(move || accept.run())
+            .map_err(|source| thread_error(&name, source))?;
+        self.acceptor = Acceptor::Running(acceptor);
+        Ok(())
     }
 
     /// Where the first listener with an IP address listens; 0.0.0.0:0 where all are Unix sockets.
@@ -157,7 +193,9 @@ impl Transport {
     /// Sends what is owed, for at most `grace`, closes every connection and joins the threads.
     pub fn close(self, grace: Duration) {
         self.stop_accepting();
-        let _ = self.acceptor.join();
+        if let Acceptor::Running(acceptor) = self.acceptor {
+            let _ = acceptor.join();
+        }
         let mut pending = Vec::new();
         for thread in self.threads.iter() {
             let (done, closed) = mpsc::sync_channel(1);
@@ -174,6 +212,11 @@ impl Transport {
             }
         }
     }
+}
+
+fn thread_error(name: &str, source: std::io::Error) -> Error {
+    let what = format!("{name} acceptor");
+    Error::Thread { what, source }
 }
 
 struct Accept {

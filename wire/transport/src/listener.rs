@@ -44,11 +44,14 @@ impl fmt::Display for Bound {
     }
 }
 
-/// A bound socket that nothing accepts from yet. Dropping one takes a Unix socket's file away.
+/// A bound socket that nothing accepts from yet; one whose address is shared does not listen either. Dropping one takes a Unix
+/// socket's file away.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) socket: Socket,
     bound: Bound,
+    /// The configuration key to name when it cannot listen; none where it does.
+    deaf: Option<String>,
     /// What its connections begin with, where they are encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
 }
@@ -63,7 +66,8 @@ impl Listener {
     }
 
     /// As [`Listener::bind`], on an address that other processes of this user share, each with a socket of its own
-    /// (`SO_REUSEPORT`, socket(7)): the kernel gives a new connection to one of them, by a hash of its addresses and ports.
+    /// (`SO_REUSEPORT`, socket(7)): the kernel gives a new connection to one of those that listen, by a hash of its addresses and
+    /// ports. This one does not until [`Listener::listen`]: who is bound has the address and gets nothing.
     ///
     /// # Errors
     /// As [`Listener::bind`]; an address is in use for whoever does not share it too.
@@ -83,23 +87,32 @@ impl Listener {
             }
             socket.set_nonblocking(true)?;
             socket.bind(&addr.into())?;
-            socket.listen(BACKLOG)?;
+            if !share_port {
+                socket.listen(BACKLOG)?;
+            }
             let bound = Bound::Inet(socket.local_addr()?.as_socket().unwrap_or(addr));
             Ok(Listener {
                 socket,
                 bound,
+                deaf: share_port.then(|| key.to_owned()),
                 tls: None,
             })
         };
-        bind().map_err(|source: std::io::Error| {
-            let mend = match source.kind() {
-                ErrorKind::AddrInUse => "another process listens there: stop it, or choose another port",
-                ErrorKind::AddrNotAvailable => "this machine has no such address: choose one of its own",
-                ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose a higher one",
-                _ => "choose another address",
-            };
-            Error::bind(Bound::Inet(addr), key, source, mend)
-        })
+        bind().map_err(|source| refused(Bound::Inet(addr), key, source))
+    }
+
+    /// Listens, where it does not yet: from now on the kernel takes connections for it.
+    ///
+    /// # Errors
+    /// [`Error::Bind`]: somebody who does not share the address listens there meanwhile.
+    pub fn listen(&mut self) -> Result<(), Error> {
+        let Some(key) = &self.deaf else {
+            return Ok(());
+        };
+        let done = self.socket.listen(BACKLOG);
+        done.map_err(|source| refused(self.bound.clone(), key, source))?;
+        self.deaf = None;
+        Ok(())
     }
 
     /// Binds a Unix socket at `path`, in the place of one that nobody listens at any more; `key` is as for [`Listener::bind`].
@@ -138,6 +151,7 @@ impl Listener {
         Ok(Listener {
             socket,
             bound: Bound::Unix(path.to_owned()),
+            deaf: None,
             tls: None,
         })
     }
@@ -161,6 +175,16 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+fn refused(bound: Bound, key: &str, source: std::io::Error) -> Error {
+    let mend = match source.kind() {
+        ErrorKind::AddrInUse => "another process listens there: stop it, or choose another port",
+        ErrorKind::AddrNotAvailable => "this machine has no such address: choose one of its own",
+        ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose a higher one",
+        _ => "choose another address",
+    };
+    Error::bind(bound, key, source, mend)
 }
 
 /// Raises the soft limit of open files to the hard one, and returns it: a connection is a file.

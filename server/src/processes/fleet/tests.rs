@@ -12,7 +12,7 @@ fn told(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("told-{number}"))
 }
 
-/// A parent of two processes that are ready.
+/// A parent of two processes that are warm, and so told to serve.
 fn fleet(folder: &Path) -> Fleet {
     let (events, heard) = sync_channel(64);
     let (first, _) = sync_channel(1);
@@ -32,8 +32,10 @@ fn fleet(folder: &Path) -> Fleet {
         first,
         log: None,
     });
+    // The second one is started when the first is ready.
+    fleet.start(0);
     for number in 0..2 {
-        fleet.start(number);
+        fleet.on(said(number, Said::Warm));
         fleet.on(said(number, Said::Ready));
     }
     fleet
@@ -73,12 +75,23 @@ fn calls_that_cross_have_one_order_everywhere() {
     fleet.on(asks(1, 9, "server.log.level", "error"));
     let set = |level, asked| set(&Setting::LogLevel(level), asked);
     assert_eq!(
-        orders(folder.path(), 0, 2),
-        [set(Level::Debug, Some(7)), set(Level::Error, None)]
+        orders(folder.path(), 0, 3),
+        [Order::Serve, set(Level::Debug, Some(7)), set(Level::Error, None)]
     );
     assert_eq!(
+        orders(folder.path(), 1, 3),
+        [Order::Serve, set(Level::Debug, None), set(Level::Error, Some(9))]
+    );
+    // One that starts again hears what holds before it may accept, once.
+    fleet.on(Event::Gone(Who { number: 1, life: 1 }));
+    std::fs::remove_file(told(folder.path(), 1)).unwrap();
+    fleet.start(1);
+    let who = Who { number: 1, life: 2 };
+    let said = Said::Warm;
+    fleet.on(Event::Said { who, said });
+    assert_eq!(
         orders(folder.path(), 1, 2),
-        [set(Level::Debug, None), set(Level::Error, Some(9))]
+        [set(Level::Error, None), Order::Serve]
     );
 }
 
@@ -90,10 +103,10 @@ fn changes_of_the_list_that_cross_are_both_made_or_one_is_refused() {
     fleet.on(asks(0, 1, remove, "10.0.0.1"));
     fleet.on(asks(1, 2, remove, "10.0.0.2"));
     let left = Setting::AllowList(AllowList::of(&["10.0.0.2".to_owned()]));
-    assert_eq!(orders(folder.path(), 0, 1), [set(&left, Some(1))]);
-    let told = orders(folder.path(), 1, 2);
-    assert_eq!(told[0], set(&left, None));
-    let Order::Refuse { asked: 2, problem } = &told[1] else {
+    assert_eq!(orders(folder.path(), 0, 2)[1..], [set(&left, Some(1))]);
+    let told = orders(folder.path(), 1, 3);
+    assert_eq!(told[1], set(&left, None));
+    let Order::Refuse { asked: 2, problem } = &told[2] else {
         panic!("{told:?}")
     };
     assert!(

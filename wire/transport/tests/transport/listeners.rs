@@ -1,10 +1,11 @@
 //! Where a transport listens.
 
-use crate::probe::{answers, quest, start_at};
-use millpond_wire_transport::{Bound, Listener, Peer};
+use crate::probe::{answers, prepare_with, quest, start_at};
+use millpond_wire_transport::{Bound, Listener, Peer, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[test]
@@ -61,9 +62,11 @@ fn a_unix_socket_that_is_in_use_is_refused_and_one_that_was_left_is_taken() {
 #[test]
 fn an_address_is_shared_only_by_those_who_share_it() {
     let any = "127.13.25.200:0".parse().unwrap();
-    let first = Listener::bind_shared(any, "server.listen").unwrap();
+    let mut first = Listener::bind_shared(any, "server.listen").unwrap();
     let addr = first.bound().addr().unwrap();
-    let second = Listener::bind_shared(addr, "server.listen").unwrap();
+    let mut second = Listener::bind_shared(addr, "server.listen").unwrap();
+    first.listen().unwrap();
+    second.listen().unwrap();
     assert_eq!(second.bound(), first.bound());
     let refused = Listener::bind(addr, "server.listen").unwrap_err().to_string();
     assert!(refused.contains("another process listens there"), "{refused}");
@@ -74,6 +77,54 @@ fn an_address_is_shared_only_by_those_who_share_it() {
         .to_string();
     assert!(refused.contains("another process listens there"), "{refused}");
     drop(alone);
+}
+
+/// Connections made; two that listen both get some, but for a chance of 2^-63.
+const CONNECTIONS: u64 = 64;
+
+#[test]
+fn who_shares_an_address_gets_connections_only_when_it_accepts() {
+    let listener = Listener::bind_shared("127.13.25.201:0".parse().unwrap(), "server.listen").unwrap();
+    let addr = listener.bound().addr().unwrap();
+    // Whoever answers tells who called, so somebody has to hear it.
+    let (mut first, _heard) = prepare_with(listener);
+    first.accept().unwrap();
+    let later = Listener::bind_shared(addr, "server.listen").unwrap();
+    let (mut second, _heard_too) = prepare_with(later);
+    let accepted = |transport: &Transport| transport.counters().accepted.load(Ordering::Relaxed);
+    let ask = || {
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(addr).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.write_all(&quest("who", 1, &[0x80])).unwrap();
+            assert_eq!(answers(&mut stream, 1), [(0, 1)]);
+        }
+    };
+    ask();
+    assert_eq!((accepted(&first), accepted(&second)), (CONNECTIONS, 0));
+    second.accept().unwrap();
+    second.accept().unwrap();
+    ask();
+    let (of_first, of_second) = (accepted(&first), accepted(&second));
+    assert!(of_first >= CONNECTIONS && of_second > 0, "{of_first} {of_second}");
+    assert_eq!(of_first + of_second, 2 * CONNECTIONS);
+    first.close(Duration::from_secs(5));
+    second.close(Duration::from_secs(5));
+}
+
+#[test]
+fn an_address_that_was_taken_meanwhile_is_refused_by_name() {
+    let shared = Listener::bind_shared("127.13.25.202:0".parse().unwrap(), "server.listen").unwrap();
+    let addr = shared.bound().addr().unwrap();
+    // The kernel lets both bind, and one of them listen.
+    let _other = Listener::bind(addr, "elsewhere").unwrap();
+    let (mut transport, _) = prepare_with(shared);
+    let refused = transport.accept().unwrap_err().to_string();
+    assert!(
+        refused.contains("server.listen") && refused.contains("another process listens there"),
+        "{refused}"
+    );
+    transport.close(Duration::from_secs(5));
 }
 
 /// Either kind of stream.

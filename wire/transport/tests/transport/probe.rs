@@ -135,6 +135,14 @@ pub(crate) fn start_at(others: Vec<Listener>) -> (Transport, mpsc::Receiver<Peer
     (transport, told)
 }
 
+/// Serves at that listener when it is told to accept, and tells who calls.
+pub(crate) fn prepare_with(listener: Listener) -> (Transport, mpsc::Receiver<Peer>) {
+    let (peers, told) = mpsc::sync_channel(256);
+    let options = options(1, Patience::default());
+    let transport = Transport::prepare(listener, Vec::new(), "net", options, Who { peers }).unwrap();
+    (transport, told)
+}
+
 pub(crate) fn loopback() -> Listener {
     Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap()
 }
