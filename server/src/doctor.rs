@@ -262,18 +262,20 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
 
 fn nodes(facts: &Facts, config: &Config) -> Option<Finding> {
     let nodes = facts.memory_nodes.filter(|nodes| *nodes > 1)?;
-    if config.server.cpus.is_empty() {
-        let text = format!(
-            "{nodes}, and nothing is pinned: memory of one is far from processors of another; run one server a node, each with \
-             server.cpus of its node (lscpu shows them)"
-        );
-        return Some(Finding::new("memory nodes", Standing::Better, text));
+    let what = "memory nodes";
+    if let Some(node) = config.server.numa_node {
+        let text = format!("{nodes}; server.numa_node keeps processors and memory to node {node}");
+        return Some(Finding::new(what, Standing::Good, text));
     }
-    Some(Finding::new(
-        "memory nodes",
-        Standing::Good,
-        format!("{nodes}; server.cpus pins"),
-    ))
+    if !config.server.cpus.is_empty() {
+        let text = format!("{nodes}; server.cpus pins");
+        return Some(Finding::new(what, Standing::Good, text));
+    }
+    let text = format!(
+        "{nodes}, and nothing is pinned: memory of one is far from processors of another; run one server a node, each with its \
+         server.numa_node (lscpu shows them)"
+    );
+    Some(Finding::new(what, Standing::Better, text))
 }
 
 /// What a start would say of the files of TLS.

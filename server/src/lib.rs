@@ -18,6 +18,7 @@ mod admin;
 mod admission;
 pub mod config;
 pub mod doctor;
+mod encryption;
 mod engines;
 mod error;
 mod handlers;
@@ -50,7 +51,7 @@ use metrics::{Arrival, Metrics};
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{
-    Counters, Encryption, Listener, Options, Patience, PushLimits, Transport, raise_file_limit,
+    Counters, Listener, Options, Patience, PushLimits, Transport, raise_file_limit,
 };
 use processes::Sibling;
 use slow::{ModelTime, Over, SlowLog};
@@ -223,7 +224,6 @@ impl Server {
     /// # Errors
     /// As [`Server::start`]; and [`Error::Process`] when it is stopped before it serves.
     pub fn start_member(config: Config, program: Program, member: &Member) -> Result<Server, Error> {
-        let config = processes::share(config, member.number());
         Server::open(config, program, Some(member))
     }
 
@@ -234,21 +234,15 @@ impl Server {
                 config.server.processes
             )));
         }
-        let Some(number) = config.server.numa_node else {
-            return Server::open_here(config, program, member);
-        };
-        let node = MemoryNode::find(number, &config.server.cpus)?;
-        // A thread of its own is bound, and all that it starts with it; the caller's stays as it was.
-        std::thread::scope(|scope| {
-            let bound = scope.spawn(|| {
-                node.bind()?;
-                tracing::info!(number, "bound to a memory node");
-                Server::open_here(config, program, member)
-            });
-            bound
-                .join()
-                .unwrap_or_else(|_| Err(Error::Unfit("the start of the server panicked".into())))
-        })
+        let node = config.server.numa_node;
+        let node = node.map(|number| MemoryNode::find(number, &config.server.cpus));
+        let start = |config| Server::open_here(config, program, member);
+        processes::start_at(
+            node.transpose()?.as_ref(),
+            config,
+            member.map(Member::number),
+            start,
+        )
     }
 
     fn open_here(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
@@ -432,38 +426,6 @@ fn raise_files(connections_max: usize) {
 /// How an address is bound: alone, or shared.
 type Bind = fn(SocketAddr, &str) -> Result<Listener, millpond_wire_transport::Error>;
 
-/// The key of `server.fpnn_encryption`, where the build can use one.
-#[cfg(feature = "fpnn-encryption")]
-fn encryption(server: &config::Server) -> Result<Option<Arc<Encryption>>, Error> {
-    let Some(asked) = &server.fpnn_encryption else {
-        return Ok(None);
-    };
-    let read = Encryption::read(&asked.curve, &asked.private_key);
-    let key = read.map_err(|problem| Error::Unfit(format!("server.fpnn_encryption: {problem}")))?;
-    tracing::warn!(
-        public_key = hex(&key.public_key()),
-        "old clients may encrypt; nobody is authenticated by that"
-    );
-    Ok(Some(Arc::new(key)))
-}
-
-#[cfg(feature = "fpnn-encryption")]
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(not(feature = "fpnn-encryption"))]
-fn encryption(server: &config::Server) -> Result<Option<Arc<Encryption>>, Error> {
-    match server.fpnn_encryption {
-        None => Ok(None),
-        Some(_) => Err(Error::Unfit(
-            "server.fpnn_encryption: this build has no encryption for FPNN's old clients; leave the section out, or build with \
-             `cargo build --features fpnn-encryption`"
-                .into(),
-        )),
-    }
-}
-
 /// Net threads of a process: where 0 is said one a processor, shared among the processes.
 pub(crate) fn net_threads(server: &config::Server) -> usize {
     if server.threads > 0 {
@@ -499,7 +461,7 @@ fn data_options(config: &Config) -> Result<Options, Error> {
             .iter()
             .map(|origin| &*origin.clone().leak())
             .collect(),
-        encryption: encryption(&config.server)?,
+        encryption: encryption::key(&config.server)?,
     })
 }
 

@@ -17,6 +17,30 @@ const NODES: &str = "/sys/devices/system/node";
 const NODES_MAX: usize = 1024;
 const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 
+/// Starts a server, on a thread that is bound to the node where there is one, and so are all that it starts; the caller's stays
+/// as it was. Processors that are counted by `start` are those of the node.
+///
+/// # Errors
+/// What `start` says, or why it cannot be bound.
+pub(crate) fn start<T: Send>(
+    node: Option<&MemoryNode>,
+    start: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let Some(node) = node else {
+        return start();
+    };
+    std::thread::scope(|scope| {
+        let bound = scope.spawn(|| {
+            node.bind()?;
+            tracing::info!(number = node.number, "bound to a memory node");
+            start()
+        });
+        bound
+            .join()
+            .unwrap_or_else(|_| Err(Error::Unfit("the start of the server panicked".into())))
+    })
+}
+
 /// A node that is there, and which of its processors this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemoryNode {
@@ -25,6 +49,18 @@ pub(crate) struct MemoryNode {
 }
 
 impl MemoryNode {
+    /// A node of one of this machine's processors.
+    #[cfg(test)]
+    #[allow(clippy::unwrap_used)]
+    pub(crate) fn of_one_processor() -> MemoryNode {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+        MemoryNode {
+            number: 0,
+            cpus: vec![first.unwrap()],
+        }
+    }
+
     /// Looks for the node, and holds `server.cpus` against it.
     ///
     /// # Errors
