@@ -392,3 +392,26 @@ fn millpond_call_reaches_the_tls_port() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success() && said.contains("certificate"), "{said}");
 }
+
+#[test]
+fn a_signal_to_the_parent_has_every_process_read_its_files() {
+    let (folder, _) = folder(CONFIG, 2999);
+    // Ports of their own: no other test listens on this one of the loopback addresses.
+    let own = |host: u8| {
+        let free = std::net::TcpListener::bind((format!("127.13.26.{host}"), 0)).unwrap();
+        free.local_addr().unwrap()
+    };
+    let server = Millpond::start(
+        folder.path(),
+        &[
+            "server.processes=2",
+            &format!("server.listen={}", own(1)),
+            &format!("server.tls.listen={}", own(2)),
+        ],
+    );
+    assert_eq!(metric(&server, REPLACED), 0);
+    // The files are as they were, so nobody reads them again by himself.
+    server.signal("HUP");
+    wait_for(&server, REPLACED, 2);
+    assert!(server.terminate().success());
+}

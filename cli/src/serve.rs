@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// How long killed processes are waited for.
 const KILLED_MAX: Duration = Duration::from_secs(5);
@@ -130,13 +130,13 @@ impl Running {
             command
         };
         let supervisor = Supervisor::start(config, Some(self.logging.handle()), launch)?;
-        let stop = supervisor.stopper();
+        let (stop, reload) = (supervisor.stopper(), supervisor.reloader());
         let (done, mut ready) = oneshot::channel();
         std::thread::spawn(move || drop(done.send(supervisor.wait_ready().map(|()| supervisor))));
         let ready = self.runtime.block_on(async {
             tokio::select! {
                 ready = &mut ready => ready.context("the start failed")?.map(Some).map_err(Into::into),
-                () = self.signals.stop(|| {}) => {
+                () = self.signals.stop(&reload) => {
                     stop(false);
                     // It comes when none of them is left.
                     drop(ready.await);
@@ -149,8 +149,7 @@ impl Running {
         };
         let tls = config.server.tls.as_ref().map(|tls| tls.listen);
         said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls);
-        // The processes look at their files themselves.
-        self.runtime.block_on(self.signals.stop(|| {}));
+        self.runtime.block_on(self.signals.stop(reload));
         self.stop(move || supervisor.shutdown(), Some(move || stop(true)))
     }
 
@@ -166,7 +165,12 @@ impl Running {
             // Nobody waits any more when a signal came first.
             let _ = told.send(());
         };
-        let member = Member::join(number, on_stop)?;
+        // One that waits already is this one too; one that comes before there is a server is done when there is.
+        let (ask, mut asked) = mpsc::channel(1);
+        let on_reload = move || {
+            let _ = ask.try_send(());
+        };
+        let member = Member::join(number, on_reload, on_stop)?;
         let program = self.program();
         let start = move || Server::start_member(config, program, &member);
         let stopped = async {
@@ -176,9 +180,17 @@ impl Running {
             return Ok(());
         };
         // The parent may be heard no more because it was killed, and the system may send SIGTERM because of that: one stop.
+        let reload = async {
+            while asked.recv().await.is_some() {
+                server.reload();
+            }
+            // The parent is gone, and the other way says so.
+            std::future::pending().await
+        };
         self.runtime.block_on(async {
             tokio::select! {
                 _ = &mut stop => {}
+                () = reload => {}
                 () = self.signals.stop(|| server.reload()) => {}
             }
         });

@@ -140,6 +140,7 @@ impl Fleet {
                     self.ask_for_pages();
                 }
             }
+            Event::Reload => self.reload(),
             Event::Stop => self.stop(),
             Event::Kill => {
                 self.stop();
@@ -344,6 +345,15 @@ impl Fleet {
         self.publish();
     }
 
+    fn reload(&mut self) {
+        tracing::info!("the processes read their files again");
+        for member in &mut self.members {
+            if let Some(running) = &mut member.running {
+                must_hear(running, Order::Reload);
+            }
+        }
+    }
+
     fn ask_for_pages(&mut self) {
         self.round.number += 1;
         self.round.until = Some(Instant::now() + PAGES_MAX);
@@ -469,7 +479,7 @@ fn must_hear(running: &mut Running, order: Order) {
     if !running.tell(order) {
         tracing::error!(
             pid = running.pid(),
-            "a process does not read what was tuned; it is killed"
+            "a process does not read what all are told; it is killed"
         );
         running.kill();
     }

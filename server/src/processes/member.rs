@@ -28,11 +28,15 @@ pub struct Member {
 
 impl Member {
     /// Begins to hear the parent on the input, and to tell it on the output, which nobody else may write to. `on_stop` is
-    /// called once: when the parent says so, or is gone.
+    /// called once: when the parent says so, or is gone. `on_reload` is called when files are to be read again; it must not wait.
     ///
     /// # Errors
     /// [`Error::Process`] when the system refuses a thread or the signal.
-    pub fn join(number: usize, on_stop: impl FnOnce() + Send + 'static) -> Result<Member, Error> {
+    pub fn join(
+        number: usize,
+        on_reload: impl Fn() + Send + 'static,
+        on_stop: impl FnOnce() + Send + 'static,
+    ) -> Result<Member, Error> {
         // Should the parent be killed and this process be stuck elsewhere than in reading its input.
         set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| failed(number, &error.into()))?;
         let (said, to_say) = sync_channel(SAID_MAX);
@@ -44,7 +48,7 @@ impl Member {
         let (may_serve, serve) = channel();
         let (told, answers) = (Arc::clone(&shared), said.clone());
         thread("from-parent")
-            .spawn(move || obey(&told, &answers, may_serve, on_stop))
+            .spawn(move || obey(&told, &answers, may_serve, on_reload, on_stop))
             .map_err(|error| failed(number, &error))?;
         Ok(Member {
             number,
@@ -164,6 +168,7 @@ fn obey(
     shared: &OnceLock<Arc<Shared>>,
     answers: &SyncSender<Said>,
     may_serve: Sender<()>,
+    on_reload: impl Fn(),
     on_stop: impl FnOnce(),
 ) {
     let mut may_serve = Some(may_serve);
@@ -176,6 +181,7 @@ fn obey(
                 may_serve = None;
                 stop();
             }
+            (Order::Reload, _) => on_reload(),
             (Order::Serve, _) => {
                 if let Some(serve) = &may_serve {
                     let _ = serve.send(());

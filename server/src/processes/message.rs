@@ -21,6 +21,8 @@ pub(super) enum Order {
     Set { setting: Setting, asked: Option<u64> },
     /// The call of `*tune` of this number changed nothing.
     Refuse { asked: u64, problem: String },
+    /// Read the files of `server.tls` again.
+    Reload,
     /// Everything that was tuned is told: begin to accept.
     Serve,
     /// Finish what was accepted, and end.

@@ -22,6 +22,8 @@ pub(super) enum Event {
     Gone(Who),
     /// Somebody asks for the metrics.
     Page(Ticket),
+    /// Files are to be read again.
+    Reload,
     /// Everything is to stop.
     Stop,
     /// Everything is to end at once.

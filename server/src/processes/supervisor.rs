@@ -111,6 +111,12 @@ impl Supervisor {
         }
     }
 
+    /// Has every process read the files of `server.tls` again, those that start by then too.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let events = self.events.clone();
+        move || drop(events.send(Event::Reload))
+    }
+
     /// Stops every process as a lone one would be (`server.drain_ms_max`), then the admin port. Whether all of them finished
     /// what they had accepted.
     pub fn shutdown(mut self) -> bool {
