@@ -4,9 +4,13 @@
 //! whoever has more to do waits behind the others; while it is blocked (a bound is reached, or an HTTP answer must come
 //! first) it serves nothing and reads little; an idle one holds no buffer.
 
+mod ages;
 mod http;
 mod push;
+mod reading;
 mod requests;
+#[cfg(test)]
+mod rig;
 mod secure;
 mod sending;
 mod tls;
@@ -22,7 +26,7 @@ use crate::net_thread::{Kind, Net, Room};
 use crate::peer::Peer;
 use crate::poller::Ready;
 use crate::service::Service;
-use crate::timers::{Ages, Overdue, Patience};
+use crate::timers::Ages;
 use http::serve_http;
 use millpond_wire_frame::websocket::WebSocket;
 use millpond_wire_frame::{HttpProgress, is_http};
@@ -102,6 +106,8 @@ struct Flags {
     continue_sent: bool,
     /// A request was served.
     called: bool,
+    /// One was since the ages were last taken down, not just a piece of one.
+    served: bool,
     /// A key was agreed on, and what was read behind the request for it is still encrypted.
     secured: bool,
     /// Set by the stop, once everything that the peer had sent by then was read.
@@ -176,8 +182,13 @@ impl Connection {
     fn blocked(&self, in_flight_max: usize) -> bool {
         self.flags.closing
             || self.flags.http_waits
-            || (self.in_flight >= in_flight_max && !self.awaits_answers())
+            || self.is_full(in_flight_max)
             || self.unsent() >= OUT_BYTES_HIGH
+    }
+
+    /// Whether it waits for answers of this server before more is read.
+    fn is_full(&self, in_flight_max: usize) -> bool {
+        self.in_flight >= in_flight_max && !self.awaits_answers()
     }
 
     /// Whether the input may hold a request that can be served now.
@@ -255,59 +266,6 @@ impl Connection {
         if self.flags.due { Turn::Again } else { Turn::Wait }
     }
 
-    /// Reads once into the thread's buffer and serves from there; only an unfinished request is copied out.
-    fn read<S: Service>(&mut self, net: &Net<S>, room: &mut Room, budget: &mut usize) {
-        let most = self.tls.as_ref().map_or(room.read.len(), |_| tls::READ_BYTES);
-        let count = match rustix::io::read(&self.socket, &mut room.read[..most]) {
-            Ok(0) => {
-                self.flags.ended = true;
-                return self.tell_gone();
-            }
-            Ok(count) => count,
-            Err(Errno::AGAIN) => {
-                self.flags.readable = false;
-                self.flags.drained = true;
-                return;
-            }
-            Err(Errno::INTR) => return,
-            Err(_) => {
-                self.flags.broken = true;
-                return self.tell_gone();
-            }
-        };
-        if count < most && !self.flags.hung_up {
-            // The kernel tells of what comes after.
-            self.flags.readable = false;
-            self.flags.drained = true;
-        }
-        let bytes = &mut room.read[..count];
-        if self.tls.is_some() {
-            self.receive_tls(net, bytes);
-            self.serve_input(net, &mut room.message, budget);
-        } else if self.secure.is_some() {
-            self.receive(net, bytes);
-            self.serve_input(net, &mut room.message, budget);
-        } else if self.input.is_empty() {
-            let used = self.serve(net, bytes, &mut room.message, budget);
-            self.input.extend_from_slice(&bytes[used..]);
-        } else {
-            self.input.extend_from_slice(bytes);
-            self.serve_input(net, &mut room.message, budget);
-        }
-    }
-
-    /// Serves what was read before and could not be served then.
-    fn serve_input<S: Service>(&mut self, net: &Net<S>, message: &mut Vec<u8>, budget: &mut usize) {
-        if self.servable(net.options.in_flight_max) {
-            let mut input = std::mem::take(&mut self.input);
-            let used = self.serve(net, &input, message, budget);
-            input.drain(..used);
-            if !input.is_empty() {
-                self.input = input;
-            }
-        }
-    }
-
     /// Serves whole requests from the front of `input` until none is left, the connection is blocked or its turn is over;
     /// returns bytes used.
     fn serve<S: Service>(
@@ -333,6 +291,7 @@ impl Connection {
                     used += len;
                     *budget -= 1;
                     self.flags.called = true;
+                    self.flags.served |= !self.is_joining();
                     self.flags.continue_sent = false;
                 }
                 Step::Partial {
@@ -384,30 +343,6 @@ impl Connection {
             Some(true) => serve_http(net, self, rest, received),
             Some(false) => serve_frame(net, self, rest, received),
         }
-    }
-
-    fn age(&mut self, now_s: u32, active: bool, in_flight_max: usize) {
-        if active {
-            self.ages.active_s = now_s;
-        }
-        let unsent = self.unsent() > 0;
-        self.ages.stuck_s = unsent.then_some(match self.ages.stuck_s {
-            Some(since) if !active => since,
-            _ => now_s,
-        });
-        // What waits for this server alone is no request that the peer is late with.
-        let partial = (!self.input.is_empty() && self.input.len() < self.needed)
-            || self.has_part_of_record(in_flight_max);
-        self.ages.partial_s = partial.then(|| self.ages.partial_s.filter(|_| !active).unwrap_or(now_s));
-    }
-
-    /// For what its peer's time is up.
-    pub(crate) fn overdue(&self, patience: &Patience, now_s: u32) -> Option<Overdue> {
-        if self.kind != Kind::Served || self.flags.lingers {
-            return None;
-        }
-        let works = self.in_flight > 0 || self.awaits_answers();
-        self.ages.overdue(patience, now_s, works)
     }
 
     /// Everything was said: the peer is told, and given time to read it if it has not closed itself.

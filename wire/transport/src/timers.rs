@@ -69,10 +69,10 @@ impl Ages {
             !limit.is_zero() && u64::from(now_s.saturating_sub(since)) > limit.as_secs()
         };
         match (self.stuck_s, self.partial_s) {
-            (Some(since), _) => past(since, patience.write).then_some(Overdue::Write),
-            (None, Some(since)) => past(since, patience.request).then_some(Overdue::Request),
-            (None, None) if works => None,
-            (None, None) => past(self.active_s, patience.idle).then_some(Overdue::Idle),
+            (Some(since), _) if past(since, patience.write) => Some(Overdue::Write),
+            (_, Some(since)) if past(since, patience.request) => Some(Overdue::Request),
+            (None, None) if !works && past(self.active_s, patience.idle) => Some(Overdue::Idle),
+            _ => None,
         }
     }
 }
@@ -286,8 +286,15 @@ mod tests {
         ages.partial_s = Some(120);
         assert_eq!(ages.overdue(&patience, 151, false), Some(Overdue::Request));
         ages.stuck_s = Some(145);
-        assert_eq!(ages.overdue(&patience, 155, true), None);
+        assert_eq!(
+            ages.overdue(&patience, 155, true),
+            Some(Overdue::Request),
+            "answers that wait are no excuse"
+        );
         assert_eq!(ages.overdue(&patience, 156, true), Some(Overdue::Write));
+        ages.partial_s = None;
+        assert_eq!(ages.overdue(&patience, 155, true), None);
+        assert_eq!(ages.overdue(&patience, 155, false), None, "it is not idle either");
         let endless = Patience {
             write: Duration::ZERO,
             ..patience

@@ -145,76 +145,19 @@ impl Connection {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
-    use crate::mailbox::{Key, Mailbox};
-    use crate::service::{Reply, Request};
-    use crate::{Options, Patience, Peer, PushLimits};
-    use millpond_wire_frame::Limits;
+    use crate::connection::rig::Rig;
     use std::io::Read as _;
-    use std::os::unix::net::UnixStream;
-    use std::sync::{Arc, Mutex};
-    use std::time::Duration;
-
-    /// Notes the marks of what was written.
-    #[derive(Clone, Default)]
-    struct Told(Arc<Mutex<Vec<u16>>>);
-
-    impl Service for Told {
-        fn call(&self, _: Request<'_>, _: Reply<'_>) {}
-
-        fn written(&self, mark: u16, _: Duration) {
-            self.0.lock().unwrap().push(mark);
-        }
-    }
-
-    fn net() -> Net<Told> {
-        Net {
-            service: Told::default(),
-            options: Options {
-                threads: 1,
-                cpus: Vec::new(),
-                connections_max: 1,
-                in_flight_max: 1,
-                owed_bytes_max: 1 << 20,
-                push: PushLimits::default(),
-                limits: Limits::default(),
-                patience: Patience::default(),
-                cors_origins: Vec::new(),
-                encryption: None,
-            },
-            counters: Arc::default(),
-            mailbox: Arc::new(Mailbox::new().unwrap()),
-        }
-    }
-
-    fn connected() -> (Connection, UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let key = Key {
-            slot: 0,
-            generation: 1,
-        };
-        (
-            Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0),
-            theirs,
-        )
-    }
-
-    fn room() -> Room {
-        Room {
-            read: Vec::new(),
-            out: Vec::new(),
-            timed: Vec::new(),
-            message: Vec::new(),
-            plain: Vec::new(),
-        }
-    }
 
     #[test]
     fn an_answer_is_told_written_when_it_has_left_whatever_waits_behind_it() {
         const BYTES: usize = 50_000;
         const ANSWERS: u16 = 40;
-        let (mut connection, mut theirs) = connected();
-        let (net, mut room) = (net(), room());
+        let Rig {
+            mut connection,
+            mut theirs,
+            net,
+            mut room,
+        } = Rig::connected();
         for mark in 0..ANSWERS {
             let start = connection.out.len();
             connection.out.extend([7; BYTES]);
@@ -239,8 +182,12 @@ mod tests {
     #[test]
     fn a_peer_that_is_always_behind_gets_all_and_nothing_is_kept_that_was_sent() {
         let byte = |at: usize| (at % 251) as u8;
-        let (mut connection, mut theirs) = connected();
-        let (net, mut room) = (net(), room());
+        let Rig {
+            mut connection,
+            mut theirs,
+            net,
+            mut room,
+        } = Rig::connected();
         let (mut written, mut read, mut chunk) = (0, 0, vec![0; 32 << 10]);
         while read < 30 << 20 {
             // Always more than the kernel takes at a time.

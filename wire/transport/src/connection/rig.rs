@@ -1,0 +1,117 @@
+//! For tests: one connection without a net thread, the other end of its socket, turns on demand, and any time of the clock.
+//! Its invariant: nothing happens to the connection but what the test does.
+#![allow(clippy::unwrap_used)]
+
+use super::{Connection, Turn};
+use crate::mailbox::{Key, Mailbox};
+use crate::net_thread::{Kind, Net, Room};
+use crate::poller::Ready;
+use crate::service::{Reply, Request, Service};
+use crate::{Options, Patience, Peer, PushLimits};
+use millpond_wire_frame::Limits;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Notes the marks of what was written, and leaves every call unanswered, which is an error to its caller.
+#[derive(Clone, Default)]
+pub(crate) struct Told(pub(crate) Arc<Mutex<Vec<u16>>>);
+
+impl Service for Told {
+    fn call(&self, _: Request<'_>, _: Reply<'_>) {}
+
+    fn written(&self, mark: u16, _: Duration) {
+        self.0.lock().unwrap().push(mark);
+    }
+}
+
+/// The connection, its peer, and what a net thread would lend it.
+pub(crate) struct Rig {
+    pub(crate) connection: Connection,
+    pub(crate) theirs: UnixStream,
+    pub(crate) net: Net<Told>,
+    pub(crate) room: Room,
+}
+
+impl Rig {
+    pub(crate) fn connected() -> Rig {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let key = Key {
+            slot: 0,
+            generation: 1,
+        };
+        Rig {
+            connection: Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0),
+            theirs,
+            net: net(),
+            room: Room {
+                read: vec![0; 64 << 10],
+                out: Vec::new(),
+                timed: Vec::new(),
+                message: Vec::new(),
+                plain: Vec::new(),
+            },
+        }
+    }
+
+    /// One that has become a WebSocket.
+    pub(crate) fn upgraded() -> Rig {
+        let mut rig = Rig::connected();
+        let request =
+            b"GET /service/any HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        rig.theirs.write_all(request).unwrap();
+        assert_eq!(rig.turns(0), Turn::Wait);
+        assert!(rig.read_answers().starts_with(b"HTTP/1.1 101"));
+        rig
+    }
+
+    /// Says that its socket is ready, and gives it turns until it wants none.
+    pub(crate) fn turns(&mut self, now_s: u32) -> Turn {
+        self.connection.note(Ready {
+            slot: 0,
+            generation: 1,
+            readable: true,
+            writable: true,
+            ended: false,
+        });
+        loop {
+            let turn = self.connection.turn(&self.net, &mut self.room, now_s);
+            if turn != Turn::Again {
+                return turn;
+            }
+        }
+    }
+
+    /// The peer reads all there is.
+    pub(crate) fn read_answers(&mut self) -> Vec<u8> {
+        self.theirs.set_nonblocking(true).unwrap();
+        let mut found = Vec::new();
+        // Without an end there comes an error: nothing more is there.
+        let _ = self.theirs.read_to_end(&mut found);
+        self.theirs.set_nonblocking(false).unwrap();
+        found
+    }
+}
+
+fn net() -> Net<Told> {
+    Net {
+        service: Told::default(),
+        options: Options {
+            threads: 1,
+            cpus: Vec::new(),
+            connections_max: 1,
+            in_flight_max: 1,
+            owed_bytes_max: 1 << 20,
+            push: PushLimits::default(),
+            limits: Limits::default(),
+            patience: Patience::default(),
+            cors_origins: Vec::new(),
+            encryption: None,
+        },
+        counters: Arc::default(),
+        mailbox: Arc::new(Mailbox::new().unwrap()),
+    }
+}
