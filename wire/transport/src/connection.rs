@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 pub(crate) use tls::Session;
+pub(crate) use websocket::Goodbye;
 use websocket::serve_websocket;
 
 /// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
@@ -212,7 +213,7 @@ impl Connection {
 
     /// Takes an answer from another thread; true if it is to be queued for a turn.
     pub(crate) fn deliver<S>(&mut self, delivery: &Delivery, net: &Net<S>, room: &mut Room) -> bool {
-        if !self.flags.broken && self.may_owe(net, delivery.bytes.len()) {
+        if !self.flags.broken && !self.flags.lingers && self.may_owe(net, delivery.bytes.len()) {
             self.borrow_out(room);
             let start = self.out.len();
             self.out.extend_from_slice(&delivery.bytes);

@@ -4,13 +4,13 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
-use crate::connection::{Connection, Session, Timed, Turn};
+use crate::connection::{Connection, Goodbye, Session, Timed, Turn};
 use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
 use crate::poller::{self, Poller, Ready};
 use crate::push::Push;
 use crate::service::Service;
-use crate::timers::{Overdue, Sweep, Timers};
+use crate::timers::{Sweep, Timers};
 use crate::tls::Tls;
 use crate::{Counters, Error, Options};
 use slab::Slab;
@@ -194,6 +194,8 @@ struct Loop<S> {
 /// A stop under way.
 struct Closing {
     until: Instant,
+    /// Peers that hear of it have heard of it.
+    told: bool,
     done: SyncSender<()>,
 }
 
@@ -350,21 +352,35 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    /// Gives a connection its turn, and takes the consequence.
+    /// Gives a connection its turn.
     fn turn(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        match connection.turn(&self.net, &mut self.room, self.timers.now_s()) {
-            Turn::Wait => {}
-            Turn::Again => self.due_next.push(slot),
-            Turn::Linger => {
+        let turn = connection.turn(&self.net, &mut self.room, self.timers.now_s());
+        self.follow(slot, turn);
+    }
+
+    /// Does what a connection wants after its turn.
+    fn follow(&mut self, slot: usize, turn: Turn) {
+        match (turn, self.connections.get(slot)) {
+            (Turn::Again, _) => self.due_next.push(slot),
+            (Turn::Linger, Some(connection)) => {
                 let (key, kind) = (connection.key(), connection.kind);
                 uncount(&self.net.counters, &self.live, kind);
                 self.timers.linger(key);
                 self.due_next.push(slot);
             }
-            Turn::End => self.forget(slot),
+            (Turn::End, _) => self.forget(slot),
+            (Turn::Wait | Turn::Linger, _) => {}
+        }
+    }
+
+    /// Ends a connection by this server's own will; who can be told of it is told.
+    fn part(&mut self, slot: usize, why: Goodbye) {
+        if let Some(connection) = self.connections.get_mut(slot) {
+            let turn = connection.say_goodbye(&self.net, &mut self.room, why);
+            self.follow(slot, turn);
         }
     }
 
@@ -410,12 +426,7 @@ impl<S: Service> Loop<S> {
                 .and_then(|found| found.overdue(patience, now_s));
             if let Some(why) = overdue {
                 self.net.counters.count_overdue(why);
-                let connection = self.connections.get_mut(slot);
-                if why == Overdue::Idle && connection.is_some_and(|idle| idle.say_goodbye(&mut self.room)) {
-                    self.turn(slot);
-                } else {
-                    self.forget(slot);
-                }
+                self.part(slot, Goodbye::Overdue(why));
             }
         }
     }
@@ -423,6 +434,7 @@ impl<S: Service> Loop<S> {
     fn begin_close(&mut self, grace: Duration, done: SyncSender<()>) {
         self.closing = Some(Closing {
             until: Instant::now() + grace,
+            told: false,
             done,
         });
         // What a peer had sent by now is read once more, so that it is answered.
@@ -434,16 +446,21 @@ impl<S: Service> Loop<S> {
     }
 
     fn is_closed(&mut self) -> bool {
-        let Some(closing) = self.closing.take() else {
+        let Some(mut closing) = self.closing.take() else {
             return false;
         };
-        let quiet = self
-            .connections
-            .iter()
-            .all(|(_, connection)| connection.is_quiet());
-        if !quiet && Instant::now() < closing.until {
-            self.closing = Some(closing);
-            return false;
+        if !closing.told {
+            let mut connections = self.connections.iter();
+            let quiet = connections.all(|(_, connection)| connection.is_quiet());
+            closing.told = quiet || Instant::now() >= closing.until;
+            if closing.told {
+                (0..self.connections.capacity()).for_each(|slot| self.part(slot, Goodbye::Stop));
+            }
+            if !closing.told || !self.connections.is_empty() {
+                // Those who were told have one turn more, whatever they do with it.
+                self.closing = Some(closing);
+                return false;
+            }
         }
         for slot in 0..self.connections.capacity() {
             self.forget(slot);

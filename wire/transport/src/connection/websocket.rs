@@ -1,12 +1,14 @@
 //! One event at the front of a WebSocket's input: each binary message holds one whole frame.
 //!
-//! The connection was HTTP until it was answered 101. Its invariant: whatever ends it, the peer is told by a close frame.
+//! The connection was HTTP until it was answered 101. Its invariant: whatever ends it on this side, the peer is told by a close
+//! frame, as long as the kernel takes one, and by nothing after it.
 //! Source: RFC 6455; fpnn-wire.md, 1.5.
 
-use super::Connection;
 use super::requests::{Step, call_frame, refuse_frame};
+use super::{Connection, Turn};
 use crate::net_thread::{Net, Room};
 use crate::service::Service;
+use crate::timers::Overdue;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
 use millpond_wire_frame::{Parsed, parse_frame};
 use std::time::Instant;
@@ -85,18 +87,107 @@ fn serve_message<S: Service>(
     false
 }
 
-impl Connection {
-    /// Says goodbye to a peer that has asked nothing for too long; false where it speaks no WebSocket, or the kernel has no room.
-    pub(crate) fn say_goodbye(&mut self, room: &mut Room) -> bool {
-        if self.websocket.is_none() || !self.flags.writable || self.unsent() > 0 {
-            return false;
+/// Why this server ends a connection by its own will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goodbye {
+    /// The peer has kept it waiting for too long.
+    Overdue(Overdue),
+    /// It stops.
+    Stop,
+}
+
+impl Goodbye {
+    /// What a close frame says of it.
+    fn words(self) -> (u16, &'static str) {
+        match self {
+            Goodbye::Stop => (close_code::GOING_AWAY, "the server stops"),
+            Goodbye::Overdue(Overdue::Idle) => (close_code::GOING_AWAY, "nothing was asked for too long"),
+            Goodbye::Overdue(Overdue::Request) => (close_code::POLICY, "a message took too long to come"),
+            Goodbye::Overdue(Overdue::Write) => (close_code::POLICY, "answers were not read for too long"),
         }
+    }
+}
+
+impl Connection {
+    /// Ends the connection: a WebSocket's peer is told why, and has a moment to read it where the kernel takes all of it now.
+    pub(crate) fn say_goodbye<S: Service>(&mut self, net: &Net<S>, room: &mut Room, why: Goodbye) -> Turn {
+        let flags = &self.flags;
+        if self.websocket.is_none() || flags.closing || flags.broken || flags.lingers {
+            return Turn::End;
+        }
+        self.flags.closing = true;
+        self.give_up_pushes();
         self.borrow_out(room);
         let start = self.out.len();
-        let reason = "nothing was asked for too long";
-        write_close(&mut self.out, Some(close_code::GOING_AWAY), reason, None);
+        let (code, reason) = why.words();
+        write_close(&mut self.out, Some(code), reason, None);
         self.sealed(start);
-        self.flags.closing = true;
-        true
+        self.send(net, room);
+        self.give_out_back(room);
+        if self.flags.broken || self.unsent() > 0 {
+            return Turn::End;
+        }
+        self.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::rig::Rig;
+    use super::*;
+    use crate::mailbox::Delivery;
+    use std::io::Read as _;
+
+    #[test]
+    fn the_close_frame_is_the_last_that_is_said() {
+        let mut rig = Rig::upgraded();
+        rig.connection.in_flight = 1;
+        let turn = rig
+            .connection
+            .say_goodbye(&rig.net, &mut rig.room, Goodbye::Overdue(Overdue::Request));
+        assert_eq!(turn, Turn::Linger);
+        // An answer that comes too late.
+        let late = Delivery {
+            key: rig.connection.key(),
+            bytes: b"late".to_vec(),
+            close: false,
+            ready: None,
+        };
+        rig.connection.deliver(&late, &rig.net, &mut rig.room);
+        assert_eq!(rig.turns(1), Turn::Wait);
+        assert_eq!(rig.connection.unsent(), 0);
+        let mut said = Vec::new();
+        rig.theirs.read_to_end(&mut said).unwrap();
+        let mut close = Vec::new();
+        write_close(
+            &mut close,
+            Some(close_code::POLICY),
+            "a message took too long to come",
+            None,
+        );
+        assert_eq!(said, close);
+        let again = rig.connection.say_goodbye(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(again, Turn::End, "it is said once");
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_is_not_waited_for() {
+        let mut rig = Rig::upgraded();
+        rig.connection.out = vec![7; 4 << 20];
+        assert_eq!(rig.turns(1), Turn::Wait);
+        assert!(rig.connection.unsent() > 0);
+        let turn = rig
+            .connection
+            .say_goodbye(&rig.net, &mut rig.room, Goodbye::Overdue(Overdue::Write));
+        assert_eq!(turn, Turn::End);
+    }
+
+    #[test]
+    fn nobody_but_websockets_is_told() {
+        let mut rig = Rig::connected();
+        let turn = rig.connection.say_goodbye(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(turn, Turn::End);
+        assert_eq!(rig.read_answers(), b"");
     }
 }

@@ -219,6 +219,16 @@ fn a_stop_answers_and_says_its_end() {
 }
 
 #[test]
+fn a_stop_says_goodbye_to_websockets_and_its_end() {
+    let (port, client, _tickets) = usual();
+    let mut stream = port.connect(&client);
+    upgrade(&mut stream);
+    port.close();
+    assert_eq!(event(&mut stream), "close Some(1001)");
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
 fn clients_show_certificates_where_they_must_and_right_ones_always() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let files = Files::new(&ours.signs("localhost"));

@@ -120,6 +120,63 @@ fn an_idle_websocket_is_told_goodbye() {
     transport.close(Duration::from_secs(5));
 }
 
+#[test]
+fn a_message_without_an_end_is_refused_however_often_its_peer_pings() {
+    let patience = Patience {
+        request: Duration::from_secs(1),
+        ..Patience::default()
+    };
+    let transport = serve_patiently(Silent, 1, patience);
+    let counters = transport.counters();
+    let mut stream = connect(&transport);
+    upgrade(&mut stream);
+    let mut fragment = Vec::new();
+    write_message(&mut fragment, &quest("echo", 1, &[0x80])[..10], Some(MASK));
+    fragment[0] &= 0x7f;
+    stream.write_all(&fragment).unwrap();
+    let mut ping = Vec::new();
+    write_ping(&mut ping, b"", Some(MASK));
+    let mut pongs = 0;
+    let said = loop {
+        stream.write_all(&ping).unwrap();
+        match event(&mut stream).as_str() {
+            "pong " => pongs += 1,
+            said => break said.to_owned(),
+        }
+        // Far more than there is time for.
+        assert!(pongs < 2000, "pings give it more time");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(said, "close Some(1008)");
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(counters.slow_requests.load(Ordering::Relaxed), 1);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn a_stop_answers_and_says_goodbye_to_websockets() {
+    let (transport, tickets) = start(10, 16);
+    let mut streams = [connect(&transport), connect(&transport), connect(&transport)];
+    streams.iter_mut().for_each(upgrade);
+    let [idle, busy, joining] = &mut streams;
+    let mut call = Vec::new();
+    write_message(&mut call, &quest("later", 2, &[0x80]), Some(MASK));
+    busy.write_all(&call).unwrap();
+    let ticket = tickets.recv().unwrap();
+    // The same without its end.
+    call[0] &= 0x7f;
+    joining.write_all(&call).unwrap();
+    // No peer answers its close frame, and none is waited for.
+    let closing = std::thread::spawn(move || transport.close(Duration::from_secs(3600)));
+    ticket.ok(|out| out.map(0));
+    closing.join().unwrap();
+    assert_eq!(event(busy), "answer 0 2");
+    for stream in [idle, busy, joining] {
+        assert_eq!(event(stream), "close Some(1001)");
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    }
+}
+
 /// Never called.
 #[derive(Clone)]
 struct Silent;
