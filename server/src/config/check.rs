@@ -4,6 +4,7 @@
 use super::{Backend, Config, Durability, Listen, Model, access, method, secret, tls};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// What a run of a practice model takes at most, in microseconds: warming it up must end.
@@ -128,13 +129,42 @@ fn check_server(config: &Config) -> Result<(), String> {
         ));
     }
     check_processes(config)?;
-    if server.listen == config.admin.listen && server.listen.port() != 0 {
-        return Err(format!(
-            "server.listen and admin.listen are both {}; give them different ports",
-            server.listen
-        ));
+    check_addresses(config)
+}
+
+/// No two keys may name one address: several processes share theirs with whoever binds it, and the kernel would choose between
+/// TLS and clear text.
+fn check_addresses(config: &Config) -> Result<(), String> {
+    let server = &config.server;
+    let mut named: Vec<(String, &SocketAddr)> = vec![("server.listen".into(), &server.listen)];
+    for (at, listen) in server.listen_also.iter().enumerate() {
+        if let Listen::Inet(addr) = listen {
+            named.push((format!("server.listen_also[{at}]"), addr));
+        }
+    }
+    let tls = server.tls.iter();
+    named.extend(tls.map(|tls| ("server.tls.listen".into(), &tls.listen)));
+    named.push(("admin.listen".into(), &config.admin.listen));
+    for (at, (key, addr)) in named.iter().enumerate() {
+        let Some((other, found)) = named[..at].iter().find(|(_, other)| overlap(addr, other)) else {
+            continue;
+        };
+        return Err(if addr == found {
+            format!("{other} and {key} are both {addr}; give them different ports")
+        } else {
+            format!(
+                "{other} is {found} and {key} is {addr}, which are one address to whoever connects; give them different ports"
+            )
+        });
     }
     Ok(())
+}
+
+/// Whether a connection could be meant for either; an IPv6 address takes IPv6 alone, and port 0 is a port of its own.
+fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let same = one == other || any && one.is_ipv4() == other.is_ipv4();
+    same && one.port() == other.port() && one.port() != 0
 }
 
 /// What several processes on one address cannot share.

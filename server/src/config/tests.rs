@@ -357,3 +357,54 @@ fn what_several_processes_cannot_share_is_refused() {
         "a Unix socket has one process that accepts",
     );
 }
+
+#[test]
+fn no_two_keys_name_one_address() {
+    let refused = |listens: &str, expected: &str| {
+        for processes in [1, 3] {
+            let text = format!("[server]\nprocesses = {processes}\n{listens}");
+            check(&text, &[], expected);
+        }
+    };
+    let tls = "[server.tls]\ncertificate = \"c\"\nprivate_key = \"k\"\n";
+    let also = |addresses: &str, rest: &str| format!("listen_also = [{addresses}]\n{rest}");
+    refused(
+        &also("\"[::1]:7\", \"127.0.0.1:13503\"", tls),
+        "server.listen_also[1] and server.tls.listen are both 127.0.0.1:13503; give them different ports",
+    );
+    refused(
+        &also("\"127.0.0.1:13500\"", ""),
+        "server.listen and server.listen_also[0] are both 127.0.0.1:13500; give them",
+    );
+    refused(
+        &also("\"[::1]:7\", \"127.0.0.1:9\", \"[::1]:7\"", ""),
+        "server.listen_also[0] and server.listen_also[2] are both [::1]:7; give them",
+    );
+    refused(
+        &also("\"127.0.0.1:13590\"", ""),
+        "server.listen_also[0] and admin.listen are both 127.0.0.1:13590; give them",
+    );
+    refused(
+        &format!("{tls}listen = \"127.0.0.1:13500\""),
+        "server.listen and server.tls.listen are both 127.0.0.1:13500; give them",
+    );
+    refused(
+        &format!("{tls}listen = \"127.0.0.1:13590\""),
+        "server.tls.listen and admin.listen are both 127.0.0.1:13590; give them",
+    );
+    // An address that takes all of a family takes that one too.
+    refused(
+        &also("\"0.0.0.0:13503\"", tls),
+        "server.listen_also[0] is 0.0.0.0:13503 and server.tls.listen is 127.0.0.1:13503, which are one address",
+    );
+    refused(
+        &also("\"[::]:13503\", \"127.0.0.2:13503\", \"127.0.0.1:13504\"", tls),
+        "listen_also: [Inet([::]:13503), Inet(127.0.0.2:13503), Inet(127.0.0.1:13504)]",
+    );
+    // Each gets a port of its own.
+    check(
+        "[server]\nlisten = \"127.0.0.1:0\"\nlisten_also = [\"127.0.0.1:0\", \"0.0.0.0:0\"]",
+        &[],
+        "listen_also: [Inet(127.0.0.1:0), Inet(0.0.0.0:0)]",
+    );
+}

@@ -50,16 +50,6 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     let Some(tls) = &config.server.tls else {
         return Ok(());
     };
-    for (key, other) in [
-        ("server.listen", config.server.listen),
-        ("admin.listen", config.admin.listen),
-    ] {
-        if tls.listen == other && other.port() != 0 {
-            return Err(format!(
-                "{key} and server.tls.listen are both {other}; give them different ports"
-            ));
-        }
-    }
     if tls.client_certificates_required.is_some() && tls.client_certificates.is_none() {
         return Err(
             "server.tls.client_certificates_required says nothing without server.tls.client_certificates; name the file of \
