@@ -3,6 +3,8 @@
 use crate::harness::{Frames, Http, Millpond, R1, r1_folder};
 use millpond_wire_frame::Encoding;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
 const OWN: &str = r#"
 [server]
@@ -250,6 +252,28 @@ fn groups_open_their_methods() {
     let (status, answer) = server.call("ordered.get", &json!({"keys": [], "_token": "s3cret-a"}));
     assert_eq!((status, code(&answer)), (403, 20013));
     assert!(answer["ex"].as_str().unwrap().contains("encrypted"), "{answer}");
+}
+
+#[test]
+fn a_unix_socket_may_call_what_asks_for_encryption() {
+    let rules = "[access.methods.echo]\nencrypted_only = true\n";
+    let also = "threads = 2\nlisten_also = [\"unix:millpond.sock\"]";
+    let (folder, server) = start(&format!("{}{rules}", OWN.replace("threads = 2", also)));
+    let (status, answer) = server.call("echo", &json!({"a": 1}));
+    assert_eq!((status, code(&answer)), (403, 20013));
+    assert!(
+        answer["ex"].as_str().unwrap().contains("Unix sockets"),
+        "{answer}"
+    );
+    let mut socket = UnixStream::connect(folder.path().join("millpond.sock")).unwrap();
+    let call = "POST /service/echo HTTP/1.1\r\nConnection: close\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
+    socket.write_all(call.as_bytes()).unwrap();
+    let mut said = String::new();
+    socket.read_to_string(&mut said).unwrap();
+    assert!(
+        said.starts_with("HTTP/1.1 200") && said.ends_with("{\"a\":1}"),
+        "{said}"
+    );
 }
 
 #[test]

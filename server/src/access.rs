@@ -108,7 +108,7 @@ impl Access {
             return Err(Status::new(Code::Forbidden, ex));
         }
         if gate.encrypted_only && !encrypted {
-            let ex = format!("{name} is answered over encrypted connections only");
+            let ex = format!("{name} is answered over encrypted connections and Unix sockets only");
             return Err(Status::new(Code::Forbidden, ex));
         }
         Ok(())

@@ -37,7 +37,7 @@ pub struct TokenGroup {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MethodRule {
-    /// Only over connections that nobody can read.
+    /// Only over connections that nobody between can read: encrypted ones and Unix sockets.
     pub encrypted_only: bool,
     /// Only from this machine and private networks.
     pub private_only: bool,

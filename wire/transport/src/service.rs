@@ -69,7 +69,7 @@ pub struct Request<'a> {
     pub peer: Peer,
     /// The connection it came by: no other of this process has the number.
     pub connection: u64,
-    /// Whether nobody between the peer and this server can read it.
+    /// Whether nobody between the peer and this server can read it: by encryption, or because it came over a Unix socket.
     pub encrypted: bool,
     /// Nobody: the process calls itself, over [`crate::Transport::rehearse`].
     pub rehearsal: bool,

@@ -8,6 +8,7 @@
 use super::Connection;
 use super::written::OUT_BYTES_KEPT;
 use crate::net_thread::{Net, Room};
+use crate::peer::Peer;
 use rustix::net::{SendFlags, send};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
@@ -260,9 +261,9 @@ impl Connection {
         self.tls = Some(Box::new(session));
     }
 
-    /// Whether nobody between the peer and this server can read it.
+    /// Whether nobody between the peer and this server can read it; a Unix socket has nobody there.
     pub(super) fn is_encrypted(&self) -> bool {
-        self.secure.is_some() || self.tls.is_some()
+        self.secure.is_some() || self.tls.is_some() || self.peer == Peer::Unix
     }
 
     /// Whether its handshake is not done.

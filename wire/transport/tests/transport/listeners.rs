@@ -1,11 +1,13 @@
 //! Where a transport listens.
 
-use crate::probe::{answers, prepare_with, quest, start_at};
-use millpond_wire_transport::{Bound, Listener, Peer, Transport};
+use crate::probe::{answers, loopback, options, prepare_with, quest, start_at};
+use crate::tls::Encrypted;
+use millpond_wire_transport::{Bound, Listener, Patience, Peer, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::time::Duration;
 
 #[test]
@@ -33,6 +35,24 @@ fn one_service_answers_on_ipv4_ipv6_and_a_unix_socket() {
     assert_eq!(ask(Box::new(UnixStream::connect(&path).unwrap())), Peer::Unix);
     transport.close(Duration::from_secs(5));
     assert!(!path.exists(), "the socket's file goes with its listener");
+}
+
+#[test]
+fn calls_over_a_unix_socket_are_as_good_as_encrypted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("millpond.sock");
+    let unix = Listener::bind_unix(&path, "server.listen_also").unwrap();
+    let (sender, told) = mpsc::sync_channel(1);
+    let service = Encrypted { told: sender };
+    let options = options(1, Patience::default());
+    let transport = Transport::start(loopback(), vec![unix], "net", options, service).unwrap();
+    let mut over_unix = UnixStream::connect(&path).unwrap();
+    over_unix.write_all(&quest("any", 1, &[0x80])).unwrap();
+    assert_eq!(told.recv(), Ok(true));
+    let mut over_tcp = TcpStream::connect(transport.local_addr()).unwrap();
+    over_tcp.write_all(&quest("any", 1, &[0x80])).unwrap();
+    assert_eq!(told.recv(), Ok(false));
+    transport.close(Duration::from_secs(5));
 }
 
 #[test]

@@ -84,8 +84,8 @@ fn http_and_websockets() {
 
 /// Tells whether a call came encrypted.
 #[derive(Clone)]
-struct Encrypted {
-    told: mpsc::SyncSender<bool>,
+pub(crate) struct Encrypted {
+    pub(crate) told: mpsc::SyncSender<bool>,
 }
 
 impl Service for Encrypted {
