@@ -300,3 +300,94 @@ fn while_a_model_refuses_its_calls_are_refused_undecoded_and_wrong_ones_by_their
         "millpond_model_queue_full_total{{model=\"stand_in\"}} {refused}"
     ));
 }
+
+/// One instance, ten seconds a row: a call of twenty outlasts the test. A row holds 400 bytes, a call 33 for the name of its output.
+const STUCK: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+threads = 1
+[admin]
+listen = "127.0.0.1:0"
+[log]
+file = "millpond.log"
+[models.stuck]
+backend = "practice"
+behaviour = "wait"
+us = 10000000
+width = 100
+batch_size_max = 1
+warm_up = []
+queue_bytes_max = 20000
+"#;
+
+#[test]
+fn calls_that_wait_hold_no_more_bytes_than_may() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), STUCK).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let payload = |rows: usize| {
+        let x = json!({"shape": [rows, 100], "type": "f32", "data": vec![1; rows * 100]});
+        json!({"inputs": {"x": x}, "_deadline_ms": 600_000})
+    };
+    let mut held = Vec::new();
+    for (queued, rows) in [20, 10, 10].into_iter().enumerate() {
+        let body = payload(rows).to_string();
+        let head = format!("POST /service/infer HTTP/1.1\r\nContent-Length: {}", body.len());
+        let mut http = Http::connect(&server.addr);
+        http.stream
+            .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+            .unwrap();
+        held.push(http);
+        server.wait_for_metric(&format!("millpond_model_queued{{model=\"stuck\"}} {queued}"));
+        server.wait_for_metric("millpond_model_busy{model=\"stuck\"} 1");
+    }
+    for (rows, refused) in [(10, (429, 30101)), (50, (413, 30110))] {
+        let (status, answer) = server.call("infer", &payload(rows));
+        assert_eq!((status, answer["code"].as_u64().unwrap()), refused, "{answer}");
+        let ex = answer["ex"].as_str().unwrap();
+        assert!(ex.contains("raise queue_bytes_max"), "{ex}");
+    }
+    let (_, infos) = server.call("*infos", &json!({}));
+    assert_eq!(
+        infos["millpond"]["models"]["stuck"]["queue_bytes"],
+        json!(2),
+        "{infos}"
+    );
+    let (_, metrics) = server.admin_get("/metrics");
+    for line in [
+        "millpond_model_refused_total{model=\"stuck\"} 2",
+        "millpond_model_queue_bytes_total{model=\"stuck\"} 2",
+        "millpond_model_queue_full_total{model=\"stuck\"} 0",
+        "millpond_model_queued{model=\"stuck\"} 2",
+        "millpond_refused_total{reason=\"overloaded\"} 1",
+        "millpond_refused_total{reason=\"too_large\"} 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("{line}\n")),
+            "{line} is not in\n{metrics}"
+        );
+    }
+}
+
+/// A row of the pipeline's is 64 bytes.
+#[test]
+fn a_call_of_more_bytes_than_may_be_held_is_refused_before_its_stages_run() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &["models.mlp.queue_bytes_max=2000"]);
+    let mut samples = vec![vec!["v1", "v2"]; 31];
+    assert_eq!(server.call("infer", &json!({"samples": samples})).0, 200);
+    // What its stages would find is not said of it.
+    samples.push(vec!["v1", "v2", "v3"]);
+    let (status, answer) = server.call("infer", &json!({"samples": samples}));
+    assert_eq!(
+        (status, answer["code"].as_u64(), answer["retryable"].as_bool()),
+        (413, Some(30110), Some(false)),
+        "{answer}"
+    );
+    let ex = answer["ex"].as_str().unwrap();
+    assert!(
+        ex.contains("2048 bytes") && ex.contains("raise queue_bytes_max"),
+        "{ex}"
+    );
+    assert_eq!(server.call("infer", &json!({"samples": samples[..31]})).0, 200);
+}

@@ -116,3 +116,17 @@ fn what_a_user_lacks_is_named() {
         "takes samples",
     );
 }
+
+/// An item's row is 64 bytes, and the item itself is kept for the answer.
+#[test]
+fn the_bytes_of_the_items_count_for_what_may_be_held() {
+    let folder = r1_folder();
+    std::fs::write(folder.path().join("millpond.toml"), format!("{R1}{RANK}")).unwrap();
+    let server = Millpond::start(folder.path(), &["models.mlp.queue_bytes_max=2000"]);
+    let rank = |items: &[&str]| server.call("rank", &json!({"user": {"id": 7}, "items": items}));
+    let long = "v".repeat(1500);
+    assert_eq!(rank(&[&long]).0, 200);
+    assert_eq!(rank(&["v1", "v2"]).0, 200);
+    let (status, answer) = rank(&[&long, &long]);
+    assert_eq!((status, answer["code"].as_u64()), (413, Some(30110)), "{answer}");
+}

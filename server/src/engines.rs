@@ -166,6 +166,7 @@ fn load_model(name: &str, model: &config::Model, config: &Config) -> Result<Load
         instances: model.instances,
         batch_size_max: model.batch_size_max,
         queue_max: model.queue_max,
+        queue_bytes_max: model.queue_bytes_max,
         cpus: config.server.cpus.clone(),
     };
     let batcher = Arc::new(Batcher::start(name, loaded, options)?);

@@ -268,6 +268,11 @@ impl Tensor {
         self.data.element_type()
     }
 
+    /// Bytes of the elements.
+    pub fn bytes(&self) -> usize {
+        self.data.len().saturating_mul(self.element_type().bytes())
+    }
+
     /// The elements when they are f32.
     pub fn f32(&self) -> Option<&[f32]> {
         match &self.data {

@@ -24,7 +24,7 @@ pub use warm_up::{WarmUp, WarmUpRun};
 use crate::Error;
 use millpond_backends_interface::{Model, Port, Tensor};
 use queue::Queue;
-use state::Asked;
+use state::{Asked, Evicted};
 use stats::Counters;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -41,17 +41,21 @@ pub struct BatcherOptions {
     pub batch_size_max: usize,
     /// Requests that may wait while all instances are busy. 0: none may wait.
     pub queue_max: usize,
+    /// Bytes that requests may hold together while they wait and run, see [`Request::bytes`]; one that holds more is
+    /// refused whatever waits. A run takes as much again for the rows that it joins.
+    pub queue_bytes_max: usize,
     /// Instance `i` runs on `cpus[i % cpus.len()]` only. Empty: wherever the kernel likes.
     pub cpus: Vec<usize>,
 }
 
-/// One instance, 64 rows, 1,024 waiting requests, no pinning.
+/// One instance, 64 rows, 1,024 waiting requests, 256 MiB of them, no pinning.
 impl Default for BatcherOptions {
     fn default() -> BatcherOptions {
         BatcherOptions {
             instances: 1,
             batch_size_max: 64,
             queue_max: 1024,
+            queue_bytes_max: 256 << 20,
             cpus: Vec::new(),
         }
     }
@@ -73,8 +77,18 @@ pub struct Request {
     pub deadline: Option<Instant>,
     /// Set by the caller when nobody waits any more; such a request is dropped unrun.
     pub gone: Arc<AtomicBool>,
+    /// Bytes that `done` keeps until it is called; they count as those of the inputs do.
+    pub kept_bytes: usize,
     /// Where the result goes.
     pub done: Done,
+}
+
+impl Request {
+    /// Bytes that it holds until it is answered: its inputs, and `kept_bytes`.
+    pub fn bytes(&self) -> usize {
+        let inputs = self.inputs.iter().map(Tensor::bytes);
+        inputs.fold(self.kept_bytes, usize::saturating_add)
+    }
 }
 
 impl fmt::Debug for Request {
@@ -82,6 +96,7 @@ impl fmt::Debug for Request {
         f.debug_struct("Request")
             .field("source", &self.source)
             .field("rows", &self.rows)
+            .field("bytes", &self.bytes())
             .field("deadline", &self.deadline)
             .field("gone", &self.gone)
             .finish_non_exhaustive()
@@ -113,6 +128,28 @@ pub enum Rejected {
         queued: usize,
         /// How many may.
         queue_max: usize,
+    },
+    /// What waits and runs holds so many bytes that its own find no room.
+    #[error(
+        "requests that wait and run hold {held} bytes, this one {bytes}, and {queue_bytes_max} may be held; offer less load or raise queue_bytes_max"
+    )]
+    BytesFull {
+        /// Bytes that are held.
+        held: usize,
+        /// Its own.
+        bytes: usize,
+        /// How many may be held.
+        queue_bytes_max: usize,
+    },
+    /// It alone holds more bytes than all may: it would be refused whenever it came.
+    #[error(
+        "this request holds {bytes} bytes, and all that wait and run may hold {queue_bytes_max}; send fewer rows at a time or raise queue_bytes_max"
+    )]
+    TooManyBytes {
+        /// Its own.
+        bytes: usize,
+        /// How many may be held.
+        queue_bytes_max: usize,
     },
     /// Its deadline would pass before its answer: what is ahead of it takes too long.
     #[error(
@@ -207,7 +244,8 @@ impl Batcher {
     }
 
     /// Hands over a request. Never blocks on a run: it is accepted or refused at once. In a full queue it
-    /// may take the place of a request of the source that has most waiting, whose `done` is then called here.
+    /// may take the place of a request of the source that has most waiting, and where too many bytes are held that of requests of
+    /// the source that holds most; their `done` is then called here.
     ///
     /// # Errors
     /// [`Rejected`], and the request back, its `done` uncalled.
@@ -216,9 +254,7 @@ impl Batcher {
         match self.shared.queue.submit(request) {
             Ok(evicted) => {
                 stats::add(&counters.accepted, 1);
-                if let Some(evicted) = evicted {
-                    self.answer_evicted(evicted);
-                }
+                self.answer_evicted(evicted);
                 Ok(())
             }
             Err((rejected, request)) => {
@@ -228,12 +264,19 @@ impl Batcher {
         }
     }
 
-    /// Why [`Batcher::submit`] would refuse such a request now; that refusal is counted, and the request need not be made.
+    /// Why [`Batcher::submit`] would refuse a request of so many rows and bytes ([`Request::bytes`]) now; that refusal is counted, and the request need not be made.
     /// `None` is no promise: what comes between may change it.
-    pub fn refusal(&self, source: u64, rows: usize, deadline: Option<Instant>) -> Option<Rejected> {
+    pub fn refusal(
+        &self,
+        source: u64,
+        rows: usize,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Option<Rejected> {
         let asked = Asked {
             source,
             rows,
+            bytes,
             deadline,
         };
         let refused = self.shared.queue.refusal(&asked);
@@ -248,19 +291,30 @@ impl Batcher {
         stats::add(&counters.refused, 1);
         match rejected {
             Rejected::QueueFull { .. } => stats::add(&counters.queue_full, 1),
+            Rejected::BytesFull { .. } | Rejected::TooManyBytes { .. } => {
+                stats::add(&counters.queue_bytes, 1);
+            }
             Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
             Rejected::Stopping => {}
         }
     }
 
-    fn answer_evicted(&self, evicted: queue::Waiting) {
-        stats::add(&self.shared.counters.evicted, 1);
-        let error = Error::Evicted {
-            model: self.shared.name.clone(),
-            queue_max: self.shared.options.queue_max,
-            waited_us: stats::micros(evicted.submitted.elapsed()),
-        };
-        worker::deliver(&self.shared.name, evicted, Err(error));
+    fn answer_evicted(&self, evicted: Evicted) {
+        let options = &self.shared.options;
+        let Evicted { place, bytes } = evicted;
+        let place = place.map(|waiting| (waiting, "queue_max", options.queue_max));
+        let bytes = bytes.into_iter();
+        let bytes = bytes.map(|waiting| (waiting, "queue_bytes_max", options.queue_bytes_max));
+        for (waiting, option, limit) in place.into_iter().chain(bytes) {
+            stats::add(&self.shared.counters.evicted, 1);
+            let error = Error::Evicted {
+                model: self.shared.name.clone(),
+                option,
+                limit,
+                waited_us: stats::micros(waiting.submitted.elapsed()),
+            };
+            worker::deliver(&self.shared.name, waiting, Err(error));
+        }
     }
 
     /// Prepares the model for every size of `sizes` (rows) and runs each on every instance,
@@ -330,7 +384,8 @@ fn check_options(model: &str, options: &BatcherOptions) -> Result<(), Error> {
         })
     };
     at_least_one("instances", options.instances)?;
-    at_least_one("batch_size_max", options.batch_size_max)
+    at_least_one("batch_size_max", options.batch_size_max)?;
+    at_least_one("queue_bytes_max", options.queue_bytes_max)
 }
 
 /// Rows can be joined and cut apart only when dimension 0 is free and no other is.

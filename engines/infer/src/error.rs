@@ -66,13 +66,15 @@ pub enum Error {
     },
     /// The request gave way to one of a source that had fewer waiting; it did not run.
     #[error(
-        "model `{model}`: all {queue_max} places of the queue were taken and this request's connection had most of them, so its newest request gave way to another connection's after {waited_us} us; keep fewer requests in flight on a connection, or raise queue_max"
+        "model `{model}`: the queue was full ({option} is {limit}) and this request's connection had most of it, so its newest request gave way to another connection's after {waited_us} us; keep fewer requests in flight on a connection, or raise {option}"
     )]
     Evicted {
         /// The model's name.
         model: String,
-        /// How many may wait.
-        queue_max: usize,
+        /// Which limit was reached.
+        option: &'static str,
+        /// What it is: requests or bytes.
+        limit: usize,
         /// How long it had waited.
         waited_us: u64,
     },

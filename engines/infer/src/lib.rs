@@ -40,6 +40,7 @@
 //!     rows: 3,
 //!     deadline: None,
 //!     gone: Arc::default(),
+//!     kept_bytes: 0,
 //!     done: Box::new(move |result| drop(answers.send(result))),
 //! };
 //! assert!(batcher.submit(request).is_ok());

@@ -3,8 +3,9 @@
 
 mod gate;
 
-use gate::{GateModel, accept, check_answer, check_error, request, start, submit};
-use millpond_engines_infer::{Batcher, Rejected};
+use gate::{GateModel, accept, check_answer, check_error, refuse, request, start, submit};
+use millpond_engines_infer::{Batcher, BatcherOptions, Rejected};
+use std::sync::Arc;
 
 fn submit_from(batcher: &Batcher, source: u64, value: f32) -> gate::Answers {
     let (mut request, answers) = request(&[value]);
@@ -106,4 +107,43 @@ fn a_full_queue_that_is_shared_loses_nothing() {
     assert_eq!(stats.accepted, stats.answered + stats.evicted);
     assert_eq!(stats.refused, stats.queue_full);
     assert_eq!(stats.queued, 0);
+}
+
+/// One row of one f32 is four bytes; the bound counts what runs as well, and what `done` keeps.
+#[test]
+fn bytes_that_wait_and_run_are_bounded_and_counted() {
+    let (model, mut gate) = GateModel::held();
+    let options = BatcherOptions {
+        batch_size_max: 1,
+        queue_bytes_max: 12,
+        ..BatcherOptions::default()
+    };
+    let batcher = Batcher::start("gate", Arc::new(model), options).unwrap();
+    let first = submit(&batcher, &[0.0]);
+    gate.entered();
+    let waiting = [submit(&batcher, &[1.0]), submit(&batcher, &[2.0])];
+    let full = Rejected::BytesFull {
+        held: 12,
+        bytes: 4,
+        queue_bytes_max: 12,
+    };
+    assert_eq!(batcher.refusal(0, 1, 4, None), Some(full));
+    assert_eq!(refuse(&batcher, &[3.0]).0, full);
+    let (mut large, _answers) = request(&[3.0]);
+    large.kept_bytes = 9;
+    let too_many = Rejected::TooManyBytes {
+        bytes: 13,
+        queue_bytes_max: 12,
+    };
+    assert_eq!(batcher.submit(large).unwrap_err().0, too_many);
+    // One of another source takes the newest one's room.
+    let newcomer = submit_from(&batcher, 2, 4.0);
+    check_error(&waiting[1], "queue_bytes_max is 12");
+    gate.open();
+    check_answer(&first, &[0.0]);
+    check_answer(&waiting[0], &[1.0]);
+    check_answer(&newcomer, &[4.0]);
+    let stats = batcher.stats();
+    assert_eq!((stats.accepted, stats.answered, stats.evicted), (4, 3, 1));
+    assert_eq!((stats.refused, stats.queue_bytes, stats.queue_full), (3, 3, 0));
 }

@@ -245,6 +245,12 @@ fn refusals(family: &mut impl FnMut(&str, &str, &str, fn(&Stats) -> f64)) {
         |s| s.queue_full as f64,
     );
     family(
+        "millpond_model_queue_bytes_total",
+        "counter",
+        "Of these: what waited and ran held too many bytes, or would have with this one alone.",
+        |s| s.queue_bytes as f64,
+    );
+    family(
         "millpond_model_too_late_total",
         "counter",
         "Of these: the predicted wait and the run were longer than the deadline allowed.",
@@ -253,7 +259,7 @@ fn refusals(family: &mut impl FnMut(&str, &str, &str, fn(&Stats) -> f64)) {
     family(
         "millpond_model_evicted_total",
         "counter",
-        "Accepted requests that gave way to another connection's in a full queue.",
+        "Accepted requests that gave way to another connection's.",
         |s| s.evicted as f64,
     );
 }

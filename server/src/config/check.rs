@@ -224,6 +224,7 @@ fn check_models(config: &Config) -> Result<(), String> {
         }
         positive(&format!("models.{name}.batch_size_max"), model.batch_size_max)?;
         positive(&format!("models.{name}.instances"), model.instances)?;
+        positive(&format!("models.{name}.queue_bytes_max"), model.queue_bytes_max)?;
         for rows in model.warm_up.iter().flatten() {
             if *rows == 0 || *rows > model.batch_size_max {
                 let most = model.batch_size_max;

@@ -387,6 +387,9 @@ pub struct Model {
     /// Requests waiting for an instance; further ones are told `Overloaded`.
     #[serde(default = "model_queue_max")]
     pub queue_max: usize,
+    /// Bytes that they and running ones may hold.
+    #[serde(default = "model_queue_bytes_max")]
+    pub queue_bytes_max: usize,
     /// Row counts run before `/readyz`; 1, 16 and `batch_size_max` when left out.
     pub warm_up: Option<Vec<usize>>,
     /// What a run of backend "practice" does while it lasts.
@@ -456,6 +459,10 @@ fn model_instances() -> usize {
 
 fn model_queue_max() -> usize {
     4096
+}
+
+fn model_queue_bytes_max() -> usize {
+    millpond_engines_infer::BatcherOptions::default().queue_bytes_max
 }
 
 impl Config {

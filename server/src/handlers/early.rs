@@ -5,7 +5,7 @@
 //! it refuses only what the model's queue would refuse if it came decoded, with as little as one row.
 
 use super::infer::samples_pipeline;
-use super::model_run::refused;
+use super::model_run::{Load, refusal as queue_refusal};
 use crate::config::check::default_pipeline;
 use crate::methods::Work;
 use crate::router::Call;
@@ -38,7 +38,8 @@ pub(crate) fn refusal(call: &Call<'_>, work: &Work, request: &Request<'_>) -> Op
     let batcher = asked.batcher(call, work)?;
     call.open_with(asked.token).ok()?;
     let deadline = call.deadline(asked.deadline_ms).ok()?;
-    refused(call, batcher, 1, deadline)
+    let least = Load { rows: 1, bytes: 0 };
+    queue_refusal(call, batcher, &least, deadline).err()
 }
 
 impl<'p> Asked<'p> {

@@ -1,7 +1,7 @@
 //! `infer`: tensors straight to a model, or report R1's samples through a pipeline.
 //! Its invariant: inputs are checked against the model's signature before they join a batch.
 
-use super::model_run::{Printed, Run, submit};
+use super::model_run::{Load, Printed, Run, refusal, submit};
 use super::{find, no_default};
 use crate::config::check::default_pipeline;
 use crate::router::Call;
@@ -45,14 +45,22 @@ fn answer_samples(
     if samples.is_empty() {
         return reply_no_rows(call, reply);
     }
-    let prepared = samples_pipeline(call, model);
-    let input = prepared.and_then(|prepared| Ok((prepared, prepared.run(&Subject::Samples(samples))?)));
+    let subject = Subject::Samples(samples);
+    let input = samples_pipeline(call, model).and_then(|prepared| {
+        let load = Load {
+            rows: subject.rows(),
+            bytes: prepared.input_bytes(&subject),
+        };
+        refusal(call, &prepared.batcher, &load, deadline)?;
+        Ok((prepared, prepared.run(&subject)?))
+    });
     match input {
         Ok((prepared, input)) => {
             let run = Run {
                 batcher: &prepared.batcher,
                 inputs: vec![input.tensor],
                 rows: input.rows,
+                kept_bytes: 0,
                 deadline,
                 trace,
             };
@@ -118,10 +126,24 @@ fn answer_tensors(
         Err(status) => return call.refuse(reply, &status),
     };
     let rows = inputs.first().map_or(0, Tensor::rows);
+    // The names may be many times as many as the model's outputs.
+    let kept = wanted
+        .iter()
+        .map(|(_, name)| size_of::<(usize, String)>() + name.len());
+    let kept_bytes: usize = kept.sum();
+    let bytes = inputs.iter().map(Tensor::bytes).sum::<usize>();
+    let load = Load {
+        rows,
+        bytes: bytes.saturating_add(kept_bytes),
+    };
+    if let Err(status) = refusal(call, batcher, &load, deadline) {
+        return call.refuse(reply, &status);
+    }
     let run = Run {
         batcher,
         inputs,
         rows,
+        kept_bytes,
         deadline,
         trace,
     };

@@ -156,6 +156,7 @@ fn served(engines: &Engines) -> [(String, Info); 3] {
             count("answered", stats.answered),
             count("refused", stats.refused),
             count("queue_full", stats.queue_full),
+            count("queue_bytes", stats.queue_bytes),
             count("too_late", stats.too_late),
             count("evicted", stats.evicted),
             count("expired", stats.expired),

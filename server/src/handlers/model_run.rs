@@ -26,19 +26,39 @@ pub(super) struct Run<'b> {
     /// In signature order, checked.
     pub(super) inputs: Vec<Tensor>,
     pub(super) rows: usize,
+    /// Bytes of the call that its answer is made from.
+    pub(super) kept_bytes: usize,
     pub(super) deadline: Instant,
     pub(super) trace: Option<String>,
 }
 
-/// Runs it; `print` makes the answer's map from the model's outputs, and gives back its scores for the log.
+/// What is known of a run before its inputs are made.
+pub(super) struct Load {
+    pub(super) rows: usize,
+    /// Of its inputs, and of what its answer is made from.
+    pub(super) bytes: usize,
+}
+
+/// The refusal of a run that would find no room now. To be asked before its inputs are made and anything is set up for another
+/// thread: under overload most calls are refused, and they cost the work of the rest; and the inputs of a call that would hold
+/// too many bytes are not made at all.
+pub(super) fn refusal(
+    call: &Call<'_>,
+    batcher: &Batcher,
+    load: &Load,
+    deadline: Instant,
+) -> Result<(), Status> {
+    match batcher.refusal(call.connection, load.rows, load.bytes, Some(deadline)) {
+        Some(reason) => Err(status_of(&rejected(call, batcher, reason))),
+        None => Ok(()),
+    }
+}
+
+/// Runs what [`refusal`] let pass; `print` makes the answer's map from the model's outputs, and gives back its scores for the log.
 pub(super) fn submit<P>(call: &Call<'_>, run: Run<'_>, reply: Reply<'_>, print: P)
 where
     P: FnOnce(&Answer) -> Result<Printed, Status> + Send + 'static,
 {
-    // Refused before anything is set up for another thread: under overload most calls are, and they cost the work of the rest.
-    if let Some(status) = refused(call, run.batcher, run.rows, run.deadline) {
-        return call.refuse(reply, &status);
-    }
     let permit = match call.shared.admission.enter() {
         Ok(permit) => permit,
         Err(status) => return call.refuse(reply, &status),
@@ -88,6 +108,7 @@ where
         rows: run.rows,
         deadline: Some(run.deadline),
         gone,
+        kept_bytes: run.kept_bytes,
         done: Box::new(done),
     };
     if let Err((reason, request)) = run.batcher.submit(request) {
@@ -95,15 +116,11 @@ where
     }
 }
 
-/// Why the model refuses such a call now, if it does; that is counted.
-pub(super) fn refused(call: &Call<'_>, batcher: &Batcher, rows: usize, deadline: Instant) -> Option<Status> {
-    let reason = batcher.refusal(call.connection, rows, Some(deadline))?;
-    Some(status_of(&rejected(call, batcher, reason)))
-}
-
 /// The error of a request that was not let in; one that would be answered too late is counted by that reason.
 fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> Error {
-    call.shared.admission.note_refusal(call.arrival.entered);
+    if !matches!(reason, Rejected::TooManyBytes { .. } | Rejected::Stopping) {
+        call.shared.admission.note_refusal(call.arrival.entered);
+    }
     if matches!(reason, Rejected::TooLate { .. }) {
         call.shared.metrics.too_late();
     }
@@ -137,10 +154,14 @@ fn log(method: &str, received: Instant, trace: Option<&str>, scores: &[f32], ans
 fn status_of(error: &Error) -> Status {
     let code = match error {
         Error::Rejected {
-            reason: Rejected::QueueFull { .. } | Rejected::TooLate { .. },
+            reason: Rejected::QueueFull { .. } | Rejected::BytesFull { .. } | Rejected::TooLate { .. },
             ..
         }
         | Error::Evicted { .. } => Code::Overloaded,
+        Error::Rejected {
+            reason: Rejected::TooManyBytes { .. },
+            ..
+        } => Code::TooLarge,
         Error::Rejected { .. } | Error::Stopping { .. } => Code::Stopping,
         Error::DeadlinePassed { .. } => Code::DeadlinePassed,
         Error::ModelFailed { .. } => Code::ModelFailed,

@@ -2,7 +2,7 @@
 //! Its invariant: items come back as they went in, each with the score of its own row.
 
 use super::infer::scores;
-use super::model_run::{Printed, Run, submit};
+use super::model_run::{Load, Printed, Run, refusal, submit};
 use super::{find, no_default};
 use crate::config::check::default_pipeline;
 use crate::router::Call;
@@ -42,9 +42,15 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         user: &decoded.user,
         items: &decoded.items,
     };
-    let input = call
-        .deadline(reserved.deadline_ms)
-        .and_then(|deadline| Ok((deadline, prepared.run(&subject)?)));
+    let kept_bytes = decoded.items.iter().map(owned_bytes).sum();
+    let input = call.deadline(reserved.deadline_ms).and_then(|deadline| {
+        let load = Load {
+            rows: subject.rows(),
+            bytes: prepared.input_bytes(&subject).saturating_add(kept_bytes),
+        };
+        refusal(call, &prepared.batcher, &load, deadline)?;
+        Ok((deadline, prepared.run(&subject)?))
+    });
     let (deadline, input) = match input {
         Ok(input) => input,
         Err(status) => return call.refuse(reply, &status),
@@ -55,6 +61,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         batcher: &prepared.batcher,
         inputs: vec![input.tensor],
         rows: input.rows,
+        kept_bytes,
         deadline,
         trace,
     };
@@ -93,6 +100,15 @@ fn owned(item: &Value<'_>) -> Value<'static> {
         Value::Int(number) => Value::Int(*number),
         _ => Value::Nil,
     }
+}
+
+/// Bytes that [`owned`] takes.
+fn owned_bytes(item: &Value<'_>) -> usize {
+    let text = match item {
+        Value::Text(text) => text.len(),
+        _ => 0,
+    };
+    size_of::<Value<'_>>() + text
 }
 
 #[cfg(test)]

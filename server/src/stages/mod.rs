@@ -31,6 +31,8 @@ pub struct Prepared {
     parts: Vec<Part>,
     /// The stage that gives the model's input.
     input: usize,
+    /// Bytes of a row of it.
+    input_row_bytes: usize,
     /// The model's name.
     pub model: String,
     /// Runs the model.
@@ -121,15 +123,17 @@ impl Prepared {
             .get(&model)
             .ok_or_else(|| missing("model", &model))?;
         let batcher = Arc::clone(&loaded.batcher);
-        let prepared = Prepared {
+        let mut prepared = Prepared {
             plan,
             tables,
             parts,
             input,
+            input_row_bytes: 0,
             model,
             batcher,
         };
         prepared.check_model()?;
+        prepared.input_row_bytes = prepared.width(prepared.input).saturating_mul(size_of::<f32>());
         Ok(prepared)
     }
 
@@ -191,6 +195,11 @@ impl Prepared {
     /// The fields of a user that its stages read.
     pub fn user_fields(&self) -> BTreeSet<&str> {
         self.plan.user_fields()
+    }
+
+    /// Bytes of the tensor that [`Prepared::run`] would make: a row for each of the subject's.
+    pub fn input_bytes(&self, subject: &Subject<'_>) -> usize {
+        self.input_row_bytes.saturating_mul(subject.rows())
     }
 
     /// Runs every stage before the model.

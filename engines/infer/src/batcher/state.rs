@@ -1,10 +1,11 @@
 //! Which request is served next, which gives way and which comes too late. It has no lock, no thread and no
-//! clock: whoever calls it says what time it is. Its one invariant: a request that finds an idle instance is
-//! accepted, and of all others no more wait than may.
+//! clock: whoever calls it says what time it is. Its invariants: a request that finds an idle instance and room for its
+//! bytes is accepted, and of all others no more wait than may; and what waits and runs holds no more bytes than may.
 //!
 //! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
 //! request up for one of a source that will still have fewer; only a source that has more than an even share of
-//! the queue can have most in that sense. A request is refused when what is ahead of it in turn order and its own
+//! the queue can have most in that sense. Bytes are shared out in the same way: the source that holds most of them gives
+//! its newest requests up. A request is refused when what is ahead of it in turn order and its own
 //! run are expected to last longer than its deadline allows ([`Forecast`]).
 
 use super::forecast::{Forecast, Position, rows_ahead};
@@ -30,6 +31,9 @@ pub(super) struct State {
     calls: u64,
     batch_size_max: usize,
     queue_max: usize,
+    /// What each instance fetched and is not through with: it holds its bytes until then.
+    running_bytes: Vec<usize>,
+    queue_bytes_max: usize,
 }
 
 /// What accepting a request asks of the caller.
@@ -37,8 +41,15 @@ pub(super) struct State {
 pub(super) struct Accepted {
     /// A sleeping instance is to be woken.
     pub call: bool,
-    /// It made room, and is to be answered.
-    pub evicted: Option<Waiting>,
+    /// Who made room, and is to be answered.
+    pub evicted: Evicted,
+}
+
+/// Requests that gave way, by what there was too little of.
+#[derive(Debug, Default)]
+pub(super) struct Evicted {
+    pub place: Option<Waiting>,
+    pub bytes: Vec<Waiting>,
 }
 
 /// What decides whether a request is refused.
@@ -46,6 +57,7 @@ pub(super) struct Accepted {
 pub(super) struct Asked {
     pub source: u64,
     pub rows: usize,
+    pub bytes: usize,
     pub deadline: Option<Instant>,
 }
 
@@ -60,6 +72,7 @@ impl Asked {
         Asked {
             source,
             rows,
+            bytes: request.bytes(),
             deadline,
         }
     }
@@ -79,25 +92,38 @@ impl State {
             calls: 0,
             batch_size_max: options.batch_size_max,
             queue_max: options.queue_max,
+            running_bytes: vec![0; options.instances],
+            queue_bytes_max: options.queue_bytes_max,
         }
     }
 
     pub(super) fn submit(&mut self, request: Request, now: Instant) -> Result<Accepted, (Rejected, Request)> {
-        if let Some(rejected) = self.refusal(&Asked::of(&request), now) {
+        let asked = Asked::of(&request);
+        if let Some(rejected) = self.refusal(&asked, now) {
             return Err((rejected, request));
         }
+        let Asked {
+            source, rows, bytes, ..
+        } = asked;
+        let mut evicted = Evicted::default();
+        // First, because whoever gives way for its bytes leaves its place as well.
+        let over = self.bytes_over(bytes);
+        if over > 0 {
+            evicted.bytes = self.waiting.evict_bytes_for(source, bytes, over);
+        }
         let call = self.idle > 0;
-        let mut evicted = None;
         if call {
             self.idle -= 1;
             self.called += 1;
             self.calls += 1;
         } else if self.is_full() {
-            evicted = self.waiting.evict_for(request.source);
+            evicted.place = self.waiting.evict_for(source);
         }
-        let (source, rows) = (request.source, request.rows);
-        let submitted = now;
-        self.waiting.push(source, rows, Waiting { request, submitted });
+        let waiting = Waiting {
+            request,
+            submitted: now,
+        };
+        self.waiting.push(source, rows, bytes, waiting);
         Ok(Accepted { call, evicted })
     }
 
@@ -106,10 +132,16 @@ impl State {
         if self.stopping {
             return Some(Rejected::Stopping);
         }
-        if self.idle > 0 {
-            return None;
+        if asked.bytes > self.queue_bytes_max {
+            return Some(Rejected::TooManyBytes {
+                bytes: asked.bytes,
+                queue_bytes_max: self.queue_bytes_max,
+            });
         }
-        self.too_late(asked, now).or_else(|| self.no_room(asked.source))
+        let waits = self.idle == 0;
+        let no_place = || self.too_late(asked, now).or_else(|| self.no_room(asked.source));
+        let refused = waits.then(no_place).flatten();
+        refused.or_else(|| self.no_bytes(asked))
     }
 
     /// Whether it cannot be answered in time. One whose deadline has passed already is no sign of overload: it is
@@ -153,14 +185,43 @@ impl State {
         })
     }
 
+    /// Bytes that what waits and runs holds.
+    fn bytes_held(&self) -> usize {
+        let running: usize = self.running_bytes.iter().sum();
+        self.waiting.load().bytes.saturating_add(running)
+    }
+
+    /// How many bytes too many there were with so many more.
+    fn bytes_over(&self, bytes: usize) -> usize {
+        let held = self.bytes_held().saturating_add(bytes);
+        held.saturating_sub(self.queue_bytes_max)
+    }
+
+    /// Whether the bytes of one more find no room, and nobody makes any.
+    fn no_bytes(&self, asked: &Asked) -> Option<Rejected> {
+        let over = self.bytes_over(asked.bytes);
+        let gives_way = || {
+            self.waiting
+                .bytes_give_way(asked.source, asked.bytes, over)
+                .is_some()
+        };
+        (over > 0 && !gives_way()).then(|| Rejected::BytesFull {
+            held: self.bytes_held(),
+            bytes: asked.bytes,
+            queue_bytes_max: self.queue_bytes_max,
+        })
+    }
+
     /// `instance` is through with what it cut last, if it cut anything.
     pub(super) fn ended(&mut self, instance: usize, now: Instant) {
+        self.running_bytes[instance] = 0;
         self.forecast.ended(instance, now);
     }
 
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each
     /// instance that was called and has not come yet, so that they run side by side.
     pub(super) fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
+        let before = self.waiting.load().bytes;
         let mut rows = 0usize;
         while let Some(front) = self.waiting.front() {
             let dropped = front.dropped(now);
@@ -180,6 +241,7 @@ impl State {
                 }
             }
         }
+        self.running_bytes[instance] = before.saturating_sub(self.waiting.load().bytes);
         if !cut.batch.is_empty() {
             self.forecast.began(instance, rows, now);
         }
@@ -199,6 +261,8 @@ impl State {
     }
 }
 
+#[cfg(test)]
+mod bytes;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a batcher counts. Not a metrics exporter: the server gives these their names.
 //! Invariant: every accepted request ends in exactly one of `answered`, `failed`,
 //! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
-//! running is in one of `queue_full` and `too_late`.
+//! running is in one of `queue_full`, `queue_bytes` and `too_late`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub struct Stats {
     pub refused: u64,
     /// Of these, refused because the queue was full.
     pub queue_full: u64,
+    /// Of these, refused because what waited and ran held too many bytes, or it alone did.
+    pub queue_bytes: u64,
     /// Of these, refused because their deadline was expected to pass before their answer.
     pub too_late: u64,
     /// Accepted requests answered with outputs.
@@ -25,7 +27,7 @@ pub struct Stats {
     pub expired: u64,
     /// Accepted requests dropped unrun because their client went away.
     pub abandoned: u64,
-    /// Accepted requests that made room for another source's in a full queue.
+    /// Accepted requests that made room for another source's.
     pub evicted: u64,
     /// Runs of the model, warm-up excluded.
     pub batches: u64,
@@ -51,6 +53,7 @@ pub(super) struct Counters {
     pub accepted: AtomicU64,
     pub refused: AtomicU64,
     pub queue_full: AtomicU64,
+    pub queue_bytes: AtomicU64,
     pub too_late: AtomicU64,
     pub answered: AtomicU64,
     pub failed: AtomicU64,
@@ -93,6 +96,7 @@ impl Counters {
             accepted,
             refused,
             queue_full,
+            queue_bytes,
             too_late,
             answered,
             failed,
@@ -109,6 +113,7 @@ impl Counters {
             accepted,
             refused,
             queue_full,
+            queue_bytes,
             too_late,
             answered,
             failed,
@@ -131,6 +136,7 @@ impl Counters {
             accepted: get(&self.accepted),
             refused: get(&self.refused),
             queue_full: get(&self.queue_full),
+            queue_bytes: get(&self.queue_bytes),
             too_late: get(&self.too_late),
             answered: get(&self.answered),
             failed: get(&self.failed),

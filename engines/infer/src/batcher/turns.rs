@@ -22,17 +22,20 @@ const NONE: usize = usize::MAX;
 pub(super) struct Load {
     pub requests: usize,
     pub rows: usize,
+    pub bytes: usize,
 }
 
 impl Load {
-    fn add(&mut self, rows: usize) {
+    fn add(&mut self, rows: usize, bytes: usize) {
         self.requests += 1;
         self.rows = self.rows.saturating_add(rows);
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn remove(&mut self, rows: usize) {
+    fn remove(&mut self, rows: usize, bytes: usize) {
         self.requests -= 1;
         self.rows = self.rows.saturating_sub(rows);
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     /// What is left of it without `part`.
@@ -40,6 +43,7 @@ impl Load {
         Load {
             requests: self.requests.saturating_sub(part.requests),
             rows: self.rows.saturating_sub(part.rows),
+            bytes: self.bytes.saturating_sub(part.bytes),
         }
     }
 }
@@ -49,6 +53,7 @@ struct Place<T> {
     /// `None`: free, and `after` is the next free one.
     item: Option<T>,
     rows: usize,
+    bytes: usize,
     before: usize,
     after: usize,
 }
@@ -124,7 +129,7 @@ impl<T> Turns<T> {
     }
 
     /// Puts `item` behind all that waits of `source`; a source that had nothing waiting gets the last turn.
-    pub(super) fn push(&mut self, source: u64, rows: usize, item: T) {
+    pub(super) fn push(&mut self, source: u64, rows: usize, bytes: usize, item: T) {
         let at = match self.by_number.get(&source) {
             Some(&at) => at,
             None => self.enter(source),
@@ -133,6 +138,7 @@ impl<T> Turns<T> {
         let place = self.take_place(Place {
             item: Some(item),
             rows,
+            bytes,
             before: newest,
             after: NONE,
         });
@@ -141,9 +147,9 @@ impl<T> Turns<T> {
             None => self.sources[at].oldest = place,
         }
         self.sources[at].newest = place;
-        self.load.add(rows);
+        self.load.add(rows, bytes);
         self.unlist(at);
-        self.sources[at].load.add(rows);
+        self.sources[at].load.add(rows, bytes);
         self.list(at);
         self.longest = self.longest.max(self.sources[at].load.requests);
     }
@@ -191,6 +197,33 @@ impl<T> Turns<T> {
         self.longest > self.load_of(source).requests + 1 && self.by_length[self.longest] != NONE
     }
 
+    /// As [`Turns::evict_for`], so that `over` bytes become free for a request of `bytes`: the newest of the source whose requests hold
+    /// most bytes give way, as many as that takes, where they still hold as many as those of `source` will. All or none.
+    pub(super) fn evict_bytes_for(&mut self, source: u64, bytes: usize, over: usize) -> Vec<T> {
+        let Some((at, count)) = self.bytes_give_way(source, bytes, over) else {
+            return Vec::new();
+        };
+        let newest = (0..count).filter_map(|_| self.take(at, self.sources[at].newest));
+        newest.collect()
+    }
+
+    /// The source whose newest would make room, and how many of them. It looks at every source that has something waiting.
+    pub(super) fn bytes_give_way(&self, source: u64, bytes: usize, over: usize) -> Option<(usize, usize)> {
+        let kept_min = self.load_of(source).bytes.saturating_add(bytes);
+        let held = |at: &usize| self.sources[*at].load.bytes;
+        let at = self.ring.iter().copied().max_by_key(held)?;
+        let (mut count, mut freed, mut place) = (0, 0, self.sources[at].newest);
+        while freed < over {
+            let giving = self.places.get(place)?;
+            count += 1;
+            freed += giving.bytes;
+            place = giving.before;
+        }
+        // Something of it is left, so that the source keeps its turn.
+        let left = self.sources[at].load.bytes.saturating_sub(freed);
+        (left >= kept_min.max(1)).then_some((at, count))
+    }
+
     fn enter(&mut self, number: u64) -> usize {
         let source = Source {
             number,
@@ -234,7 +267,8 @@ impl<T> Turns<T> {
     /// Takes the item of `place` out of the source's list.
     fn take(&mut self, at: usize, place: usize) -> Option<T> {
         let found = &mut self.places[place];
-        let (rows, before, after) = (found.rows, found.before, found.after);
+        let (rows, bytes) = (found.rows, found.bytes);
+        let (before, after) = (found.before, found.after);
         let item = found.item.take();
         found.after = self.place_free;
         self.place_free = place;
@@ -246,9 +280,9 @@ impl<T> Turns<T> {
             Some(neighbour) => neighbour.before = before,
             None => self.sources[at].newest = before,
         }
-        self.load.remove(rows);
+        self.load.remove(rows, bytes);
         self.unlist(at);
-        self.sources[at].load.remove(rows);
+        self.sources[at].load.remove(rows, bytes);
         self.list(at);
         if self.by_length[self.longest] == NONE {
             // The source that left this list is in the one below, or has nothing waiting any more.

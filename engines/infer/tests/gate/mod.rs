@@ -179,6 +179,7 @@ pub fn request(values: &[f32]) -> (Request, Answers) {
         rows: values.len(),
         deadline: None,
         gone: Arc::new(AtomicBool::new(false)),
+        kept_bytes: 0,
         done: Box::new(move |result| send.send(result).expect("the test listens")),
     };
     (request, answers)
@@ -213,6 +214,7 @@ pub fn start(model: GateModel, instances: usize, batch_size_max: usize, queue_ma
         instances,
         batch_size_max,
         queue_max,
+        queue_bytes_max: usize::MAX,
         cpus: vec![],
     };
     Batcher::start("gate", Arc::new(model), options).expect("it starts")

@@ -4,9 +4,12 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Sources in turn order, each with its waiting `(item, rows)`.
+/// One that waits: its number, rows and bytes.
+type Item = (u32, usize, usize);
+
+/// Sources in turn order, each with what it has waiting.
 #[derive(Default)]
-struct Naive(Vec<(u64, Vec<(u32, usize)>)>);
+struct Naive(Vec<(u64, Vec<Item>)>);
 
 impl Naive {
     fn waiting(&mut self, source: u64) -> usize {
@@ -14,16 +17,21 @@ impl Naive {
         found.map_or(0, |(_, items)| items.len())
     }
 
-    fn push(&mut self, source: u64, rows: usize, item: u32) {
+    fn bytes_of(&self, source: u64) -> usize {
+        let found = self.0.iter().find(|(number, _)| *number == source);
+        found.map_or(0, |(_, items)| bytes_of(items))
+    }
+
+    fn push(&mut self, source: u64, item: Item) {
         match self.0.iter_mut().find(|(number, _)| *number == source) {
-            Some((_, items)) => items.push((item, rows)),
-            None => self.0.push((source, vec![(item, rows)])),
+            Some((_, items)) => items.push(item),
+            None => self.0.push((source, vec![item])),
         }
     }
 
     fn pop(&mut self, turn_used: bool) -> Option<u32> {
         let (source, mut items) = (!self.0.is_empty()).then(|| self.0.remove(0))?;
-        let (item, _) = items.remove(0);
+        let (item, ..) = items.remove(0);
         if !items.is_empty() {
             let at = if turn_used { self.0.len() } else { 0 };
             self.0.insert(at, (source, items));
@@ -34,23 +42,25 @@ impl Naive {
     fn load(&self) -> Load {
         let items = self.0.iter().flat_map(|(_, items)| items);
         let mut load = Load::default();
-        items.for_each(|(_, rows)| load.add(*rows));
+        items.for_each(|(_, rows, bytes)| load.add(*rows, *bytes));
         load
     }
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push(u64, usize),
+    Push(u64, usize, usize),
     Pop(bool),
     Evict(u64),
+    EvictBytes(u64, usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0u64..6, 1usize..9).prop_map(|(source, rows)| Step::Push(source * source, rows)),
+        4 => (0u64..6, 1usize..9, 0usize..99).prop_map(|(source, rows, bytes)| Step::Push(source * source, rows, bytes)),
         3 => any::<bool>().prop_map(Step::Pop),
         1 => (0u64..7).prop_map(|source| Step::Evict(source * source)),
+        1 => (0u64..7, 0usize..99, 1usize..99).prop_map(|(source, bytes, over)| Step::EvictBytes(source * source, bytes, over)),
     ]
 }
 
@@ -69,23 +79,69 @@ fn check_evicted(naive: &mut Naive, newcomer: u64, evicted: Option<u32>) {
     items.pop();
 }
 
+fn bytes_of(items: &[Item]) -> usize {
+    items.iter().map(|(_, _, bytes)| bytes).sum()
+}
+
+/// The evicted ones must be the newest of a source that holds most, no more than it takes, and only where it then still holds as
+/// much as the newcomer will.
+fn check_evicted_bytes(naive: &mut Naive, (newcomer, bytes, over): (u64, usize, usize), evicted: &[u32]) {
+    let kept_min = naive.bytes_of(newcomer) + bytes;
+    let most = naive
+        .0
+        .iter()
+        .map(|(_, items)| bytes_of(items))
+        .max()
+        .unwrap_or(0);
+    let Some(first) = evicted.first() else {
+        // Of every source that holds most, what it would take leaves too little.
+        let all = naive.0.iter().filter(|(_, items)| bytes_of(items) == most);
+        let gives = |items: &[Item]| {
+            let left = (0..items.len()).map(|count| bytes_of(&items[..count]));
+            let left = left.filter(|left| most - left >= over).max();
+            left.is_some_and(|left| left >= kept_min.max(1))
+        };
+        return assert!(
+            naive.0.is_empty() || !all.into_iter().all(|(_, items)| gives(items)),
+            "somebody could have"
+        );
+    };
+    let of = naive.0.iter_mut();
+    let (_, items) = of
+        .into_iter()
+        .find(|(_, items)| items.last().unwrap().0 == *first)
+        .expect("the newest of some source");
+    assert_eq!(bytes_of(items), most);
+    for (at, number) in evicted.iter().enumerate() {
+        assert!(most - bytes_of(items) < over, "{at} were enough");
+        assert_eq!(items.pop().unwrap().0, *number);
+    }
+    assert!(most - bytes_of(items) >= over && bytes_of(items) >= kept_min.max(1));
+}
+
 proptest! {
     #[test]
     fn it_does_what_the_naive_one_does(steps in prop::collection::vec(step(), 0..400)) {
         let (mut turns, mut naive) = (Turns::new(), Naive::default());
         for (item, step) in (0u32..).zip(steps) {
             match step {
-                Step::Push(source, rows) => {
-                    turns.push(source, rows, item);
-                    naive.push(source, rows, item);
+                Step::Push(source, rows, bytes) => {
+                    turns.push(source, rows, bytes, item);
+                    naive.push(source, (item, rows, bytes));
                 }
                 Step::Pop(turn_used) => prop_assert_eq!(turns.pop(turn_used), naive.pop(turn_used)),
                 Step::Evict(newcomer) => check_evicted(&mut naive, newcomer, turns.evict_for(newcomer)),
+                Step::EvictBytes(newcomer, bytes, over) => {
+                    let evicted = turns.evict_bytes_for(newcomer, bytes, over);
+                    check_evicted_bytes(&mut naive, (newcomer, bytes, over), &evicted);
+                }
             }
             prop_assert_eq!(turns.front().copied(), naive.0.first().map(|(_, items)| items[0].0));
             prop_assert_eq!((turns.load(), turns.sources()), (naive.load(), naive.0.len()));
             for source in 0u64..7 {
-                prop_assert_eq!(turns.load_of(source * source).requests, naive.waiting(source * source));
+                let load = turns.load_of(source * source);
+                prop_assert_eq!(load.requests, naive.waiting(source * source));
+                prop_assert_eq!(load.bytes, naive.bytes_of(source * source));
             }
         }
     }
@@ -95,11 +151,11 @@ proptest! {
 fn sources_take_turns_and_keep_their_own_order() {
     let mut turns = Turns::new();
     for item in 0..4 {
-        turns.push(7, 1, ('a', item));
+        turns.push(7, 1, 0, ('a', item));
     }
-    turns.push(8, 1, ('b', 0));
-    turns.push(9, 1, ('c', 0));
-    turns.push(8, 1, ('b', 1));
+    turns.push(8, 1, 0, ('b', 0));
+    turns.push(9, 1, 0, ('c', 0));
+    turns.push(8, 1, 0, ('b', 1));
     let order: Vec<_> = std::iter::from_fn(|| turns.pop(true)).collect();
     let expected = [
         ('a', 0),
@@ -117,7 +173,7 @@ fn sources_take_turns_and_keep_their_own_order() {
 fn what_is_dropped_leaves_the_turn_to_the_next_of_its_source() {
     let mut turns = Turns::new();
     for (source, item) in [(1, "a0"), (1, "a1"), (2, "b0")] {
-        turns.push(source, 1, item);
+        turns.push(source, 1, 0, item);
     }
     assert_eq!(turns.pop(false), Some("a0"));
     assert_eq!(turns.pop(true), Some("a1"));
@@ -129,11 +185,11 @@ fn what_is_dropped_leaves_the_turn_to_the_next_of_its_source() {
 fn the_longest_gives_way_until_shares_are_even() {
     let mut turns = Turns::new();
     for item in 0..10 {
-        turns.push(1, 1, item);
+        turns.push(1, 1, 0, item);
     }
     for (expected, item) in [9, 8, 7, 6, 5].into_iter().zip(100..) {
         assert_eq!(turns.evict_for(2), Some(expected));
-        turns.push(2, 1, item);
+        turns.push(2, 1, 0, item);
     }
     assert_eq!(turns.evict_for(2), None);
     assert_eq!(turns.evict_for(1), None);
@@ -144,7 +200,7 @@ fn the_longest_gives_way_until_shares_are_even() {
 fn sources_that_have_nothing_waiting_take_no_room() {
     let mut turns = Turns::new();
     for source in 0..100_000 {
-        turns.push(source, 1, source);
+        turns.push(source, 1, 0, source);
         assert_eq!(turns.pop(true), Some(source));
     }
     assert_eq!((turns.places.len(), turns.sources.len()), (1, 1));
