@@ -28,6 +28,8 @@ push = "afterwards"
 early = true
 oneway = true
 answer = { Simple = "one", Simple2 = 2 }
+[ordered.events]
+durability = "memory"
 "#;
 
 fn start(set: &[&str]) -> (tempfile::TempDir, Millpond) {
@@ -204,6 +206,35 @@ fn a_stop_waits_for_the_callers_answer() {
     }
     both.answer(0, 1, &json!({"done": 1}));
     assert_eq!(both.came(), ("answer 0 1".into(), json!({"done": 1})));
+    assert!(server.child.wait().unwrap().success());
+}
+
+/// Nobody works on a call that waits for its caller: others are worked on, and a stop waits for all.
+#[test]
+fn callers_that_do_not_answer_leave_the_others_their_places() {
+    let (_folder, mut server) = start(&["server.in_flight_max=1"]);
+    let mut both = Both::connect(&server);
+    for seq in 1..=5 {
+        both.call("duplex demo", seq, &json!({"_deadline_ms": 60_000}));
+        assert_eq!(both.came().0, format!("ask duplex quest {seq}"));
+    }
+    let entries = json!({"entries": [["key", "value"]]});
+    let (status, answer) = server.call("ordered.put", &entries);
+    assert_eq!(status, 200, "{answer}");
+    let (_, metrics) = server.admin_get("/metrics");
+    for line in ["millpond_in_flight 0", "millpond_awaiting_callers 5"] {
+        assert!(
+            metrics.contains(&format!("{line}\n")),
+            "{line} is not in\n{metrics}"
+        );
+    }
+    let (_, infos) = server.call("*infos", &json!({}));
+    assert_eq!(infos["millpond"]["awaiting_callers"], json!(5), "{infos}");
+    server.signal("TERM");
+    for seq in 1..=5 {
+        both.answer(0, seq, &json!({"n": seq}));
+        assert_eq!(both.came(), (format!("answer 0 {seq}"), json!({"n": seq})));
+    }
     assert!(server.child.wait().unwrap().success());
 }
 

@@ -1,6 +1,7 @@
 //! How many calls may be worked on at a time, and until when.
 //!
-//! Calls answered on the net thread itself are not counted: they hold nothing. Its invariant: a permit is given back
+//! Calls answered on the net thread itself are not counted: they hold nothing. Calls that wait for their callers' answers are
+//! counted apart, and bounded by what each connection may have waiting: nobody works on them. Its invariant: a permit is given back
 //! when it is dropped, whichever way its call ends.
 
 use crate::metrics::Arrival;
@@ -9,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The count of calls in flight.
+/// The counts of calls in flight.
 #[derive(Debug)]
 pub struct Admission {
     in_flight: AtomicUsize,
     in_flight_max: usize,
+    /// Calls that wait for their callers.
+    awaiting_callers: AtomicUsize,
     deadline_default: Duration,
     began: Instant,
     /// When a model last refused a call, in ms from `began`, and one more; zero where none has.
@@ -23,10 +26,11 @@ pub struct Admission {
 /// So long after a refusal the next one is looked for early.
 const REFUSES_MS: u64 = 100;
 
-/// The right to work on one call.
+/// The right to work on one call, or to wait for its caller.
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
+    waits_for_caller: bool,
 }
 
 impl Admission {
@@ -35,6 +39,7 @@ impl Admission {
         Admission {
             in_flight: AtomicUsize::new(0),
             in_flight_max,
+            awaiting_callers: AtomicUsize::new(0),
             deadline_default,
             began: Instant::now(),
             refused_ms: AtomicU64::new(0),
@@ -64,6 +69,7 @@ impl Admission {
         let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let permit = Permit {
             admission: Arc::clone(self),
+            waits_for_caller: false,
         };
         if before >= self.in_flight_max {
             let max = self.in_flight_max;
@@ -74,7 +80,27 @@ impl Admission {
         Ok(permit)
     }
 
-    /// Calls in flight now.
+    /// Counts a call that waits for its caller's answer. It is worked on by nobody, so it takes nobody's place; how many one
+    /// connection may have waiting is the transport's to say.
+    pub fn await_caller(self: &Arc<Self>) -> Permit {
+        self.awaiting_callers.fetch_add(1, Ordering::Relaxed);
+        Permit {
+            admission: Arc::clone(self),
+            waits_for_caller: true,
+        }
+    }
+
+    /// Calls that wait for their callers now.
+    pub fn awaiting_callers(&self) -> usize {
+        self.awaiting_callers.load(Ordering::Relaxed)
+    }
+
+    /// Calls that are not answered yet, for whomever they wait: what a stop waits for.
+    pub fn unfinished(&self) -> usize {
+        self.in_flight() + self.awaiting_callers()
+    }
+
+    /// Calls worked on now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -104,7 +130,11 @@ impl Admission {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.admission.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let count = match self.waits_for_caller {
+            true => &self.admission.awaiting_callers,
+            false => &self.admission.in_flight,
+        };
+        count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -133,6 +163,19 @@ mod tests {
         admission.note_refusal(at(50));
         assert!(admission.refuses(at(50)) && admission.refuses(at(150)));
         assert!(!admission.refuses(at(151)));
+    }
+
+    #[test]
+    fn who_waits_for_a_caller_takes_nobodys_place() {
+        let admission = Arc::new(Admission::new(1, Duration::from_secs(1)));
+        let waiting: Vec<Permit> = (0..3).map(|_| admission.await_caller()).collect();
+        let worked_on = admission.enter().unwrap();
+        assert_eq!((admission.in_flight(), admission.awaiting_callers()), (1, 3));
+        assert_eq!(admission.unfinished(), 4);
+        drop(worked_on);
+        assert_eq!(admission.unfinished(), 3);
+        drop(waiting);
+        assert_eq!(admission.unfinished(), 0);
     }
 
     #[test]

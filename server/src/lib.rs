@@ -373,12 +373,13 @@ impl Server {
     pub fn shutdown(self) -> bool {
         self.data.stop_accepting();
         self.shared.draining.store(true, Ordering::Relaxed);
-        tracing::info!(in_flight = self.shared.admission.in_flight(), "draining");
+        let admission = &self.shared.admission;
+        tracing::info!(in_flight = admission.unfinished(), "draining");
         let until = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
-        while self.shared.admission.in_flight() > 0 && Instant::now() < until {
+        while admission.unfinished() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let left = self.shared.admission.in_flight();
+        let left = admission.unfinished();
         if left > 0 {
             tracing::warn!(
                 in_flight = left,

@@ -19,6 +19,12 @@ pub(crate) fn metrics(shared: &Shared) -> String {
         shared.admission.in_flight() as f64,
     );
     page.single(
+        "millpond_awaiting_callers",
+        "gauge",
+        "Calls that wait for their callers to answer what they were asked.",
+        shared.admission.awaiting_callers() as f64,
+    );
+    page.single(
         "millpond_ready",
         "gauge",
         "1 once warm and until draining.",

@@ -1,8 +1,8 @@
 //! Methods of kind "duplex", `[methods."NAME"]`: they call their caller, and answer what it answers; or answer early, and call it
 //! afterwards.
 //!
-//! They are for trying clients that take calls of a server, as FPNN's demo does. Their invariant: a call is in flight until its
-//! caller has answered, or its time is up.
+//! They are for trying clients that take calls of a server, as FPNN's demo does. Their invariant: a stop waits for a call until its
+//! caller has answered, or its time is up; and calls that wait take no place of calls that are worked on.
 
 use super::own::{admit, as_it_came};
 use crate::methods::Duplex;
@@ -49,10 +49,7 @@ struct ToCaller<'a> {
 impl ToCaller<'_> {
     /// Answers the call when its caller has answered.
     fn first(&self, call: &Call<'_>, reply: Reply<'_>, deadline: Instant, trace: Option<String>) {
-        let permit = match call.shared.admission.enter() {
-            Ok(permit) => permit,
-            Err(status) => return call.refuse(reply, &status),
-        };
+        let permit = call.shared.admission.await_caller();
         let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
         let (mut ticket, encoding) = (reply.detach(), self.request.encoding);
         let left = deadline.saturating_duration_since(Instant::now());

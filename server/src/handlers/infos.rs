@@ -21,6 +21,7 @@ pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
         count("uptime_s", shared.started.elapsed().as_secs()),
         text("ready", if shared.is_ready() { "yes" } else { "no" }),
         count("in_flight", shared.admission.in_flight() as u64),
+        count("awaiting_callers", shared.admission.awaiting_callers() as u64),
         count("connections_live", live),
         count(
             "connections_accepted",
