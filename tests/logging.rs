@@ -61,6 +61,46 @@ fn level_3_and_5_write_none() {
     assert_eq!(request_lines("5", "text").len(), 0);
 }
 
+/// Whoever calls chooses the trace; in the lines of the log and of the slow log it is a beginning of it.
+#[test]
+fn a_trace_of_any_length_makes_no_long_line() {
+    let folder = r1_folder();
+    let set = ["log.level=debug", "log.slow_ms=1", "server.threads=1"];
+    let server = Millpond::start(folder.path(), &set);
+    let long = "é".repeat(1 << 20);
+    let calls = [
+        ("infer", json!({"samples": [["v1", "v2"]], "_trace": long})),
+        // So many samples take more than the millisecond that makes a call slow.
+        (
+            "infer",
+            json!({"samples": vec![["v1", "v2"]; 10_000], "_trace": long}),
+        ),
+        (
+            "features.lookup",
+            json!({"table": "embeddings", "keys": [1], "_trace": long}),
+        ),
+    ];
+    for (method, payload) in &calls {
+        let (status, answer) = server.call(method, payload);
+        assert_eq!(status, 200, "{answer}");
+    }
+    let head = format!(
+        "GET /service/*ping HTTP/1.1\r\ntraceparent: {}\r\n\r\n",
+        "t".repeat(5000)
+    );
+    assert_eq!(Http::connect(&server.addr).send(&head).0, 200);
+    assert!(server.terminate().success());
+    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    let traced = |trace: String| {
+        let shown = format!("trace=\"{trace}\"");
+        log.lines().filter(|line| line.contains(&shown)).count()
+    };
+    assert!(traced("é".repeat(64)) >= 4, "{log}");
+    assert_eq!(traced("t".repeat(128)), 1, "{log}");
+    let longest = log.lines().map(str::len).max().unwrap();
+    assert!(longest < 8192, "a line of {longest} bytes");
+}
+
 /// A pipe that stands for a log's reader who does not read: open at this end, so that the server's opening waits for nobody.
 fn fifo(path: &Path) -> File {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());

@@ -8,12 +8,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 
+/// Bytes of a trace that are kept. A traceparent has 55; what is longer is none, and would stand in log lines at its full length.
+const TRACE_BYTES_MAX: usize = 128;
+
+/// The beginning of a trace: as many whole characters as are kept.
+pub(crate) fn kept_trace(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TRACE_BYTES_MAX)]
+}
+
 /// The keys any method may carry (they start with `_`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reserved<'a> {
     /// `_deadline_ms`: remaining budget, counted from the server's read.
     pub deadline_ms: Option<u64>,
-    /// `_trace`: a W3C traceparent.
+    /// `_trace`: a W3C traceparent; cut after 128 bytes.
     pub trace: Option<Cow<'a, str>>,
 }
 
@@ -40,7 +48,10 @@ impl<'a> Fields<'a> {
         };
         let reserved = Reserved {
             deadline_ms: fields.optional_uint("_deadline_ms", u64::MAX)?,
-            trace: fields.optional_text("_trace")?,
+            trace: fields.optional_text("_trace")?.map(|trace| match trace {
+                Cow::Borrowed(text) => Cow::Borrowed(kept_trace(text)),
+                Cow::Owned(text) => Cow::Owned(kept_trace(&text).to_owned()),
+            }),
         };
         // Whoever checks tokens has looked at it in the map; here it is only known, and kept nowhere.
         fields.optional_text("_token")?;
@@ -309,6 +320,30 @@ mod tests {
             error.contains("\"limitt\" is unknown") && error.contains("table"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_trace_is_cut_at_the_end_of_a_character() {
+        let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let check = |trace: &str, expected: &str| {
+            // What has an escape is decoded into memory of its own.
+            for (escape, shown) in [("", ""), ("\\n", "\n")] {
+                let json = format!("{{\"_trace\": \"{escape}{trace}\"}}");
+                let map = decode_map(Encoding::Json, json.as_bytes()).unwrap();
+                let kept = Fields::root(map).unwrap().1.trace.unwrap();
+                let whole = format!("{shown}{trace}");
+                assert!(kept.len() <= 128 && whole.starts_with(&*kept), "{kept}");
+                if escape.is_empty() {
+                    assert_eq!(kept, expected);
+                }
+            }
+        };
+        check(traceparent, traceparent);
+        check("", "");
+        check(&"a".repeat(128), &"a".repeat(128));
+        check(&"a".repeat(1 << 20), &"a".repeat(128));
+        // The 64th of them would end behind the 128th byte.
+        check(&format!("a{}", "é".repeat(500)), &format!("a{}", "é".repeat(63)));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct HttpRequest<'a> {
     pub keep_alive: bool,
     /// `X-Deadline-Ms`.
     pub deadline_ms: Option<u64>,
-    /// `traceparent`.
+    /// `traceparent`; cut after 128 bytes.
     pub trace: Option<&'a str>,
     /// `Sec-WebSocket-Key` of a request to go on as a WebSocket of version 13 (RFC 6455 section 4.2.1): the bytes behind
     /// this request are WebSocket frames if it is granted with [`write_switching`].

@@ -5,6 +5,7 @@
 
 use super::{Body, HttpRequest, malformed};
 use crate::HttpError;
+use crate::fields::kept_trace;
 use std::borrow::Cow;
 
 /// Characters of a `Sec-WebSocket-Key`: 16 bytes in base64.
@@ -98,7 +99,7 @@ impl<'a> Headers<'a> {
         } else if is("x-deadline-ms") {
             self.request.deadline_ms = Some(number(header.name, text()?, u64::MAX)?);
         } else if is("traceparent") {
-            self.request.trace = Some(text()?);
+            self.request.trace = Some(kept_trace(text()?));
         } else if is("origin") {
             once(&mut self.request.origin, header)?;
         } else if is("authorization") {

@@ -427,3 +427,14 @@ fn chunks_are_walked_once_and_give_what_they_give_at_once() {
     }
     assert_eq!(progress.walked.at, 0, "the next request begins anew");
 }
+
+#[test]
+fn a_traceparent_is_cut() {
+    for (len, kept) in [(55, 55), (128, 128), (129, 128), (4000, 128)] {
+        let input = format!("GET /a HTTP/1.1\r\ntraceparent: {}\r\n\r\n", "a".repeat(len));
+        let Ok(Parsed::Whole { message, .. }) = parse_http(input.as_bytes(), Limits::default()) else {
+            panic!("{len}");
+        };
+        assert_eq!(message.trace.map(str::len), Some(kept), "{len}");
+    }
+}
