@@ -98,6 +98,15 @@ impl Millpond {
 
     /// The same, or the exit status and what it said.
     pub fn try_start(folder: &Path, set: &[&str]) -> Result<Millpond, (ExitStatus, String)> {
+        Millpond::try_start_to(folder, set, Stdio::piped())
+    }
+
+    /// As [`Millpond::try_start`], with its standard error going elsewhere.
+    pub fn try_start_to(
+        folder: &Path,
+        set: &[&str],
+        stderr: Stdio,
+    ) -> Result<Millpond, (ExitStatus, String)> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
         command
             .args(["serve", "--config"])
@@ -105,11 +114,7 @@ impl Millpond {
         set.iter().for_each(|pair| {
             command.args(["--set", pair]);
         });
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
@@ -133,7 +138,9 @@ impl Millpond {
             }
             None => {
                 let mut stderr = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+                if let Some(mut said) = child.stderr.take() {
+                    said.read_to_string(&mut stderr).unwrap();
+                }
                 Err((child.wait().unwrap(), stderr))
             }
         }

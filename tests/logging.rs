@@ -1,9 +1,11 @@
 //! Report R1's levels: 2 writes a line a request with its scores, 3 none. And a log that nobody reads.
 
-use crate::harness::{Http, Millpond, r1_folder};
+use crate::harness::{Http, Millpond, R1, r1_folder};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -207,4 +209,35 @@ fn a_log_that_nobody_reads_does_not_hold_up_a_stop() {
     let server = Millpond::start(folder.path(), &INTO_FIFO);
     call(&mut Http::connect(&server.addr), CALLS);
     assert!(server.terminate().success());
+}
+
+/// What a pipe takes as one piece, which no other writer's bytes come into.
+const PIPE_BUF: usize = 4096;
+
+/// A socket of datagrams in the place of the pipe shows each write for itself.
+#[test]
+fn standard_error_gets_whole_lines_in_writes_that_a_pipe_keeps_together() {
+    let folder = r1_folder();
+    let config = R1.replace("[log]\nfile = \"millpond.log\"\n", "");
+    assert_ne!(config, R1);
+    std::fs::write(folder.path().join("millpond.toml"), config).unwrap();
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let set = ["log.level=trace", "server.threads=1"];
+    let stderr = OwnedFd::from(theirs).into();
+    let server = Millpond::try_start_to(folder.path(), &set, stderr).unwrap();
+    // Nobody reads yet, so lines gather.
+    call(&mut Http::connect(&server.addr), 1000);
+    server.signal("TERM");
+    let (mut write, mut longest) = (vec![0; 1 << 20], 0);
+    loop {
+        let len = ours.recv(&mut write).unwrap();
+        let text = std::str::from_utf8(&write[..len]).unwrap();
+        assert!(len <= PIPE_BUF && text.ends_with('\n'), "{len} bytes: {text}");
+        longest = longest.max(len);
+        if text.contains(" stopped") {
+            break;
+        }
+    }
+    assert!(longest > PIPE_BUF / 2, "{longest}");
 }

@@ -11,7 +11,7 @@ use crate::config::{Format, Level, Log};
 use crate::slow;
 use lines::{Lines, write_all};
 use mark::Mark;
-use queue::Queue;
+use queue::{FILE_CHUNK_BYTES, PIPE_CHUNK_BYTES, Queue};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
@@ -112,7 +112,13 @@ impl Logging {
     /// As [`Logging::start`].
     pub fn start_as(config: &Log, process: Option<usize>) -> Result<Logging, Error> {
         let mark = process.map(|process| Mark::new(process, config.format));
-        let queue = Arc::new(Queue::new(config.queue_lines_max, config.queue_bytes_max, mark));
+        let chunk_bytes = match config.file {
+            Some(_) => FILE_CHUNK_BYTES,
+            // Standard error may be a pipe, and who else writes to it cannot be known: other processes of the server, their parent.
+            None => PIPE_CHUNK_BYTES,
+        };
+        let (lines_max, bytes_max) = (config.queue_lines_max, config.queue_bytes_max);
+        let queue = Arc::new(Queue::new(lines_max, bytes_max, chunk_bytes, mark));
         let file = Arc::new(AtomicU64::new(0));
         match &config.file {
             None => start_thread(&queue, Lines::new(std::io::stderr(), &file), config)?,

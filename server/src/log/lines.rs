@@ -109,6 +109,7 @@ impl<W: Write> Lines<W> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use crate::log::queue::FILE_CHUNK_BYTES;
     use std::time::Duration;
 
     /// Takes this many bytes, then has no room until it is given more.
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_loss_is_told_once_behind_the_lines_before_it() {
-        let queue = Queue::new(2, 1000, None);
+        let queue = Queue::new(2, 1000, FILE_CHUNK_BYTES, None);
         for line in ["one\n", "two\n", "three\n", "four\n"] {
             let _ = (&queue).write(line.as_bytes()).unwrap();
         }

@@ -10,8 +10,11 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes that are written at once, where as many wait.
-const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes that are written to a file at once, where as many wait.
+pub(super) const FILE_CHUNK_BYTES: usize = 64 << 10;
+/// And to what may be a pipe that others write to as well: no more is written there as one piece, which no other one's bytes come
+/// into (`PIPE_BUF` of Linux, pipe(7)).
+pub(super) const PIPE_CHUNK_BYTES: usize = 4096;
 
 /// Whole lines, one behind the other.
 #[derive(Debug, Default)]
@@ -37,8 +40,9 @@ impl Chunk {
         self.ends.len() - self.ends.partition_point(|end| *end <= bytes)
     }
 
-    fn has_room(&self, line: &[u8]) -> bool {
-        self.bytes.len() + line.len() <= CHUNK_BYTES
+    /// Whether it stays within so many bytes with one more line.
+    fn has_room(&self, line: &[u8], chunk_bytes: usize) -> bool {
+        self.bytes.len() + line.len() <= chunk_bytes
     }
 }
 
@@ -52,6 +56,8 @@ pub(super) struct Queue {
     progress: Condvar,
     lines_max: usize,
     bytes_max: usize,
+    /// Bytes of a chunk; a longer line is a chunk alone.
+    chunk_bytes: usize,
     /// What each line says of its process.
     mark: Option<Mark>,
 }
@@ -85,13 +91,15 @@ pub(super) struct Taken {
 }
 
 impl Queue {
-    pub(super) fn new(lines_max: usize, bytes_max: usize, mark: Option<Mark>) -> Queue {
+    /// Bounded in lines and bytes, and written in chunks of `chunk_bytes` at most, but for a longer line.
+    pub(super) fn new(lines_max: usize, bytes_max: usize, chunk_bytes: usize, mark: Option<Mark>) -> Queue {
         Queue {
             state: Mutex::default(),
             lines: Condvar::new(),
             progress: Condvar::new(),
             lines_max,
             bytes_max,
+            chunk_bytes,
             mark,
         }
     }
@@ -119,7 +127,8 @@ impl Queue {
         }
         state.lines += 1;
         state.bytes += line.len();
-        match state.chunks.back_mut().filter(|chunk| chunk.has_room(line)) {
+        let last = state.chunks.back_mut();
+        match last.filter(|chunk| chunk.has_room(line, self.chunk_bytes)) {
             Some(chunk) => chunk.push(line),
             None => {
                 let mut chunk = std::mem::take(&mut state.spare);
@@ -142,7 +151,7 @@ impl Queue {
         self.progress.notify_all();
         written.bytes.clear();
         written.ends.clear();
-        if written.bytes.capacity() <= 2 * CHUNK_BYTES {
+        if written.bytes.capacity() <= 2 * self.chunk_bytes {
             state.spare = written;
         }
         loop {
@@ -216,7 +225,7 @@ mod tests {
     #[test]
     fn lines_and_bytes_are_bounded_and_what_is_being_written_counts() {
         let check = |lines_max, bytes_max, lines: &[&str], dropped, kept: &str| {
-            let queue = Queue::new(lines_max, bytes_max, None);
+            let queue = Queue::new(lines_max, bytes_max, FILE_CHUNK_BYTES, None);
             assert_eq!(put(&queue, lines), dropped, "{lines:?}");
             let taken = queue.next(Chunk::default(), 0).unwrap();
             assert_eq!((taken.chunk.bytes(), taken.dropped), (kept.as_bytes(), dropped));
@@ -234,32 +243,41 @@ mod tests {
 
     #[test]
     fn a_line_longer_than_all_room_is_dropped_and_the_next_is_not() {
-        let queue = Queue::new(10, 8, None);
+        let queue = Queue::new(10, 8, FILE_CHUNK_BYTES, None);
         assert_eq!(put(&queue, &["far too long\n", "short\n"]), 1);
         assert_eq!(queue.next(Chunk::default(), 0).unwrap().chunk.bytes(), b"short\n");
     }
 
     #[test]
     fn many_lines_come_out_in_order_in_chunks() {
-        let queue = Queue::new(usize::MAX, usize::MAX, None);
-        let all: String = (0..50_000).map(|number| format!("{number}\n")).collect();
-        all.split_inclusive('\n')
-            .for_each(|line| queue.put(line.as_bytes()));
-        queue.lock().stopping = true;
-        let (mut seen, mut chunk) = (Vec::new(), Chunk::default());
-        while let Some(taken) = queue.next(chunk, 0) {
-            assert!(taken.chunk.bytes().len() <= CHUNK_BYTES);
-            seen.extend_from_slice(taken.chunk.bytes());
-            chunk = taken.chunk;
+        for chunk_bytes in [FILE_CHUNK_BYTES, PIPE_CHUNK_BYTES] {
+            let queue = Queue::new(usize::MAX, usize::MAX, chunk_bytes, None);
+            let long = format!("{}\n", "x".repeat(chunk_bytes));
+            let number = |number: usize| match number {
+                20_000 => long.clone(),
+                _ => format!("{number}\n"),
+            };
+            let all: String = (0..50_000).map(number).collect();
+            all.split_inclusive('\n')
+                .for_each(|line| queue.put(line.as_bytes()));
+            queue.lock().stopping = true;
+            let (mut seen, mut chunk) = (Vec::new(), Chunk::default());
+            while let Some(taken) = queue.next(chunk, 0) {
+                let bytes = taken.chunk.bytes();
+                assert!(bytes.len() <= chunk_bytes || bytes == long.as_bytes());
+                assert!(bytes.ends_with(b"\n"));
+                seen.extend_from_slice(bytes);
+                chunk = taken.chunk;
+            }
+            assert_eq!(seen, all.as_bytes());
+            let state = queue.lock();
+            assert_eq!((state.lines, state.bytes), (0, 0));
         }
-        assert_eq!(seen, all.as_bytes());
-        let state = queue.lock();
-        assert_eq!((state.lines, state.bytes), (0, 0));
     }
 
     #[test]
     fn a_stop_waits_for_a_writer_that_goes_on_and_for_no_other() {
-        let queue = Arc::new(Queue::new(10, 1000, None));
+        let queue = Arc::new(Queue::new(10, 1000, FILE_CHUNK_BYTES, None));
         put(&queue, &["one\n"]);
         assert!(!queue.stop(Duration::from_millis(1)), "nobody writes");
         let writer = Arc::clone(&queue);
