@@ -387,20 +387,29 @@ fn calls_that_cross_at_two_processes_leave_them_alike() {
 #[test]
 fn a_process_that_starts_again_takes_no_call_before_it_is_as_the_others() {
     let folder = folder(9);
+    let (token, file) = (folder.path().join("token"), folder.path().join("millpond.toml"));
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&token, "t\n").unwrap();
+    std::fs::write(&file, config.replace("token = \"t\"", "token_file = \"token\"")).unwrap();
     let server = start(folder.path());
     let tune = json!({"key": "server.log.level", "value": "error", "_token": "t"});
     assert_eq!(server.call("*tune", &tune).0, 200);
     wait("all follow", || {
         connections(&server).iter_mut().all(|http| level(http) == "error")
     });
+    // Its successor waits for its token until somebody writes it.
+    std::fs::remove_file(&token).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&token).status();
+    assert!(made.unwrap().success());
     let victim = *pids(&server).iter().next().unwrap();
     kill(victim);
     wait("its successor is started", || {
         let pids = pids(&server);
         pids.len() == 2 && !pids.contains(&victim) && !pids.contains(&0)
     });
-    // Nobody tells it anything, however long it takes to get warm; most likely, that is: where it was quicker, it knows all.
+    // From here on nobody tells it anything.
     server.signal("STOP");
+    std::fs::write(&token, "t\n").unwrap();
     let as_the_others = |http: &mut Http| {
         let (status, answer) = http.call("echo", &json!({"a": 1}));
         assert_eq!((status, answer), (200, json!({"a": 1})));

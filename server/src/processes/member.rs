@@ -9,7 +9,7 @@ use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::HashMap;
 use std::io::BufReader;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Messages that wait for the pipe to the parent.
@@ -45,7 +45,7 @@ impl Member {
         thread("to-parent")
             .spawn(move || tell(&to_say))
             .map_err(|error| failed(number, &error))?;
-        let (may_serve, serve) = channel();
+        let (may_serve, serve) = sync_channel(1);
         let (told, answers) = (Arc::clone(&shared), said.clone());
         thread("from-parent")
             .spawn(move || obey(&told, &answers, may_serve, on_reload, on_stop))
@@ -167,7 +167,7 @@ fn tell(to_say: &Receiver<Said>) {
 fn obey(
     shared: &OnceLock<Arc<Shared>>,
     answers: &SyncSender<Said>,
-    may_serve: Sender<()>,
+    may_serve: SyncSender<()>,
     on_reload: impl Fn(),
     on_stop: impl FnOnce(),
 ) {
@@ -184,7 +184,7 @@ fn obey(
             (Order::Reload, _) => on_reload(),
             (Order::Serve, _) => {
                 if let Some(serve) = &may_serve {
-                    let _ = serve.send(());
+                    let _ = serve.try_send(());
                 }
             }
             (Order::Metrics { round }, Some(shared)) => {
@@ -222,13 +222,12 @@ fn set(shared: &Shared, setting: &Setting, asked: Option<u64>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::sync::mpsc::channel;
 
     #[test]
     fn what_the_parent_cannot_be_told_is_refused() {
         let (said, to_say) = sync_channel(1);
         let sibling = Sibling::new(0, said);
-        let (heard, decisions) = channel();
+        let (heard, decisions) = sync_channel(2 * ASKING_MAX);
         let ask = || {
             let heard = heard.clone();
             sibling.ask("server.stat", "off", move |decision| {
