@@ -3,13 +3,14 @@
 use crate::harness::{Http, Millpond, R1, r1_folder};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn request_lines(level: &str, format: &str) -> Vec<String> {
     let folder = r1_folder();
@@ -211,6 +212,13 @@ fn a_log_that_nobody_reads_does_not_hold_up_a_stop() {
     assert!(server.terminate().success());
 }
 
+/// Has the folder's server log to standard error.
+fn without_log_file(folder: &Path) {
+    let config = R1.replace("[log]\nfile = \"millpond.log\"\n", "");
+    assert_ne!(config, R1);
+    std::fs::write(folder.join("millpond.toml"), config).unwrap();
+}
+
 /// What a pipe takes as one piece, which no other writer's bytes come into.
 const PIPE_BUF: usize = 4096;
 
@@ -218,9 +226,7 @@ const PIPE_BUF: usize = 4096;
 #[test]
 fn standard_error_gets_whole_lines_in_writes_that_a_pipe_keeps_together() {
     let folder = r1_folder();
-    let config = R1.replace("[log]\nfile = \"millpond.log\"\n", "");
-    assert_ne!(config, R1);
-    std::fs::write(folder.path().join("millpond.toml"), config).unwrap();
+    without_log_file(folder.path());
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let set = ["log.level=trace", "server.threads=1"];
@@ -240,4 +246,64 @@ fn standard_error_gets_whole_lines_in_writes_that_a_pipe_keeps_together() {
         }
     }
     assert!(longest > PIPE_BUF / 2, "{longest}");
+}
+
+/// The server's exit status, or `None` when it runs on; a server that hangs makes a failed test of it, and no endless one.
+fn ended(mut server: Millpond) -> Option<ExitStatus> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        if let Some(status) = server.child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+/// More lines than a pipe holds on standard error, which nobody reads; then a stop.
+#[test]
+fn a_standard_error_that_nobody_reads_does_not_hold_up_a_stop() {
+    for processes in ["1", "2"] {
+        let folder = tempfile::tempdir().unwrap();
+        // Several processes share a port that is named; nobody else listens at this one of the loopback addresses.
+        let listen = TcpListener::bind("127.13.26.1:0").unwrap().local_addr().unwrap();
+        let config = format!(
+            "[server]\nlisten = \"{listen}\"\nthreads = 1\nprocesses = {processes}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [log]\nlevel = \"trace\"\n[methods.echo]\nkind = \"echo\"\n"
+        );
+        std::fs::write(folder.path().join("millpond.toml"), config).unwrap();
+        let (unread, theirs) = std::io::pipe().unwrap();
+        let server = Millpond::try_start_to(folder.path(), &[], OwnedFd::from(theirs).into()).unwrap();
+        for _ in 0..20 {
+            let mut http = Http::connect(&server.addr);
+            (0..CALLS / 20).for_each(|_| assert_eq!(http.call("echo", &json!({})).0, 200));
+        }
+        server.signal("TERM");
+        let status = ended(server).expect("it ends");
+        assert!(status.success(), "{processes}: {status}");
+        drop(unread);
+    }
+}
+
+/// The same of a standard error that is full before the server has anything to say: why it does not start.
+#[test]
+fn a_standard_error_that_is_full_does_not_hold_up_the_end_of_a_start() {
+    let (_unread, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    while (&theirs).write(&[0; 4096]).is_ok() {}
+    while (&theirs).write(&[0]).is_ok() {}
+    theirs.set_nonblocking(false).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_millpond"))
+        .args(["serve", "--set", "server.threads=none"])
+        .stderr(OwnedFd::from(theirs))
+        .spawn()
+        .unwrap();
+    let (addr, admin, tls) = (String::new(), String::new(), None);
+    let server = Millpond {
+        child,
+        addr,
+        admin,
+        tls,
+    };
+    assert_eq!(ended(server).expect("it ends").code(), Some(1));
 }

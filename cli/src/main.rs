@@ -50,7 +50,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Serve(serve) => serve::serve(&serve),
+        // Whoever stops a server does not wait for those who read what it says.
+        Command::Serve(serve) => return ended(serve::serve(&serve), millpond_server::say),
         Command::CheckConfig(check) => serve::check(&check),
         Command::Features(features) => features::run(features),
         Command::Ordered(ordered) => ordered::run(&ordered),
@@ -58,10 +59,15 @@ fn main() -> ExitCode {
         Command::Call(call) => call::run(&call),
         Command::Doctor(doctor) => doctor::run(&doctor),
     };
+    ended(done, |text| eprintln!("{text}"))
+}
+
+/// The exit code, and what went wrong, said.
+fn ended(done: anyhow::Result<()>, say: impl FnOnce(&str)) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millpond: {}", told(&error));
+            say(&format!("millpond: {}", told(&error)));
             ExitCode::FAILURE
         }
     }

@@ -37,7 +37,7 @@ mod tls;
 
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
-pub use log::{LogHandle, Logging};
+pub use log::{LogHandle, Logging, say};
 pub use processes::{Member, Supervisor};
 pub use program::Program;
 

@@ -5,15 +5,15 @@
 mod lines;
 mod mark;
 mod queue;
+mod target;
 
 use crate::Error;
 use crate::config::{Format, Level, Log};
 use crate::slow;
 use lines::{Lines, write_all};
 use mark::Mark;
-use queue::{FILE_CHUNK_BYTES, PIPE_CHUNK_BYTES, Queue};
-use std::fs::OpenOptions;
-use std::io::Write;
+use queue::Queue;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,12 +22,16 @@ use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
+pub use target::say;
+
 /// How long the end waits for a log that takes no more lines.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The running log; dropping it writes what is queued, as long as that gets on.
 pub struct Logging {
     handle: LogHandle,
+    /// It writes to standard error itself, and so cannot say there that it does not get on.
+    is_on_stderr: bool,
 }
 
 /// The running log, for those who look at it and tune it.
@@ -112,22 +116,12 @@ impl Logging {
     /// As [`Logging::start`].
     pub fn start_as(config: &Log, process: Option<usize>) -> Result<Logging, Error> {
         let mark = process.map(|process| Mark::new(process, config.format));
-        let chunk_bytes = match config.file {
-            Some(_) => FILE_CHUNK_BYTES,
-            // Standard error may be a pipe, and who else writes to it cannot be known: other processes of the server, their parent.
-            None => PIPE_CHUNK_BYTES,
-        };
+        let opened = target::open(config.file.as_deref());
+        let (to, chunk_bytes) = opened.map_err(|source| log_error(config, source))?;
         let (lines_max, bytes_max) = (config.queue_lines_max, config.queue_bytes_max);
         let queue = Arc::new(Queue::new(lines_max, bytes_max, chunk_bytes, mark));
         let file = Arc::new(AtomicU64::new(0));
-        match &config.file {
-            None => start_thread(&queue, Lines::new(std::io::stderr(), &file), config)?,
-            Some(path) => {
-                let opened = OpenOptions::new().create(true).append(true).open(path);
-                let opened = opened.map_err(|source| log_error(config, source))?;
-                start_thread(&queue, Lines::new(opened, &file), config)?;
-            }
-        }
+        start_thread(&queue, Lines::new(to, &file), config)?;
         let floor = Floor(Arc::new(AtomicU8::new(config.level as u8)));
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(Arc::clone(&queue))
@@ -147,6 +141,7 @@ impl Logging {
         };
         Ok(Logging {
             handle: LogHandle { queue, file, floor },
+            is_on_stderr: config.file.is_none(),
         })
     }
 
@@ -158,21 +153,14 @@ impl Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        if !self.handle.queue.stop(STOP_PATIENCE) {
-            // The thread stands in a write that does not end; the process ends without it.
-            let _ = writeln!(
-                std::io::stderr(),
-                "millpond: the log takes no more lines; what was queued is lost"
-            );
+        // Where it fails, the thread stands in a write that does not end; the process ends without it.
+        if !self.handle.queue.stop(STOP_PATIENCE) && !self.is_on_stderr {
+            say("millpond: the log takes no more lines; what was queued is lost");
         }
     }
 }
 
-fn start_thread(
-    queue: &Arc<Queue>,
-    lines: Lines<impl Write + Send + 'static>,
-    config: &Log,
-) -> Result<(), Error> {
+fn start_thread(queue: &Arc<Queue>, lines: Lines<File>, config: &Log) -> Result<(), Error> {
     let (queue, format) = (Arc::clone(queue), config.format);
     let thread = std::thread::Builder::new().name("log".into());
     let started = thread.spawn(move || write_all(&queue, lines, format));

@@ -3,6 +3,7 @@
 //! It decides nothing about what is logged. Its invariant: a line that is not in the file is in a count.
 
 use super::queue::{Chunk, Queue};
+use super::target::say;
 use crate::config::Format;
 use std::io::Write;
 use std::sync::Arc;
@@ -75,10 +76,9 @@ impl<W: Write> Lines<W> {
         // Once on standard error, where somebody may look; afterwards in the count alone.
         let lost = chunk.lines_beyond(written) as u64;
         if self.failed.fetch_add(lost, Ordering::Relaxed) == 0 {
-            let _ = writeln!(
-                std::io::stderr(),
+            say(&format!(
                 "millpond: the log cannot be written: {error}; lines are being lost"
-            );
+            ));
         }
     }
 
