@@ -219,6 +219,27 @@ fn without_log_file(folder: &Path) {
     std::fs::write(folder.join("millpond.toml"), config).unwrap();
 }
 
+/// A reader of the pipe may come later, or never.
+#[test]
+fn a_log_into_a_pipe_without_a_reader_does_not_hold_up_the_start() {
+    let folder = r1_folder();
+    let path = folder.path().join("log.fifo");
+    drop(fifo(&path));
+    let (started, starts) = sync_channel(1);
+    let place = folder.path().to_owned();
+    std::thread::spawn(move || started.send(Millpond::start(&place, &INTO_FIFO)).unwrap());
+    let server = starts.recv_timeout(Duration::from_secs(60));
+    let pipe = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let server = server.expect("the server starts before anybody reads");
+    call(&mut Http::connect(&server.addr), CALLS);
+    assert!(dropped(&server) > CALLS as u64);
+    // What was written before there was a reader is there.
+    let lines = read(pipe);
+    next(&lines, |line| line.contains("listening").then_some(()));
+    next(&lines, |line| line.contains("log lines dropped").then_some(()));
+    assert!(server.terminate().success());
+}
+
 /// What a pipe takes as one piece, which no other writer's bytes come into.
 const PIPE_BUF: usize = 4096;
 

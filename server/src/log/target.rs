@@ -7,6 +7,7 @@ use super::queue::{FILE_CHUNK_BYTES, PIPE_CHUNK_BYTES};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -20,6 +21,17 @@ pub(super) fn open(path: Option<&Path>) -> io::Result<(File, usize)> {
         // It may be a pipe, and who else writes to it cannot be known: other processes of the server, their parent.
         return Ok((stderr()?, PIPE_CHUNK_BYTES));
     };
+    if std::fs::metadata(path).is_ok_and(|what| what.file_type().is_fifo()) {
+        // A named pipe that is opened for writing alone waits for a reader (fifo(7)).
+        let pipe = OpenOptions::new().read(true).write(true).open(path);
+        let pipe = pipe.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("{error} (a named pipe is opened for reading too)"),
+            )
+        });
+        return Ok((pipe?, PIPE_CHUNK_BYTES));
+    }
     Ok((
         OpenOptions::new().create(true).append(true).open(path)?,
         FILE_CHUNK_BYTES,
