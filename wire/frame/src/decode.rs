@@ -121,10 +121,51 @@ mod tests {
         check(Encoding::Msgpack, &deep, "nested more than 64 deep");
         let text = format!("{{\"a\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
         check(Encoding::Json, text.as_bytes(), "nested more than 64 deep");
-        let mut wide = vec![0x81, 0xa1, b'a', 0xdd];
-        wide.extend(3_000_000_u32.to_be_bytes());
-        wide.extend(std::iter::repeat_n(0xc0, 3_000_000));
-        check(Encoding::Msgpack, &wide, "more than 2097152 values");
+    }
+
+    fn array(announced: usize, holds: usize) -> Vec<u8> {
+        let announced = u32::try_from(announced).unwrap().to_be_bytes();
+        [b"\x81\xa1a\xdd", &announced[..], &vec![0xc0; holds]].concat()
+    }
+
+    #[test]
+    fn no_more_values_are_read_than_a_payload_may_hold() {
+        // The map itself and its array are two of them.
+        let most = VALUES_MAX - 2;
+        check(Encoding::Msgpack, &array(most, most), "Nil, Nil");
+        check(
+            Encoding::Msgpack,
+            &array(most + 1, most + 1),
+            "more than 1048576 values",
+        );
+        // JSON announces nothing: it is counted.
+        let json = |numbers: usize| format!("{{\"a\":[0{}]}}", ",0".repeat(numbers - 1));
+        check(Encoding::Json, json(most).as_bytes(), "UInt(0), UInt(0)");
+        check(
+            Encoding::Json,
+            json(most + 1).as_bytes(),
+            "send blocks of numbers as bin or base64",
+        );
+    }
+
+    #[test]
+    fn too_long_an_array_or_map_is_refused_for_what_it_announces() {
+        // None of what they announce is there: whoever reads on finds the end first.
+        check(
+            Encoding::Msgpack,
+            &array(VALUES_MAX - 1, 0),
+            "more than 1048576 values",
+        );
+        check(
+            Encoding::Msgpack,
+            &array(VALUES_MAX - 2, 0),
+            "not valid msgpack: ",
+        );
+        let map = b"\x81\xa1a\xdf\x00\x0f\xff\xff";
+        check(Encoding::Msgpack, map, "more than 1048576 values");
+        // What came before is counted too.
+        let both = [&b"\x82\xa1b\x92\xc0\xc0"[..], &array(VALUES_MAX - 4, 0)[1..]].concat();
+        check(Encoding::Msgpack, &both, "more than 1048576 values");
     }
 
     #[test]

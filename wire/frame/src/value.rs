@@ -8,8 +8,12 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-/// Values one payload may hold: 64 MiB of tree at the most.
-pub const VALUES_MAX: usize = 2 << 20;
+/// Values one payload may hold: 32 MiB of tree at the most.
+///
+/// As many as 8 MiB of JSON (the default of `server.frame_bytes_max`) hold numbers of seven digits, and more than twice what
+/// 10,000 samples of 40 features have. Tiny values beyond that only keep a net thread from its other connections; larger
+/// blocks of numbers travel as bin or base64, which are one value.
+pub const VALUES_MAX: usize = 1 << 20;
 /// Levels of maps and arrays accepted in either encoding, the payload's own map among them.
 pub(crate) const LEVELS_MAX: usize = 64;
 
@@ -85,6 +89,22 @@ impl Seed<'_> {
         })?;
         Ok(Seed { levels, ..self })
     }
+
+    /// Refuses an array or a map that announces more than the payload may still hold, before any of it is read. Returns what is
+    /// announced, 0 where nothing is.
+    fn announced<E: serde::de::Error>(self, hint: Option<usize>) -> Result<usize, E> {
+        let announced = hint.unwrap_or(0);
+        if announced > self.budget.get() {
+            return Err(too_many());
+        }
+        Ok(announced)
+    }
+}
+
+fn too_many<E: serde::de::Error>() -> E {
+    E::custom(format_args!(
+        "more than {VALUES_MAX} values in one payload; send blocks of numbers as bin or base64, or split the call"
+    ))
 }
 
 impl<'de> serde::de::DeserializeSeed<'de> for Seed<'_> {
@@ -92,9 +112,7 @@ impl<'de> serde::de::DeserializeSeed<'de> for Seed<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value<'de>, D::Error> {
         let left = self.budget.get();
         if left == 0 {
-            return Err(D::Error::custom(format_args!(
-                "more than {VALUES_MAX} values in one payload"
-            )));
+            return Err(too_many());
         }
         self.budget.set(left - 1);
         deserializer.deserialize_any(self)
@@ -139,7 +157,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value<'de>, A::Error> {
         let inside = self.inside()?;
         // The announced length is a hint that may lie: it is capped by what one reallocation costs.
-        let mut items = Vec::with_capacity(access.size_hint().unwrap_or(0).min(64));
+        let mut items = Vec::with_capacity(inside.announced(access.size_hint())?.min(64));
         while let Some(item) = access.next_element_seed(inside)? {
             items.push(item);
         }
@@ -148,7 +166,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value<'de>, A::Error> {
         let inside = self.inside()?;
         let mut entries: Vec<(Cow<'de, str>, Value<'de>)> =
-            Vec::with_capacity(access.size_hint().unwrap_or(0).min(16));
+            Vec::with_capacity(inside.announced(access.size_hint())?.min(16));
         while let Some(key) = access.next_key_seed(KeySeed)? {
             let value = access.next_value_seed(inside)?;
             entries.push((key, value));
