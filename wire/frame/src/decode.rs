@@ -2,6 +2,7 @@
 //!
 //! It is not a schema. Its invariant: depth, number of values and length are bounded whatever the input says of itself.
 
+use crate::bad_byte::first_bad_byte;
 use crate::value::{LEVELS_MAX, Seed, VALUES_MAX};
 use crate::{Encoding, Map, PayloadError, Value};
 use serde::Deserialize as _;
@@ -32,7 +33,7 @@ fn decode_msgpack(payload: &[u8]) -> Result<Value<'_>, PayloadError> {
         .deserialize(&mut deserializer)
         .map_err(|error| PayloadError::Malformed {
             encoding: "msgpack",
-            detail: error.to_string(),
+            detail: first_bad_byte(payload).unwrap_or_else(|| error.to_string()),
         })?;
     // rmp-serde does not tell where it stopped: only the end of the input fails to start another value.
     match serde::de::IgnoredAny::deserialize(&mut deserializer) {

@@ -85,7 +85,7 @@ pub enum PayloadError {
     Malformed {
         /// "msgpack" or "JSON".
         encoding: &'static str,
-        /// The decoder's words, with the position where it has one.
+        /// What is wrong and where, for msgpack in bytes from 0; the limits that are passed have no place.
         detail: String,
     },
     /// Something other than a map at the root.

@@ -17,6 +17,7 @@
 //! }
 //! ```
 
+mod bad_byte;
 mod decode;
 mod encode;
 mod error;

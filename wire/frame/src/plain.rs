@@ -136,7 +136,7 @@ fn is_short_ascii(bytes: &[u8], len: usize) -> Option<bool> {
 }
 
 /// A length of `width` bytes, big-endian.
-fn size(bytes: &[u8], width: usize) -> Option<(usize, &[u8])> {
+pub(crate) fn size(bytes: &[u8], width: usize) -> Option<(usize, &[u8])> {
     let (length, rest) = bytes.split_at_checked(width)?;
     let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
     Some((length, rest))
