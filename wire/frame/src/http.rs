@@ -41,6 +41,9 @@ pub struct HttpRequest<'a> {
     pub upgrade_websocket: Option<&'a str>,
     /// `Origin`: the web page that calls, as its browser names it; without CR or LF.
     pub origin: Option<&'a str>,
+    /// `Sec-Fetch-Site` says that a page of another origin asks: browsers name no origin for images, links and other GETs.
+    /// Source: Fetch Metadata Request Headers (W3C), section 2.4.
+    pub other_site: bool,
     /// `Authorization`, scheme and credentials; a secret, left out of `Debug`.
     pub authorization: Option<&'a str>,
     /// The body, with chunks joined.
@@ -59,6 +62,7 @@ impl fmt::Debug for HttpRequest<'_> {
             trace,
             upgrade_websocket,
             origin,
+            other_site,
             authorization,
             body,
         } = self;
@@ -71,6 +75,7 @@ impl fmt::Debug for HttpRequest<'_> {
             .field("trace", trace)
             .field("upgrade_websocket", upgrade_websocket)
             .field("origin", origin)
+            .field("other_site", other_site)
             .field("authorization", &authorization.map(|_| "(not shown)"))
             .field("body", body)
             .finish()

@@ -47,6 +47,7 @@ pub(super) fn read_head<'a>(
             trace: None,
             upgrade_websocket: None,
             origin: None,
+            other_site: false,
             authorization: None,
             body: Cow::Borrowed(&[]),
         },
@@ -102,6 +103,8 @@ impl<'a> Headers<'a> {
             self.request.trace = Some(kept_trace(text()?));
         } else if is("origin") {
             once(&mut self.request.origin, header)?;
+        } else if is("sec-fetch-site") {
+            self.request.other_site |= ["cross-site", "same-site"].contains(&text()?);
         } else if is("authorization") {
             once(&mut self.request.authorization, header)?;
         } else if is("upgrade") {

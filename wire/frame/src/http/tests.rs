@@ -288,6 +288,26 @@ fn credentials_are_read_and_never_shown() {
     });
 }
 
+#[test]
+fn browsers_say_that_another_origin_s_page_asks() {
+    let other = |sites: &[&str]| {
+        let headers: String = sites
+            .iter()
+            .map(|site| format!("Sec-Fetch-Site: {site}\r\n"))
+            .collect();
+        let mut found = None;
+        with_headers("GET /a HTTP/1.1", &headers, |read| {
+            found = Some(read.unwrap().other_site);
+        });
+        found.unwrap()
+    };
+    assert!(other(&["cross-site"]) && other(&["same-site"]));
+    // One that stands twice hides nothing.
+    assert!(other(&["cross-site", "none"]) && other(&["none", "cross-site"]));
+    // A page of the same origin, what a user types, no browser.
+    assert!(!other(&["same-origin"]) && !other(&["none"]) && !other(&[]));
+}
+
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     write(&mut out);

@@ -82,6 +82,16 @@ pub(super) fn serve_http<S: Service>(
     Step::Served(len)
 }
 
+/// Whether a page calls whose origin its browser does not name, as it does not for an image's GET.
+///
+/// Whoever lets pages of any origin call lets these too. What is no method changes nothing, and may be linked to.
+fn hides_its_origin<S>(net: &Net<S>, request: &HttpRequest<'_>) -> bool {
+    request.other_site
+        && request.origin.is_none()
+        && !net.options.cors_origins.contains(&"*")
+        && service_method(request.path).is_some()
+}
+
 /// Answers what is no call: the change to a WebSocket, a preflight, and a page of an origin that may not call.
 fn answered_here<S: Service>(
     net: &Net<S>,
@@ -98,6 +108,12 @@ fn answered_here<S: Service>(
     if let (Some(origin), None) = (request.origin, allowed) {
         // A browser would keep the page from reading the answer, but not from calling.
         let ex = format!("pages of {origin:?} may not call; add it to server.cors_origins if they may");
+        form.error(&mut connection.out, &Status::new(Code::Forbidden, ex));
+        return true;
+    }
+    if hides_its_origin(net, request) {
+        let ex = "pages of other sites may not call without an Origin; fetch() with mode \"cors\" sends one, and \
+                  server.cors_origins lists those that may";
         form.error(&mut connection.out, &Status::new(Code::Forbidden, ex));
         return true;
     }
@@ -126,13 +142,13 @@ fn refuse_http(out: &mut Vec<u8>, error: &HttpError) {
     form.error_as(out, &Status::new(code, error.to_string()), http_status);
 }
 
-/// The map a method is called with; `None` when the verb cannot call a method.
+/// The map a method is called with; `None` when the verb cannot call a method, as HEAD cannot: it asks for nothing to be done.
 fn http_payload<'r>(request: &'r HttpRequest<'_>, is_method: bool) -> Option<Cow<'r, [u8]>> {
     match request.verb {
         _ if !is_method => Some(Cow::Borrowed(request.body.as_ref())),
         "POST" if request.body.is_empty() => Some(Cow::Borrowed(b"{}")),
         "POST" => Some(Cow::Borrowed(request.body.as_ref())),
-        "GET" | "HEAD" => Some(service_payload(request.query)),
+        "GET" => Some(service_payload(request.query)),
         _ => None,
     }
 }

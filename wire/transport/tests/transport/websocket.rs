@@ -260,3 +260,42 @@ fn pages_of_allowed_origins_may_read_and_others_may_not() {
     assert!(!ask(&mut stream, "OPTIONS", "null").contains("Allow-Origin"));
     transport.close(Duration::from_secs(5));
 }
+
+#[test]
+fn a_page_that_names_no_origin_calls_nothing() {
+    let (transport, _peers) = start_at(Vec::new());
+    let mut stream = connect(&transport);
+    let mut ask = |headers: &str| {
+        let request = format!("GET /service/who HTTP/1.1\r\n{headers}\r\n");
+        http(&mut stream, &request)
+    };
+    for site in ["cross-site", "same-site"] {
+        let refused = ask(&format!("Sec-Fetch-Site: {site}\r\n"));
+        assert!(
+            refused.starts_with("HTTP/1.1 403") && refused.contains("cors_origins"),
+            "{refused}"
+        );
+    }
+    // Pages that may call, whatever site they are of; users and programs.
+    for headers in [
+        "Origin: https://app.example\r\nSec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: none\r\n",
+        "",
+    ] {
+        let answer = ask(headers);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{headers}: {answer}");
+    }
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn head_calls_no_method() {
+    let (transport, _peers) = start_at(Vec::new());
+    let mut stream = connect(&transport);
+    let answer = http(
+        &mut stream,
+        "HEAD /service/who HTTP/1.1\r\nConnection: close\r\n\r\n",
+    );
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    transport.close(Duration::from_secs(5));
+}
