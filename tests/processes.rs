@@ -87,9 +87,33 @@ fn level(http: &mut Http) -> String {
 }
 
 fn kill(pid: u32) {
+    signal(pid, "-KILL");
+}
+
+fn signal(pid: u32, name: &str) {
     let pid = pid.to_string();
-    let killed = std::process::Command::new("kill").args(["-KILL", &pid]).status();
-    assert!(killed.unwrap().success());
+    let sent = std::process::Command::new("kill").args([name, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn a_process_that_hangs_is_not_ready_and_started_again() {
+    let folder = folder(12);
+    let server = start(folder.path());
+    let before = pids(&server);
+    let victim = *before.iter().next().unwrap();
+    signal(victim, "-STOP");
+    wait("it is noticed", || server.admin_get("/readyz").0 == 503);
+    wait("it is killed", || {
+        sample(&server, "millpond_process_restarts_total") == 1.0
+    });
+    wait("all are ready again", || server.admin_get("/readyz").0 == 200);
+    let after = pids(&server);
+    assert!(
+        !after.contains(&victim) && after.len() == 2,
+        "{before:?} {after:?}"
+    );
+    assert!(server.terminate().success());
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Everything that happens comes to it as an event, so it takes no lock. Its invariant: at any time a number has at most one
 //! process, and when the thread ends none is left.
 
+mod beat;
+
 use super::merge::Sheet;
 use super::message::{Order, Said};
 use super::running::{Event, Running, Who};
@@ -28,7 +30,7 @@ const SOUND: Duration = Duration::from_secs(30);
 const PAGES_MAX: Duration = Duration::from_secs(1);
 /// What a process may need to stop beside its drain: to send what is owed and to end.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// How long nothing can be due.
+/// How long what was killed may take to end before it is killed again.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Makes the command of the process of this number.
@@ -75,6 +77,8 @@ pub(super) struct Fleet {
     has_begun: bool,
     /// When what is left is killed.
     stopping: Option<Instant>,
+    /// When the processes are asked next whether they still answer.
+    beat_at: Instant,
     /// Every process that was told to stop finished what it had accepted.
     is_clean: bool,
 }
@@ -100,6 +104,7 @@ impl Fleet {
             round: Round::default(),
             has_begun: false,
             stopping: None,
+            beat_at: Instant::now() + beat::BEAT,
             is_clean: true,
             beginning,
         }
@@ -125,8 +130,9 @@ impl Fleet {
     /// How long nothing is due.
     fn wait(&self) -> Duration {
         let again = self.members.iter().filter_map(|member| member.again_at);
-        let due = again.chain(self.round.until).chain(self.stopping).min();
-        due.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()))
+        let always = self.stopping.unwrap_or(self.beat_at);
+        let due = again.chain(self.round.until).fold(always, Instant::min);
+        due.saturating_duration_since(Instant::now())
     }
 
     fn on(&mut self, event: Event) {
@@ -155,6 +161,7 @@ impl Fleet {
     }
 
     fn on_time(&mut self, now: Instant) {
+        self.beat_on_time(now);
         if self.round.until.is_some_and(|until| now >= until) {
             self.end_round();
         }
@@ -195,6 +202,7 @@ impl Fleet {
     }
 
     fn said(&mut self, who: Who, said: Said) {
+        self.heard_of(who.number);
         match said {
             Said::Warm => self.warm(who.number),
             Said::Ready => self.ready(who.number),
@@ -263,11 +271,7 @@ impl Fleet {
 
     /// Tells whoever looks whether all are ready.
     fn publish(&mut self) {
-        let is_ready = |member: &Member| {
-            let running = member.running.as_ref();
-            running.is_some_and(|running| running.ready_since.is_some())
-        };
-        let all = self.stopping.is_none() && self.members.iter().all(is_ready);
+        let all = self.stopping.is_none() && self.members.iter().all(Member::is_ready);
         self.beginning.is_ready.store(all, Ordering::Relaxed);
         if all && !self.has_begun {
             self.has_begun = true;
@@ -358,10 +362,10 @@ impl Fleet {
         self.round.number += 1;
         self.round.until = Some(Instant::now() + PAGES_MAX);
         let round = self.round.number;
-        let ready = |member: &&Running| member.ready_since.is_some();
         self.round.missing = (0..self.members.len())
             .filter(|&number| {
-                let running = self.members[number].running.as_ref().filter(ready);
+                let member = &self.members[number];
+                let running = member.running.as_ref().filter(|_| member.is_ready());
                 running.is_some_and(|running| running.tell(Order::Metrics { round }))
             })
             .collect();
@@ -426,12 +430,7 @@ impl Fleet {
         family(
             "millpond_process_ready",
             "1 while the process is warm and serves.",
-            |member| {
-                let running = member.running.as_ref();
-                f64::from(u8::from(
-                    running.is_some_and(|running| running.ready_since.is_some()),
-                ))
-            },
+            |member| f64::from(u8::from(member.is_ready())),
         );
         family("millpond_process_pid", "Its number to the system.", |member| {
             member

@@ -45,6 +45,8 @@ pub(super) struct Running {
     pub(super) is_warm: bool,
     /// Since when it accepts.
     pub(super) ready_since: Option<Instant>,
+    /// How often it was asked since it last said something.
+    pub(super) silent: u32,
 }
 
 impl Running {
@@ -73,6 +75,7 @@ impl Running {
             orders,
             is_warm: false,
             ready_since: None,
+            silent: 0,
         };
         let (Some(input), Some(output)) = (input, output) else {
             return Err(failed(std::io::Error::other("its pipes are not there")));
