@@ -22,6 +22,8 @@ kind = "duplex"
 push = "slow"
 payload = { n = 1 }
 timeout_ms = 1
+[methods.echo]
+kind = "echo"
 [methods.early]
 kind = "duplex"
 push = "afterwards"
@@ -236,6 +238,48 @@ fn callers_that_do_not_answer_leave_the_others_their_places() {
         assert_eq!(both.came(), (format!("answer 0 {seq}"), json!({"n": seq})));
     }
     assert!(server.child.wait().unwrap().success());
+}
+
+/// What a connection is refused for its own bounds is in the statistics, by method and by reason.
+#[test]
+fn calls_beyond_what_is_held_back_are_counted() {
+    const CALLS: u32 = 100;
+    let (_folder, server) = start(&["server.in_flight_per_connection_max=1"]);
+    let mut both = Both::connect(&server);
+    both.call("duplex demo", 0, &json!({"_deadline_ms": 60_000}));
+    assert_eq!(both.came().0, "ask duplex quest 1");
+    let pad = json!({"pad": "x".repeat(2000)});
+    for seq in 1..=CALLS {
+        both.call("echo", seq, &pad);
+    }
+    for seq in CALLS + 1..=CALLS + 3 {
+        both.call("nothing", seq, &pad);
+    }
+    both.answer(0, 1, &json!({}));
+    let (mut served, mut refused) = (0, 0);
+    for _ in 0..=CALLS + 3 {
+        let (what, answer) = both.came();
+        if what.starts_with("answer 0") {
+            served += 1;
+            continue;
+        }
+        assert_eq!(answer["code"], json!(30101), "{what}: {answer}");
+        refused += 1;
+    }
+    assert!(served > 1 && refused > 3, "{served} served, {refused} refused");
+    let (_, metrics) = server.admin_get("/metrics");
+    let of_echo = refused - 3;
+    for line in [
+        format!("millpond_calls_refused_duplex_total {refused}"),
+        format!("millpond_errors_total{{method=\"echo\",code=\"30101\"}} {of_echo}"),
+        format!("millpond_refused_total{{reason=\"overloaded\"}} {of_echo}"),
+        "millpond_refused_total{reason=\"unknown_method\"} 3".to_owned(),
+    ] {
+        assert!(
+            metrics.contains(&format!("{line}\n")),
+            "{line} is not in\n{metrics}"
+        );
+    }
 }
 
 #[test]

@@ -58,6 +58,14 @@ impl Service for Router {
             self.shared.metrics.spent(Stage::Write, took);
         }
     }
+
+    fn refused(&self, method: &str, status: &Status) {
+        let metrics = &self.shared.metrics;
+        match self.shared.methods.named(method) {
+            Some(method) => metrics.failed(method, status),
+            None => metrics.unknown(),
+        }
+    }
 }
 
 impl Router {

@@ -136,7 +136,8 @@ fn pushes(page: &mut Page, counters: &Counters) {
     );
     total(
         "millpond_calls_refused_duplex_total",
-        "Calls refused because their connection had too many in flight and held back while its peer's answers were awaited.",
+        "Calls refused (30101) because their connection had too many in flight and held back while its peer's answers were awaited; \
+         counted in millpond_errors_total besides.",
         &counters.calls_refused,
     );
 }

@@ -92,6 +92,11 @@ pub trait Service: Clone + Send + 'static {
     fn written(&self, mark: u16, took: Duration) {
         let _ = (mark, took);
     }
+
+    /// Told of a call that the connection's bounds refused with `status`: the service is not asked about it.
+    fn refused(&self, method: &str, status: &Status) {
+        let _ = (method, status);
+    }
 }
 
 /// How a call ended for its connection.

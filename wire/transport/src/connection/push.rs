@@ -212,7 +212,7 @@ impl Connection {
             .is_some_and(|pushes| self.in_flight >= in_flight_max || !pushes.held.is_empty())
     }
 
-    /// Keeps a call for later, or refuses it where too many are kept.
+    /// Keeps a call for later, or refuses it where too many are kept; returns what it was refused with.
     pub(super) fn hold(
         &mut self,
         counters: &Counters,
@@ -220,7 +220,7 @@ impl Connection {
         method: &str,
         form: Form,
         received: Instant,
-    ) {
+    ) -> Option<Status> {
         let (seq, in_message) = match form {
             Form::Frame { seq, in_message, .. } => (Some(seq), in_message),
             _ => (None, false),
@@ -234,19 +234,21 @@ impl Connection {
             received,
         };
         let in_flight = self.in_flight;
-        let Some(pushes) = &mut self.pushes else { return };
+        let pushes = self.pushes.as_mut()?;
         let bytes = pushes.held_bytes + held.bytes();
         if bytes <= READ_AHEAD_BYTES {
             pushes.held_bytes = bytes;
             pushes.held.push_back(held);
-            return;
+            return None;
         }
         counters.calls_refused.fetch_add(1, Ordering::Relaxed);
         let ex = format!(
             "{in_flight} calls of this connection are in flight and more wait, while the server waits for its peer's answers; \
              call again when some are answered, or raise server.in_flight_per_connection_max"
         );
-        form.error(&mut self.out, &Status::new(Code::Overloaded, ex));
+        let status = Status::new(Code::Overloaded, ex);
+        form.error(&mut self.out, &status);
+        Some(status)
     }
 
     /// Whether a held call can be served now.

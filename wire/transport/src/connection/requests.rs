@@ -90,7 +90,9 @@ pub(super) fn call_frame<S: Service>(
         return agree(connection, encryption, frame, form);
     }
     if connection.must_hold(net.options.in_flight_max) {
-        connection.hold(&net.counters, frame, method, form, received);
+        if let Some(status) = connection.hold(&net.counters, frame, method, form, received) {
+            net.service.refused(method, &status);
+        }
     } else {
         serve_call(
             net,
