@@ -151,12 +151,24 @@ pub enum HttpError {
         detail: String,
     },
     /// More head than is accepted.
-    #[error("the HTTP head is over {limit} bytes or {headers} headers")]
+    #[error("{part} over {limit} {unit}; {mend}")]
     HeadTooLarge {
-        /// Bytes accepted.
+        /// "the HTTP head is" or "the trailers behind a chunked body are".
+        part: &'static str,
+        /// How many are accepted.
         limit: usize,
-        /// Headers accepted.
-        headers: usize,
+        /// "bytes" or "headers".
+        unit: &'static str,
+        /// What to do instead.
+        mend: &'static str,
+    },
+    /// A body whose announced length has more than 64 bits.
+    #[error(
+        "Content-Length is {found}, which is more than any body has; split the call, and send its length in bytes"
+    )]
+    Length {
+        /// What stands there, its first digits where it is long.
+        found: String,
     },
     /// More body than is accepted.
     #[error(

@@ -20,6 +20,7 @@ pub use answer::{HttpAnswer, write_http, write_preflight, write_switching};
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Headers accepted.
 const HEADERS_MAX: usize = 64;
+const HEAD_MEND: &str = "send the payload in the body of a POST, and shorter headers";
 
 /// One request, borrowing from the bytes it was read from.
 #[derive(Clone, PartialEq)]
@@ -172,7 +173,8 @@ fn parse_request<'a>(
                 wants_continue: false,
             });
         }
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(head_too_large()),
+        Ok(_) => return Err(head_too_large("the HTTP head is", HEAD_MEND)),
+        Err(httparse::Error::TooManyHeaders) => return Err(too_many_headers("the HTTP head is")),
         Err(error) => return Err(malformed(error.to_string())),
     };
     let (mut request, body, wants_continue) = read_head(&head)?;
@@ -217,10 +219,21 @@ fn malformed(detail: impl Into<String>) -> HttpError {
     }
 }
 
-fn head_too_large() -> HttpError {
+fn head_too_large(part: &'static str, mend: &'static str) -> HttpError {
     HttpError::HeadTooLarge {
+        part,
         limit: HEAD_BYTES_MAX,
-        headers: HEADERS_MAX,
+        unit: "bytes",
+        mend,
+    }
+}
+
+fn too_many_headers(part: &'static str) -> HttpError {
+    HttpError::HeadTooLarge {
+        part,
+        limit: HEADERS_MAX,
+        unit: "headers",
+        mend: "send fewer",
     }
 }
 

@@ -5,11 +5,12 @@
 //! and how the input was cut never changes the verdict.
 //! Source: RFC 9112 section 7.1.
 
-use super::{HEAD_BYTES_MAX, HEADERS_MAX, head_too_large, malformed};
+use super::{HEAD_BYTES_MAX, HEADERS_MAX, head_too_large, malformed, too_many_headers};
 use crate::HttpError;
 
 /// Bytes of the line with a chunk's size and its extensions.
 const SIZE_LINE_BYTES_MAX: usize = 256;
+const TRAILERS: &str = "the trailers behind a chunked body are";
 
 /// How far a chunked body was walked.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,7 +100,8 @@ fn skip_trailers(input: &[u8]) -> Result<Option<usize>, HttpError> {
     let len = match httparse::parse_headers(input, &mut slots) {
         Ok(httparse::Status::Complete((len, _))) if len <= HEAD_BYTES_MAX => len,
         Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => return Ok(None),
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(head_too_large()),
+        Ok(_) => return Err(head_too_large(TRAILERS, "send less in them")),
+        Err(httparse::Error::TooManyHeaders) => return Err(too_many_headers(TRAILERS)),
         Err(error) => {
             return Err(malformed(format!(
                 "in the trailers behind a chunked body: {error}"

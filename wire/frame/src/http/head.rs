@@ -11,6 +11,9 @@ use std::borrow::Cow;
 /// Characters of a `Sec-WebSocket-Key`: 16 bytes in base64.
 const WEBSOCKET_KEY_CHARS: usize = 24;
 
+/// Digits of a length that cannot be counted which its refusal shows.
+const LENGTH_SHOWN_MAX: usize = 40;
+
 /// What the headers said, as far as they were read.
 struct Headers<'a> {
     request: HttpRequest<'a>,
@@ -28,7 +31,7 @@ struct Headers<'a> {
 /// The request without its body, how long that is, and whether the peer waits for `100 Continue`.
 ///
 /// # Errors
-/// [`HttpError::Malformed`], and [`HttpError::UpgradeVersion`].
+/// [`HttpError::Malformed`], [`HttpError::Length`], and [`HttpError::UpgradeVersion`].
 pub(super) fn read_head<'a>(
     head: &httparse::Request<'_, 'a>,
 ) -> Result<(HttpRequest<'a>, Body, bool), HttpError> {
@@ -170,8 +173,14 @@ fn parse_length(text: &str) -> Result<usize, HttpError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed(format!("Content-Length {text:?} is not a number")));
     }
-    // Digits that overflow are a length beyond any limit; the limit check answers them.
-    Ok(text.parse().unwrap_or(usize::MAX))
+    text.parse().map_err(|_| HttpError::Length {
+        found: match text.get(..LENGTH_SHOWN_MAX) {
+            Some(digits) if digits.len() < text.len() => {
+                format!("{digits}\u{2026} ({} digits)", text.len())
+            }
+            _ => text.to_owned(),
+        },
+    })
 }
 
 fn number(name: &str, text: &str, max: u64) -> Result<u64, HttpError> {

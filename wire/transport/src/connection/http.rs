@@ -128,7 +128,9 @@ fn answered_here<S: Service>(
 /// The last answer to what is no HTTP.
 fn refuse_http(out: &mut Vec<u8>, error: &HttpError) {
     let (code, http_status) = match error {
-        HttpError::BodyTooLarge { .. } => (Code::TooLarge, Code::TooLarge.http_status()),
+        HttpError::BodyTooLarge { .. } | HttpError::Length { .. } => {
+            (Code::TooLarge, Code::TooLarge.http_status())
+        }
         HttpError::UpgradeVersion { .. } => (Code::BadHttp, 426),
         HttpError::Malformed { .. } | HttpError::HeadTooLarge { .. } => {
             (Code::BadHttp, Code::BadHttp.http_status())
