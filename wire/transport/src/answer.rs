@@ -3,7 +3,7 @@
 
 use millpond_wire_frame::websocket::{begin_message, finish_message};
 use millpond_wire_frame::{Encoder, Encoding, HttpAnswer, begin_answer, finish_answer, write_http};
-use millpond_wire_schema::Status;
+use millpond_wire_schema::{Code, Status};
 
 /// What a call needs of its answer.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +69,14 @@ impl Form {
         self.error_as(out, status, status.code.http_status());
     }
 
+    /// Whether its connection ends with that error: a server that stops says so, and HTTP can say that no more is served.
+    pub(crate) fn ends_with(self, status: &Status) -> bool {
+        match self {
+            Form::Http { keep_alive, .. } => !keep_alive || status.code == Code::Stopping,
+            Form::Oneway | Form::Frame { .. } => false,
+        }
+    }
+
     /// Answers an error, with that status where the call came by HTTP.
     pub(crate) fn error_as(self, out: &mut Vec<u8>, status: &Status, http_status: u16) {
         match self {
@@ -82,7 +90,16 @@ impl Form {
                     status.encode(&mut Encoder::new(out, encoding, false));
                 });
             }
-            Form::Http { .. } => {
+            Form::Http {
+                head_only,
+                allow_origin,
+                ..
+            } => {
+                let last = Form::Http {
+                    keep_alive: !self.ends_with(status),
+                    head_only,
+                    allow_origin,
+                };
                 let mut bytes = Vec::with_capacity(128);
                 status.encode(&mut Encoder::new(&mut bytes, Encoding::Json, false));
                 let body = Body {
@@ -90,7 +107,7 @@ impl Form {
                     content_type: "application/json",
                     bytes: &bytes,
                 };
-                self.body(out, &body);
+                last.body(out, &body);
             }
         }
     }

@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 const SCRATCH_BYTES: usize = 64 << 10;
 /// How often a stop looks again whether everything is answered.
 const RECHECK: Duration = Duration::from_millis(5);
+/// How long a stop holds connections whose end was said, so that no reset overtakes the last answer: a round trip to a peer
+/// far away. It ends with the last of them.
+const PARTING: Duration = Duration::from_millis(250);
 /// Pause after a wait that failed, instead of a busy loop.
 const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -194,8 +197,8 @@ struct Loop<S> {
 /// A stop under way.
 struct Closing {
     until: Instant,
-    /// Peers that hear of it have heard of it.
-    told: bool,
+    /// Until when peers that have heard of it may take to go; none while some have not.
+    told: Option<Instant>,
     done: SyncSender<()>,
 }
 
@@ -434,7 +437,7 @@ impl<S: Service> Loop<S> {
     fn begin_close(&mut self, grace: Duration, done: SyncSender<()>) {
         self.closing = Some(Closing {
             until: Instant::now() + grace,
-            told: false,
+            told: None,
             done,
         });
         // What a peer had sent by now is read once more, so that it is answered.
@@ -449,18 +452,19 @@ impl<S: Service> Loop<S> {
         let Some(mut closing) = self.closing.take() else {
             return false;
         };
-        if !closing.told {
+        let now = Instant::now();
+        if closing.told.is_none() {
             let mut connections = self.connections.iter();
             let quiet = connections.all(|(_, connection)| connection.is_quiet());
-            closing.told = quiet || Instant::now() >= closing.until;
-            if closing.told {
+            if quiet || now >= closing.until {
+                closing.told = Some(now + PARTING);
                 (0..self.connections.capacity()).for_each(|slot| self.part(slot, Goodbye::Stop));
             }
-            if !closing.told || !self.connections.is_empty() {
-                // Those who were told have one turn more, whatever they do with it.
-                self.closing = Some(closing);
-                return false;
-            }
+        }
+        let over = closing.told.is_some_and(|until| now >= until);
+        if !over && (closing.told.is_none() || !self.connections.is_empty()) {
+            self.closing = Some(closing);
+            return false;
         }
         for slot in 0..self.connections.capacity() {
             self.forget(slot);

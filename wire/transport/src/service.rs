@@ -104,6 +104,8 @@ pub trait Service: Clone + Send + 'static {
 pub(crate) enum Outcome {
     Dropped,
     Answered,
+    /// And with that the connection ends.
+    AnsweredLast,
     Detached,
 }
 
@@ -190,7 +192,11 @@ impl<'c> Reply<'c> {
     /// Answers an error at once.
     pub fn error(self, status: &Status) {
         self.form.error(self.out, status);
-        *self.outcome = Outcome::Answered;
+        *self.outcome = if self.form.ends_with(status) {
+            Outcome::AnsweredLast
+        } else {
+            Outcome::Answered
+        };
     }
 
     /// Answers an HTTP body at once; a frame gets an error, because it has no place for one.
@@ -265,11 +271,10 @@ impl Ticket {
     fn fail(&mut self, status: &Status) {
         let mut bytes = Vec::with_capacity(128);
         self.form.error(&mut bytes, status);
-        self.send(bytes);
+        self.send_as(bytes, self.form.ends_with(status));
     }
 
     fn send(&mut self, bytes: Vec<u8>) {
-        self.sent = true;
         let close = matches!(
             self.form,
             Form::Http {
@@ -277,6 +282,11 @@ impl Ticket {
                 ..
             }
         );
+        self.send_as(bytes, close);
+    }
+
+    fn send_as(&mut self, bytes: Vec<u8>, close: bool) {
+        self.sent = true;
         self.mailbox.post(Delivery {
             key: self.key,
             bytes,

@@ -77,7 +77,7 @@ pub(super) fn serve_http<S: Service>(
     if outcome == Outcome::Detached {
         connection.flags.http_waits = true;
     } else {
-        connection.flags.closing |= !keep_alive;
+        connection.flags.closing |= !keep_alive || outcome == Outcome::AnsweredLast;
     }
     Step::Served(len)
 }

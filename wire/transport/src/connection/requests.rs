@@ -202,7 +202,7 @@ pub(super) fn call<S: Service>(
             &Status::new(Code::Internal, "the handler returned no answer"),
         ),
         Outcome::Detached => connection.in_flight += 1,
-        Outcome::Answered => {}
+        Outcome::Answered | Outcome::AnsweredLast => {}
     }
     if let Some((since, mark)) = ready {
         connection.measure(start, since, mark);

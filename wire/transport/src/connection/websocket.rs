@@ -110,8 +110,12 @@ impl Goodbye {
 
 impl Connection {
     /// Ends the connection: a WebSocket's peer is told why, and has a moment to read it where the kernel takes all of it now.
+    /// In a stop every peer to whom all is said has that moment: it may be sending, and a reset would take answers from it.
     pub(crate) fn say_goodbye<S: Service>(&mut self, net: &Net<S>, room: &mut Room, why: Goodbye) -> Turn {
         let flags = &self.flags;
+        if why == Goodbye::Stop && (flags.lingers || self.websocket.is_none()) {
+            return self.part_quietly();
+        }
         if self.websocket.is_none() || flags.closing || flags.broken || flags.lingers {
             return Turn::End;
         }
@@ -129,6 +133,17 @@ impl Connection {
         }
         self.finish()
     }
+
+    /// The end of a connection that has no word for it: the end of the stream, once all is said.
+    fn part_quietly(&mut self) -> Turn {
+        if self.flags.lingers {
+            return Turn::Wait;
+        }
+        if self.flags.broken || self.in_flight > 0 || self.unsent() > 0 {
+            return Turn::End;
+        }
+        self.finish()
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +152,7 @@ mod tests {
     use super::super::rig::Rig;
     use super::*;
     use crate::mailbox::Delivery;
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
 
     #[test]
     fn the_close_frame_is_the_last_that_is_said() {
@@ -168,7 +183,7 @@ mod tests {
         );
         assert_eq!(said, close);
         let again = rig.connection.say_goodbye(&rig.net, &mut rig.room, Goodbye::Stop);
-        assert_eq!(again, Turn::End, "it is said once");
+        assert_eq!(again, Turn::Wait, "it is said once");
     }
 
     #[test]
@@ -186,8 +201,24 @@ mod tests {
     #[test]
     fn nobody_but_websockets_is_told() {
         let mut rig = Rig::connected();
-        let turn = rig.connection.say_goodbye(&rig.net, &mut rig.room, Goodbye::Stop);
+        let overdue = Goodbye::Overdue(Overdue::Idle);
+        let turn = rig.connection.say_goodbye(&rig.net, &mut rig.room, overdue);
         assert_eq!(turn, Turn::End);
         assert_eq!(rig.read_answers(), b"");
+    }
+
+    #[test]
+    fn a_stop_reads_on_until_its_peer_goes() {
+        let mut rig = Rig::connected();
+        let turn = rig.connection.say_goodbye(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(turn, Turn::Linger);
+        // What comes too late does no harm: the peer reads the end of the stream, no reset.
+        rig.theirs.write_all(b"too late").unwrap();
+        assert_eq!(rig.turns(1), Turn::Wait);
+        assert_eq!(rig.theirs.read(&mut [0; 8]).unwrap(), 0);
+        let again = rig.connection.say_goodbye(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(again, Turn::Wait, "it goes on for as long as it may");
+        drop(rig.theirs.shutdown(std::net::Shutdown::Both));
+        assert_eq!(rig.turns(2), Turn::End);
     }
 }
