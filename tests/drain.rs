@@ -36,6 +36,40 @@ fn accepted_calls_are_answered_and_the_exit_is_clean() {
     assert!(log.contains("draining") && log.contains("stopped"), "{log}");
 }
 
+#[test]
+fn callers_that_go_on_hear_that_it_stops() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let called = std::sync::Barrier::new(9);
+    let last: Vec<String> = std::thread::scope(|scope| {
+        let caller = || {
+            let mut http = Http::connect(&server.addr);
+            http.call("*ping", &json!({}));
+            called.wait();
+            let body = json!({"samples": [["v1", "v2"]]}).to_string();
+            let request = format!(
+                "POST /service/infer HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            loop {
+                http.stream.write_all(request.as_bytes()).unwrap();
+                // Each call is answered, and the one that is refused is the last.
+                let (status, body) = http.answer().expect("an answer, not a closed connection");
+                if status != 200 {
+                    assert!(http.answer().is_none(), "Connection: close, and closed");
+                    return body;
+                }
+            }
+        };
+        let callers: Vec<_> = (0..8).map(|_| scope.spawn(caller)).collect();
+        called.wait();
+        server.signal("TERM");
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    });
+    assert!(last.iter().all(|body| body.contains("20014")), "{last:?}");
+    assert!(server.terminate_sent().success());
+}
+
 impl Millpond {
     /// Waits for the end of a server that was signalled already.
     fn terminate_sent(mut self) -> std::process::ExitStatus {

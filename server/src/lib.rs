@@ -62,6 +62,8 @@ use std::time::{Duration, Instant};
 
 /// How long a stop waits for answers to leave their sockets.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
+/// How long one with nothing left to do refuses what callers still send: a round trip and a thought of theirs.
+const STRAGGLERS: Duration = Duration::from_millis(250);
 
 /// What every thread of the server sees.
 pub(crate) struct Shared {
@@ -386,9 +388,20 @@ impl Server {
                 "stopping with unfinished calls: server.drain_ms_max is over"
             );
         }
+        self.answer_stragglers(until);
         self.close();
         tracing::info!("stopped");
         left == 0
+    }
+
+    /// Goes on telling callers that the server stops, for as long as connections are open, [`STRAGGLERS`] pass and `until` is to
+    /// come: who had an answer just now is sending the next call.
+    fn answer_stragglers(&self, until: Instant) {
+        let until = until.min(Instant::now() + STRAGGLERS);
+        let counters = self.data.counters();
+        while counters.live.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     fn close(self) {
