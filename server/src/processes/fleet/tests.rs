@@ -114,33 +114,3 @@ fn changes_of_the_list_that_cross_are_both_made_or_one_is_refused() {
         "{problem}"
     );
 }
-
-#[test]
-fn a_process_that_answers_nothing_is_not_ready_and_then_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut fleet = fleet(folder.path());
-    let ready = |fleet: &Fleet| fleet.beginning.is_ready.load(Ordering::Relaxed);
-    let metrics = |number| {
-        let (round, page) = (0, String::new());
-        said(number, Said::Metrics { round, page })
-    };
-    assert!(ready(&fleet));
-    for _ in 0..3 {
-        fleet.beat();
-        fleet.on(metrics(0));
-    }
-    assert!(!ready(&fleet), "the second has not answered three times");
-    assert!(fleet.members[0].is_ready() && !fleet.members[1].is_ready());
-    fleet.on(metrics(1));
-    assert!(ready(&fleet), "it answers again");
-    for _ in 0..11 {
-        fleet.beat();
-        fleet.on(metrics(0));
-    }
-    let Ok(Event::Gone(who)) = fleet.beginning.heard.recv_timeout(WAIT_MAX) else {
-        panic!("nothing has ended")
-    };
-    assert_eq!(who.number, 1);
-    fleet.on(Event::Gone(who));
-    assert!(fleet.members[1].again_at.is_some() && fleet.members[0].is_ready());
-}
