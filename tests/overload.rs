@@ -96,6 +96,30 @@ batch_size_max = 1
 queue_max = 8000
 "#;
 
+/// Takes answers until `calls` of them have come, each once: its number, its status and its payload.
+fn take_answers(stream: &mut TcpStream, calls: usize, mut take: impl FnMut(u32, u8, &[u8])) {
+    let mut answered = vec![false; calls];
+    let (mut input, mut chunk) = (Vec::new(), [0; 1 << 16]);
+    while !answered.iter().all(|answered| *answered) {
+        let read = stream.read(&mut chunk).unwrap();
+        assert!(read > 0, "the connection closed");
+        input.extend_from_slice(&chunk[..read]);
+        let mut used = 0;
+        while let Ok(Parsed::Whole { message, len }) = parse_frame(&input[used..], Limits::default()) {
+            let FrameKind::Answer { status, seq } = message.kind else {
+                panic!("no answer: {message:?}");
+            };
+            assert!(
+                !std::mem::replace(&mut answered[seq as usize], true),
+                "{seq} twice"
+            );
+            take(seq, status, message.payload);
+            used += len;
+        }
+        input.drain(..used);
+    }
+}
+
 /// `calls` calls of one row in one write, each with a deadline, and how often each code answered them; 0 is an answer.
 fn pipelined(server: &Millpond, calls: u32, deadline_ms: u64) -> BTreeMap<u64, u32> {
     let mut stream = TcpStream::connect(&server.addr).unwrap();
@@ -111,27 +135,10 @@ fn pipelined(server: &Millpond, calls: u32, deadline_ms: u64) -> BTreeMap<u64, u
     std::thread::scope(|scope| {
         scope.spawn(move || writer.write_all(&bytes).unwrap());
         let mut found = BTreeMap::new();
-        let mut answered = vec![false; calls as usize];
-        let (mut input, mut chunk) = (Vec::new(), [0; 1 << 16]);
-        while !answered.iter().all(|answered| *answered) {
-            let read = stream.read(&mut chunk).unwrap();
-            assert!(read > 0, "the connection closed");
-            input.extend_from_slice(&chunk[..read]);
-            let mut used = 0;
-            while let Ok(Parsed::Whole { message, len }) = parse_frame(&input[used..], Limits::default()) {
-                let FrameKind::Answer { status, seq } = message.kind else {
-                    panic!("no answer: {message:?}");
-                };
-                assert!(
-                    !std::mem::replace(&mut answered[seq as usize], true),
-                    "{seq} twice"
-                );
-                let answer: Value = serde_json::from_slice(message.payload).unwrap();
-                *found.entry(code_of(seq, status, &answer)).or_default() += 1;
-                used += len;
-            }
-            input.drain(..used);
-        }
+        take_answers(&mut stream, calls as usize, |seq, status, payload| {
+            let answer: Value = serde_json::from_slice(payload).unwrap();
+            *found.entry(code_of(seq, status, &answer)).or_default() += 1;
+        });
         found
     })
 }
@@ -233,28 +240,14 @@ fn codes_behind_a_run(server: &Millpond, payloads: &[Vec<u8>]) -> Vec<u64> {
         write_frame(&mut bytes, Encoding::Msgpack, kind, payload).unwrap();
     }
     stream.write_all(&bytes).unwrap();
-    let mut codes = vec![None; payloads.len()];
-    let (mut input, mut chunk) = (Vec::new(), [0; 1 << 16]);
-    while codes.contains(&None) {
-        let read = stream.read(&mut chunk).unwrap();
-        assert!(read > 0, "the connection closed");
-        input.extend_from_slice(&chunk[..read]);
-        let mut used = 0;
-        while let Ok(Parsed::Whole { message, len }) = parse_frame(&input[used..], Limits::default()) {
-            let FrameKind::Answer { status, seq } = message.kind else {
-                panic!("no answer: {message:?}");
-            };
-            let answer = decode_map(Encoding::Msgpack, message.payload).unwrap();
-            let code = match answer.get("code") {
-                Some(millpond_wire_frame::Value::UInt(code)) if status == 1 => *code,
-                _ => 0,
-            };
-            codes[seq as usize] = Some(code);
-            used += len;
+    let mut codes = vec![0; payloads.len()];
+    take_answers(&mut stream, payloads.len(), |seq, status, payload| {
+        let answer = decode_map(Encoding::Msgpack, payload).unwrap();
+        if let (1, Some(millpond_wire_frame::Value::UInt(code))) = (status, answer.get("code")) {
+            codes[seq as usize] = *code;
         }
-        input.drain(..used);
-    }
-    codes.into_iter().flatten().collect()
+    });
+    codes
 }
 
 #[test]
