@@ -6,7 +6,7 @@
 //! request of the schedule.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -28,6 +28,16 @@ const WAIT_NS_MAX: u64 = 10_000_000;
 /// Sleeping for less than this is not worth it while a schedule is played: the kernel may wake the thread too late.
 pub(super) const SPIN_NS: u64 = 60_000;
 pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// How long threads look at the clock before a request's time: not at all where they share cores, whose time they would take from
+/// each other.
+fn spin_ns(threads: usize, cpus: &[usize]) -> u64 {
+    let cores = match cpus {
+        [] => std::thread::available_parallelism().map_or(1, usize::from),
+        named => named.iter().collect::<BTreeSet<_>>().len(),
+    };
+    if threads > cores { 0 } else { SPIN_NS }
+}
 
 /// Where a thread is in a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +89,8 @@ pub(super) struct ClientThread<P> {
     /// What was decrypted last.
     pub(super) plain: Vec<u8>,
     pub(super) sampling: Sampling,
+    /// The last part of a wait for a request's time, spent looking at the clock.
+    spin_ns: u64,
 }
 
 /// The body of a thread: connects, offers what it is told, ends when it is told.
@@ -148,6 +160,7 @@ impl<P: Protocol> ClientThread<P> {
             numbers: Vec::new(),
             plain: Vec::new(),
             sampling: Sampling::default(),
+            spin_ns: spin_ns(plan.client_threads, &plan.client_cpus),
             connections,
             poller,
             line,
@@ -321,7 +334,7 @@ impl<P: Protocol> ClientThread<P> {
         if let Some(at) = self.next_due().filter(|_| !self.ring.is_empty()) {
             let left = at.saturating_sub(now);
             // The rest is spent looking, so that the request goes out on time.
-            wait = wait.min(left.saturating_sub(SPIN_NS));
+            wait = wait.min(left.saturating_sub(self.spin_ns));
         }
         wait
     }
@@ -342,5 +355,19 @@ impl<P: Protocol> ClientThread<P> {
         if !std::mem::replace(&mut self.connections[number].is_done, true) {
             self.busy -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_share_a_core_do_not_look_at_the_clock() {
+        assert_eq!(spin_ns(2, &[4, 5]), SPIN_NS);
+        assert_eq!(spin_ns(2, &[5, 5]), 0);
+        assert_eq!(spin_ns(12, &[1]), 0);
+        assert_eq!(spin_ns(1, &[]), SPIN_NS);
+        assert_eq!(spin_ns(usize::MAX, &[]), 0);
     }
 }
