@@ -9,6 +9,7 @@
 //! `fail` where it could not be measured, and the exit status is 0 only when all of them pass.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
+mod ahead;
 mod awake;
 mod bar;
 mod bare_loop;

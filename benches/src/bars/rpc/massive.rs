@@ -5,6 +5,7 @@
 //! and nothing here raises that limit, so both sides are as many processes as it takes: `serve --processes`, and
 //! `load.processes`. What it hides: both ends share one machine, whose kernel keeps both sockets of each connection.
 
+use crate::ahead::Ahead;
 use crate::bar::{Bar, Group, Op};
 use crate::cores;
 use crate::practice::point;
@@ -50,6 +51,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     report.say(&format!(
         "{connections} connections, {files} files a process: {processes} processes on each side"
     ));
+    let ahead = Ahead::of_others();
+    report.say(ahead.describe());
     let server = start(setup, processes, files - FILES_BESIDE)?;
     let text = scenario(setup, &server, connections, processes)?;
     let point = point(setup, "massive", &text)?;
