@@ -21,10 +21,15 @@ pub struct Admission {
     began: Instant,
     /// When a model last refused a call, in ms from `began`, and one more; zero where none has.
     refused_ms: AtomicU64,
+    /// The wait that it was refused for, in us; zero where it was another reason.
+    refused_wait_us: AtomicU64,
 }
 
 /// So long after a refusal the next one is looked for early.
 const REFUSES_MS: u64 = 100;
+
+/// The part of a predicted wait in which nothing needs to come: predictions are drawn long, and a queue has its bursts.
+const LULL_SHARE: u64 = 8;
 
 /// The right to work on one call, or to wait for its caller.
 #[derive(Debug)]
@@ -43,12 +48,20 @@ impl Admission {
             deadline_default,
             began: Instant::now(),
             refused_ms: AtomicU64::new(0),
+            refused_wait_us: AtomicU64::new(0),
         }
     }
 
-    /// A model refused a call that came in then.
-    pub fn note_refusal(&self, at: Instant) {
+    /// A model refused a call that came in then; for a wait that would have been too long, or for another reason.
+    pub fn note_refusal(&self, at: Instant, wait_us: Option<u64>) {
         self.refused_ms.store(self.ms(at) + 1, Ordering::Relaxed);
+        self.refused_wait_us
+            .store(wait_us.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// How long calls may lie in their sockets and no instance goes without work: a part of what waits for the model that refused last.
+    pub fn lull(&self) -> Duration {
+        Duration::from_micros(self.refused_wait_us.load(Ordering::Relaxed) / LULL_SHARE)
     }
 
     /// Whether a model refused a call shortly before then.
@@ -160,9 +173,19 @@ mod tests {
         let admission = Admission::new(1, Duration::from_secs(1));
         let at = |ms| admission.began + Duration::from_millis(ms);
         assert!(!admission.refuses(at(0)));
-        admission.note_refusal(at(50));
+        admission.note_refusal(at(50), None);
         assert!(admission.refuses(at(50)) && admission.refuses(at(150)));
         assert!(!admission.refuses(at(151)));
+    }
+
+    #[test]
+    fn a_long_wait_allows_a_lull_and_a_full_queue_does_not() {
+        let admission = Admission::new(1, Duration::from_secs(1));
+        assert_eq!(admission.lull(), Duration::ZERO);
+        admission.note_refusal(Instant::now(), Some(800));
+        assert_eq!(admission.lull(), Duration::from_micros(100));
+        admission.note_refusal(Instant::now(), None);
+        assert_eq!(admission.lull(), Duration::ZERO);
     }
 
     #[test]

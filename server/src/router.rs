@@ -59,6 +59,10 @@ impl Service for Router {
         }
     }
 
+    fn lull(&self) -> Duration {
+        self.shared.admission.lull()
+    }
+
     fn refused(&self, method: &str, status: &Status) {
         let metrics = &self.shared.metrics;
         match self.shared.methods.named(method) {

@@ -101,6 +101,12 @@ fn connections(page: &mut Page, counters: &Counters) {
     );
     page.sample(name, &[("kind", "slow_reader")], load(&counters.overfull_readers));
     page.single(
+        "millpond_net_lulls_total",
+        "counter",
+        "Moments in which a net thread that refused most calls left its sockets alone, so that requests gathered.",
+        load(&counters.lulls),
+    );
+    page.single(
         "millpond_answers_undelivered_total",
         "counter",
         "Answers whose connection was gone.",

@@ -16,6 +16,7 @@ mod connection;
 mod encryption;
 mod error;
 mod listener;
+mod lull;
 mod mailbox;
 mod net_thread;
 mod peer;
@@ -110,6 +111,8 @@ pub struct Counters {
     pub push_answers_late: AtomicU64,
     /// Calls refused because too many of their connection were in flight, and held back, while answers of its peer were awaited.
     pub calls_refused: AtomicU64,
+    /// Moments in which a net thread that refused most calls left its sockets alone ([`Service::lull`]).
+    pub lulls: AtomicU64,
     /// TLS handshakes that were done.
     pub handshakes: AtomicU64,
     /// TLS handshakes that began and were not: no TLS 1.3, a certificate that is missing or wrong, a peer that left or was late.

@@ -4,15 +4,20 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
+mod start;
+
+pub(crate) use start::start;
+
 use crate::connection::{Connection, Goodbye, Session, Timed, Turn};
+use crate::lull::{LULL_MAX, Tally};
 use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
-use crate::poller::{self, Poller, Ready};
+use crate::poller::{Poller, Ready};
 use crate::push::Push;
 use crate::service::Service;
 use crate::timers::{Sweep, Timers};
 use crate::tls::Tls;
-use crate::{Counters, Error, Options};
+use crate::{Counters, Options};
 use slab::Slab;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -106,6 +111,8 @@ pub(crate) struct Net<S> {
     pub(crate) options: Options,
     pub(crate) counters: Arc<Counters>,
     pub(crate) mailbox: Arc<Mailbox>,
+    /// Of the calls since the sockets were last looked at.
+    pub(crate) tally: Tally,
 }
 
 /// What connections borrow for one turn.
@@ -122,63 +129,6 @@ pub(crate) struct Room {
     pub(crate) plain: Vec<u8>,
 }
 
-/// Starts a net thread named `name`, pinned to `cpu` where one is given.
-pub(crate) fn start<S: Service>(
-    name: String,
-    cpu: Option<usize>,
-    service: S,
-    options: Options,
-    counters: Arc<Counters>,
-) -> Result<NetThread, Error> {
-    let thread_error = |source| Error::Thread {
-        what: format!("net thread {name}"),
-        source,
-    };
-    let mailbox = Arc::new(Mailbox::new().map_err(thread_error)?);
-    let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
-    let live = Arc::new(AtomicUsize::new(0));
-    let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
-    let (net, thread_live) = (
-        Net {
-            service,
-            options,
-            counters,
-            mailbox: Arc::clone(&mailbox),
-        },
-        Arc::clone(&live),
-    );
-    let body = move || {
-        let pin = cpu.map_or(Ok(()), pin_to);
-        let failed = pin.is_err();
-        let _ = pinned.send(pin);
-        if !failed {
-            Loop::new(net, Poller::new(epoll), thread_live).run();
-        }
-    };
-    let join = std::thread::Builder::new()
-        .name(name.clone())
-        .spawn(body)
-        .map_err(thread_error)?;
-    match (pin_result.recv(), cpu) {
-        (Ok(Err(source)), Some(cpu)) => Err(Error::Pin {
-            what: name,
-            cpu,
-            source,
-        }),
-        _ => Ok(NetThread { mailbox, live, join }),
-    }
-}
-
-fn pin_to(cpu: usize) -> std::io::Result<()> {
-    use rustix::thread::{CpuSet, sched_setaffinity};
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    Ok(sched_setaffinity(None, &set)?)
-}
-
 /// Everything that one net thread owns.
 struct Loop<S> {
     net: Net<S>,
@@ -191,6 +141,8 @@ struct Loop<S> {
     room: Room,
     left: Left,
     timers: Timers,
+    /// Until when the sockets are left alone.
+    lull_until: Option<Instant>,
     closing: Option<Closing>,
 }
 
@@ -220,6 +172,7 @@ impl<S: Service> Loop<S> {
                 plain: Vec::new(),
             },
             left: Left::default(),
+            lull_until: None,
             closing: None,
         }
     }
@@ -236,6 +189,7 @@ impl<S: Service> Loop<S> {
                 self.turn(self.due[at]);
             }
             self.due.clear();
+            self.begin_lull();
             if self.room.message.capacity() > SCRATCH_BYTES {
                 self.room.message = Vec::new();
             }
@@ -246,8 +200,39 @@ impl<S: Service> Loop<S> {
         }
     }
 
+    /// Leaves the sockets alone for a moment if most of what they brought was refused.
+    fn begin_lull(&mut self) {
+        if !self.net.tally.is_mostly_refusals() {
+            return;
+        }
+        let span = self.net.service.lull().min(LULL_MAX);
+        if !span.is_zero() {
+            self.lull_until = Some(self.timers.now() + span);
+            self.net.counters.lulls.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for the end of a lull, or for the bell: true if it rang.
+    fn sit_out_lull(&mut self) -> bool {
+        let Some(until) = self.lull_until else {
+            return false;
+        };
+        if !self.due_next.is_empty() || self.closing.is_some() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let rang = !left.is_zero() && self.net.mailbox.bell().rings_within(left);
+        if !rang {
+            self.lull_until = None;
+        }
+        rang
+    }
+
     /// Waits for the kernel or the bell, and notes which connections have something to do.
     fn wait(&mut self) -> bool {
+        if self.sit_out_lull() {
+            return true;
+        }
         let span = if !self.due_next.is_empty() {
             Some(Duration::ZERO)
         } else if self.closing.is_some() {

@@ -5,7 +5,7 @@
 
 use crate::mailbox::Key;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,6 +52,12 @@ impl Bell {
     pub(crate) fn heard(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
+
+    /// Waits for it that long; whether it rings, which nobody has heard yet.
+    pub(crate) fn rings_within(&self, span: Duration) -> bool {
+        let mut bell = [PollFd::new(&self.0, PollFlags::IN)];
+        rustix::event::poll(&mut bell, Some(&timespec(span))).is_ok_and(|ready| ready > 0)
+    }
 }
 
 impl AsFd for Bell {
@@ -90,10 +96,7 @@ impl Poller {
 
     /// Waits (for ever, where no span is given) and hands each ready socket to `each`; returns whether the bell rang.
     pub(crate) fn wait(&mut self, span: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<bool> {
-        let span = span.map(|span| Timespec {
-            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(span.subsec_nanos()),
-        });
+        let span = span.map(timespec);
         let (events, _) = match epoll::wait(&self.epoll, self.room.as_mut_slice(), span.as_ref()) {
             Ok(events) => events,
             Err(rustix::io::Errno::INTR) => return Ok(false),
@@ -116,5 +119,28 @@ impl Poller {
             });
         }
         Ok(rang)
+    }
+}
+
+fn timespec(span: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(span.subsec_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_bell_is_waited_for_by_itself() {
+        let bell = Bell::new().unwrap();
+        assert!(!bell.rings_within(Duration::from_millis(1)));
+        bell.ring();
+        assert!(bell.rings_within(Duration::from_secs(60)));
+        bell.heard();
+        assert!(!bell.rings_within(Duration::ZERO));
     }
 }

@@ -119,6 +119,11 @@ impl Timers {
         self.now = now;
     }
 
+    /// The time it was told last.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Whole seconds since the start.
     pub(crate) fn now_s(&self) -> u32 {
         self.now.saturating_duration_since(self.started).as_secs() as u32

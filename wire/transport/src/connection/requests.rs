@@ -202,8 +202,9 @@ pub(super) fn call<S: Service>(
             &Status::new(Code::Internal, "the handler returned no answer"),
         ),
         Outcome::Detached => connection.in_flight += 1,
-        Outcome::Answered | Outcome::AnsweredLast => {}
+        Outcome::Answered | Outcome::AnsweredLast | Outcome::Refused => {}
     }
+    net.tally.count(outcome == Outcome::Refused);
     if let Some((since, mark)) = ready {
         connection.measure(start, since, mark);
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{Connection, Turn};
+use crate::lull::Tally;
 use crate::mailbox::{Key, Mailbox};
 use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
@@ -113,5 +114,6 @@ fn net() -> Net<Told> {
         },
         counters: Arc::default(),
         mailbox: Arc::new(Mailbox::new().unwrap()),
+        tally: Tally::default(),
     }
 }

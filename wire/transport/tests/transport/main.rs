@@ -7,6 +7,7 @@ mod connections;
 mod encryption;
 mod hostile;
 mod listeners;
+mod lulls;
 mod probe;
 mod push;
 mod tls;
