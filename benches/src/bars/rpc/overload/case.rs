@@ -26,8 +26,8 @@ pub(super) struct Case {
     set: Vec<String>,
 }
 
-/// Connections of every load: few enough that one read finds several requests under overload.
-const CONNECTIONS: usize = 64;
+/// Connections of every load, as front ends have them: few enough that one read finds several requests under overload.
+const CONNECTIONS: usize = 8;
 /// Those of the closed loop that finds the capacity: they keep every instance busy, and none waits for long.
 const CONNECTIONS_BUSY: usize = 32;
 const DEADLINE_MS: u32 = 100;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long is probed after the end.
 const PROBED: Duration = Duration::from_millis(2500);
-/// Open files by which a load is known: far more than the bench itself opens and closes meanwhile.
-const FILES_OF_LOAD: usize = 32;
+/// Connections by which a load is known: before it, the press tries how long a few take.
+const CONNECTIONS_OF_LOAD: usize = 6;
 /// A good probe takes at most this share of the calls' deadline.
 const GOOD_SHARE: f64 = 0.1;
 
@@ -27,11 +27,15 @@ pub(super) fn after<T>(
     load: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
-    let files = open_files()?;
+    let port = server
+        .address
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok());
+    let port = port.with_context(|| format!("{} has no port", server.address))?;
     std::thread::scope(|scope| {
         let probing = scope.spawn(|| {
             cores::bind(cores::PRESS)?;
-            let Some(end) = end_of_load(files, &is_over)? else {
+            let Some(end) = end_of_load(port, &is_over)? else {
                 return Err(anyhow!("the load's connections were not seen"));
             };
             probe(case, server, end)
@@ -45,18 +49,24 @@ pub(super) fn after<T>(
     })
 }
 
-fn open_files() -> anyhow::Result<usize> {
-    Ok(std::fs::read_dir("/proc/self/fd")
-        .context("cannot count open files")?
-        .count())
+/// Connections to a port of this machine, from the table of its sockets.
+fn connections(port: u16) -> anyhow::Result<usize> {
+    let table = std::fs::read_to_string("/proc/net/tcp").context("cannot read the table of sockets")?;
+    let remote = format!(":{port:04X}");
+    let is_one = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(2);
+        // 01 is an open connection.
+        fields.next().is_some_and(|address| address.ends_with(&remote)) && fields.next() == Some("01")
+    };
+    Ok(table.lines().filter(is_one).count())
 }
 
 /// When the load's connections were closed; `None` where none were seen.
-fn end_of_load(files_before: usize, is_over: &AtomicBool) -> anyhow::Result<Option<Instant>> {
+fn end_of_load(port: u16, is_over: &AtomicBool) -> anyhow::Result<Option<Instant>> {
     let mut was_loaded = false;
     loop {
         let over = is_over.load(Ordering::Relaxed);
-        let is_loaded = open_files()? >= files_before + FILES_OF_LOAD;
+        let is_loaded = connections(port)? >= CONNECTIONS_OF_LOAD;
         if was_loaded && (over || !is_loaded) {
             return Ok(Some(Instant::now()));
         }
