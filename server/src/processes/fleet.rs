@@ -79,6 +79,8 @@ pub(super) struct Fleet {
     stopping: Option<Instant>,
     /// When the processes are asked next whether they still answer.
     beat_at: Instant,
+    /// Questions that all were asked.
+    beats: usize,
     /// Every process that was told to stop finished what it had accepted.
     is_clean: bool,
 }
@@ -105,6 +107,7 @@ impl Fleet {
             has_begun: false,
             stopping: None,
             beat_at: Instant::now() + beat::BEAT,
+            beats: 0,
             is_clean: true,
             beginning,
         }
@@ -206,6 +209,8 @@ impl Fleet {
         match said {
             Said::Warm => self.warm(who.number),
             Said::Ready => self.ready(who.number),
+            // It was heard of, whatever it says.
+            Said::Beats => {}
             Said::Metrics { round, page } => {
                 self.members[who.number].sheet = Some(Sheet::read(&page));
                 if round == self.round.number {

@@ -193,6 +193,11 @@ fn obey(
                     break;
                 }
             }
+            (Order::Beat, _) => {
+                if answers.send(Said::Beats).is_err() {
+                    break;
+                }
+            }
             (Order::Set { setting, asked }, Some(shared)) => set(shared, &setting, asked),
             (Order::Refuse { asked, problem }, Some(shared)) => {
                 if let Some(sibling) = shared.sibling.get() {

@@ -17,6 +17,8 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 pub(super) enum Order {
     /// Tell the page of metrics, for the round of this number.
     Metrics { round: u64 },
+    /// Say that you hear.
+    Beat,
     /// Take over a setting that `*tune` changed, in this process's own call of this number or in another process.
     Set { setting: Setting, asked: Option<u64> },
     /// The call of `*tune` of this number changed nothing.
@@ -37,6 +39,8 @@ pub(super) enum Said {
     Warm,
     /// It accepts.
     Ready,
+    /// It hears.
+    Beats,
     /// Its page of metrics.
     Metrics { round: u64, page: String },
     /// `*tune` asks for this here, in the call of this number.
@@ -75,6 +79,7 @@ mod tests {
         let said = [
             Said::Warm,
             Said::Ready,
+            Said::Beats,
             Said::Metrics {
                 round: 7,
                 page: "# HELP a b\na{x=\"\\n\"} 1\n".into(),

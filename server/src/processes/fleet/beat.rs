@@ -1,4 +1,4 @@
-//! Finds the processes that run and do nothing: each that is ready is asked every second, for the metrics that it tells anyway.
+//! Finds the processes that run and do nothing: each that is ready is asked every second whether it hears.
 //!
 //! Its invariant: silence is counted in questions and not in time, so a machine or a parent that stood still blames nobody.
 
@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 /// How often each process is asked.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
+/// Each is asked for its metrics with one question in so many, which keeps most of what it counted if it is killed; and not all in the
+/// same second, because a dozen processes that print a page at a time keep their net threads waiting.
+const PAGE_EVERY: usize = 10;
+/// These pages are for nobody who asked for metrics; such rounds have higher numbers.
+const NO_ROUND: u64 = 0;
 /// Questions in a row without a word, after which a process counts as not ready, and is killed.
 const UNREADY: u32 = 3;
 const KILLED: u32 = 10;
-/// The answers to these are for nobody who asked for metrics; such rounds have higher numbers.
-const NO_ROUND: u64 = 0;
 
 impl Member {
     /// It accepts, and has said something lately.
@@ -47,8 +50,12 @@ impl Fleet {
             }
             running.silent += 1;
             // Where there is no room it is silent too.
-            running.tell(Order::Metrics { round: NO_ROUND });
+            running.tell(match (self.beats + number) % PAGE_EVERY {
+                0 => Order::Metrics { round: NO_ROUND },
+                _ => Order::Beat,
+            });
         }
+        self.beats = self.beats.wrapping_add(1);
         self.publish();
     }
 
