@@ -41,6 +41,18 @@ fn connections_over_the_limit_are_told_so() {
 }
 
 #[test]
+fn silent_connections_do_not_keep_a_monitor_out() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut silent: Vec<Http> = (0..100).map(|_| Http::connect(&server.admin)).collect();
+    for _ in 0..3 {
+        assert_eq!(server.admin_get("/readyz"), (200, "ready\n".to_owned()));
+    }
+    assert!(silent[0].answer().is_none(), "the first gave way");
+    assert_eq!(silent[99].send("GET /healthz HTTP/1.1\r\n\r\n").0, 200);
+}
+
+#[test]
 fn a_deadline_that_has_passed_is_said_before_any_work() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);

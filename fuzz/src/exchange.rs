@@ -153,6 +153,8 @@ impl Running {
             threads: 1,
             cpus: Vec::new(),
             connections_max: 64,
+            connections_mend: "raise it",
+            idlest_gives_way: false,
             in_flight_max: IN_FLIGHT_MAX,
             owed_bytes_max: 1 << 20,
             push: PushLimits::default(),

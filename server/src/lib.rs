@@ -27,6 +27,7 @@ mod log;
 mod memory_node;
 mod methods;
 mod metrics;
+mod ports;
 mod processes;
 mod program;
 mod rehearsal;
@@ -48,11 +49,9 @@ use engines::Engines;
 use memory_node::MemoryNode;
 use methods::Methods;
 use metrics::{Arrival, Metrics};
-use millpond_wire_frame::Limits;
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{
-    Counters, Listener, Options, Patience, PushLimits, Transport, raise_file_limit,
-};
+use millpond_wire_transport::{Counters, Listener, Transport, raise_file_limit};
+use ports::{admin_options, data_options};
 use processes::Sibling;
 use slow::{ModelTime, Over, SlowLog};
 use std::net::SocketAddr;
@@ -439,60 +438,3 @@ fn raise_files(connections_max: usize) {
 
 /// How an address is bound: alone, or shared.
 type Bind = fn(SocketAddr, &str) -> Result<Listener, millpond_wire_transport::Error>;
-
-/// Net threads of a process: where 0 is said one a processor, shared among the processes.
-pub(crate) fn net_threads(server: &config::Server) -> usize {
-    if server.threads > 0 {
-        return server.threads;
-    }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    (cores / server.processes.max(1)).max(1)
-}
-
-fn data_options(config: &Config) -> Result<Options, Error> {
-    Ok(Options {
-        threads: net_threads(&config.server),
-        cpus: config.server.cpus.clone(),
-        connections_max: config.server.connections_max,
-        in_flight_max: config.server.in_flight_per_connection_max,
-        owed_bytes_max: config.server.owed_bytes_max,
-        push: PushLimits {
-            outstanding_max: config.server.pushes_per_connection_max,
-            ..PushLimits::default()
-        },
-        limits: Limits {
-            frame_bytes_max: config.server.frame_bytes_max,
-        },
-        patience: Patience {
-            idle: Duration::from_secs(config.server.idle_s_max),
-            request: Duration::from_secs(config.server.request_s_max),
-            write: Duration::from_secs(config.server.write_s_max),
-        },
-        // Read once a process, and needed as long as that.
-        cors_origins: config
-            .server
-            .cors_origins
-            .iter()
-            .map(|origin| &*origin.clone().leak())
-            .collect(),
-        encryption: encryption::key(&config.server)?,
-    })
-}
-
-fn admin_options() -> Options {
-    let limits = Limits {
-        frame_bytes_max: 64 << 10,
-    };
-    Options {
-        threads: 1,
-        cpus: Vec::new(),
-        connections_max: 100,
-        in_flight_max: 16,
-        owed_bytes_max: config::Server::default().owed_bytes_max,
-        push: PushLimits::default(),
-        limits,
-        patience: Patience::default(),
-        cors_origins: Vec::new(),
-        encryption: None,
-    }
-}

@@ -39,7 +39,7 @@ pub(crate) fn start_at<T: Send>(
 
 /// The configuration of one of several processes: its own net threads, on processors that follow those of the process before.
 fn share(mut config: Config, number: usize) -> Config {
-    let threads = crate::net_threads(&config.server);
+    let threads = crate::ports::net_threads(&config.server);
     config.server.threads = threads;
     if let Some(turn) = (number * threads).checked_rem(config.server.cpus.len()) {
         config.server.cpus.rotate_left(turn);

@@ -102,6 +102,7 @@ impl Transport {
         let accept = Accept {
             listeners,
             connections_max: options.connections_max as u64,
+            idlest_gives_way: options.idlest_gives_way,
             counters: Arc::clone(&counters),
             threads: Arc::clone(&threads),
             stop: Arc::clone(&stop),
@@ -222,6 +223,8 @@ fn thread_error(name: &str, source: std::io::Error) -> Error {
 struct Accept {
     listeners: Vec<Listener>,
     connections_max: u64,
+    /// The net thread finds a place for one over the limit, or counts it as refused.
+    idlest_gives_way: bool,
     counters: Arc<Counters>,
     threads: Arc<Vec<NetThread>>,
     stop: Arc<Stop>,
@@ -276,8 +279,11 @@ impl Accept {
         let refused = counters.live.load(Ordering::Relaxed) >= self.connections_max;
         let kind = if refused { Kind::Refused } else { Kind::Served };
         if refused {
-            counters.refused.fetch_add(1, Ordering::Relaxed);
-            if counters.refusing.load(Ordering::Relaxed) >= REFUSING_MAX {
+            let untold = counters.refusing.load(Ordering::Relaxed) >= REFUSING_MAX;
+            if untold || !self.idlest_gives_way {
+                counters.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            if untold {
                 return;
             }
         }

@@ -51,6 +51,11 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Connections served at a time; further ones are told `Overloaded` and closed.
     pub connections_max: usize,
+    /// What somebody can do who is told so: it follows "try again later, or".
+    pub connections_mend: &'static str,
+    /// A connection over the limit is served in the place of the one that has done nothing for longest, if there is one that
+    /// awaits no answer. Finding it takes a look at all of a thread's connections: for one thread, and few of them.
+    pub idlest_gives_way: bool,
     /// Calls one connection may have unanswered; it is not read further while it has.
     pub in_flight_max: usize,
     /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.

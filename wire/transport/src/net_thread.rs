@@ -4,6 +4,7 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
+mod crowd;
 mod start;
 
 pub(crate) use start::start;
@@ -311,6 +312,7 @@ impl<S: Service> Loop<S> {
     }
 
     fn adopt(&mut self, socket: OwnedFd, peer: Peer, kind: Kind, tls: Option<&Tls>) {
+        let kind = self.find_place(kind);
         let session = match tls.map(Tls::begin).transpose() {
             Ok(begun) => begun.map(Session::new),
             Err(error) => {

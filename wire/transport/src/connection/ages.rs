@@ -39,6 +39,13 @@ impl Connection {
         self.websocket.as_ref().is_some_and(|socket| socket.is_joining())
     }
 
+    /// Since when it has asked and been told nothing, in the order in which connections came; nothing while calls of it are
+    /// worked on, or it was not served at all. What has only begun to come is no request.
+    pub(crate) fn idle_since(&self) -> Option<(u32, u64)> {
+        let is_served = self.kind == Kind::Served && !self.flags.lingers;
+        (is_served && self.in_flight == 0).then_some((self.ages.active_s, self.key.generation))
+    }
+
     /// For what its peer's time is up.
     pub(crate) fn overdue(&self, patience: &Patience, now_s: u32) -> Option<Overdue> {
         if self.kind != Kind::Served || self.flags.lingers {

@@ -174,8 +174,8 @@ pub(super) fn call<S: Service>(
 ) -> Outcome {
     if connection.refused() {
         let ex = format!(
-            "the connection limit of {} is reached; try again later, or raise server.connections_max",
-            net.options.connections_max
+            "the connection limit of {} is reached; try again later, or {}",
+            net.options.connections_max, net.options.connections_mend
         );
         form.error(&mut connection.out, &Status::new(Code::Overloaded, ex));
         return Outcome::Answered;

@@ -104,6 +104,8 @@ fn net() -> Net<Told> {
             threads: 1,
             cpus: Vec::new(),
             connections_max: 1,
+            connections_mend: "raise it",
+            idlest_gives_way: false,
             in_flight_max: 1,
             owed_bytes_max: 1 << 20,
             push: PushLimits::default(),

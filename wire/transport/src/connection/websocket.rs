@@ -94,6 +94,8 @@ pub(crate) enum Goodbye {
     Overdue(Overdue),
     /// It stops.
     Stop,
+    /// Another one came, and no connection has done nothing for longer.
+    Crowded,
 }
 
 impl Goodbye {
@@ -101,6 +103,7 @@ impl Goodbye {
     fn words(self) -> (u16, &'static str) {
         match self {
             Goodbye::Stop => (close_code::GOING_AWAY, "the server stops"),
+            Goodbye::Crowded => (close_code::POLICY, "others came, and nothing was asked here for longest"),
             Goodbye::Overdue(Overdue::Idle) => (close_code::GOING_AWAY, "nothing was asked for too long"),
             Goodbye::Overdue(Overdue::Request) => (close_code::POLICY, "a message took too long to come"),
             Goodbye::Overdue(Overdue::Write) => (close_code::POLICY, "answers were not read for too long"),

@@ -1,8 +1,10 @@
 //! Calls over real sockets: pipelined, out of order, in pieces, refused, and at the end.
 
-use crate::probe::{Timed, answers, connect, http, quest, serve, start};
-use millpond_wire_transport::Ticket;
-use std::io::{Read, Write};
+use crate::probe::{Probe, Timed, answers, connect, http, loopback, options, quest, serve, start};
+use millpond_wire_transport::{Options, Patience, Ticket, Transport};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -168,6 +170,14 @@ fn refused_connections_are_told_so() {
     transport.close(Duration::from_secs(5));
 }
 
+/// The end of the stream, or the reset that bytes cause which nobody read.
+fn assert_closed(stream: &mut TcpStream) {
+    match stream.read(&mut [0; 8]) {
+        Ok(read) => assert_eq!(read, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
 #[test]
 fn bad_bytes_close_their_connection_alone() {
     let (transport, _tickets) = start(10, 16);
@@ -220,5 +230,52 @@ fn a_peer_that_leaves_marks_its_work_gone() {
         std::thread::yield_now();
     }
     drop(ticket);
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
+    let (service, tickets) = Probe::new();
+    let options = Options {
+        connections_max: 2,
+        connections_mend: "ask elsewhere",
+        idlest_gives_way: true,
+        ..options(1, Patience::default())
+    };
+    let transport = Transport::start(loopback(), Vec::new(), "net", options, service).unwrap();
+    let mut silent = connect(&transport);
+    let mut begun = connect(&transport);
+    begun.write_all(b"POST /service/ec").unwrap();
+    let mut first = connect(&transport);
+    first.write_all(&quest("later", 1, &[0x80])).unwrap();
+    let first_ticket = tickets.recv().unwrap();
+    assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0, "it gave way");
+    let mut second = connect(&transport);
+    second.write_all(&quest("later", 1, &[0x80])).unwrap();
+    let second_ticket = tickets.recv().unwrap();
+    assert_closed(&mut begun);
+    let mut third = connect(&transport);
+    let text = http(&mut third, "POST /service/echo HTTP/1.1\r\n\r\n");
+    assert!(
+        text.starts_with("HTTP/1.1 429")
+            && text.contains("the connection limit of 2 is reached; try again later, or ask elsewhere"),
+        "{text}"
+    );
+    let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let counters = transport.counters();
+    assert_eq!(
+        (counted(&counters.refused), counted(&counters.live)),
+        (1, 2),
+        "accepted {}",
+        counted(&counters.accepted)
+    );
+    for (stream, ticket) in [(&mut first, first_ticket), (&mut second, second_ticket)] {
+        ticket.ok(|out| out.map(0));
+        assert_eq!(answers(stream, 1), [(0, 1)]);
+    }
+    // Both have been answered, the first of them before.
+    let mut third = connect(&transport);
+    third.write_all(&quest("echo", 1, &[0x80])).unwrap();
+    assert_eq!(answers(&mut third, 1), [(0, 1)]);
     transport.close(Duration::from_secs(5));
 }

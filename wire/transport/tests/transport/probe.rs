@@ -152,6 +152,8 @@ pub(crate) fn options(threads: usize, patience: Patience) -> Options {
         threads,
         cpus: Vec::new(),
         connections_max: 1000,
+        connections_mend: "raise it",
+        idlest_gives_way: false,
         in_flight_max: 16,
         owed_bytes_max: 32 << 20,
         push: PushLimits::default(),

@@ -1,0 +1,73 @@
+//! What the connections of each port may use: of the data ports as configured, of the admin port always the same.
+//! It binds nothing. Its invariant: silent connections, however many, keep nobody from the admin port.
+
+use crate::{Error, config, encryption};
+use config::Config;
+use millpond_wire_frame::Limits;
+use millpond_wire_transport::{Options, Patience, PushLimits};
+use std::time::Duration;
+
+/// Net threads of a process: where 0 is said one a processor, shared among the processes.
+pub(crate) fn net_threads(server: &config::Server) -> usize {
+    if server.threads > 0 {
+        return server.threads;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores / server.processes.max(1)).max(1)
+}
+
+/// What connections of the data ports may use.
+///
+/// # Errors
+/// [`Error`] where the key of the encrypted channel cannot be read.
+pub(crate) fn data_options(config: &Config) -> Result<Options, Error> {
+    Ok(Options {
+        threads: net_threads(&config.server),
+        cpus: config.server.cpus.clone(),
+        connections_max: config.server.connections_max,
+        connections_mend: "raise server.connections_max",
+        idlest_gives_way: false,
+        in_flight_max: config.server.in_flight_per_connection_max,
+        owed_bytes_max: config.server.owed_bytes_max,
+        push: PushLimits {
+            outstanding_max: config.server.pushes_per_connection_max,
+            ..PushLimits::default()
+        },
+        limits: Limits {
+            frame_bytes_max: config.server.frame_bytes_max,
+        },
+        patience: Patience {
+            idle: Duration::from_secs(config.server.idle_s_max),
+            request: Duration::from_secs(config.server.request_s_max),
+            write: Duration::from_secs(config.server.write_s_max),
+        },
+        // Read once a process, and needed as long as that.
+        cors_origins: config
+            .server
+            .cors_origins
+            .iter()
+            .map(|origin| &*origin.clone().leak())
+            .collect(),
+        encryption: encryption::key(&config.server)?,
+    })
+}
+
+/// What connections of the admin port may use, which no key changes.
+pub(crate) fn admin_options() -> Options {
+    Options {
+        threads: 1,
+        cpus: Vec::new(),
+        connections_max: 100,
+        connections_mend: "close some to the admin port, which takes no more",
+        idlest_gives_way: true,
+        in_flight_max: 16,
+        owed_bytes_max: config::Server::default().owed_bytes_max,
+        push: PushLimits::default(),
+        limits: Limits {
+            frame_bytes_max: 64 << 10,
+        },
+        patience: Patience::default(),
+        cors_origins: Vec::new(),
+        encryption: None,
+    }
+}
