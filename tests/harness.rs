@@ -169,6 +169,20 @@ impl Millpond {
         }
     }
 
+    /// Waits until a metric without labels has a value that will do.
+    pub fn wait_for(&self, name: &str, will_do: impl Fn(u64) -> bool) {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let (_, metrics) = self.admin_get("/metrics");
+            let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+            let found = lines.find_map(|value| value.trim().parse().ok());
+            if found.is_some_and(&will_do) {
+                return;
+            }
+            assert!(Instant::now() < until, "{name} is {found:?}");
+        }
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub fn terminate(mut self) -> ExitStatus {
         self.signal("TERM");

@@ -53,6 +53,45 @@ fn silent_connections_do_not_keep_a_monitor_out() {
 }
 
 #[test]
+fn requests_that_do_not_end_hold_no_more_than_may_and_keep_no_small_one_out() {
+    let folder = r1_folder();
+    let set = [
+        "server.frame_bytes_max=1000000",
+        "server.unfinished_bytes_max=2000000",
+    ];
+    let server = Millpond::start(folder.path(), &set);
+    let begin = || {
+        let mut http = Http::connect(&server.addr);
+        let head = "POST /service/infer HTTP/1.1\r\nContent-Length: 900002\r\n\r\n";
+        http.stream.write_all(head.as_bytes()).unwrap();
+        http.stream.write_all(&vec![b' '; 900_000]).unwrap();
+        http
+    };
+    let mut held = Vec::new();
+    for bytes in [800_000, 1_600_000] {
+        held.push(begin());
+        server.wait_for("millpond_unfinished_bytes", |found| found >= bytes);
+    }
+    for refused in 1..=3 {
+        let (status, answer) = begin().answer().unwrap();
+        assert_eq!(status, 429, "{answer}");
+        assert!(
+            answer.contains("30101") && answer.contains("raise server.unfinished_bytes_max"),
+            "{answer}"
+        );
+        server.wait_for_metric(&format!(
+            "millpond_refused_total{{reason=\"unfinished\"}} {refused}"
+        ));
+    }
+    let payload = json!({"samples": [["v1", "v2"]]});
+    assert_eq!(server.call("infer", &payload).0, 200, "a small one is served");
+    let (status, answer) = held[0].send("{}");
+    assert_eq!(status, 400, "it is whole, and misses its keys: {answer}");
+    drop(held);
+    server.wait_for_metric("millpond_unfinished_bytes 0");
+}
+
+#[test]
 fn a_deadline_that_has_passed_is_said_before_any_work() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);

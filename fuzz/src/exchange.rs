@@ -157,6 +157,8 @@ impl Running {
             idlest_gives_way: false,
             in_flight_max: IN_FLIGHT_MAX,
             owed_bytes_max: 1 << 20,
+            unfinished_bytes_max: 16 << 20,
+            unfinished_mend: "raise it",
             push: PushLimits::default(),
             limits: Limits {
                 frame_bytes_max: FRAME_BYTES_MAX,

@@ -225,8 +225,8 @@ impl Metrics {
         totals
     }
 
-    /// Prints all of it.
-    pub fn print(&self, methods: &Methods, page: &mut Page) {
+    /// Prints all of it, beside the requests that were refused `unfinished`, before their methods were known.
+    pub fn print(&self, methods: &Methods, unfinished: u64, page: &mut Page) {
         let totals: Vec<(&str, Totals)> = methods
             .all()
             .map(|(method, name)| (name, self.totals(method)))
@@ -236,7 +236,7 @@ impl Metrics {
             let answered = totals.answered() as f64;
             page.sample("millpond_calls_total", &[("method", name)], answered);
         }
-        self.print_errors(&totals, page);
+        self.print_errors(&totals, unfinished, page);
         let calls = "millpond_call_seconds";
         page.family(calls, "histogram", "From the read of a call to its answer.");
         for (name, totals) in &totals {
@@ -257,7 +257,7 @@ impl Metrics {
         self.print_stages(page);
     }
 
-    fn print_errors(&self, totals: &[(&str, Totals)], page: &mut Page) {
+    fn print_errors(&self, totals: &[(&str, Totals)], unfinished: u64, page: &mut Page) {
         let name = "millpond_errors_total";
         page.family(name, "counter", "Calls answered with an error, by code.");
         for (method, totals) in totals {
@@ -290,6 +290,7 @@ impl Metrics {
         }
         page.sample(name, &[("reason", "too_late")], too_late as f64);
         page.sample(name, &[("reason", "unknown_method")], unknown as f64);
+        page.sample(name, &[("reason", "unfinished")], unfinished as f64);
         page.single(
             "millpond_slow_calls_total",
             "counter",

@@ -29,6 +29,8 @@ pub(crate) fn data_options(config: &Config) -> Result<Options, Error> {
         idlest_gives_way: false,
         in_flight_max: config.server.in_flight_per_connection_max,
         owed_bytes_max: config.server.owed_bytes_max,
+        unfinished_bytes_max: config.server.unfinished_bytes_max,
+        unfinished_mend: "raise server.unfinished_bytes_max",
         push: PushLimits {
             outstanding_max: config.server.pushes_per_connection_max,
             ..PushLimits::default()
@@ -62,6 +64,8 @@ pub(crate) fn admin_options() -> Options {
         idlest_gives_way: true,
         in_flight_max: 16,
         owed_bytes_max: config::Server::default().owed_bytes_max,
+        unfinished_bytes_max: 16 << 20,
+        unfinished_mend: "send less",
         push: PushLimits::default(),
         limits: Limits {
             frame_bytes_max: 64 << 10,

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) fn metrics(shared: &Shared) -> String {
     let mut page = Page::default();
-    shared.metrics.print(&shared.methods, &mut page);
+    let counters = shared.data_counters.get();
+    let unfinished = counters.map_or(0, |counters| counters.unfinished_refused.load(Ordering::Relaxed));
+    shared.metrics.print(&shared.methods, unfinished, &mut page);
     page.single(
         "millpond_in_flight",
         "gauge",
@@ -43,7 +45,7 @@ pub(crate) fn metrics(shared: &Shared) -> String {
         "Log lines that found the queue full.",
         dropped,
     );
-    if let Some(counters) = shared.data_counters.get() {
+    if let Some(counters) = counters {
         connections(&mut page, counters);
         if let Some(certificate) = shared.certificate.get() {
             tls(&mut page, counters, certificate);
@@ -105,6 +107,12 @@ fn connections(page: &mut Page, counters: &Counters) {
         "counter",
         "Moments in which a net thread that refused most calls left its sockets alone, so that requests gathered.",
         load(&counters.lulls),
+    );
+    page.single(
+        "millpond_unfinished_bytes",
+        "gauge",
+        "Bytes held of requests that have not come whole, beyond 64 KiB of each.",
+        load(&counters.unfinished_bytes),
     );
     page.single(
         "millpond_answers_undelivered_total",

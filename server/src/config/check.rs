@@ -122,6 +122,15 @@ fn check_server(config: &Config) -> Result<(), String> {
             return Err(format!("{key} is {found}; expected 1024 to 1073741824 bytes"));
         }
     }
+    // Its buffer grows by doubling, and where that moves it, it is there twice.
+    let unfinished_min = server.frame_bytes_max.saturating_mul(2);
+    if server.unfinished_bytes_max < unfinished_min {
+        return Err(format!(
+            "server.unfinished_bytes_max is {}; one request may take {unfinished_min} bytes while it comes (twice server.frame_bytes_max): \
+             raise the one, or lower the other",
+            server.unfinished_bytes_max
+        ));
+    }
     if server.threads > 1024 {
         return Err(format!(
             "server.threads is {}; expected at most 1024 (0: one a processor)",

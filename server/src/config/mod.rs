@@ -5,12 +5,14 @@
 
 pub(crate) mod access;
 pub(crate) mod check;
+mod log;
 pub(crate) mod method;
 mod secret;
 mod source;
 mod tls;
 
 pub use access::{Access, MethodRule, TokenGroup};
+pub use log::{Format, Level, Log};
 pub use method::{Kind, Method};
 pub use secret::Secret;
 pub use source::{Origin, load};
@@ -18,8 +20,8 @@ pub use tls::Tls;
 
 use crate::Error;
 use millpond_engines_infer::pipeline::Pipeline;
+use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -89,6 +91,8 @@ pub struct Server {
     pub owed_bytes_max: usize,
     /// Bytes of a frame or an HTTP body.
     pub frame_bytes_max: usize,
+    /// Bytes of requests that have not come whole, over all connections of a process, beyond 64 KiB of each.
+    pub unfinished_bytes_max: usize,
     /// The deadline of a call that names none.
     pub deadline_ms_default: u64,
     /// How long a stop waits for accepted work.
@@ -119,6 +123,7 @@ impl Default for Server {
             pushes_per_connection_max: 1024,
             owed_bytes_max: 32 << 20,
             frame_bytes_max: 8 << 20,
+            unfinished_bytes_max: 256 << 20,
             deadline_ms_default: 5000,
             drain_ms_max: 10_000,
             idle_s_max: 60,
@@ -187,112 +192,6 @@ impl Default for Admin {
             token_file: None,
         }
     }
-}
-
-/// `[log]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Log {
-    /// 1 or "trace", 2 or "debug": a line a request, with its scores; 3 or "info"; 4 or "warn"; 5 or "error".
-    pub level: Level,
-    /// Appended to; standard error when left out.
-    pub file: Option<PathBuf>,
-    /// "text" or "json".
-    pub format: Format,
-    /// Lines waiting to be written; further ones are dropped and counted.
-    pub queue_lines_max: usize,
-    /// Bytes of those lines.
-    pub queue_bytes_max: usize,
-    /// Calls that take longer are logged, whatever the level; 0: none.
-    pub slow_ms: u64,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Log {
-            level: Level::Info,
-            file: None,
-            format: Format::Text,
-            queue_lines_max: 100_000,
-            queue_bytes_max: 16 << 20,
-            slow_ms: 0,
-        }
-    }
-}
-
-/// How much is logged, with the numbers of report R1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// 1: each call as it comes in, each connection as it comes and goes.
-    Trace,
-    /// 2: a line a request.
-    Debug,
-    /// 3: what happens to the process.
-    Info,
-    /// 4: what may need somebody.
-    Warn,
-    /// 5: what does.
-    Error,
-}
-
-impl<'de> Deserialize<'de> for Level {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Number(i64),
-            Name(String),
-        }
-        let form = Form::deserialize(deserializer)?;
-        let text = match &form {
-            Form::Number(number) => number.to_string(),
-            Form::Name(name) => name.clone(),
-        };
-        Level::named(&text).ok_or_else(|| match &form {
-            Form::Number(found) => level_error(found),
-            Form::Name(found) => level_error(found),
-        })
-    }
-}
-
-impl Level {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Level; 5] = [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Trace => "trace",
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Warn => "warn",
-            Level::Error => "error",
-        }
-    }
-
-    /// The level of a name, or of a number as report R1 has them.
-    pub fn named(text: &str) -> Option<Level> {
-        let is = |(level, number): &(Level, &str)| text.eq_ignore_ascii_case(level.name()) || text == *number;
-        let numbered = Level::ALL.into_iter().zip(["1", "2", "3", "4", "5"]);
-        numbered.into_iter().find(is).map(|(level, _)| level)
-    }
-}
-
-fn level_error<E: serde::de::Error>(found: impl std::fmt::Debug) -> E {
-    E::custom(format_args!(
-        "log level {found:?}; expected 1 or \"trace\", 2 or \"debug\", 3 or \"info\", 4 or \"warn\", 5 or \"error\""
-    ))
-}
-
-/// How a log line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// For people.
-    Text,
-    /// For machines: one object a line.
-    Json,
 }
 
 /// `[features.NAME]`

@@ -63,6 +63,11 @@ fn unknown_and_wrong_keys_are_named() {
         &[],
         "log.queue_bytes_max is 100; expected 1024 to 1073741824 bytes",
     );
+    check(
+        "[server]\nunfinished_bytes_max = 16777215",
+        &[],
+        "server.unfinished_bytes_max is 16777215; one request may take 16777216 bytes",
+    );
 }
 
 #[test]

@@ -75,6 +75,24 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
 }
 
 #[test]
+fn what_unfinished_requests_may_hold_is_held_against_the_memory() {
+    let what = "memory of requests that have not come whole";
+    let facts = machine(&[("proc/meminfo", "MemAvailable:    1048576 kB\n")]);
+    let mut config = Config::default();
+    let fits = finding(&facts, &config, what);
+    assert_eq!(fits.standing, Standing::Good, "{fits:?}");
+    assert!(fits.text.contains("881 MiB at worst, 1024 MiB are"), "{fits:?}");
+    config.server.processes = 2;
+    let over = finding(&facts, &config, what);
+    assert_eq!(over.standing, Standing::Better, "{over:?}");
+    assert!(
+        over.text.contains("1762 MiB at worst")
+            && over.text.contains("server.unfinished_bytes_max (256 MiB)"),
+        "{over:?}"
+    );
+}
+
+#[test]
 fn a_machine_that_could_be_better_is_told_how() {
     let facts = machine(&[
         ("proc/sys/net/core/somaxconn", "128\n"),

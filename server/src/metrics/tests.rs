@@ -19,7 +19,7 @@ fn arrival(method: Method, queue: Duration) -> Arrival {
 
 fn check(metrics: &Metrics, methods: &Methods, expected: &[&str]) {
     let mut page = Page::default();
-    metrics.print(methods, &mut page);
+    metrics.print(methods, 0, &mut page);
     let text = page.into_text();
     for expected in expected {
         let line = format!("{expected}\n");

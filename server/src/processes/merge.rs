@@ -205,10 +205,11 @@ mod tests {
     /// The gauges that the server prints, in the order of `admin/page.rs`. Whoever adds one says here how it is merged.
     #[test]
     fn every_gauge_has_been_thought_of() {
-        const ADDED_UP: [&str; 6] = [
+        const ADDED_UP: [&str; 7] = [
             "millpond_in_flight",
             "millpond_awaiting_callers",
             "millpond_connections",
+            "millpond_unfinished_bytes",
             "millpond_model_queued",
             "millpond_model_busy",
             "millpond_store_keys",

@@ -163,6 +163,15 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
     }))
 }
 
+/// How the answer to the call at the front is written and numbered, of which nothing but the header need have come; nothing for
+/// a call that wants no answer, for an answer, and for what is no frame.
+pub fn answer_form(input: &[u8], limits: Limits) -> Option<(Encoding, u32)> {
+    match parse_head(input, limits) {
+        Ok(Ok(head)) if head.mtype == 1 => Some((head.encoding, head.seq?)),
+        _ => None,
+    }
+}
+
 /// Appends a whole frame to `out`.
 ///
 /// # Errors

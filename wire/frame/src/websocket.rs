@@ -47,6 +47,8 @@ pub mod close_code {
     pub const TOO_LARGE: u16 = 1009;
     /// The server failed.
     pub const INTERNAL: u16 = 1011;
+    /// The server has no room now (IANA's registry of WebSocket close codes).
+    pub const TRY_AGAIN_LATER: u16 = 1013;
 }
 
 /// Appended to the client's key before hashing (RFC 6455 section 1.3).
@@ -138,6 +140,11 @@ impl WebSocket {
     /// Whether a message has begun and not ended: the peer that leaves now leaves in the middle of it.
     pub fn is_joining(&self) -> bool {
         self.joining.is_some()
+    }
+
+    /// Bytes of memory that hold fragments of the unfinished message.
+    pub fn held_bytes(&self) -> usize {
+        self.joined.capacity()
     }
 
     /// Reads on from the front of `input`, which starts where the last call's `used` ended.

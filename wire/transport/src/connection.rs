@@ -5,6 +5,7 @@
 //! first) it serves nothing and reads little; an idle one holds no buffer.
 
 mod ages;
+mod held;
 mod http;
 mod push;
 mod reading;
@@ -63,6 +64,8 @@ pub(crate) struct Connection {
     input: Vec<u8>,
     /// Input length below which no request can be whole.
     needed: usize,
+    /// Bytes counted for it among those that all connections hold of unfinished requests.
+    counted: usize,
     /// What is known of an HTTP request that is not whole.
     progress: HttpProgress,
     /// Answers not yet sent, from `sent` on.
@@ -138,6 +141,7 @@ impl Connection {
             gone: None,
             input: Vec::new(),
             needed: 0,
+            counted: 0,
             progress: HttpProgress::default(),
             out: Vec::new(),
             sent: 0,
@@ -246,6 +250,7 @@ impl Connection {
             let rest = std::mem::take(&mut self.input);
             self.receive(net, &rest);
         }
+        self.count_held(net);
         if self.flags.closing {
             // Nothing more is read.
             self.give_up_pushes();
@@ -260,7 +265,7 @@ impl Connection {
         }
         // TLS can tell of the end together with the last requests.
         if self.finished() && !self.servable(in_flight_max) {
-            return self.finish();
+            return self.finish(net);
         }
         let reads = self.flags.readable && self.wants_bytes(in_flight_max);
         self.flags.due = reads || self.servable(in_flight_max) || self.can_release(in_flight_max);
@@ -347,7 +352,7 @@ impl Connection {
     }
 
     /// Everything was said: the peer is told, and given time to read it if it has not closed itself.
-    fn finish(&mut self) -> Turn {
+    fn finish<S: Service>(&mut self, net: &Net<S>) -> Turn {
         self.end_tls();
         let unread = !self.flags.ended;
         if !unread || rustix::net::shutdown(&self.socket, Shutdown::Write).is_err() {
@@ -356,6 +361,7 @@ impl Connection {
         self.flags.lingers = true;
         self.tell_gone();
         self.input = Vec::new();
+        self.count_held(net);
         self.flags.due = true;
         Turn::Linger
     }
@@ -382,6 +388,7 @@ impl Connection {
     /// It is over: whoever works for it is told, and so is the log where that is worth a line.
     pub(crate) fn ended<S>(mut self, net: &Net<S>) {
         self.tell_gone();
+        self.uncount_held(net);
         self.end_tls();
         self.count_end_of_tls(net);
         if self.kind != Kind::Rehearsal {

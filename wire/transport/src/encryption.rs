@@ -38,6 +38,14 @@ mod absent {
         pub(crate) fn seal(&mut self, _: &mut Vec<u8>, _: usize) {
             match *self {}
         }
+
+        pub(crate) fn held_bytes(&self) -> usize {
+            match *self {}
+        }
+
+        pub(crate) fn forget_held(&mut self) {
+            match *self {}
+        }
     }
 }
 
@@ -150,6 +158,16 @@ mod present {
                 self.pending = Vec::new();
             }
             Ok(())
+        }
+
+        /// Bytes of memory that hold a package that is not whole.
+        pub(crate) fn held_bytes(&self) -> usize {
+            self.pending.capacity()
+        }
+
+        /// Lets go of it: nothing more is received.
+        pub(crate) fn forget_held(&mut self) {
+            self.pending = Vec::new();
         }
 
         /// Encrypts the one frame that lies in `out` from `start` on.

@@ -8,7 +8,8 @@
 //! ways: a [`Pusher`] calls its peer. All of it works behind TLS, on listeners that say so.
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
-//! its connection closes; and a connection holds at most its input limit, its output bound and its bounds of calls in flight, either way.
+//! its connection closes; a connection holds at most its input limit, its output bound and its bounds of calls in flight, either way;
+//! and all of them together hold no more of unfinished requests than may be held.
 
 mod acceptor;
 mod answer;
@@ -60,6 +61,11 @@ pub struct Options {
     pub in_flight_max: usize,
     /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.
     pub owed_bytes_max: usize,
+    /// Bytes of requests that have not come whole, over all connections, beyond what one read gives (64 KiB) of each: a connection
+    /// that would hold more of its request then is told `Overloaded` and closed.
+    pub unfinished_bytes_max: usize,
+    /// What somebody can do who is told so: it follows "try again later, or".
+    pub unfinished_mend: &'static str,
     /// Calls to its peer.
     pub push: PushLimits,
     /// Sizes of frames and bodies.
@@ -98,6 +104,10 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Answers whose connection was gone.
     pub undelivered: AtomicU64,
+    /// Bytes held of requests that have not come whole, beyond what one read gives of each.
+    pub unfinished_bytes: AtomicU64,
+    /// Requests that were refused, and their connections closed, because all that are not whole held too much.
+    pub unfinished_refused: AtomicU64,
     /// Connections closed because they asked nothing for too long.
     pub idle: AtomicU64,
     /// Connections closed because the end of a request did not come in time.

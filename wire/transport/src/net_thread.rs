@@ -27,7 +27,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// One read's worth of bytes, shared by all connections of the thread.
-const SCRATCH_BYTES: usize = 64 << 10;
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 /// How often a stop looks again whether everything is answered.
 const RECHECK: Duration = Duration::from_millis(5);
 /// How long a stop holds connections whose end was said, so that no reset overtakes the last answer: a round trip to a peer

@@ -48,6 +48,7 @@ impl Connection {
             let used = self.serve(net, bytes, &mut room.message, budget);
             self.input.extend_from_slice(&bytes[used..]);
         } else {
+            self.make_room(count);
             self.input.extend_from_slice(bytes);
             self.serve_input(net, &mut room.message, budget);
         }

@@ -108,6 +108,8 @@ fn net() -> Net<Told> {
             idlest_gives_way: false,
             in_flight_max: 1,
             owed_bytes_max: 1 << 20,
+            unfinished_bytes_max: 64 << 20,
+            unfinished_mend: "raise it",
             push: PushLimits::default(),
             limits: Limits::default(),
             patience: Patience::default(),

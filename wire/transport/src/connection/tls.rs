@@ -278,8 +278,14 @@ impl Connection {
         })
     }
 
+    /// Bytes of memory that hold a record or a handshake message that is not whole.
+    pub(super) fn held_by_tls(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.pending.capacity())
+    }
+
     /// Takes what a TLS connection received; the input grows by what it holds.
     pub(super) fn receive_tls<S>(&mut self, net: &Net<S>, bytes: &mut [u8]) {
+        self.make_room(bytes.len());
         let Some(tls) = &mut self.tls else { return };
         let was_shaking = tls.is_shaking();
         let Taken { ended, error, .. } = tls.receive(bytes, &mut self.input, &mut self.out);

@@ -103,7 +103,10 @@ impl Goodbye {
     fn words(self) -> (u16, &'static str) {
         match self {
             Goodbye::Stop => (close_code::GOING_AWAY, "the server stops"),
-            Goodbye::Crowded => (close_code::POLICY, "others came, and nothing was asked here for longest"),
+            Goodbye::Crowded => (
+                close_code::POLICY,
+                "others came, and nothing was asked here for longest",
+            ),
             Goodbye::Overdue(Overdue::Idle) => (close_code::GOING_AWAY, "nothing was asked for too long"),
             Goodbye::Overdue(Overdue::Request) => (close_code::POLICY, "a message took too long to come"),
             Goodbye::Overdue(Overdue::Write) => (close_code::POLICY, "answers were not read for too long"),
@@ -117,7 +120,7 @@ impl Connection {
     pub(crate) fn say_goodbye<S: Service>(&mut self, net: &Net<S>, room: &mut Room, why: Goodbye) -> Turn {
         let flags = &self.flags;
         if why == Goodbye::Stop && (flags.lingers || self.websocket.is_none()) {
-            return self.part_quietly();
+            return self.part_quietly(net);
         }
         if self.websocket.is_none() || flags.closing || flags.broken || flags.lingers {
             return Turn::End;
@@ -134,18 +137,18 @@ impl Connection {
         if self.flags.broken || self.unsent() > 0 {
             return Turn::End;
         }
-        self.finish()
+        self.finish(net)
     }
 
     /// The end of a connection that has no word for it: the end of the stream, once all is said.
-    fn part_quietly(&mut self) -> Turn {
+    fn part_quietly<S: Service>(&mut self, net: &Net<S>) -> Turn {
         if self.flags.lingers {
             return Turn::Wait;
         }
         if self.flags.broken || self.in_flight > 0 || self.unsent() > 0 {
             return Turn::End;
         }
-        self.finish()
+        self.finish(net)
     }
 }
 

@@ -156,6 +156,8 @@ pub(crate) fn options(threads: usize, patience: Patience) -> Options {
         idlest_gives_way: false,
         in_flight_max: 16,
         owed_bytes_max: 32 << 20,
+        unfinished_bytes_max: 64 << 20,
+        unfinished_mend: "raise it",
         push: PushLimits::default(),
         limits: Limits {
             frame_bytes_max: 1 << 20,

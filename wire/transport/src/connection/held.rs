@@ -1,0 +1,251 @@
+//! What a connection holds of requests that have not come whole: room for it, and its share of what all connections may hold.
+//!
+//! It reads and serves nothing. Its invariants: a connection that holds no more than one read gives is counted nowhere and
+//! refused nothing, however much others hold; what is counted for a connection is taken back when it ends.
+
+use super::Connection;
+use crate::answer::Form;
+use crate::net_thread::{Kind, Net, SCRATCH_BYTES};
+use crate::service::Service;
+use millpond_wire_frame::websocket::{close_code, write_close};
+use millpond_wire_frame::{answer_form, is_http};
+use millpond_wire_schema::{Code, Status};
+use std::sync::atomic::Ordering;
+
+impl Connection {
+    /// Makes room behind an unfinished request for so many bytes more: doubled like any Vec, but not far past what the request
+    /// is known to need.
+    pub(super) fn make_room(&mut self, bytes: usize) {
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let wanted = len + bytes;
+        if len == 0 || wanted <= capacity {
+            return;
+        }
+        let most = match self.needed {
+            needed if needed > len => needed + SCRATCH_BYTES,
+            _ => usize::MAX,
+        };
+        let room = (2 * capacity).min(most).max(wanted);
+        self.input.reserve_exact(room - len);
+    }
+
+    /// Bytes of memory that hold what has not come whole.
+    fn held(&self) -> usize {
+        let joined = self.websocket.as_ref().map_or(0, |socket| socket.held_bytes());
+        let packages = self.secure.as_ref().map_or(0, |secure| secure.held_bytes());
+        self.input.capacity() + joined + packages + self.held_by_tls()
+    }
+
+    /// Counts what it holds beyond one read's worth among what all connections hold. Where that is too much, a connection that
+    /// came to hold more is told so, as far as its protocol has a way, and closed; what waits for this server is no matter of
+    /// its peer.
+    pub(super) fn count_held<S: Service>(&mut self, net: &Net<S>) {
+        let held = self.held().saturating_sub(SCRATCH_BYTES);
+        if held == self.counted || self.kind == Kind::Rehearsal {
+            return;
+        }
+        let total = &net.counters.unfinished_bytes;
+        if held < self.counted {
+            total.fetch_sub((self.counted - held) as u64, Ordering::Relaxed);
+            self.counted = held;
+            return;
+        }
+        if self.flags.broken || self.blocked(net.options.in_flight_max) {
+            return;
+        }
+        let more = (held - self.counted) as u64;
+        self.counted = held;
+        let before = total.fetch_add(more, Ordering::Relaxed);
+        if before.saturating_add(more) > net.options.unfinished_bytes_max as u64 {
+            self.refuse_unfinished(net);
+            self.count_held(net);
+        }
+    }
+
+    /// What was counted for it is held no more.
+    pub(super) fn uncount_held<S>(&self, net: &Net<S>) {
+        if self.counted > 0 {
+            let total = &net.counters.unfinished_bytes;
+            total.fetch_sub(self.counted as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that there is no room for the rest of its request, and lets go of what has come of it.
+    fn refuse_unfinished<S: Service>(&mut self, net: &Net<S>) {
+        net.counters.unfinished_refused.fetch_add(1, Ordering::Relaxed);
+        let (peer, bytes, limit) = (self.peer, self.held(), net.options.unfinished_bytes_max);
+        tracing::info!(%peer, bytes, limit, "connection closed: too much is held of requests that are not whole");
+        let ex = format!(
+            "requests that have not come whole hold {limit} bytes over all connections, and there is no room for the rest of this one; \
+             try again later, or {}",
+            net.options.unfinished_mend
+        );
+        let status = Status::new(Code::Overloaded, ex);
+        let start = self.out.len();
+        if self.websocket.take().is_some() {
+            let reason = "too much is held of messages that are not whole";
+            write_close(&mut self.out, Some(close_code::TRY_AGAIN_LATER), reason, None);
+        } else if self.secure.is_none() && is_http(&self.input) == Some(true) {
+            let form = Form::Http {
+                keep_alive: false,
+                head_only: false,
+                allow_origin: None,
+            };
+            form.error(&mut self.out, &status);
+        } else if let Some((encoding, seq)) = answer_form(&self.input, net.options.limits) {
+            let form = Form::Frame {
+                encoding,
+                seq,
+                in_message: false,
+            };
+            form.error(&mut self.out, &status);
+        }
+        self.sealed(start);
+        self.flags.closing = true;
+        (self.input, self.needed) = (Vec::new(), 0);
+        if let Some(secure) = &mut self.secure {
+            secure.forget_held();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::rig::Rig;
+    use super::*;
+    use crate::connection::Turn;
+    use millpond_wire_frame::websocket::write_message;
+    use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+    use std::io::Write as _;
+    use std::sync::atomic::AtomicU64;
+
+    const BOUND: usize = 1 << 20;
+
+    /// A call of `bytes` bytes and a little more.
+    fn call(bytes: usize) -> Vec<u8> {
+        let (mut out, kind) = (
+            Vec::new(),
+            FrameKind::Twoway {
+                method: "any",
+                seq: 7,
+            },
+        );
+        write_frame(&mut out, Encoding::Json, kind, &vec![b' '; bytes]).unwrap();
+        out
+    }
+
+    fn bounded(mut rig: Rig) -> Rig {
+        rig.net.options.unfinished_bytes_max = BOUND;
+        rig
+    }
+
+    impl Rig {
+        /// Sends in pieces, with turns between, until all is sent or it ends; the last turn.
+        fn sends(&mut self, bytes: &[u8]) -> Turn {
+            let mut turn = Turn::Wait;
+            for piece in bytes.chunks(50_000) {
+                if turn == Turn::Wait {
+                    self.theirs.write_all(piece).unwrap();
+                    turn = self.turns(0);
+                }
+            }
+            turn
+        }
+
+        fn counted(&self, counter: impl Fn(&crate::Counters) -> &AtomicU64) -> u64 {
+            counter(&self.net.counters).load(Ordering::Relaxed)
+        }
+    }
+
+    fn check(mut rig: Rig, bytes: &[u8]) -> Vec<u8> {
+        assert_eq!(rig.sends(bytes), Turn::Linger);
+        assert_eq!(rig.counted(|counters| &counters.unfinished_refused), 1);
+        assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
+        assert_eq!(rig.connection.held(), 0);
+        rig.read_answers()
+    }
+
+    #[test]
+    fn what_would_grow_beyond_the_bound_is_told_so_and_closed() {
+        let large = call(4 << 20);
+        let answer = check(bounded(Rig::connected()), &large);
+        let Parsed::Whole { message, .. } = parse_frame(&answer, Limits::default()).unwrap() else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(message.kind, FrameKind::Answer { status: 1, seq: 7 });
+        let said = String::from_utf8_lossy(message.payload);
+        assert!(said.contains("30101") && said.contains("1048576 bytes"), "{said}");
+
+        let head = b"POST /service/any HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
+        let answer = check(bounded(Rig::connected()), &[head, vec![b' '; 4 << 20]].concat());
+        let said = String::from_utf8(answer).unwrap();
+        assert!(said.starts_with("HTTP/1.1 429"), "{said}");
+        assert!(
+            said.contains("Connection: close") && said.contains("30101"),
+            "{said}"
+        );
+
+        let mut fragments = Vec::new();
+        for at in 0..40 {
+            let start = fragments.len();
+            write_message(&mut fragments, &[7; 100_000], Some([1, 2, 3, 4]));
+            fragments[start] = if at == 0 { 0x02 } else { 0x00 };
+        }
+        let answer = check(bounded(Rig::upgraded()), &fragments);
+        assert_eq!(answer[0], 0x88, "a close frame");
+        assert_eq!(answer[2..4], 1013_u16.to_be_bytes());
+
+        let (mut oneway, kind) = (Vec::new(), FrameKind::Oneway { method: "any" });
+        write_frame(&mut oneway, Encoding::Msgpack, kind, &vec![0xc0; 4 << 20]).unwrap();
+        assert_eq!(check(bounded(Rig::connected()), &oneway), b"");
+    }
+
+    #[test]
+    fn what_others_hold_keeps_no_small_request_out() {
+        let mut rig = bounded(Rig::connected());
+        rig.net
+            .counters
+            .unfinished_bytes
+            .store(BOUND as u64, Ordering::Relaxed);
+        let small = call(60_000);
+        for _ in 0..20 {
+            for piece in small.chunks(7_000) {
+                assert_eq!(rig.sends(piece), Turn::Wait);
+            }
+            assert!(!rig.read_answers().is_empty());
+        }
+        assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), BOUND as u64);
+    }
+
+    #[test]
+    fn what_is_counted_is_taken_back_when_the_request_is_whole_and_when_its_peer_goes() {
+        let mut rig = bounded(Rig::connected());
+        let request = call(700_000);
+        let (most, rest) = request.split_at(600_000);
+        for _ in 0..5 {
+            assert_eq!(rig.sends(most), Turn::Wait);
+            let counted = rig.counted(|counters| &counters.unfinished_bytes);
+            assert!((600_000 - SCRATCH_BYTES as u64..BOUND as u64).contains(&counted));
+            assert_eq!(rig.sends(rest), Turn::Wait);
+            assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
+            assert!(!rig.read_answers().is_empty());
+        }
+        rig.sends(most);
+        let Rig { connection, net, .. } = rig;
+        connection.ended(&net);
+        assert_eq!(net.counters.unfinished_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn room_is_made_for_what_a_request_needs_and_not_for_twice_as_much() {
+        let mut rig = Rig::connected();
+        let request = call(5 << 20);
+        rig.sends(&request[..request.len() - 1]);
+        let room = rig.connection.input.capacity();
+        assert!(
+            (request.len() - 1..=request.len() + SCRATCH_BYTES).contains(&room),
+            "{room}"
+        );
+    }
+}
