@@ -91,6 +91,20 @@ fn status_and_infos_have_fpnns_shape() {
 fn without_its_token_nothing_is_tuned() {
     let (_folder, server) = start(OWN);
     let call = json!({"key": "server.stat", "value": "false"});
+    let mut http = Http::connect(&server.addr);
+    let head = format!(
+        "POST /service/*tune HTTP/1.1\r\nConnection: close\r\nContent-Length: {}",
+        call.to_string().len()
+    );
+    http.stream
+        .write_all(format!("{head}\r\n\r\n{call}").as_bytes())
+        .unwrap();
+    let mut text = String::new();
+    http.stream.read_to_string(&mut text).unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 401") && text.contains("\r\nWWW-Authenticate: Bearer realm=\"millpond\"\r\n"),
+        "{text}"
+    );
     let (status, answer) = server.call("*tune", &call);
     assert_eq!((status, code(&answer)), (401, 30109));
     assert!(

@@ -100,6 +100,7 @@ fn answer(request: &HttpRequest<'_>) {
         keep_alive: request.keep_alive,
         head_only: false,
         allow_origin: request.origin,
+        allow: None,
     };
     let mut out = Vec::new();
     write_http(&mut out, head, b"{}");

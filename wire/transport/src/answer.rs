@@ -79,6 +79,15 @@ impl Form {
 
     /// Answers an error, with that status where the call came by HTTP.
     pub(crate) fn error_as(self, out: &mut Vec<u8>, status: &Status, http_status: u16) {
+        self.error_with(out, status, http_status, None);
+    }
+
+    /// Answers that another verb is to be used, and which are served there.
+    pub(crate) fn not_allowed(self, out: &mut Vec<u8>, status: &Status, verbs: &'static str) {
+        self.error_with(out, status, 405, Some(verbs));
+    }
+
+    fn error_with(self, out: &mut Vec<u8>, status: &Status, http_status: u16, allow: Option<&'static str>) {
         match self {
             Form::Oneway => {}
             Form::Frame {
@@ -107,12 +116,16 @@ impl Form {
                     content_type: "application/json",
                     bytes: &bytes,
                 };
-                last.body(out, &body);
+                last.body_with(out, &body, allow);
             }
         }
     }
 
     pub(crate) fn body(self, out: &mut Vec<u8>, body: &Body<'_>) {
+        self.body_with(out, body, None);
+    }
+
+    fn body_with(self, out: &mut Vec<u8>, body: &Body<'_>, allow: Option<&'static str>) {
         if let Form::Http {
             keep_alive,
             head_only,
@@ -125,6 +138,7 @@ impl Form {
                 keep_alive,
                 head_only,
                 allow_origin,
+                allow,
             };
             write_http(out, answer, body.bytes);
         }

@@ -8,7 +8,7 @@ use crate::websocket::accept_key;
 /// What an HTTP answer says before its body.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpAnswer<'a> {
-    /// 200, 404, …; 426 also says that WebSocket version 13 is spoken.
+    /// 200, 404, …; 426 also says that WebSocket version 13 is spoken, and 401 that a bearer token is asked for.
     pub status: u16,
     /// `application/json`, …
     pub content_type: &'a str,
@@ -18,6 +18,8 @@ pub struct HttpAnswer<'a> {
     pub head_only: bool,
     /// The request's `Origin` where it may read the answer, or `*`; whether it may is the caller's decision.
     pub allow_origin: Option<&'a str>,
+    /// The verbs that are served there, as in `GET, POST`: what an answer of 405 must say (RFC 9110 section 15.5.6).
+    pub allow: Option<&'static str>,
 }
 
 /// Appends a whole answer to `out`.
@@ -31,6 +33,15 @@ pub fn write_http(out: &mut Vec<u8>, answer: HttpAnswer<'_>, body: &[u8]) {
     out.extend_from_slice(number.format(body.len()).as_bytes());
     out.extend_from_slice(b"\r\n");
     write_origin(out, answer.allow_origin);
+    if let Some(verbs) = answer.allow {
+        out.extend_from_slice(b"Allow: ");
+        out.extend_from_slice(verbs.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if answer.status == 401 {
+        // RFC 9110 section 15.5.2; the scheme's own word is RFC 6750, section 3.
+        out.extend_from_slice(b"WWW-Authenticate: Bearer realm=\"millpond\"\r\n");
+    }
     let is_upgrade = answer.status == 426;
     if is_upgrade {
         // RFC 9110 section 15.5.22 and RFC 6455 section 4.4.

@@ -332,6 +332,7 @@ fn answers_say_who_may_read_them_and_what_is_spoken() {
         keep_alive: true,
         head_only: false,
         allow_origin: None,
+        allow: None,
     };
     let check = |answer: HttpAnswer<'_>, expected: &str| {
         assert_eq!(written(|out| write_http(out, answer, b"{}")), expected);
@@ -358,6 +359,23 @@ fn answers_say_who_may_read_them_and_what_is_spoken() {
         },
         "HTTP/1.1 426 Upgrade Required\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nConnection: Upgrade, close\r\n\r\n{}",
+    );
+    check(
+        HttpAnswer {
+            status: 401,
+            ..answer
+        },
+        "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
+         WWW-Authenticate: Bearer realm=\"millpond\"\r\n\r\n{}",
+    );
+    check(
+        HttpAnswer {
+            status: 405,
+            allow: Some("GET, POST"),
+            ..answer
+        },
+        "HTTP/1.1 405 Method Not Allowed\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
+         Allow: GET, POST\r\n\r\n{}",
     );
     let allow_origin = Some("https://a.example\r\nSet-Cookie: a=b");
     check(

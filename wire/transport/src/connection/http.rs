@@ -46,7 +46,8 @@ pub(super) fn serve_http<S: Service>(
             "{} {} is not served; call methods with POST /service/METHOD or GET /service/METHOD?fpnn=…",
             request.verb, request.path
         );
-        form.error(&mut connection.out, &Status::new(Code::ReadOnly, ex));
+        let status = Status::new(Code::ReadOnly, ex);
+        form.not_allowed(&mut connection.out, &status, "GET, POST");
         connection.flags.closing |= !keep_alive;
         return Step::Served(len);
     };

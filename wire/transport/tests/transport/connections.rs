@@ -125,7 +125,10 @@ fn http_requests_are_answered_in_turn() {
         "{text}"
     );
     let text = http(&mut stream, "PUT /service/echo HTTP/1.1\r\n\r\n");
-    assert!(text.starts_with("HTTP/1.1 405"), "{text}");
+    assert!(
+        text.starts_with("HTTP/1.1 405") && text.contains("\r\nAllow: GET, POST\r\n"),
+        "{text}"
+    );
     let text = http(
         &mut stream,
         "POST /service/none HTTP/1.1\r\nConnection: close\r\n\r\n",
