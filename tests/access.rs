@@ -102,7 +102,8 @@ fn without_its_token_nothing_is_tuned() {
     let mut text = String::new();
     http.stream.read_to_string(&mut text).unwrap();
     assert!(
-        text.starts_with("HTTP/1.1 401") && text.contains("\r\nWWW-Authenticate: Bearer realm=\"millpond\"\r\n"),
+        text.starts_with("HTTP/1.1 401")
+            && text.contains("\r\nWWW-Authenticate: Bearer realm=\"millpond\"\r\n"),
         "{text}"
     );
     let (status, answer) = server.call("*tune", &call);
@@ -313,4 +314,51 @@ fn a_closed_model_is_rehearsed_and_opened() {
             "{line} is not in\n{metrics}"
         );
     }
+}
+
+#[test]
+fn what_changes_something_is_called_by_post_alone() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &["admin.token=s3cret-admin"]);
+    let mut http = Http::connect(&server.addr);
+    let get = |method: &str, payload: &Value| {
+        let text = payload.to_string();
+        let query: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        format!("GET /service/{method}?fpnn={query} HTTP/1.1\r\n")
+    };
+    let put = json!({"entries": [["k", "v"]]});
+    let tune = json!({"key": "server.stat", "value": "false", "_token": "s3cret-admin"});
+    for (method, payload) in [("ordered.put", &put), ("*tune", &tune)] {
+        let request = get(method, payload);
+        let (status, answer) = http.send(&format!("{request}\r\n"));
+        assert_eq!(status, 405, "{answer}");
+        assert!(
+            answer.contains("30107") && answer.contains("POST /service/METHOD"),
+            "{answer}"
+        );
+        let mut last = Http::connect(&server.addr);
+        last.stream
+            .write_all(format!("{request}Connection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        let mut text = String::new();
+        last.stream.read_to_string(&mut text).unwrap();
+        assert!(text.contains("\r\nAllow: POST\r\n"), "{text}");
+    }
+    let (status, answer) = http.send(&format!("{}\r\n", get("ordered.get", &json!({"keys": ["k"]}))));
+    assert_eq!(status, 200, "{answer}");
+    let found: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(found["versions"], json!([0]), "nothing was put");
+    let (_, metrics) = server.admin_get("/metrics");
+    for line in [
+        "millpond_errors_total{method=\"ordered.put\",code=\"30107\"} 2",
+        "millpond_errors_total{method=\"*tune\",code=\"30107\"} 2",
+        "millpond_calls_total{method=\"ordered.get\"} 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("{line}\n")),
+            "{line} is not in\n{metrics}"
+        );
+    }
+    assert_eq!(http.call("ordered.put", &put).0, 200);
+    assert_eq!(http.call("*tune", &tune).0, 200);
 }

@@ -88,6 +88,20 @@ impl Work {
     }
 }
 
+impl Work {
+    /// Whether it may change something that outlasts its answer. Such a call comes by HTTP's POST alone: any page can have a
+    /// browser send a GET, and not every browser says whose page it was.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Work::Tune | Work::OrderedPut => true,
+            Work::Ping | Work::Status | Work::Infos | Work::FeaturesLookup => false,
+            Work::OrderedGet | Work::OrderedScan | Work::Infer | Work::Rank => false,
+            // Over HTTP its caller cannot be called: it does nothing.
+            Work::Echo | Work::Constant(_) | Work::Duplex(_) => false,
+        }
+    }
+}
+
 /// A map that was encoded at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Constant {

@@ -49,6 +49,12 @@ impl Service for Router {
         }
     }
 
+    fn takes_get(&self, method: &str) -> bool {
+        let methods = &self.shared.methods;
+        let found = methods.named(method);
+        found.is_none_or(|method| !methods.work(method).changes())
+    }
+
     fn written(&self, mark: u16, took: Duration) {
         let Some((method, of_model)) = self.shared.methods.marked(mark) else {
             return;

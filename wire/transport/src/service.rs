@@ -100,7 +100,15 @@ pub trait Service: Clone + Send + 'static {
         Duration::ZERO
     }
 
-    /// Told of a call that the connection's bounds refused with `status`: the service is not asked about it.
+    /// Whether HTTP's GET may call that method: it changes nothing, so whoever follows a link or loads an image may ask for it.
+    /// A GET of another is refused, and so is one of HTTP's other verbs of any.
+    fn takes_get(&self, method: &str) -> bool {
+        let _ = method;
+        true
+    }
+
+    /// Told of a call that was refused with `status` before the service was asked about it: by the connection's bounds, or for
+    /// its verb.
     fn refused(&self, method: &str, status: &Status) {
         let _ = (method, status);
     }

@@ -41,13 +41,14 @@ pub(super) fn serve_http<S: Service>(
         return Step::Served(len);
     }
     let method = service_method(request.path);
-    let Some(payload) = http_payload(&request, method.is_some()) else {
-        let ex = format!(
-            "{} {} is not served; call methods with POST /service/METHOD or GET /service/METHOD?fpnn=…",
-            request.verb, request.path
+    let Some(payload) = http_payload(net, &request, method.as_deref()) else {
+        refuse_verb(
+            net,
+            connection,
+            &request,
+            method.as_deref().unwrap_or_default(),
+            form,
         );
-        let status = Status::new(Code::ReadOnly, ex);
-        form.not_allowed(&mut connection.out, &status, "GET, POST");
         connection.flags.closing |= !keep_alive;
         return Step::Served(len);
     };
@@ -145,15 +146,44 @@ fn refuse_http(out: &mut Vec<u8>, error: &HttpError) {
     form.error_as(out, &Status::new(code, error.to_string()), http_status);
 }
 
-/// The map a method is called with; `None` when the verb cannot call a method, as HEAD cannot: it asks for nothing to be done.
-fn http_payload<'r>(request: &'r HttpRequest<'_>, is_method: bool) -> Option<Cow<'r, [u8]>> {
+/// The map a method is called with; `None` when the verb cannot call it, as HEAD cannot: it asks for nothing to be done.
+fn http_payload<'r, S: Service>(
+    net: &Net<S>,
+    request: &'r HttpRequest<'_>,
+    method: Option<&str>,
+) -> Option<Cow<'r, [u8]>> {
+    let Some(method) = method else {
+        return Some(Cow::Borrowed(request.body.as_ref()));
+    };
     match request.verb {
-        _ if !is_method => Some(Cow::Borrowed(request.body.as_ref())),
         "POST" if request.body.is_empty() => Some(Cow::Borrowed(b"{}")),
         "POST" => Some(Cow::Borrowed(request.body.as_ref())),
-        "GET" => Some(service_payload(request.query)),
+        "GET" if net.service.takes_get(method) => Some(service_payload(request.query)),
         _ => None,
     }
+}
+
+/// Says with which verbs the method is called.
+fn refuse_verb<S: Service>(
+    net: &Net<S>,
+    connection: &mut Connection,
+    request: &HttpRequest<'_>,
+    method: &str,
+    form: Form,
+) {
+    let HttpRequest { verb, path, .. } = request;
+    let (verbs, ways) = if net.service.takes_get(method) {
+        let ways = "call methods with POST /service/METHOD or GET /service/METHOD?fpnn=…";
+        ("GET, POST", ways)
+    } else {
+        (
+            "POST",
+            "call methods that change something with POST /service/METHOD",
+        )
+    };
+    let status = Status::new(Code::ReadOnly, format!("{verb} {path} is not served; {ways}"));
+    net.service.refused(method, &status);
+    form.not_allowed(&mut connection.out, &status, verbs);
 }
 
 /// The token of `Authorization: Bearer TOKEN`.
