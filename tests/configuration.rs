@@ -68,6 +68,48 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
+fn what_is_named_of_the_machine_must_be_there() {
+    let folder = r1_folder();
+    let refused = |set: &str, words: &[&str]| {
+        check(folder.path(), &[set], words);
+        let checked = Command::new(env!("CARGO_BIN_EXE_millpond"))
+            .arg("check-config")
+            .arg(folder.path().join("millpond.toml"))
+            .args(["--set", set])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&checked.stderr);
+        assert!(!checked.status.success(), "{set} was accepted");
+        for word in ["millpond.toml"].iter().chain(words) {
+            assert!(stderr.contains(word), "{word:?} is not in:\n{stderr}");
+        }
+    };
+    refused(
+        "log.file=logs/x.log",
+        &["log.file", "logs/x.log", "is no folder; make it"],
+    );
+    refused("log.file=tables", &["log.file", "tables", "which is a folder"]);
+    if Path::new("/sys/devices/system/cpu/online").exists() {
+        refused(
+            "server.cpus=[0, 60000]",
+            &["server.cpus names processor 60000", "this machine has 0"],
+        );
+    }
+    refused(
+        "server.listen_also=[\"unix:a.sock\", \"unix:./tables/../a.sock\"]",
+        &[
+            "server.listen_also[0]",
+            "server.listen_also[1]",
+            "which are one socket",
+        ],
+    );
+    refused(
+        "server.cors_origins=[\"app.example.com\"]",
+        &["server.cors_origins[0]", "app.example.com", "it has no scheme"],
+    );
+}
+
+#[test]
 fn damaged_tables_are_refused_before_ready() {
     let folder = r1_folder();
     let file = shard(folder.path());

@@ -146,7 +146,7 @@ fn read(nodes: &Path, number: usize, is_allowed: impl Fn(usize) -> bool) -> Resu
 }
 
 /// The kernel's lists: "0-3,8,10-11"; empty for none.
-fn parse_list(text: &str) -> Option<Vec<usize>> {
+pub(crate) fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

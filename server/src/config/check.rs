@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Backend, Config, Durability, Listen, Model, access, method, secret, tls};
+use super::{Backend, Config, Durability, Listen, Model, access, machine, method, secret, tls, web};
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -137,8 +137,10 @@ fn check_server(config: &Config) -> Result<(), String> {
             server.threads
         ));
     }
+    web::check(&server.cors_origins)?;
     check_processes(config)?;
-    check_addresses(config)
+    check_addresses(config)?;
+    machine::check(config)
 }
 
 /// No two keys may name one address: several processes share theirs with whoever binds it, and the kernel would choose between

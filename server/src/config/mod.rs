@@ -6,10 +6,12 @@
 pub(crate) mod access;
 pub(crate) mod check;
 mod log;
+mod machine;
 pub(crate) mod method;
 mod secret;
 mod source;
 mod tls;
+mod web;
 
 pub use access::{Access, MethodRule, TokenGroup};
 pub use log::{Format, Level, Log};

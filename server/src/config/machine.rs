@@ -1,0 +1,124 @@
+//! What a configuration names of the machine it is for: processors, sockets, the folder of the log.
+//! It makes none of them. Its invariant: what would only fail at a bind, or on a thread of its own, is refused by its key.
+
+use super::{Config, Listen};
+use crate::memory_node::parse_list;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel says which processors there are.
+const PROCESSORS: &str = "/sys/devices/system/cpu/online";
+
+/// Looks whether they are there.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    // With a memory node they are held against its own.
+    if config.server.numa_node.is_none() {
+        let online = std::fs::read_to_string(PROCESSORS);
+        check_processors(&config.server.cpus, online.ok().as_deref())?;
+    }
+    check_sockets(&config.server.listen_also)?;
+    config.log.file.as_deref().map_or(Ok(()), check_log)
+}
+
+/// Holds them against the kernel's list; a kernel that tells of none is not asked.
+fn check_processors(cpus: &[usize], online: Option<&str>) -> Result<(), String> {
+    let Some(there) = online.and_then(parse_list) else {
+        return Ok(());
+    };
+    match cpus.iter().find(|cpu| !there.contains(cpu)) {
+        None => Ok(()),
+        Some(cpu) => Err(format!(
+            "server.cpus names processor {cpu}, and this machine has {}; name some of those, or leave server.cpus out",
+            online.unwrap_or_default().trim()
+        )),
+    }
+}
+
+/// No two Unix sockets may be one; folders that are links are followed.
+fn check_sockets(listen_also: &[Listen]) -> Result<(), String> {
+    let mut named: Vec<(usize, &Path, PathBuf)> = Vec::new();
+    for (at, listen) in listen_also.iter().enumerate() {
+        let Listen::Unix(path) = listen else { continue };
+        let real = followed(path);
+        if let Some((other, found, _)) = named.iter().find(|(_, _, other)| *other == real) {
+            let (found, path) = (found.display(), path.display());
+            return Err(format!(
+                "server.listen_also[{other}] is unix:{found} and server.listen_also[{at}] is unix:{path}, which are one socket; \
+                 leave one of them out"
+            ));
+        }
+        named.push((at, path, real));
+    }
+    Ok(())
+}
+
+/// The path by its folder's own name, or as it stands where that folder is not there.
+fn followed(path: &Path) -> PathBuf {
+    let real = path
+        .parent()
+        .zip(path.file_name())
+        .and_then(|(folder, name)| Some(here(folder).canonicalize().ok()?.join(name)));
+    real.unwrap_or_else(|| path.to_owned())
+}
+
+/// A relative path without a folder is in this one.
+fn here(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    }
+}
+
+/// The log's file is made when it is not there, its folder is not.
+fn check_log(file: &Path) -> Result<(), String> {
+    let shown = file.display();
+    if file.is_dir() {
+        return Err(format!(
+            "log.file is {shown}, which is a folder; name a file in it"
+        ));
+    }
+    match file.parent().map(here) {
+        Some(folder) if !folder.is_dir() => Err(format!(
+            "log.file is {shown}, and {} is no folder; make it, or name a file in another",
+            folder.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn processors_are_those_that_the_kernel_tells_of() {
+        assert_eq!(check_processors(&[0, 3, 8], Some("0-3,8\n")), Ok(()));
+        assert_eq!(check_processors(&[99], None), Ok(()));
+        let refused = check_processors(&[0, 4], Some("0-3,8\n")).unwrap_err();
+        assert!(
+            refused.contains("server.cpus names processor 4, and this machine has 0-3,8;"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn one_socket_is_named_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| Listen::Unix(folder.path().join(path));
+        std::fs::create_dir(folder.path().join("run")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("run"), folder.path().join("link")).unwrap();
+        let two = [at("run/a"), at("run/b"), at("a"), at("gone/a"), at("gone/b")];
+        assert_eq!(check_sockets(&two), Ok(()));
+        for other in ["run/a", "./run/./a", "run/../run/a", "link/a"] {
+            let listens = [at("run/a"), at("run/b"), at(other)];
+            let refused = check_sockets(&listens).unwrap_err();
+            assert!(
+                refused.contains("server.listen_also[0] is unix:")
+                    && refused.contains("server.listen_also[2] is unix:"),
+                "{refused}"
+            );
+        }
+        assert!(check_sockets(&[at("gone/a"), at("gone/./a")]).is_err());
+    }
+}
