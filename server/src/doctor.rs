@@ -6,7 +6,7 @@
 
 mod facts;
 
-use crate::config::Config;
+use crate::config::{Config, check};
 use crate::tls;
 pub use facts::Facts;
 use std::fmt;
@@ -67,7 +67,7 @@ pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
     let connections = config.server.connections_max as u64;
     let processes = config.server.processes as u64;
     let found = [
-        files(facts, connections, processes),
+        files(facts, config),
         machine_files(facts, connections, processes),
         backlog(facts),
         memory(facts, config),
@@ -83,8 +83,10 @@ pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
 }
 
 /// A connection is a file of its process.
-fn files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
+fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     let hard = facts.files_max?;
+    let connections = config.server.connections_max as u64;
+    let processes = config.server.processes as u64;
     let needed = connections + FILES_BESIDE;
     let what = "open files";
     let each = if processes > 1 { " in each process" } else { "" };
@@ -98,7 +100,7 @@ fn files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
     // A tenth more than it takes: the kernel spreads connections by a hash.
     let spread = connections.saturating_mul(processes).saturating_mul(11);
     let several = match spread.div_ceil(room.saturating_mul(10).max(1)) {
-        enough if room > 0 && config_takes(enough) => {
+        enough if room > 0 && takes_processes(config, enough) => {
             format!(
                 ", or spread the same connections over processes: server.processes = {enough} with server.connections_max = {room}"
             )
@@ -116,9 +118,10 @@ fn files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
     ))
 }
 
-/// Whether a configuration may say so many processes.
-fn config_takes(processes: u64) -> bool {
-    processes <= crate::config::check::PROCESSES_MAX as u64
+/// Whether the configuration may say so many processes, as a start would judge it: an ordered store, a Unix socket and port 0
+/// have one.
+fn takes_processes(config: &Config, processes: u64) -> bool {
+    processes <= check::PROCESSES_MAX as u64 && check::check_shared(config).is_ok()
 }
 
 /// The files of all processes are files of the machine.

@@ -191,6 +191,13 @@ fn check_processes(config: &Config) -> Result<(), String> {
     if processes == 1 {
         return Ok(());
     }
+    check_shared(config)
+}
+
+/// Whether several processes could serve it.
+pub(crate) fn check_shared(config: &Config) -> Result<(), String> {
+    let server = &config.server;
+    let processes = server.processes;
     let alone = format!("or set server.processes = 1 (it is {processes})");
     if let Some(name) = config.ordered.keys().next() {
         return Err(format!(

@@ -1,6 +1,7 @@
 //! Machines of files, as the kernel would show them; no finding depends on the machine that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
+use crate::config::{Listen, Ordered};
 use std::fs;
 use std::path::Path;
 
@@ -68,6 +69,22 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
         threads.text.contains("12 net threads in 12 processes"),
         "{threads:?}"
     );
+    // What one process alone can serve is not spread.
+    (config.server.processes, config.server.connections_max) = (1, 200_000);
+    config
+        .ordered
+        .insert("events".into(), Ordered::at("events".into()));
+    let short = finding(&facts, &config, "open files");
+    assert!(
+        short.text.contains("server.connections_max to 19936") && !short.text.contains("server.processes"),
+        "{}",
+        short.text
+    );
+    config.ordered.clear();
+    config.server.listen_also = vec![Listen::Unix("a.sock".into())];
+    let short = finding(&facts, &config, "open files");
+    assert!(!short.text.contains("server.processes"), "{}", short.text);
+    config.server.listen_also.clear();
     // A million under so low a limit takes more processes than there may be.
     (config.server.processes, config.server.connections_max) = (1, 10_000_000);
     let short = finding(&facts, &config, "open files");
