@@ -4,8 +4,11 @@
 //!
 //! Push, pop, peek and evict cost the same however much waits: items lie in one list of places
 //! that are linked by their numbers, a source that has nothing waiting is nowhere, and sources
-//! are kept in a list by how much they have waiting, so that the longest is found at once.
+//! are kept in lists by how many and by how many bytes they have waiting ([`ByBytes`]), so that those with most are found at once.
 
+mod by_bytes;
+
+use by_bytes::ByBytes;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -80,6 +83,7 @@ pub(super) struct Turns<T> {
     /// The first of the sources that have so many waiting.
     by_length: Vec<usize>,
     longest: usize,
+    by_bytes: ByBytes,
     load: Load,
     /// Turns that were had, as far as they are remembered, and for each of them the sources that had more waiting or came new.
     turns: f64,
@@ -99,6 +103,7 @@ impl<T> Turns<T> {
             ring: VecDeque::new(),
             by_length: vec![NONE],
             longest: 0,
+            by_bytes: ByBytes::new(),
             load: Load::default(),
             turns: 0.0,
             refilled: 0.0,
@@ -151,6 +156,7 @@ impl<T> Turns<T> {
         self.unlist(at);
         self.sources[at].load.add(rows, bytes);
         self.list(at);
+        self.by_bytes.set(at, self.sources[at].load.bytes);
         self.longest = self.longest.max(self.sources[at].load.requests);
     }
 
@@ -207,11 +213,16 @@ impl<T> Turns<T> {
         newest.collect()
     }
 
-    /// The source whose newest would make room, and how many of them. It looks at every source that has something waiting.
+    /// The source whose newest would make room, and how many of them. Where dozens hold nearly as many bytes, it may be any that holds
+    /// at least half of the most.
     pub(super) fn bytes_give_way(&self, source: u64, bytes: usize, over: usize) -> Option<(usize, usize)> {
-        let kept_min = self.load_of(source).bytes.saturating_add(bytes);
-        let held = |at: &usize| self.sources[*at].load.bytes;
-        let at = self.ring.iter().copied().max_by_key(held)?;
+        let kept_min = self.load_of(source).bytes.saturating_add(bytes).max(1);
+        let at = self.by_bytes.heaviest(|at| self.sources[at].load.bytes)?;
+        let held = self.sources[at].load.bytes;
+        // What cannot do is not counted together: a crowd that is refused costs no walk each.
+        if held < over.saturating_add(kept_min) {
+            return None;
+        }
         let (mut count, mut freed, mut place) = (0, 0, self.sources[at].newest);
         while freed < over {
             let giving = self.places.get(place)?;
@@ -220,8 +231,7 @@ impl<T> Turns<T> {
             place = giving.before;
         }
         // Something of it is left, so that the source keeps its turn.
-        let left = self.sources[at].load.bytes.saturating_sub(freed);
-        (left >= kept_min.max(1)).then_some((at, count))
+        (held.saturating_sub(freed) >= kept_min).then_some((at, count))
     }
 
     fn enter(&mut self, number: u64) -> usize {
@@ -284,6 +294,7 @@ impl<T> Turns<T> {
         self.unlist(at);
         self.sources[at].load.remove(rows, bytes);
         self.list(at);
+        self.by_bytes.set(at, self.sources[at].load.bytes);
         if self.by_length[self.longest] == NONE {
             // The source that left this list is in the one below, or has nothing waiting any more.
             self.longest = self.longest.saturating_sub(1);
