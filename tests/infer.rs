@@ -152,6 +152,31 @@ fn every_call_is_counted_in_each_stage() {
 }
 
 #[test]
+fn an_output_is_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nfile = \"millpond.log\"\n\
+        [models.m]\nbackend = \"practice\"\nbehaviour = \"wait\"\nus = 0\n";
+    std::fs::write(folder.path().join("millpond.toml"), text).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let call = |outputs: Value| {
+        let x = json!({"shape": [1, 1], "type": "f32", "data": [7]});
+        server.call("infer", &json!({"inputs": {"x": x}, "outputs": outputs}))
+    };
+    let (status, answer) = call(json!(["y"]));
+    assert_eq!(
+        (status, &answer["outputs"]["y"]["data"]),
+        (200, &json!([7.0])),
+        "{answer}"
+    );
+    for outputs in [json!(["y", "y"]), json!(vec!["y"; 100_000])] {
+        let (status, answer) = call(outputs);
+        assert_eq!((status, answer["code"].as_u64()), (400, Some(30104)), "{answer}");
+        let ex = answer["ex"].as_str().unwrap();
+        assert!(ex.contains("\"y\" twice; name each output once"), "{ex}");
+    }
+}
+
+#[test]
 fn the_first_thing_said_is_that_it_is_ready() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);

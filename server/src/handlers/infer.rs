@@ -126,7 +126,6 @@ fn answer_tensors(
         Err(status) => return call.refuse(reply, &status),
     };
     let rows = inputs.first().map_or(0, Tensor::rows);
-    // The names may be many times as many as the model's outputs.
     let kept = wanted
         .iter()
         .map(|(_, name)| size_of::<(usize, String)>() + name.len());
@@ -215,6 +214,11 @@ fn prepare_tensors<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Pre
     let mut wanted = Vec::new();
     for output in &decoded.outputs {
         match ports().find(|(_, port)| port.name == *output) {
+            // Each is a copy of the tensor, and an answer's map has each key once.
+            Some((at, _)) if wanted.iter().any(|(other, _)| *other == at) => {
+                let ex = format!("key \"outputs\" names {output:?} twice; name each output once");
+                return Err(Status::new(Code::BadArgument, ex));
+            }
             Some((at, port)) => wanted.push((at, port.name.clone())),
             None => {
                 let there: Vec<&str> = ports().map(|(_, port)| port.name.as_str()).collect();
