@@ -104,6 +104,22 @@ fn a_trace_of_any_length_makes_no_long_line() {
     assert!(longest < 8192, "a line of {longest} bytes");
 }
 
+/// Whoever calls chooses what an error quotes; the caller gets all of it, the log a beginning.
+#[test]
+fn an_error_of_any_length_makes_no_long_line() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &["log.level=debug"]);
+    let long = "é".repeat(1 << 20);
+    let (status, answer) = server.call("infer", &json!({"model": long, "samples": [["v1", "v2"]]}));
+    assert_eq!(status, 404);
+    assert!(answer["ex"].as_str().unwrap().contains(&long));
+    assert!(server.terminate().success());
+    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    assert!(log.contains("refused") && log.contains(&"é".repeat(200)), "{log}");
+    let longest = log.lines().map(str::len).max().unwrap();
+    assert!(longest < 1024, "a line of {longest} bytes");
+}
+
 /// A pipe that stands for a log's reader who does not read: open at this end, so that the server's opening waits for nobody.
 fn fifo(path: &Path) -> File {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());

@@ -61,6 +61,8 @@ use std::time::{Duration, Instant};
 
 /// How long a stop waits for answers to leave their sockets.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
+/// Bytes of an error's words that the log shows; whoever called has all of them.
+const EX_SHOWN_BYTES_MAX: usize = 512;
 /// How long one with nothing left to do refuses what callers still send: a round trip and a thought of theirs.
 const STRAGGLERS: Duration = Duration::from_millis(250);
 
@@ -118,7 +120,9 @@ impl Shared {
             return;
         }
         let (method, code) = (self.methods.name(arrival.method), status.code.number());
-        tracing::debug!(method, code, ex = ?status.ex, "refused");
+        // It may quote what the caller sent.
+        let ex = &status.ex[..status.ex.floor_char_boundary(EX_SHOWN_BYTES_MAX)];
+        tracing::debug!(method, code, ?ex, "refused");
         if self.slow.is_on() {
             self.note_slow(arrival, Instant::now(), trace, code, ModelTime::default());
         }
