@@ -172,3 +172,50 @@ fn models_must_fit_their_pipelines() {
     std::fs::write(folder.path().join("millpond.toml"), wider).unwrap();
     check(folder.path(), &[], &["pipelines.r1", "mlp", "24"]);
 }
+
+/// The value of a unit's key.
+fn of_unit<'u>(unit: &'u str, key: &str) -> &'u str {
+    let mut lines = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    lines.next().unwrap_or_else(|| panic!("the unit lacks {key}"))
+}
+
+#[test]
+fn the_unit_and_the_image_start_what_the_program_is() {
+    let read = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
+        std::fs::read_to_string(folder.join(name)).unwrap()
+    };
+    let (unit, image) = (read("millpond.service"), read("Containerfile"));
+    let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
+    let serve = words(of_unit(&unit, "ExecStart"));
+    let config = "/etc/millpond/millpond.toml";
+    assert_eq!(serve, ["/usr/local/bin/millpond", "serve", "--config", config]);
+    let lines = |start: &str| {
+        image
+            .lines()
+            .filter_map(|line| line.strip_prefix(start))
+            .next_back()
+    };
+    let json = |line: Option<&str>| serde_json::from_str::<Vec<String>>(line.unwrap()).unwrap();
+    assert_eq!(json(lines("CMD ")), serve[1..]);
+    assert_eq!(json(lines("ENTRYPOINT ")), serve[..1]);
+    // What goes before it takes its words as well.
+    let folder = r1_folder();
+    let before = words(of_unit(&unit, "ExecStartPre"));
+    let arguments = before[1..].iter().map(|word| match word.as_str() {
+        word if word == config => folder.path().join("millpond.toml").into_os_string(),
+        word => word.into(),
+    });
+    let checked = Command::new(env!("CARGO_BIN_EXE_millpond"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    // The defaults find room in its limits.
+    let number = |key: &str| of_unit(&unit, key).parse::<usize>().unwrap();
+    let server = millpond_server::config::Config::default().server;
+    assert!(number("LimitNOFILE") >= server.connections_max + 64);
+    assert!(number("TimeoutStopSec") as u64 * 1000 > server.drain_ms_max + 5000);
+}
