@@ -47,8 +47,10 @@ impl<'p> Peeked<'p> {
 
 /// Shows `see` each key and value of a payload that is one whole valid msgpack map, in one pass that allocates nothing; `None`
 /// where it is not, or is nested too deep to be followed here.
+#[inline]
 pub fn peek_map<'p>(payload: &'p [u8], mut see: impl FnMut(&'p [u8], Peeked<'p>)) -> Option<()> {
-    let (entries, mut rest) = map_len(payload)?;
+    let (&tag, rest) = payload.split_first()?;
+    let (entries, mut rest) = counted(tag, rest).filter(|_| is_map(tag))?;
     for _ in 0..entries {
         let (key, behind) = text(rest)?;
         rest = value(behind, DEPTH_MAX)?;
@@ -57,82 +59,147 @@ pub fn peek_map<'p>(payload: &'p [u8], mut see: impl FnMut(&'p [u8], Peeked<'p>)
     rest.is_empty().then_some(())
 }
 
+/// Bytes behind the tags that tell how many there are, and one more; 0 where more is to be looked at.
+const SIZES: [u8; 256] = {
+    let mut sizes = [0; 256];
+    let mut tag = 0;
+    while tag < 256 {
+        sizes[tag] = match tag {
+            0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => 1,
+            0xcc | 0xd0 => 2,
+            0xcd | 0xd1 => 3,
+            0xca | 0xce | 0xd2 => 5,
+            0xcb | 0xcf | 0xd3 => 9,
+            _ => 0,
+        };
+        tag += 1;
+    }
+    sizes
+};
+
 /// The bytes behind the value at the front.
+#[inline(always)]
 fn value(bytes: &[u8], depth: usize) -> Option<&[u8]> {
     let (&tag, rest) = bytes.split_first()?;
-    let depth = depth.checked_sub(1)?;
+    match SIZES[usize::from(tag)] {
+        0 if is_short_text(tag) => behind_text(rest, short_len(tag)),
+        0 => long_value(tag, rest, depth),
+        size => bytes.get(usize::from(size)..),
+    }
+}
+
+/// The same for what holds others, and for what has its length behind its tag.
+fn long_value(tag: u8, rest: &[u8], depth: usize) -> Option<&[u8]> {
+    let (count, mut rest) = counted(tag, rest)?;
     match tag {
-        0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => Some(rest),
-        0x80..=0x8f | 0xde | 0xdf => {
-            let (entries, mut rest) = map_len(bytes)?;
-            for _ in 0..entries {
-                rest = value(text(rest)?.1, depth)?;
+        _ if is_map(tag) => {
+            let depth = depth.checked_sub(1)?;
+            for _ in 0..count {
+                rest = value(behind_key(rest)?, depth)?;
             }
             Some(rest)
         }
-        0x90..=0x9f => items(usize::from(tag & 0x0f), rest, depth),
-        0xdc => size(rest, 2).and_then(|(len, rest)| items(len, rest, depth)),
-        0xdd => size(rest, 4).and_then(|(len, rest)| items(len, rest, depth)),
-        0xa0..=0xbf | 0xd9..=0xdb => Some(text(bytes)?.1),
-        0xc4 => size(rest, 1).and_then(|(len, rest)| rest.get(len..)),
-        0xc5 => size(rest, 2).and_then(|(len, rest)| rest.get(len..)),
-        0xc6 => size(rest, 4).and_then(|(len, rest)| rest.get(len..)),
-        0xcc | 0xd0 => rest.get(1..),
-        0xcd | 0xd1 => rest.get(2..),
-        0xca | 0xce | 0xd2 => rest.get(4..),
-        0xcb | 0xcf | 0xd3 => rest.get(8..),
-        // Extensions and 0xc1: no payload of ours has them.
-        _ => None,
+        0x90..=0x9f | 0xdc | 0xdd => {
+            let depth = depth.checked_sub(1)?;
+            for _ in 0..count {
+                rest = value(rest, depth)?;
+            }
+            Some(rest)
+        }
+        0xd9..=0xdb => behind_text(rest, count),
+        _ => rest.get(count..),
     }
 }
 
-fn items(len: usize, mut rest: &[u8], depth: usize) -> Option<&[u8]> {
-    for _ in 0..len {
-        rest = value(rest, depth)?;
-    }
-    Some(rest)
-}
-
-fn map_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
+/// How many entries, items or bytes the value with that tag has, and what follows; nothing for values that have none. Extensions
+/// and 0xc1 are among those: no payload of ours has them.
+#[inline(always)]
+fn counted(tag: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
     match tag {
-        0x80..=0x8f => Some((usize::from(tag & 0x0f), rest)),
-        0xde => size(rest, 2),
-        0xdf => size(rest, 4),
+        0x80..=0x9f => Some((usize::from(tag & 0x0f), rest)),
+        0xa0..=0xbf => Some((short_len(tag), rest)),
+        0xc4 | 0xd9 => size(rest, 1),
+        0xc5 | 0xda | 0xdc | 0xde => size(rest, 2),
+        0xc6 | 0xdb | 0xdd | 0xdf => size(rest, 4),
         _ => None,
     }
+}
+
+fn is_map(tag: u8) -> bool {
+    matches!(tag, 0x80..=0x8f | 0xde | 0xdf)
+}
+
+/// Whether a tag is of a text and tells its length.
+fn is_short_text(tag: u8) -> bool {
+    tag & 0xe0 == 0xa0
+}
+
+fn short_len(tag: u8) -> usize {
+    usize::from(tag & 0x1f)
 }
 
 /// The text at the front, which is UTF-8, and what follows.
+#[inline(always)]
 fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (len, rest) = match tag {
-        0xa0..=0xbf => (usize::from(tag & 0x1f), rest),
-        0xd9 => size(rest, 1)?,
-        0xda => size(rest, 2)?,
-        0xdb => size(rest, 4)?,
+        _ if is_short_text(tag) => (short_len(tag), rest),
+        0xd9..=0xdb => counted(tag, rest)?,
         _ => return None,
     };
-    let is_ascii = is_short_ascii(rest, len) == Some(true);
-    let (text, rest) = rest.split_at_checked(len)?;
-    (is_ascii || std::str::from_utf8(text).is_ok()).then_some((text, rest))
+    let behind = behind_text(rest, len)?;
+    Some((rest.get(..len)?, behind))
 }
 
-/// Whether the first `len` of these bytes are ASCII; `None` where that takes a look at more than two words. Keys are short and
-/// mostly ASCII: this is told sooner than UTF-8, and what follows a text is there to be read with it.
-fn is_short_ascii(bytes: &[u8], len: usize) -> Option<bool> {
-    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-    let word = |at: usize| {
-        let word = bytes.get(at..)?.first_chunk::<8>()?;
-        Some(u64::from_le_bytes(*word))
-    };
-    let bits = match len {
-        0..8 => word(0)? & !(u64::MAX << (8 * len)),
+#[inline(always)]
+fn behind_key(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes.split_first()? {
+        (&tag, rest) if is_short_text(tag) => behind_text(rest, short_len(tag)),
+        _ => Some(text(bytes)?.1),
+    }
+}
+
+/// What follows the text of `len` bytes at the front, if that is UTF-8.
+///
+/// Keys are short and mostly ASCII: a look at one or two words tells that sooner, and what follows a text is there to be read
+/// with it.
+#[inline(always)]
+fn behind_text(bytes: &[u8], len: usize) -> Option<&[u8]> {
+    let is_ascii = match len {
+        0..8 => bytes
+            .first_chunk()
+            .is_some_and(|word| word_of(word) & HIGH_BITS[len] == 0),
         // Words may overlap: a look at some bytes twice is shorter than one at each by itself.
-        8..=16 => word(0)? | word(len - 8)?,
-        _ => return None,
+        8..=16 => (bytes.get(..len))
+            .and_then(|text| Some(word_of(text.first_chunk()?) | word_of(text.last_chunk()?)))
+            .is_some_and(|words| words & HIGH_BITS[8] == 0),
+        _ => false,
     };
-    Some(bits & HIGH_BITS == 0)
+    match is_ascii {
+        true => bytes.get(len..),
+        false => behind_utf8(bytes, len),
+    }
+}
+
+/// The highest bits of so many bytes at the front of a word.
+const HIGH_BITS: [u64; 9] = {
+    let mut bits = [0; 9];
+    let mut len = 1;
+    while len < 9 {
+        bits[len] = bits[len - 1] << 8 | 0x80;
+        len += 1;
+    }
+    bits
+};
+
+fn word_of(bytes: &[u8; 8]) -> u64 {
+    u64::from_le_bytes(*bytes)
+}
+
+#[inline(never)]
+fn behind_utf8(bytes: &[u8], len: usize) -> Option<&[u8]> {
+    let (text, rest) = bytes.split_at_checked(len)?;
+    std::str::from_utf8(text).is_ok().then_some(rest)
 }
 
 /// A length of `width` bytes, big-endian.
@@ -280,6 +347,29 @@ mod tests {
                 bytes[at] = 0xff;
                 assert!(!is_plain(&bytes), "{at} of {len}, {behind} behind");
                 bytes[at] = b'a';
+            }
+        }
+    }
+
+    #[test]
+    fn each_value_takes_the_bytes_that_its_tag_says() {
+        for tag in 0..=u8::MAX {
+            let size = match tag {
+                0xc1 | 0xc7..=0xc9 | 0xd4..=0xd8 => None,
+                0xcc | 0xd0 | 0xc4 | 0xd9 => Some(1),
+                0xcd | 0xd1 | 0xc5 | 0xda | 0xdc | 0xde => Some(2),
+                0xca | 0xce | 0xd2 | 0xc6 | 0xdb | 0xdd | 0xdf => Some(4),
+                0xcb | 0xcf | 0xd3 => Some(8),
+                0x80..=0x8f => Some(2 * usize::from(tag & 0x0f)),
+                0x90..=0x9f => Some(usize::from(tag & 0x0f)),
+                0xa0..=0xbf => Some(usize::from(tag & 0x1f)),
+                _ => Some(0),
+            };
+            for given in 0..40 {
+                // As keys of a map and its values they are texts without bytes, as a length they are none.
+                let filler = if tag & 0xf0 == 0x80 { 0xa0 } else { 0 };
+                let payload = [&b"\x81\xa1a"[..], &[tag], &vec![filler; given]].concat();
+                check(Encoding::Msgpack, &payload, size == Some(given));
             }
         }
     }
