@@ -229,6 +229,7 @@ impl<'o> Encoder<'o> {
     }
 
     /// A value that is written already, in this encoding.
+    #[inline]
     pub fn raw(&mut self, value: &[u8]) {
         if self.encoding == Encoding::Json {
             self.separate();

@@ -68,6 +68,7 @@ struct Head {
 ///
 /// # Errors
 /// Any [`FrameError`]; the bytes after it cannot be trusted to start a frame.
+#[inline]
 pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, FrameError> {
     let partial = |needed| {
         Ok(Parsed::Partial {
@@ -106,6 +107,7 @@ pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, Fr
 }
 
 /// Reads and checks the header; `Err` inside holds the bytes needed for more.
+#[inline]
 fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, FrameError> {
     let magic_seen = input.len().min(4);
     if input[..magic_seen] != MAGIC[..magic_seen] {
@@ -194,7 +196,7 @@ pub fn write_frame(
         limit,
         seq,
     })?;
-    write_header(out, encoding, mtype, ss, psize);
+    out.extend_from_slice(&header(encoding, mtype, ss, psize));
     out.extend_from_slice(
         &seq.map(u32::to_le_bytes).unwrap_or_default()[..if seq.is_some() { 4 } else { 0 }],
     );
@@ -203,26 +205,30 @@ pub fn write_frame(
     Ok(())
 }
 
-fn write_header(out: &mut Vec<u8>, encoding: Encoding, mtype: u8, ss: u8, psize: u32) {
+fn header(encoding: Encoding, mtype: u8, ss: u8, psize: u32) -> [u8; HEADER_BYTES] {
     let flag = match encoding {
         Encoding::Msgpack => FLAG_MSGPACK,
         Encoding::Json => FLAG_JSON,
     };
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&[VERSION, flag, mtype, ss]);
-    out.extend_from_slice(&psize.to_le_bytes());
+    let ([m, a, g, c], [p, q, r, s]) = (MAGIC, psize.to_le_bytes());
+    [m, a, g, c, VERSION, flag, mtype, ss, p, q, r, s]
 }
 
 /// Begins an answer whose payload is written straight behind it; [`finish_answer`] fills the length in.
 /// Returns where the answer starts in `out`.
+#[inline]
 pub fn begin_answer(out: &mut Vec<u8>, encoding: Encoding, status: u8, seq: u32) -> usize {
     let start = out.len();
-    write_header(out, encoding, 2, status, 0);
-    out.extend_from_slice(&seq.to_le_bytes());
+    // Written at once: the room is looked for once.
+    let mut bytes = [0; HEADER_BYTES + 4];
+    bytes[..HEADER_BYTES].copy_from_slice(&header(encoding, 2, status, 0));
+    bytes[HEADER_BYTES..].copy_from_slice(&seq.to_le_bytes());
+    out.extend_from_slice(&bytes);
     start
 }
 
 /// Fills in the payload length of the answer that began at `start`.
+#[inline]
 pub fn finish_answer(out: &mut [u8], start: usize) {
     let psize = out.len().saturating_sub(start + HEADER_BYTES + 4);
     let psize = u32::try_from(psize).unwrap_or(u32::MAX);

@@ -85,7 +85,16 @@ impl fmt::Debug for HttpRequest<'_> {
 
 /// Whether the first bytes choose HTTP; `None` while they could still be either. One empty line (CRLF) may stand before a
 /// request (RFC 9112 section 2.2).
+#[inline]
 pub fn is_http(first: &[u8]) -> Option<bool> {
+    // Most connections are no HTTP, and are asked this once a request.
+    match first.first_chunk() {
+        Some(b"FPNN") => Some(false),
+        _ => might_be_http(first),
+    }
+}
+
+fn might_be_http(first: &[u8]) -> Option<bool> {
     let first = match first {
         b"\r" => return None,
         _ => first.strip_prefix(b"\r\n").unwrap_or(first),
