@@ -252,7 +252,11 @@ impl Hasher for NameHasher {
         for word in words {
             self.mix(u64::from_le_bytes(*word));
         }
-        let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let rest = match bytes.last_chunk::<8>() {
+            // Some of these bytes a second time: that is shorter than each by itself.
+            Some(word) => u64::from_le_bytes(*word),
+            None => rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
         self.mix(rest ^ (bytes.len() as u64) << 56);
     }
 
