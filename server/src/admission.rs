@@ -128,8 +128,8 @@ impl Admission {
         let deadline = arrival
             .received
             .checked_add(budget)
-            .unwrap_or(arrival.received + Duration::from_secs(86_400));
-        // The clock was looked at when the call came in; what lies between is its decoding.
+            .unwrap_or_else(|| arrival.received + Duration::from_secs(86_400));
+        // The clock was looked at when the call came in, or its run began; what lies between is decoding, and a few short calls.
         if arrival.entered >= deadline {
             let ex = format!(
                 "the deadline of {} ms passed before the work began",

@@ -12,6 +12,7 @@ use cells::{CallTimes, Registry};
 pub(crate) use histogram::Times;
 use histogram::{Histogram, bump};
 use millpond_wire_schema::{Code, Status};
+use millpond_wire_transport::Run;
 pub use page::Page;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,11 +49,14 @@ impl Stage {
 }
 
 /// The parts of any method's time.
+///
+/// Echoes and constant answers of one read that follow each other are one run ([`Run`]), at whose two ends the clock is looked at:
+/// their answers are ready when the last is, each has an equal part of the run as its work, and waited for the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// From the read to the router.
+    /// From the read to the router; of a call in a run, all of its time that is not work.
     Queue,
-    /// From the router to the ready answer.
+    /// From the router to the ready answer; of a call in a run, its part of that.
     Work,
     /// From the ready answer to its last byte's being the kernel's; not of its time, which ends with the ready answer.
     Write,
@@ -78,7 +82,7 @@ pub struct Arrival {
     pub(crate) method: Method,
     /// When the request's last byte was read.
     pub(crate) received: Instant,
-    /// When the router had it.
+    /// When the router had it, or the run began that it is one of.
     pub(crate) entered: Instant,
 }
 
@@ -157,11 +161,26 @@ impl Metrics {
         });
     }
 
-    /// Counts how long an answer was only to be written.
-    pub(crate) fn wrote(&self, method: Method, took: Duration) {
+    /// Counts the answered calls of a run.
+    pub(crate) fn ran(&self, method: Method, run: &Run) {
+        if !self.is_on() || run.answered == 0 {
+            return;
+        }
+        let (queue, work) = (run.queue(), run.work());
+        self.registry.count(|cells| {
+            let times: &CallTimes = cells.of(method).own_times();
+            times.total.add_all(queue + work, run.answered);
+            times.split[Split::Queue as usize].add_all(queue, run.answered);
+            times.split[Split::Work as usize].add_all(work, run.answered);
+        });
+    }
+
+    /// Counts how long so many answers were only to be written.
+    pub(crate) fn wrote(&self, method: Method, took: Duration, answers: u32) {
         if self.is_on() {
-            self.registry
-                .count(|cells| cells.of(method).own_times().split[Split::Write as usize].add(took));
+            self.registry.count(|cells| {
+                cells.of(method).own_times().split[Split::Write as usize].add_all(took, answers);
+            });
         }
     }
 
@@ -247,7 +266,7 @@ impl Metrics {
             parts,
             "histogram",
             "The same in its parts: from the read to the router (queue), from the router to the ready answer (work); and after it, \
-             from the ready answer to the kernel (write).",
+             from the ready answer to the kernel (write). Short calls of one read have equal parts of their work.",
         );
         for (name, totals) in &totals {
             for (split, times) in Split::ALL.iter().zip(&totals.split) {

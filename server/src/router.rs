@@ -10,13 +10,15 @@ use crate::methods::{Method, Work};
 use crate::metrics::{Arrival, Stage};
 use millpond_wire_frame::{Encoder, Fields, Map, Value, decode_map};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::{Body, Reply, Request, Service, Target};
+use millpond_wire_transport::{Body, Reply, Request, Run, Service, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Characters of an unknown method's name that the log shows.
 const UNKNOWN_SHOWN_MAX: usize = 64;
+/// Bytes of a payload that is checked about as soon as the clock is looked at.
+const SHORT_BYTES_MAX: usize = 1024;
 
 /// The service of the data port.
 #[derive(Clone)]
@@ -33,6 +35,8 @@ pub(crate) struct Call<'a> {
     /// The connection it came by.
     pub(crate) connection: u64,
     pub(crate) arrival: Arrival,
+    /// It is timed with others.
+    pub(crate) in_run: bool,
     /// `X-Deadline-Ms`, which a payload's `_deadline_ms` overrides.
     pub(crate) header_deadline_ms: Option<u64>,
     /// `traceparent`, which a payload's `_trace` overrides.
@@ -55,11 +59,11 @@ impl Service for Router {
         found.is_none_or(|method| !methods.work(method).changes())
     }
 
-    fn written(&self, mark: u16, took: Duration) {
+    fn written(&self, mark: u16, took: Duration, answers: u32) {
         let Some((method, of_model)) = self.shared.methods.marked(mark) else {
             return;
         };
-        self.shared.metrics.wrote(method, took);
+        self.shared.metrics.wrote(method, took, answers);
         if of_model {
             self.shared.metrics.spent(Stage::Write, took);
         }
@@ -67,6 +71,12 @@ impl Service for Router {
 
     fn lull(&self) -> Duration {
         self.shared.admission.lull()
+    }
+
+    fn ran(&self, run: &Run) {
+        if let Some((method, _)) = self.shared.methods.marked(run.mark) {
+            self.shared.metrics.ran(method, run);
+        }
     }
 
     fn refused(&self, method: &str, status: &Status) {
@@ -79,27 +89,29 @@ impl Service for Router {
 }
 
 impl Router {
-    fn method(&self, name: &str, request: &Request<'_>, reply: Reply<'_>) {
+    fn method(&self, name: &str, request: &Request<'_>, mut reply: Reply<'_>) {
         let shared = if request.rehearsal {
             &self.rehearsal
         } else {
             &self.shared
         };
-        let found = shared.methods.named(name);
-        let entered = Instant::now();
-        let Some(method) = found else {
+        let Some(method) = shared.methods.named(name) else {
             return unknown(shared, name, request, reply);
         };
+        let work = shared.methods.work(method);
+        let in_run = joins_run(shared, work, request);
         let arrival = Arrival {
             method,
             received: request.received,
-            entered,
+            entered: match in_run {
+                true => reply.join(method.mark()),
+                false => reply.look(),
+            },
         };
         if !request.rehearsal {
             let (connection, bytes) = (request.connection, request.payload.len());
             tracing::trace!(method = name, connection, bytes, "called");
         }
-        let work = shared.methods.work(method);
         if let Err(status) = admit(shared, method, work, request) {
             shared.refused(&arrival, request.meta.trace, &status);
             return reply.error(&status);
@@ -120,6 +132,7 @@ impl Router {
             engines,
             connection: request.connection,
             arrival,
+            in_run,
             header_deadline_ms: request.meta.deadline_ms,
             header_trace: request.meta.trace,
             header_token: request.meta.token,
@@ -162,6 +175,15 @@ impl Router {
             }
         }
     }
+}
+
+/// Whether a call is so short that a look at the clock would weigh beside it, and nobody wants a line about it.
+fn joins_run(shared: &Shared, work: &Work, request: &Request<'_>) -> bool {
+    matches!(work, Work::Echo | Work::Constant(_))
+        && request.payload.len() <= SHORT_BYTES_MAX
+        && !request.rehearsal
+        && !shared.slow.is_on()
+        && !tracing::enabled!(tracing::Level::DEBUG)
 }
 
 /// Refuses by address, by the method's rules, and while the server stops; the process's calls to itself are always let in.
@@ -282,6 +304,9 @@ impl Call<'_> {
     /// Answers at once; it is counted and logged.
     pub(crate) fn answer(&self, reply: Reply<'_>, trace: Option<&str>, write: impl FnOnce(&mut Encoder<'_>)) {
         let answered = reply.answer(write);
+        if self.in_run {
+            return answered.in_run(self.arrival.method.mark());
+        }
         let trace = trace.or(self.header_trace);
         let ready = self.shared.answered_inline(&self.arrival, trace);
         answered.set_ready(ready, self.arrival.method.mark());

@@ -59,9 +59,14 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts a time; for the thread that owns it.
     pub(super) fn add(&self, took: Duration) {
+        self.add_all(took, 1);
+    }
+
+    /// Counts so many times of that length; for the thread that owns it.
+    pub(super) fn add_all(&self, took: Duration, count: u32) {
         let ns = nanoseconds(took);
-        bump(&self.sum_ns, ns);
-        bump(&self.counts[bucket(ns)], 1);
+        bump(&self.sum_ns, ns.wrapping_mul(u64::from(count)));
+        bump(&self.counts[bucket(ns)], u64::from(count));
     }
 }
 

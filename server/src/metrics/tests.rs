@@ -28,6 +28,40 @@ fn check(metrics: &Metrics, methods: &Methods, expected: &[&str]) {
 }
 
 #[test]
+fn each_answered_call_of_a_run_has_its_part_of_the_time() {
+    let methods = methods();
+    let metrics = Metrics::new(methods.len());
+    let received = Instant::now();
+    let run = Run {
+        mark: methods.named("infer").unwrap().mark(),
+        calls: 4,
+        answered: 3,
+        received,
+        began: received + Duration::from_micros(10),
+        ready: received + Duration::from_micros(18),
+    };
+    let infer = methods.named("infer").unwrap();
+    metrics.ran(infer, &run);
+    metrics.ran(infer, &Run { answered: 0, ..run });
+    metrics.wrote(infer, Duration::from_micros(1), 3);
+    check(
+        &metrics,
+        &methods,
+        &[
+            "millpond_calls_total{method=\"infer\"} 3",
+            "millpond_call_seconds_sum{method=\"infer\"} 0.000054",
+            "millpond_call_part_seconds_sum{method=\"infer\",part=\"queue\"} 0.000048",
+            "millpond_call_part_seconds_sum{method=\"infer\",part=\"work\"} 0.000006",
+            "millpond_call_part_seconds_sum{method=\"infer\",part=\"write\"} 0.000003",
+            "millpond_call_part_seconds_count{method=\"infer\",part=\"write\"} 3",
+        ],
+    );
+    metrics.set_on(false);
+    metrics.ran(infer, &run);
+    check(&metrics, &methods, &["millpond_calls_total{method=\"infer\"} 3"]);
+}
+
+#[test]
 fn buckets_hold_what_they_say() {
     let methods = methods();
     let metrics = Metrics::new(methods.len());
@@ -41,7 +75,7 @@ fn buckets_hold_what_they_say() {
     }
     metrics.too_late();
     metrics.too_late();
-    metrics.wrote(infer, Duration::from_nanos(2048));
+    metrics.wrote(infer, Duration::from_nanos(2048), 1);
     metrics.failed(infer, &Status::new(Code::Forbidden, ""));
     metrics.unknown();
     check(

@@ -14,11 +14,14 @@ mod requests;
 mod rig;
 mod secure;
 mod sending;
+mod stopwatch;
 mod tls;
 mod websocket;
 mod written;
 
 pub(crate) use push::Pushes;
+pub use stopwatch::Run;
+pub(crate) use stopwatch::Stopwatch;
 pub(crate) use written::Timed;
 
 use crate::encryption::Secure;
@@ -37,7 +40,6 @@ use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 pub(crate) use tls::Session;
 pub(crate) use websocket::Goodbye;
 use websocket::serve_websocket;
@@ -281,7 +283,7 @@ impl Connection {
         message: &mut Vec<u8>,
         budget: &mut usize,
     ) -> usize {
-        let received = Instant::now();
+        let mut stopwatch = Stopwatch::start();
         let mut used = 0;
         self.needed = 0;
         while used < input.len()
@@ -290,7 +292,7 @@ impl Connection {
             && !self.flags.secured
         {
             let (rest, start) = (&input[used..], self.out.len());
-            let step = self.step(net, rest, message, received);
+            let step = self.step(net, rest, message, &mut stopwatch);
             self.sealed(start);
             match step {
                 Step::Served(len) => {
@@ -321,6 +323,8 @@ impl Connection {
                 self.flags.closing = true;
             }
         }
+        stopwatch.stop();
+        self.tell_run(net, &mut stopwatch);
         used
     }
 
@@ -330,15 +334,15 @@ impl Connection {
         net: &Net<S>,
         rest: &[u8],
         message: &mut Vec<u8>,
-        received: Instant,
+        stopwatch: &mut Stopwatch,
     ) -> Step {
         if let Some(mut websocket) = self.websocket.take() {
-            let step = serve_websocket(net, self, &mut websocket, rest, message, received);
+            let step = serve_websocket(net, self, &mut websocket, rest, message, stopwatch);
             self.websocket = Some(websocket);
             return step;
         }
         if self.secure.is_some() {
-            return serve_frame(net, self, rest, received);
+            return serve_frame(net, self, rest, stopwatch);
         }
         match is_http(rest) {
             // A line end may stand before a request, so that four bytes need not be enough.
@@ -346,8 +350,8 @@ impl Connection {
                 needed: rest.len() + 1,
                 wants_continue: false,
             },
-            Some(true) => serve_http(net, self, rest, received),
-            Some(false) => serve_frame(net, self, rest, received),
+            Some(true) => serve_http(net, self, rest, stopwatch),
+            Some(false) => serve_frame(net, self, rest, stopwatch),
         }
     }
 

@@ -29,6 +29,7 @@ mod tls;
 
 pub use acceptor::Transport;
 pub use answer::Body;
+pub use connection::Run;
 pub use encryption::Encryption;
 pub use error::Error;
 pub use listener::{Bound, Listener, raise_file_limit};

@@ -6,7 +6,7 @@
 
 use crate::Options;
 use crate::answer::{Body, Form};
-use crate::connection::Pushes;
+use crate::connection::{Pushes, Run, Stopwatch};
 use crate::mailbox::{Delivery, Key, Mailbox};
 use crate::peer::Peer;
 use crate::push::{PushError, Pusher};
@@ -89,8 +89,15 @@ pub trait Service: Clone + Send + 'static {
 
     /// Told once the kernel has all bytes of an answer that said since when it was ready ([`Ticket::set_ready`],
     /// [`Answered::set_ready`]), under what mark, and how long that took. Rehearsals and answers that never left are not told.
-    fn written(&self, mark: u16, took: Duration) {
-        let _ = (mark, took);
+    ///
+    /// Of a run ([`Answered::in_run`]) it is told once for all its `answers`, when the last of them has left.
+    fn written(&self, mark: u16, took: Duration, answers: u32) {
+        let _ = (mark, took, answers);
+    }
+
+    /// Told of each run of calls that have joined one ([`Reply::join`]), when it is over.
+    fn ran(&self, run: &Run) {
+        let _ = run;
     }
 
     /// How long nothing is lost if a net thread that refuses most calls ([`Code::Overloaded`]) leaves its sockets alone, so that
@@ -126,6 +133,14 @@ pub(crate) enum Outcome {
     Detached,
 }
 
+/// Since when an answer is only to be written, and the service's mark for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ready {
+    At(Instant, u16),
+    /// Since its run is over.
+    WithRun(u16),
+}
+
 /// What a ticket needs of its connection.
 pub(crate) struct Origin<'c> {
     pub(crate) key: Key,
@@ -142,22 +157,28 @@ pub struct Reply<'c> {
     pub(crate) form: Form,
     pub(crate) out: &'c mut Vec<u8>,
     pub(crate) outcome: &'c mut Outcome,
-    /// Since when the answer is only to be written, and the service's mark for it.
-    pub(crate) ready: &'c mut Option<(Instant, u16)>,
+    pub(crate) ready: &'c mut Option<Ready>,
+    pub(crate) stopwatch: &'c mut Stopwatch,
     pub(crate) origin: Origin<'c>,
     pub(crate) base64: bool,
 }
 
 /// An answer that was made on the spot.
-#[derive(Debug)]
 pub struct Answered<'c> {
-    ready: &'c mut Option<(Instant, u16)>,
+    ready: &'c mut Option<Ready>,
+    stopwatch: &'c mut Stopwatch,
 }
 
 impl Answered<'_> {
     /// It was ready then, and is only to be written: [`Service::written`] hears under that mark how long that took.
     pub fn set_ready(self, ready: Instant, mark: u16) {
-        *self.ready = Some((ready, mark));
+        *self.ready = Some(Ready::At(ready, mark));
+    }
+
+    /// It is ready when the run is over that its call has joined under that mark, and then only to be written.
+    pub fn in_run(self, mark: u16) {
+        self.stopwatch.answered();
+        *self.ready = Some(Ready::WithRun(mark));
     }
 }
 
@@ -189,6 +210,20 @@ impl<'c> Reply<'c> {
         })
     }
 
+    /// Looks at the clock: the work on this call begins.
+    pub fn look(&mut self) -> Instant {
+        self.stopwatch.look()
+    }
+
+    /// Does without a look at the clock: this call takes about a microsecond, and is one of a run of such calls of one read
+    /// that are answered one after the other under one mark. Returns when the run began.
+    ///
+    /// Its answer says so by [`Answered::in_run`]; an error needs no word.
+    #[inline]
+    pub fn join(&mut self, mark: u16) -> Instant {
+        self.stopwatch.join(mark)
+    }
+
     /// Binary blocks of a JSON answer as base64 text.
     pub fn set_base64(&mut self, base64: bool) {
         self.base64 = base64;
@@ -203,7 +238,10 @@ impl<'c> Reply<'c> {
     pub fn answer(self, write: impl FnOnce(&mut Encoder<'_>)) -> Answered<'c> {
         self.form.ok(self.out, self.base64, write);
         *self.outcome = Outcome::Answered;
-        Answered { ready: self.ready }
+        Answered {
+            ready: self.ready,
+            stopwatch: self.stopwatch,
+        }
     }
 
     /// Answers an error at once.

@@ -1,8 +1,8 @@
 //! One HTTP request at the front of a connection's input: a call, a path, a preflight, or the change to a WebSocket.
 //! Its invariant: an HTTP connection has at most one call unanswered.
 
-use super::Connection;
 use super::requests::{Step, call, whole};
+use super::{Connection, Stopwatch};
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net};
 use crate::service::{Meta, Outcome, Request, Service, Target};
@@ -13,13 +13,12 @@ use millpond_wire_frame::{
 };
 use millpond_wire_schema::{Code, Status};
 use std::borrow::Cow;
-use std::time::Instant;
 
 pub(super) fn serve_http<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     rest: &[u8],
-    received: Instant,
+    stopwatch: &mut Stopwatch,
 ) -> Step {
     let parsed = parse_http_on(rest, net.options.limits, &mut connection.progress);
     let parsed = whole(parsed, |error| {
@@ -69,13 +68,13 @@ pub(super) fn serve_http<S: Service>(
         encoding: Encoding::Json,
         payload: &payload,
         meta,
-        received,
+        received: stopwatch.received,
         peer: connection.peer,
         connection: connection.key.generation,
         encrypted: connection.is_encrypted(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
-    let outcome = call(net, connection, form, call_request);
+    let outcome = call(net, connection, form, call_request, stopwatch);
     if outcome == Outcome::Detached {
         connection.flags.http_waits = true;
     } else {

@@ -6,7 +6,7 @@
 //! before any that came after them.
 
 use super::requests::serve_call;
-use super::{Connection, READ_AHEAD_BYTES};
+use super::{Connection, READ_AHEAD_BYTES, Stopwatch};
 use crate::Counters;
 use crate::answer::Form;
 use crate::net_thread::{Net, Room};
@@ -274,8 +274,11 @@ impl Connection {
             };
             let start = self.out.len();
             let asked = (held.method.as_str(), held.encoding, held.payload.as_slice());
-            serve_call(net, self, asked, form, held.received);
+            let mut stopwatch = Stopwatch::since(held.received);
+            serve_call(net, self, asked, form, &mut stopwatch);
             self.sealed(start);
+            stopwatch.stop();
+            self.tell_run(net, &mut stopwatch);
             *budget -= 1;
         }
     }

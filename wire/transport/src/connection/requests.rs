@@ -2,14 +2,13 @@
 //!
 //! It does not read or write. Its invariant: whatever the bytes are, the connection learns how many of them are done with.
 
-use super::Connection;
+use super::{Connection, Stopwatch};
 use crate::answer::Form;
 use crate::encryption::Encryption;
 use crate::net_thread::{Kind, Net};
-use crate::service::{Meta, Origin, Outcome, Reply, Request, Service, Target};
+use crate::service::{Meta, Origin, Outcome, Ready, Reply, Request, Service, Target};
 use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame};
 use millpond_wire_schema::{Code, Status};
-use std::time::Instant;
 
 /// The call that asks for encryption.
 const KEY_METHOD: &str = "*key";
@@ -39,11 +38,12 @@ pub(super) fn whole<T, E>(parsed: Result<Parsed<T>, E>, refuse: impl FnOnce(E)) 
     }
 }
 
+#[inline]
 pub(super) fn serve_frame<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     rest: &[u8],
-    received: Instant,
+    stopwatch: &mut Stopwatch,
 ) -> Step {
     let parsed = whole(parse_frame(rest, net.options.limits), |error| {
         tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
@@ -53,7 +53,7 @@ pub(super) fn serve_frame<S: Service>(
         Ok(whole) => whole,
         Err(step) => return step,
     };
-    if call_frame(net, connection, &frame, false, received) {
+    if call_frame(net, connection, &frame, false, stopwatch) {
         Step::Served(len)
     } else {
         Step::Malformed
@@ -61,12 +61,13 @@ pub(super) fn serve_frame<S: Service>(
 }
 
 /// Calls what a frame asks for; it came in a message of a WebSocket, or as it is. False if the connection is to end.
+#[inline]
 pub(super) fn call_frame<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     frame: &Frame<'_>,
     in_message: bool,
-    received: Instant,
+    stopwatch: &mut Stopwatch,
 ) -> bool {
     let (form, method) = match frame.kind {
         FrameKind::Oneway { method } => (Form::Oneway, method),
@@ -90,7 +91,7 @@ pub(super) fn call_frame<S: Service>(
         return agree(connection, encryption, frame, form);
     }
     if connection.must_hold(net.options.in_flight_max) {
-        if let Some(status) = connection.hold(&net.counters, frame, method, form, received) {
+        if let Some(status) = connection.hold(&net.counters, frame, method, form, stopwatch.received) {
             net.service.refused(method, &status);
         }
     } else {
@@ -99,32 +100,33 @@ pub(super) fn call_frame<S: Service>(
             connection,
             (method, frame.encoding, frame.payload),
             form,
-            received,
+            stopwatch,
         );
     }
     true
 }
 
 /// Calls a method by its name, with a payload in its encoding.
+#[inline]
 pub(super) fn serve_call<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     (method, encoding, payload): (&str, Encoding, &[u8]),
     form: Form,
-    received: Instant,
+    stopwatch: &mut Stopwatch,
 ) {
     let request = Request {
         target: Target::Method(method),
         encoding,
         payload,
         meta: Meta::default(),
-        received,
+        received: stopwatch.received,
         peer: connection.peer,
         connection: connection.key.generation,
         encrypted: connection.is_encrypted(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
-    call(net, connection, form, request);
+    call(net, connection, form, request, stopwatch);
 }
 
 /// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
@@ -171,6 +173,7 @@ pub(super) fn call<S: Service>(
     connection: &mut Connection,
     form: Form,
     request: Request<'_>,
+    stopwatch: &mut Stopwatch,
 ) -> Outcome {
     if connection.refused() {
         let ex = format!(
@@ -186,6 +189,7 @@ pub(super) fn call<S: Service>(
         out: &mut connection.out,
         outcome: &mut outcome,
         ready: &mut ready,
+        stopwatch: &mut *stopwatch,
         origin: Origin {
             key: connection.key,
             mailbox: &net.mailbox,
@@ -205,8 +209,14 @@ pub(super) fn call<S: Service>(
         Outcome::Answered | Outcome::AnsweredLast | Outcome::Refused => {}
     }
     net.tally.count(outcome == Outcome::Refused);
-    if let Some((since, mark)) = ready {
-        connection.measure(start, since, mark);
+    if let Some(Ready::At(since, _)) = ready {
+        stopwatch.end(since);
+    }
+    connection.tell_run(net, stopwatch);
+    match ready {
+        None => {}
+        Some(Ready::At(since, mark)) => connection.measure(start, since, mark),
+        Some(Ready::WithRun(mark)) => connection.measure_in_run(start, stopwatch, mark),
     }
     outcome
 }

@@ -22,7 +22,7 @@ pub(crate) struct Told(pub(crate) Arc<Mutex<Vec<u16>>>);
 impl Service for Told {
     fn call(&self, _: Request<'_>, _: Reply<'_>) {}
 
-    fn written(&self, mark: u16, _: Duration) {
+    fn written(&self, mark: u16, _: Duration, _: u32) {
         self.0.lock().unwrap().push(mark);
     }
 }

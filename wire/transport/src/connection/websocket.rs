@@ -5,13 +5,12 @@
 //! Source: RFC 6455; fpnn-wire.md, 1.5.
 
 use super::requests::{Step, call_frame, refuse_frame};
-use super::{Connection, Turn};
+use super::{Connection, Stopwatch, Turn};
 use crate::net_thread::{Net, Room};
 use crate::service::Service;
 use crate::timers::Overdue;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
 use millpond_wire_frame::{Parsed, parse_frame};
-use std::time::Instant;
 
 pub(super) fn serve_websocket<S: Service>(
     net: &Net<S>,
@@ -19,7 +18,7 @@ pub(super) fn serve_websocket<S: Service>(
     websocket: &mut WebSocket,
     rest: &[u8],
     message: &mut Vec<u8>,
-    received: Instant,
+    stopwatch: &mut Stopwatch,
 ) -> Step {
     let (event, used) = match websocket.read(rest, message) {
         Ok(Progress::Event { event, used }) => (event, used),
@@ -39,7 +38,7 @@ pub(super) fn serve_websocket<S: Service>(
     };
     match event {
         Event::Message { bytes, text: false } => {
-            if !serve_message(net, connection, bytes, received) {
+            if !serve_message(net, connection, bytes, stopwatch) {
                 return Step::Malformed;
             }
         }
@@ -63,11 +62,11 @@ fn serve_message<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
     message: &[u8],
-    received: Instant,
+    stopwatch: &mut Stopwatch,
 ) -> bool {
     match parse_frame(message, net.options.limits) {
         Ok(Parsed::Whole { message: frame, len }) if len == message.len() => {
-            if call_frame(net, connection, &frame, true, received) {
+            if call_frame(net, connection, &frame, true, stopwatch) {
                 return true;
             }
             let reason = "an answer to what was never asked";

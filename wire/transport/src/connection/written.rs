@@ -3,7 +3,7 @@
 //! It does not write to the socket. Its invariants: an answer is told written when its own last byte has left, whatever waits
 //! behind it; and what waits for a peer is at most `owed_bytes_max`, or a single answer.
 
-use super::{Connection, OUT_BYTES_HIGH};
+use super::{Connection, OUT_BYTES_HIGH, Stopwatch};
 use crate::net_thread::{Kind, Net, Room};
 use crate::service::Service;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,13 @@ pub(super) const OUT_BYTES_KEPT: usize = 256 << 10;
 /// Measured answers of one buffer that is kept for the next connection.
 const TIMED_KEPT: usize = 1024;
 
-/// An answer whose writing is measured.
+/// An answer whose writing is measured, or those of a run.
 pub(crate) struct Timed {
     /// Where it ends among the bytes that are not sent, those before them included; not known until it is whole.
     end: usize,
     since: Instant,
     mark: u16,
+    answers: u32,
 }
 
 impl Timed {
@@ -69,11 +70,40 @@ impl Connection {
                 end: usize::MAX,
                 since,
                 mark,
+                answers: 1,
             });
         }
     }
 
+    /// The same for an answer that is ready when its run is over.
+    #[inline]
+    pub(super) fn measure_in_run(&mut self, start: usize, stopwatch: &mut Stopwatch, mark: u16) {
+        match self.timed.last_mut() {
+            Some(timed) if stopwatch.is_timed && self.out.len() > start => {
+                timed.end = usize::MAX;
+                timed.answers += 1;
+            }
+            _ => {
+                let before = self.timed.len();
+                self.measure(start, stopwatch.received, mark);
+                stopwatch.is_timed |= self.timed.len() > before;
+            }
+        }
+    }
+
+    /// Tells the service of a run that is over; with that its answers are ready.
+    pub(super) fn tell_run<S: Service>(&mut self, net: &Net<S>, stopwatch: &mut Stopwatch) {
+        let Some(run) = stopwatch.take_ended() else { return };
+        if std::mem::take(&mut stopwatch.is_timed)
+            && let Some(timed) = self.timed.last_mut()
+        {
+            timed.since = run.ready;
+        }
+        net.service.ran(&run);
+    }
+
     /// What was written from `start` on is whole: it is encrypted where the connection is.
+    #[inline]
     pub(super) fn sealed(&mut self, start: usize) {
         self.seal(start);
         let end = self.out.len();
@@ -95,7 +125,7 @@ impl Connection {
                 let now = Instant::now();
                 for timed in self.timed.drain(..left) {
                     let took = now.saturating_duration_since(timed.since);
-                    net.service.written(timed.mark, took);
+                    net.service.written(timed.mark, took, timed.answers);
                 }
             }
         }

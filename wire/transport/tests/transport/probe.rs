@@ -1,8 +1,9 @@
 //! Services for the tests, and the bytes of calls and answers.
 
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
-    Listener, Options, Patience, Peer, PushLimits, Reply, Request, Service, Target, Ticket, Transport,
+    Listener, Options, Patience, Peer, PushLimits, Reply, Request, Run, Service, Target, Ticket, Transport,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -44,11 +45,36 @@ impl Service for Probe {
 #[derive(Clone)]
 pub(crate) struct Timed {
     pub(crate) written: mpsc::SyncSender<(u16, Duration)>,
+    /// Runs, as their marks, calls and answers.
+    pub(crate) ran: mpsc::SyncSender<(u16, u32, u32)>,
+}
+
+impl Timed {
+    /// The service, and what it hears: answers written, and runs; so many of either.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn new(
+        most: usize,
+    ) -> (
+        Timed,
+        mpsc::Receiver<(u16, Duration)>,
+        mpsc::Receiver<(u16, u32, u32)>,
+    ) {
+        let ((written, told), (ran, runs)) = (mpsc::sync_channel(most), mpsc::sync_channel(most));
+        (Timed { written, ran }, told, runs)
+    }
 }
 
 impl Service for Timed {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+    fn call(&self, request: Request<'_>, mut reply: Reply<'_>) {
         match request.target {
+            Target::Method("short") => {
+                reply.join(5);
+                reply.answer(|out| out.map(0)).in_run(5);
+            }
+            Target::Method("wrong") => {
+                reply.join(5);
+                reply.error(&Status::new(Code::RootNotMap, "wrong"));
+            }
             // Long enough to find the kernel without room.
             Target::Method("long") => reply
                 .answer(|out| {
@@ -69,8 +95,12 @@ impl Service for Timed {
         }
     }
 
-    fn written(&self, mark: u16, took: Duration) {
-        self.written.send((mark, took)).unwrap();
+    fn written(&self, mark: u16, took: Duration, answers: u32) {
+        (0..answers).for_each(|_| self.written.send((mark, took)).unwrap());
+    }
+
+    fn ran(&self, run: &Run) {
+        self.ran.send((run.mark, run.calls, run.answered)).unwrap();
     }
 }
 
