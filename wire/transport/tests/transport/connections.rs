@@ -282,11 +282,11 @@ fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
     begun.write_all(b"POST /service/ec").unwrap();
     let mut first = connect(&transport);
     first.write_all(&quest("later", 1, &[0x80])).unwrap();
-    let first_ticket = tickets.recv().unwrap();
+    let first_ticket = tickets.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0, "it gave way");
     let mut second = connect(&transport);
     second.write_all(&quest("later", 1, &[0x80])).unwrap();
-    let second_ticket = tickets.recv().unwrap();
+    let second_ticket = tickets.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_closed(&mut begun);
     let mut third = connect(&transport);
     let text = http(&mut third, "POST /service/echo HTTP/1.1\r\n\r\n");
