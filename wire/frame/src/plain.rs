@@ -166,9 +166,13 @@ fn behind_key(bytes: &[u8]) -> Option<&[u8]> {
 #[inline(always)]
 fn behind_text(bytes: &[u8], len: usize) -> Option<&[u8]> {
     let is_ascii = match len {
-        0..8 => bytes
-            .first_chunk()
-            .is_some_and(|word| word_of(word) & HIGH_BITS[len] == 0),
+        0..8 => match bytes.first_chunk() {
+            Some(word) => word_of(word) & HIGH_BITS[len] == 0,
+            // The payload's last.
+            None => {
+                (bytes.get(..len)).is_some_and(|text| text.iter().fold(0, |bits, byte| bits | byte) < 0x80)
+            }
+        },
         // Words may overlap: a look at some bytes twice is shorter than one at each by itself.
         8..=16 => (bytes.get(..len))
             .and_then(|text| Some(word_of(text.first_chunk()?) | word_of(text.last_chunk()?)))
