@@ -286,10 +286,7 @@ impl Server {
             )
         };
         let admin = admin.map(start_admin).transpose()?;
-        let router = router::Router {
-            shared: Arc::clone(&shared),
-            rehearsal: Arc::clone(&rehearsal),
-        };
+        let router = router::Router::new(Arc::clone(&shared), Arc::clone(&rehearsal));
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
         let mut data = Transport::prepare(data, others, "net", options, router)?;
         let state = if member.is_none() {

@@ -11,6 +11,7 @@ use crate::metrics::{Arrival, Stage};
 use millpond_wire_frame::{Encoder, Fields, Map, Value, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Run, Service, Target};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,9 +24,11 @@ const SHORT_BYTES_MAX: usize = 1024;
 /// The service of the data port.
 #[derive(Clone)]
 pub(crate) struct Router {
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     /// What the server's calls to itself see and are counted in.
-    pub(crate) rehearsal: Arc<Shared>,
+    rehearsal: Arc<Shared>,
+    /// What was called last by way of this copy, which is its net thread's: the next call is of the same method, mostly.
+    last: Cell<Option<Method>>,
 }
 
 /// What every handler gets beside its payload.
@@ -51,6 +54,12 @@ impl Service for Router {
             Target::Method(name) => self.method(name, &request, reply),
             Target::Path { verb, path } => self.path(verb, path, &request, reply),
         }
+    }
+
+    #[inline]
+    fn known(&self, name: &[u8]) -> Option<&str> {
+        let last = self.shared.methods.name(self.last.get()?);
+        (last.as_bytes() == name).then_some(last)
     }
 
     fn takes_get(&self, method: &str) -> bool {
@@ -89,13 +98,36 @@ impl Service for Router {
 }
 
 impl Router {
+    pub(crate) fn new(shared: Arc<Shared>, rehearsal: Arc<Shared>) -> Router {
+        Router {
+            shared,
+            rehearsal,
+            last: Cell::default(),
+        }
+    }
+
+    /// The method of that name; one that is known is the table's own text, and is told by where that lies.
+    #[inline]
+    fn named(&self, shared: &Shared, name: &str) -> Option<Method> {
+        let methods = &shared.methods;
+        let last = self.last.get();
+        if let Some(last) = last.filter(|last| std::ptr::eq(methods.name(*last), name)) {
+            return Some(last);
+        }
+        let found = methods.named(name)?;
+        if !shared.is_rehearsal {
+            self.last.set(Some(found));
+        }
+        Some(found)
+    }
+
     fn method(&self, name: &str, request: &Request<'_>, mut reply: Reply<'_>) {
         let shared = if request.rehearsal {
             &self.rehearsal
         } else {
             &self.shared
         };
-        let Some(method) = shared.methods.named(name) else {
+        let Some(method) = self.named(shared, name) else {
             return unknown(shared, name, request, reply);
         };
         let work = shared.methods.work(method);
@@ -310,5 +342,39 @@ impl Call<'_> {
         let trace = trace.or(self.header_trace);
         let ready = self.shared.answered_inline(&self.arrival, trace);
         answered.set_ready(ready, self.arrival.method.mark());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_method_called_last_is_known_and_the_others_are_looked_up() {
+        let text = "[methods.ab]\nkind = \"echo\"\n[methods.ac]\nkind = \"echo\"";
+        let config: Config = toml::from_str(text).unwrap();
+        let rehearsal = Arc::new(Shared::new(config.clone(), true));
+        let router = Router::new(Arc::new(Shared::new(config, false)), rehearsal);
+        let (shared, methods) = (&router.shared, &router.shared.methods);
+        assert_eq!(router.known(b"ab"), None, "nothing was called");
+        for name in ["ab", "ac", "ab"] {
+            let method = methods.named(name);
+            assert_eq!(router.named(shared, name), method);
+            let known = router.known(name.as_bytes()).unwrap();
+            assert_eq!(router.named(shared, known), method);
+            for other in ["", "a", "ad", "abc", "acc"] {
+                assert_eq!(router.known(other.as_bytes()), None);
+                assert_eq!(router.named(shared, other), None);
+            }
+            assert_eq!(
+                router.known(name.as_bytes()),
+                Some(name),
+                "what is unknown is not kept"
+            );
+            assert_eq!(router.named(&router.rehearsal, "rank"), methods.named("rank"));
+            assert_eq!(router.known(b"rank"), None, "a rehearsal is nobody's call");
+        }
     }
 }

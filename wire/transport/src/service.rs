@@ -87,6 +87,13 @@ pub trait Service: Clone + Send + 'static {
     /// A reply that is dropped answers an error, and so does a ticket.
     fn call(&self, request: Request<'_>, reply: Reply<'_>);
 
+    /// The method of that name in the service's own text, where that is found sooner than that the bytes are text: it becomes the
+    /// target of a frame's call. A service may look at the method alone that was called last, or at none.
+    fn known(&self, name: &[u8]) -> Option<&str> {
+        let _ = name;
+        None
+    }
+
     /// Told once the kernel has all bytes of an answer that said since when it was ready ([`Ticket::set_ready`],
     /// [`Answered::set_ready`]), under what mark, and how long that took. Rehearsals and answers that never left are not told.
     ///

@@ -7,7 +7,7 @@ use crate::answer::Form;
 use crate::encryption::Encryption;
 use crate::net_thread::{Kind, Net};
 use crate::service::{Meta, Origin, Outcome, Ready, Reply, Request, Service, Target};
-use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame};
+use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame_knowing};
 use millpond_wire_schema::{Code, Status};
 
 /// The call that asks for encryption.
@@ -45,7 +45,8 @@ pub(super) fn serve_frame<S: Service>(
     rest: &[u8],
     stopwatch: &mut Stopwatch,
 ) -> Step {
-    let parsed = whole(parse_frame(rest, net.options.limits), |error| {
+    let known = |name: &[u8]| net.service.known(name);
+    let parsed = whole(parse_frame_knowing(rest, net.options.limits, known), |error| {
         tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
         refuse_frame(&mut connection.out, rest, error, false);
     });

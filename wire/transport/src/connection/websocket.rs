@@ -10,7 +10,7 @@ use crate::net_thread::{Net, Room};
 use crate::service::Service;
 use crate::timers::Overdue;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
-use millpond_wire_frame::{Parsed, parse_frame};
+use millpond_wire_frame::{Parsed, parse_frame_knowing};
 
 pub(super) fn serve_websocket<S: Service>(
     net: &Net<S>,
@@ -64,7 +64,8 @@ fn serve_message<S: Service>(
     message: &[u8],
     stopwatch: &mut Stopwatch,
 ) -> bool {
-    match parse_frame(message, net.options.limits) {
+    let known = |name: &[u8]| net.service.known(name);
+    match parse_frame_knowing(message, net.options.limits, known) {
         Ok(Parsed::Whole { message: frame, len }) if len == message.len() => {
             if call_frame(net, connection, &frame, true, stopwatch) {
                 return true;
