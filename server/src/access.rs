@@ -28,6 +28,8 @@ struct Gate {
     admin: bool,
     /// Tokens that open it, by place; with none it is open.
     groups: Vec<usize>,
+    /// It asks none of these.
+    is_open: bool,
 }
 
 /// The rules of a server.
@@ -66,6 +68,8 @@ impl Access {
                 .filter(|(_, group)| opens(&group.methods))
                 .map(|(at, _)| at)
                 .collect();
+            gate.is_open =
+                !(gate.private_only || gate.encrypted_only || gate.admin) && gate.groups.is_empty();
             gate
         };
         Access {
@@ -74,6 +78,12 @@ impl Access {
             tokens: access.tokens.values().map(|group| group.token.clone()).collect(),
             admin: config.admin.token.clone(),
         }
+    }
+
+    /// Whether anybody may call the method now, with or without a token: all of the others say yes, and need not be asked.
+    #[inline]
+    pub(crate) fn is_open(&self, method: Method) -> bool {
+        self.gates[method.index()].is_open && !self.addresses.is_on()
     }
 
     /// Whether the peer may call anything.
@@ -168,6 +178,28 @@ mod tests {
             ("*ping", "*ping", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn open_is_what_no_rule_and_no_list_restricts() {
+        let (methods, access) = access(
+            "[access.methods.infer]\nprivate_only = true\n[access.methods.\"ordered.*\"]\nencrypted_only = true\n\
+             [access.tokens.a]\ntoken = \"k-1\"\nmethods = [\"rank\"]",
+        );
+        let open = || {
+            let all = methods.all().filter(|(method, _)| access.is_open(*method));
+            all.map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(open(), ["*ping", "features.lookup"]);
+        let net = Net::parse("10.0.0.0/8").unwrap();
+        for (change, expected) in [
+            (ListChange::Add(net), 2),
+            (ListChange::Enable(true), 0),
+            (ListChange::Enable(false), 2),
+        ] {
+            access.addresses.change(change).unwrap();
+            assert_eq!(open().len(), expected);
         }
     }
 

@@ -122,6 +122,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Code::DeadlinePassed`] when that has passed already.
+    #[inline]
     pub fn deadline(&self, arrival: &Arrival, budget_ms: Option<u64>) -> Result<Instant, Status> {
         let budget = budget_ms.map_or(self.deadline_default, Duration::from_millis);
         // A budget beyond what the clock can hold is no limit worth the name: a day stands for it.
@@ -130,15 +131,18 @@ impl Admission {
             .checked_add(budget)
             .unwrap_or_else(|| arrival.received + Duration::from_secs(86_400));
         // The clock was looked at when the call came in, or its run began; what lies between is decoding, and a few short calls.
-        if arrival.entered >= deadline {
-            let ex = format!(
-                "the deadline of {} ms passed before the work began",
-                budget.as_millis()
-            );
-            return Err(Status::new(Code::DeadlinePassed, ex));
+        match arrival.entered < deadline {
+            true => Ok(deadline),
+            false => Err(passed(budget)),
         }
-        Ok(deadline)
     }
+}
+
+#[cold]
+fn passed(budget: Duration) -> Status {
+    let ms = budget.as_millis();
+    let ex = format!("the deadline of {ms} ms passed before the work began");
+    Status::new(Code::DeadlinePassed, ex)
 }
 
 impl Drop for Permit {

@@ -223,11 +223,13 @@ fn admit(shared: &Shared, method: Method, work: &Work, request: &Request<'_>) ->
     if request.rehearsal {
         return Ok(());
     }
-    shared.access.admit_peer(request.peer)?;
-    let name = shared.methods.name(method);
-    shared
-        .access
-        .admit(method, name, request.peer, request.encrypted)?;
+    if !shared.access.is_open(method) {
+        shared.access.admit_peer(request.peer)?;
+        let name = shared.methods.name(method);
+        shared
+            .access
+            .admit(method, name, request.peer, request.encrypted)?;
+    }
     // What is asked while a server stops is whether it does.
     if shared.draining.load(Ordering::Relaxed) && !matches!(work, Work::Ping | Work::Status) {
         return Err(Status::new(
@@ -306,21 +308,25 @@ impl Call<'_> {
     }
 
     /// Checks the token of its payload, or else of its headers.
+    #[inline]
     pub(crate) fn open(&self, map: Option<&Map<'_>>) -> Result<(), Status> {
         self.open_with(token_of(map))
     }
 
     /// As [`Call::open`], with the token that was found in its payload.
+    #[inline]
     pub(crate) fn open_with(&self, token: Option<&str>) -> Result<(), Status> {
-        if self.shared.is_rehearsal {
+        let method = self.arrival.method;
+        if self.shared.is_rehearsal || self.shared.access.is_open(method) {
             return Ok(());
         }
-        let (method, token) = (self.arrival.method, token.or(self.header_token));
+        let token = token.or(self.header_token);
         let name = self.shared.methods.name(method);
         self.shared.access.open(method, name, token)
     }
 
     /// When this call becomes worthless.
+    #[inline]
     pub(crate) fn deadline(&self, payload_ms: Option<u64>) -> Result<Instant, Status> {
         self.shared
             .admission

@@ -28,12 +28,17 @@ struct Asked<'p> {
 }
 
 /// Why the model that the call is for refuses it; nothing where that needs the whole call to tell.
+#[inline]
 pub(crate) fn refusal(call: &Call<'_>, work: &Work, request: &Request<'_>) -> Option<Status> {
     let is_for_model = matches!(work, Work::Infer | Work::Rank);
     let is_looked_at = is_for_model && request.encoding == Encoding::Msgpack;
     if !is_looked_at || !call.shared.admission.refuses(call.arrival.entered) {
         return None;
     }
+    refused(call, work, request)
+}
+
+fn refused(call: &Call<'_>, work: &Work, request: &Request<'_>) -> Option<Status> {
     let asked = Asked::read(request.payload)?;
     let batcher = asked.batcher(call, work)?;
     call.open_with(asked.token).ok()?;
