@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long is probed after the end.
 const PROBED: Duration = Duration::from_millis(2500);
-/// Connections by which a load is known: before it, the press tries how long a few take.
-const CONNECTIONS_OF_LOAD: usize = 6;
+/// Sockets by which a load is known: it has eight connections, each with two ends; before it, the press tries how long a few take.
+const SOCKETS_OF_LOAD: usize = 12;
 /// A good probe takes at most this share of the calls' deadline.
 const GOOD_SHARE: f64 = 0.1;
 
@@ -27,15 +27,11 @@ pub(super) fn after<T>(
     load: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, f64)> {
     let is_over = AtomicBool::new(false);
-    let port = server
-        .address
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse().ok());
-    let port = port.with_context(|| format!("{} has no port", server.address))?;
+    let before = sockets()?;
     std::thread::scope(|scope| {
         let probing = scope.spawn(|| {
             cores::bind(cores::PRESS)?;
-            let Some(end) = end_of_load(port, &is_over)? else {
+            let Some(end) = end_of_load(before, &is_over)? else {
                 return Err(anyhow!("the load's connections were not seen"));
             };
             probe(case, server, end)
@@ -49,24 +45,22 @@ pub(super) fn after<T>(
     })
 }
 
-/// Connections to a port of this machine, from the table of its sockets.
-fn connections(port: u16) -> anyhow::Result<usize> {
-    let table = std::fs::read_to_string("/proc/net/tcp").context("cannot read the table of sockets")?;
-    let remote = format!(":{port:04X}");
-    let is_one = |line: &&str| {
-        let mut fields = line.split_ascii_whitespace().skip(2);
-        // 01 is an open connection.
-        fields.next().is_some_and(|address| address.ends_with(&remote)) && fields.next() == Some("01")
-    };
-    Ok(table.lines().filter(is_one).count())
+/// Sockets of this machine that are open, both ends of its own connections. The kernel counts them as they come and go; the table of
+/// them would take a processor long to read, and that is the press's.
+fn sockets() -> anyhow::Result<usize> {
+    let file = "/proc/net/sockstat";
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+    let count = text.lines().find_map(|line| line.strip_prefix("TCP: inuse "));
+    let count = count.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
+    count.with_context(|| format!("{file} has no count of TCP"))
 }
 
 /// When the load's connections were closed; `None` where none were seen.
-fn end_of_load(port: u16, is_over: &AtomicBool) -> anyhow::Result<Option<Instant>> {
+fn end_of_load(before: usize, is_over: &AtomicBool) -> anyhow::Result<Option<Instant>> {
     let mut was_loaded = false;
     loop {
         let over = is_over.load(Ordering::Relaxed);
-        let is_loaded = connections(port)? >= CONNECTIONS_OF_LOAD;
+        let is_loaded = sockets()? >= before + SOCKETS_OF_LOAD;
         if was_loaded && (over || !is_loaded) {
             return Ok(Some(Instant::now()));
         }
