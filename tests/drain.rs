@@ -36,6 +36,24 @@ fn accepted_calls_are_answered_and_the_exit_is_clean() {
     assert!(log.contains("draining") && log.contains("stopped"), "{log}");
 }
 
+/// It has certificates read again where there are some, and nobody's call is lost where there are none.
+#[test]
+fn a_hangup_ends_nothing() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let log = folder.path().join("millpond.log");
+    server.signal("HUP");
+    let said = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("nothing to read again"));
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !said() {
+        assert!(std::time::Instant::now() < until, "the log says nothing of it");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(http.call("*ping", &json!({})).0, 200);
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn callers_that_go_on_hear_that_it_stops() {
     let folder = r1_folder();

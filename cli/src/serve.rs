@@ -71,7 +71,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         .context("cannot start a runtime")?;
     // Signals are caught before the start, so that one that comes while models warm up ends it.
     let signals = runtime
-        .block_on(async { Signals::new(config.server.tls.is_some()) })
+        .block_on(async { Signals::new() })
         .context("cannot catch signals")?;
     let running = Running {
         runtime,
@@ -259,33 +259,28 @@ fn finished(all: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// SIGTERM, Ctrl-C, and SIGHUP where it means to read files again; elsewhere it ends the process, as it always did.
+/// SIGTERM, Ctrl-C, and SIGHUP, which has certificates read again and ends nothing: accepted calls would be lost.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
-    hangup: Option<tokio::signal::unix::Signal>,
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn new(reloads: bool) -> std::io::Result<Signals> {
+    fn new() -> std::io::Result<Signals> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: reloads.then(|| signal(SignalKind::hangup())).transpose()?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
     /// Until the process is to stop; calls `reload` whenever it is to read files again.
     async fn stop(&mut self, reload: impl Fn()) {
         let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => {
-                    while hangup.recv().await.is_some() {
-                        reload();
-                    }
-                }
-                None => std::future::pending().await,
+            while self.hangup.recv().await.is_some() {
+                reload();
             }
         };
         tokio::select! {

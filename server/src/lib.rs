@@ -363,10 +363,12 @@ impl Server {
         self.tls.as_ref().map(|tls| tls.addr)
     }
 
-    /// Has the files of `server.tls` read again; connections that have begun keep what they began with.
+    /// Has the files of `server.tls` read again; connections that have begun keep what they began with. Without them the log
+    /// says that nothing is done.
     pub fn reload(&self) {
-        if let Some(tls) = &self.tls {
-            tls.reload();
+        match &self.tls {
+            Some(tls) => tls.reload(),
+            None => tracing::info!("nothing to read again: there is no server.tls; SIGTERM stops"),
         }
     }
 
