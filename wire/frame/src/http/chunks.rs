@@ -86,7 +86,13 @@ pub(super) fn join_chunks(input: &[u8], walked: Walked) -> Result<Vec<u8>, HttpE
 /// The length of the line with a chunk's size, and that size; `None` while the line is not whole.
 fn size_line(input: &[u8]) -> Result<Option<(usize, u64)>, HttpError> {
     match httparse::parse_chunk_size(input) {
-        Ok(httparse::Status::Complete(found)) if found.0 <= SIZE_LINE_BYTES_MAX => Ok(Some(found)),
+        Ok(httparse::Status::Complete(found)) if found.0 <= SIZE_LINE_BYTES_MAX => {
+            // To some readers a lone LF in an extension ends the line, and what follows is the chunk.
+            match input.get(..found.0 - 2).unwrap_or_default().contains(&b'\n') {
+                true => Err(malformed("a chunk's line has a line end in its extension")),
+                false => Ok(Some(found)),
+            }
+        }
         Ok(httparse::Status::Partial) if input.len() < SIZE_LINE_BYTES_MAX => Ok(None),
         Ok(_) => Err(malformed("the line of a chunk's size is over 256 bytes")),
         Err(_) => Err(malformed("a chunk's size is not a number")),

@@ -17,6 +17,8 @@ const LENGTH_SHOWN_MAX: usize = 40;
 /// What the headers said, as far as they were read.
 struct Headers<'a> {
     request: HttpRequest<'a>,
+    /// Nothing here depends on it; two of them are two requests to somebody (RFC 9112 section 3.2).
+    host: Option<&'a str>,
     length: Option<usize>,
     chunked: bool,
     wants_continue: bool,
@@ -35,7 +37,7 @@ struct Headers<'a> {
 pub(super) fn read_head<'a>(
     head: &httparse::Request<'_, 'a>,
 ) -> Result<(HttpRequest<'a>, Body, bool), HttpError> {
-    let target = head.path.unwrap_or_default();
+    let target = origin_form(head.path.unwrap_or_default());
     let (path, query) = target
         .split_once('?')
         .map_or((target, None), |(path, query)| (path, Some(query)));
@@ -54,6 +56,7 @@ pub(super) fn read_head<'a>(
             authorization: None,
             body: Cow::Borrowed(&[]),
         },
+        host: None,
         length: None,
         chunked: false,
         wants_continue: false,
@@ -101,7 +104,12 @@ impl<'a> Headers<'a> {
         } else if is("expect") {
             self.wants_continue = text()?.eq_ignore_ascii_case("100-continue");
         } else if is("x-deadline-ms") {
-            self.request.deadline_ms = Some(number(header.name, text()?, u64::MAX)?);
+            let ms = number(header.name, text()?, u64::MAX)?;
+            if self.request.deadline_ms.replace(ms).is_some() {
+                return Err(twice(header.name));
+            }
+        } else if is("host") {
+            once(&mut self.host, header)?;
         } else if is("traceparent") {
             self.request.trace = Some(kept_trace(text()?));
         } else if is("origin") {
@@ -149,10 +157,21 @@ fn text_of<'a>(header: &httparse::Header<'a>) -> Result<&'a str, HttpError> {
 fn once<'a>(place: &mut Option<&'a str>, header: &httparse::Header<'a>) -> Result<(), HttpError> {
     match place.replace(text_of(header)?) {
         None => Ok(()),
-        Some(_) => Err(malformed(format!(
-            "header {} stands twice; expected one",
-            header.name
-        ))),
+        Some(_) => Err(twice(header.name)),
+    }
+}
+
+fn twice(name: &str) -> HttpError {
+    malformed(format!("header {name} stands twice; expected one"))
+}
+
+/// A target without the scheme and the authority that stand before its path when it is sent to a proxy (RFC 9112 section 3.2.2).
+fn origin_form(target: &str) -> &str {
+    let schemes = ["http://", "https://"];
+    let behind = schemes.iter().find_map(|scheme| target.strip_prefix(scheme));
+    match behind {
+        Some(behind) => behind.find('/').map_or("/", |path| &behind[path..]),
+        None => target,
     }
 }
 

@@ -99,6 +99,18 @@ fn doubtful_requests_are_refused() {
         "X-Deadline-Ms is \"soon\"",
     );
     check("POST /a SPDY/9\r\n\r\n", "bad HTTP request");
+    for name in ["Host", "X-Deadline-Ms"] {
+        check(
+            &format!("POST /a HTTP/1.1\r\n{name}: 5\r\n{name}: 5\r\n\r\n"),
+            "stands twice",
+        );
+    }
+    for line in ["2;\nxx", "7;a\nb", "2;a=\"\n\""] {
+        check(
+            &format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{line}\r\n{{}}\r\n0\r\n\r\n"),
+            "line end in its extension",
+        );
+    }
     check(
         &format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(20_000)),
         "the HTTP head is over 16384 bytes; send the payload in the body of a POST",
