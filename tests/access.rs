@@ -255,6 +255,15 @@ fn groups_open_their_methods() {
     assert_eq!((status, code(&answer)), (401, 30109));
     assert!(answer["ex"].as_str().unwrap().contains("_token"), "{answer}");
     assert_eq!(server.call("echo", &json!({"_token": "s3cret-c"})).0, 401);
+    let (status, answer) = server.call("echo", &json!({"_token": 5}));
+    assert_eq!((status, code(&answer)), (400, 30104));
+    assert!(
+        answer["ex"]
+            .as_str()
+            .unwrap()
+            .contains("\"_token\" is an integer"),
+        "{answer}"
+    );
     for token in ["s3cret-a", "s3cret-b"] {
         assert_eq!(server.call("echo", &json!({"_token": token})).0, 200, "{token}");
     }

@@ -8,7 +8,7 @@ use crate::engines::Engines;
 use crate::handlers;
 use crate::methods::{Method, Work};
 use crate::metrics::{Arrival, Stage};
-use millpond_wire_frame::{Encoder, Fields, Map, Value, decode_map};
+use millpond_wire_frame::{Encoder, FieldError, Fields, Map, Value, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Body, Reply, Request, Run, Service, Target};
 use std::cell::Cell;
@@ -258,7 +258,7 @@ fn own(shared: &Arc<Shared>, arrival: &Arrival, request: &Request<'_>, reply: Re
     let checked = decode_map(request.encoding, request.payload)
         .map_err(Status::from)
         .and_then(|map| {
-            let token = token_of(Some(&map)).or(request.meta.token);
+            let token = token_of(Some(&map))?.or(request.meta.token);
             shared.access.open(method, shared.methods.name(method), token)?;
             let (fields, reserved) = match shared.methods.work(method) {
                 Work::Tune => return handlers::tune::read(map).map(Some),
@@ -285,10 +285,11 @@ fn own(shared: &Arc<Shared>, arrival: &Arrival, request: &Request<'_>, reply: Re
 }
 
 /// The token of a payload.
-fn token_of<'m>(map: Option<&'m Map<'_>>) -> Option<&'m str> {
-    match map?.get("_token") {
-        Some(Value::Text(token)) => Some(token),
-        _ => None,
+fn token_of<'m>(map: Option<&'m Map<'_>>) -> Result<Option<&'m str>, Status> {
+    match map.and_then(|map| map.get("_token")) {
+        None => Ok(None),
+        Some(Value::Text(token)) => Ok(Some(token)),
+        Some(other) => Err(FieldError::invalid("_token".to_owned(), other.kind(), "text").into()),
     }
 }
 
@@ -310,17 +311,25 @@ impl Call<'_> {
     /// Checks the token of its payload, or else of its headers.
     #[inline]
     pub(crate) fn open(&self, map: Option<&Map<'_>>) -> Result<(), Status> {
-        self.open_with(token_of(map))
+        match self.is_open() {
+            true => Ok(()),
+            false => self.open_with(token_of(map)?),
+        }
+    }
+
+    /// Whether nobody needs a token for it.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.shared.is_rehearsal || self.shared.access.is_open(self.arrival.method)
     }
 
     /// As [`Call::open`], with the token that was found in its payload.
     #[inline]
     pub(crate) fn open_with(&self, token: Option<&str>) -> Result<(), Status> {
-        let method = self.arrival.method;
-        if self.shared.is_rehearsal || self.shared.access.is_open(method) {
+        if self.is_open() {
             return Ok(());
         }
-        let token = token.or(self.header_token);
+        let (method, token) = (self.arrival.method, token.or(self.header_token));
         let name = self.shared.methods.name(method);
         self.shared.access.open(method, name, token)
     }

@@ -28,7 +28,14 @@ impl Net {
             None => (text, None),
             Some((base, bits)) => (base, Some(bits.parse::<u32>().map_err(|_| expected())?)),
         };
-        let base: IpAddr = base.parse().map_err(|_| expected())?;
+        let mut base: IpAddr = base.parse().map_err(|_| expected())?;
+        let mut bits = bits;
+        // Peers of IPv4 are known by their own addresses, however they came.
+        if let (IpAddr::V6(mapped), None | Some(96..=128)) = (base, bits)
+            && let Some(ip) = mapped.to_ipv4_mapped()
+        {
+            (base, bits) = (ip.into(), bits.map(|bits| bits - 96));
+        }
         let width = if base.is_ipv4() { 32 } else { 128 };
         let bits = bits.unwrap_or(width);
         if bits > width {
@@ -234,6 +241,14 @@ mod tests {
             let found = Net::parse(net).unwrap().holds(ip.parse().unwrap());
             assert_eq!(found, expected, "{net} {ip}");
             assert_eq!(Net::parse(net).unwrap().to_string(), net);
+        }
+        // A peer of IPv4 that came over IPv6 is known by its own address.
+        for (net, known) in [
+            ("::ffff:127.0.0.0/104", "127.0.0.0/8"),
+            ("::ffff:10.0.0.7", "10.0.0.7"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+        ] {
+            assert_eq!(Net::parse(net).unwrap().to_string(), known);
         }
         for (text, word) in [
             ("localhost", "ADDRESS/BITS"),
