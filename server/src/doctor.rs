@@ -87,7 +87,7 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     let hard = facts.files_max?;
     let connections = config.server.connections_max as u64;
     let processes = config.server.processes as u64;
-    let needed = connections + FILES_BESIDE;
+    let needed = connections.saturating_add(FILES_BESIDE);
     let what = "open files";
     let each = if processes > 1 { " in each process" } else { "" };
     if hard >= needed {
@@ -127,7 +127,7 @@ fn takes_processes(config: &Config, processes: u64) -> bool {
 /// The files of all processes are files of the machine.
 fn machine_files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
     let found = facts.machine_files_max?;
-    let needed = (connections + FILES_BESIDE).saturating_mul(processes);
+    let needed = connections.saturating_add(FILES_BESIDE).saturating_mul(processes);
     let what = "open files of the machine";
     let text = format!("fs.file-max is {found}, all processes may need {needed}");
     if found >= needed {

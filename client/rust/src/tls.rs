@@ -57,7 +57,7 @@ pub(crate) fn prepare(addresses: &[Address], tls: Option<&Tls>) -> Result<Option
         )),
         (Some(_), None) => Err(refuse(
             encrypted,
-            "nobody is trusted: name a certificate authority, Options::tls or --tls-ca FILE".to_owned(),
+            "nobody is trusted: name a certificate authority (--tls-ca FILE, tls_ca in Python, Options::tls in Rust)".to_owned(),
         )),
         (Some(_), Some(tls)) => Connector::new(tls)
             .map(Some)

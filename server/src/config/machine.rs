@@ -3,10 +3,13 @@
 
 use super::{Config, Listen};
 use crate::memory_node::parse_list;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where the kernel says which processors there are.
 const PROCESSORS: &str = "/sys/devices/system/cpu/online";
+/// Of `sockaddr_un`, without the zero behind it (Linux' unix(7)).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Looks whether they are there.
 pub(super) fn check(config: &Config) -> Result<(), String> {
@@ -38,6 +41,8 @@ fn check_sockets(listen_also: &[Listen]) -> Result<(), String> {
     let mut named: Vec<(usize, &Path, PathBuf)> = Vec::new();
     for (at, listen) in listen_also.iter().enumerate() {
         let Listen::Unix(path) = listen else { continue };
+        let refused = |why| format!("server.listen_also[{at}] is unix:{}: {why}", path.display());
+        check_socket(path).map_err(refused)?;
         let real = followed(path);
         if let Some((other, found, _)) = named.iter().find(|(_, _, other)| *other == real) {
             let (found, path) = (found.display(), path.display());
@@ -49,6 +54,22 @@ fn check_sockets(listen_also: &[Listen]) -> Result<(), String> {
         named.push((at, path, real));
     }
     Ok(())
+}
+
+/// What a bind would refuse, in its words.
+fn check_socket(path: &Path) -> Result<(), &'static str> {
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return Err("choose another path, of at most 107 bytes");
+    }
+    if !path.parent().is_none_or(|folder| here(folder).is_dir()) {
+        return Err("its folder is not there: make it");
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err("it is there already and is no socket: choose another path")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The path by its folder's own name, or as it stands where that folder is not there.
@@ -108,7 +129,7 @@ mod tests {
         let at = |path: &str| Listen::Unix(folder.path().join(path));
         std::fs::create_dir(folder.path().join("run")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("run"), folder.path().join("link")).unwrap();
-        let two = [at("run/a"), at("run/b"), at("a"), at("gone/a"), at("gone/b")];
+        let two = [at("run/a"), at("run/b"), at("a")];
         assert_eq!(check_sockets(&two), Ok(()));
         for other in ["run/a", "./run/./a", "run/../run/a", "link/a"] {
             let listens = [at("run/a"), at("run/b"), at(other)];
@@ -119,6 +140,32 @@ mod tests {
                 "{refused}"
             );
         }
-        assert!(check_sockets(&[at("gone/a"), at("gone/./a")]).is_err());
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_made_is_refused_by_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let long = "s".repeat(108);
+        for (name, word) in [
+            ("gone/a", "its folder is not there"),
+            ("file", "is no socket"),
+            (long.as_str(), "at most 107 bytes"),
+        ] {
+            let listens = [
+                Listen::Unix(folder.path().join("a")),
+                Listen::Unix(folder.path().join(name)),
+            ];
+            let refused = check_sockets(&listens).unwrap_err();
+            let key = "server.listen_also[1] is unix:";
+            assert!(refused.starts_with(key) && refused.contains(word), "{refused}");
+        }
+        // One that a process before this one left is taken over, and one without a folder is in this one.
+        let left = folder.path().join("left");
+        drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
+        assert_eq!(
+            check_sockets(&[Listen::Unix(left), Listen::Unix("a".into())]),
+            Ok(())
+        );
     }
 }

@@ -43,6 +43,19 @@ fn too_few_files_are_told_with_the_number_that_is_needed() {
 }
 
 #[test]
+fn more_connections_than_can_be_counted_are_too_many() {
+    let facts = machine(&[
+        ("proc/self/limits", "Max open files  1024  20000  files\n"),
+        ("proc/sys/fs/file-max", "100000\n"),
+    ]);
+    let mut config = Config::default();
+    config.server.connections_max = usize::MAX;
+    for what in ["open files", "open files of the machine"] {
+        assert_eq!(finding(&facts, &config, what).standing, Standing::Short, "{what}");
+    }
+}
+
+#[test]
 fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
     let facts = machine(&[
         ("proc/self/limits", "Max open files  1024  20000  files\n"),

@@ -179,7 +179,9 @@ impl Drop for Listener {
 
 fn refused(bound: Bound, key: &str, source: std::io::Error) -> Error {
     let mend = match source.kind() {
-        ErrorKind::AddrInUse => "another process listens there: stop it, or choose another port",
+        ErrorKind::AddrInUse => {
+            "another process listens there, or a connection from here has the port: stop it, wait a minute, or choose another port"
+        }
         ErrorKind::AddrNotAvailable => "this machine has no such address: choose one of its own",
         ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose a higher one",
         _ => "choose another address",
