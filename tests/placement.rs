@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 /// Threads of the server by name: net threads, the admin port's and model instances.
 fn threads(pid: u32) -> Vec<(String, PathBuf)> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let named = tasks.map(|task| {
-        let task = task.unwrap().path();
-        let name = std::fs::read_to_string(task.join("comm")).unwrap();
-        (name.trim().to_owned(), task)
+    // The thread that started the server ends meanwhile.
+    let named = tasks.filter_map(|task| {
+        let task = task.ok()?.path();
+        let name = std::fs::read_to_string(task.join("comm")).ok()?;
+        Some((name.trim().to_owned(), task))
     });
     let ours = |(name, _): &(String, PathBuf)| {
         ["net", "admin", "infer"]
