@@ -26,12 +26,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The longest wait: commands are looked for this often.
 const WAIT_NS_MAX: u64 = 10_000_000;
 /// Sleeping for less than this is not worth it while a schedule is played: the kernel may wake the thread too late.
-pub(super) const SPIN_NS: u64 = 60_000;
+const SPIN_NS: u64 = 60_000;
 pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// How long threads look at the clock before a request's time: not at all where they share cores, whose time they would take from
 /// each other.
-fn spin_ns(threads: usize, cpus: &[usize]) -> u64 {
+pub(super) fn spin_ns(threads: usize, cpus: &[usize]) -> u64 {
     let cores = match cpus {
         [] => std::thread::available_parallelism().map_or(1, usize::from),
         named => named.iter().collect::<BTreeSet<_>>().len(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use millpond_press_recorder::{ErrorKind, Live, Tally};
 use millpond_press_workload::Order;
 
-use super::client_thread::{SECOND, SPIN_NS};
+use super::client_thread::{SECOND, spin_ns};
 use super::poller::wake_precisely;
 use super::{Amount, Command, Handed, Line, Pace, Phase, Plan, Report};
 use crate::check::Sampling;
@@ -31,6 +31,8 @@ struct Caller<P: Local> {
     warm_up_answers: u64,
     idle_ns: u64,
     last_end: Option<u64>,
+    /// The last part of a wait, spent looking at the clock.
+    spin_ns: u64,
 }
 
 /// The body of a thread: offers what it is told, ends when it is told.
@@ -59,6 +61,7 @@ pub(super) fn run<P: Local>(plan: std::sync::Arc<Plan<P>>, line: Line) {
         warm_up_answers: 0,
         idle_ns: 0,
         last_end: None,
+        spin_ns: spin_ns(plan.client_threads, &plan.client_cpus),
         plan,
         line,
     };
@@ -184,14 +187,14 @@ impl<P: Local> Caller<P> {
         let begin = self.plan.clock.now();
         let mut now = begin;
         while now < then {
-            if then - now > SPIN_NS {
-                let nap = Duration::from_nanos(then - now - SPIN_NS).min(NAP * 10);
+            if then - now > self.spin_ns {
+                let nap = Duration::from_nanos(then - now - self.spin_ns).min(NAP * 10);
                 std::thread::sleep(nap);
             } else {
                 std::hint::spin_loop();
             }
             let after = self.plan.clock.now();
-            if then - now <= SPIN_NS {
+            if then - now <= self.spin_ns {
                 self.idle_ns += after - now;
             }
             now = after;
