@@ -8,7 +8,7 @@ use crate::{Error, Shared, admin, handlers};
 use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::HashMap;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -48,7 +48,10 @@ impl Member {
         let (may_serve, serve) = sync_channel(1);
         let (told, answers) = (Arc::clone(&shared), said.clone());
         thread("from-parent")
-            .spawn(move || obey(&told, &answers, may_serve, on_reload, on_stop))
+            .spawn(move || {
+                let input = BufReader::new(std::io::stdin());
+                obey(input, &told, &answers, may_serve, on_reload, on_stop);
+            })
             .map_err(|error| failed(number, &error))?;
         Ok(Member {
             number,
@@ -163,8 +166,9 @@ fn tell(to_say: &Receiver<Said>) {
     }
 }
 
-/// Obeys until the parent is gone. What `on_stop` begins takes a while, and the parent may still ask meanwhile.
+/// Obeys until the parent is gone, and with it the input. What `on_stop` begins takes a while, and the parent may still ask meanwhile.
 fn obey(
+    mut input: impl BufRead,
     shared: &OnceLock<Arc<Shared>>,
     answers: &SyncSender<Said>,
     may_serve: SyncSender<()>,
@@ -174,7 +178,6 @@ fn obey(
     let mut may_serve = Some(may_serve);
     let mut on_stop = Some(on_stop);
     let mut stop = move || on_stop.take().into_iter().for_each(|stop| stop());
-    let mut input = BufReader::new(std::io::stdin());
     while let Some(order) = hear(&mut input) {
         match (order, shared.get()) {
             (Order::Stop, _) => {
@@ -227,6 +230,25 @@ fn set(shared: &Shared, setting: &Setting, asked: Option<u64>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::cell::Cell;
+
+    /// A process that answers none of its parent's questions is killed.
+    #[test]
+    fn each_question_is_answered_and_the_end_of_the_parent_stops() {
+        let mut orders = Vec::new();
+        for order in [Order::Beat, Order::Reload, Order::Beat] {
+            say(&mut orders, &order).unwrap();
+        }
+        let (answers, told) = sync_channel(8);
+        let (may_serve, _serve) = sync_channel(1);
+        let (reloads, stops) = (Cell::new(0), Cell::new(0));
+        let add = |count: &Cell<u32>| count.set(count.get() + 1);
+        let (on_reload, on_stop) = (|| add(&reloads), || add(&stops));
+        obey(orders.as_slice(), &OnceLock::new(), &answers, may_serve, on_reload, on_stop);
+        drop(answers);
+        assert_eq!(told.iter().collect::<Vec<_>>(), [Said::Beats, Said::Beats]);
+        assert_eq!((reloads.get(), stops.get()), (1, 1));
+    }
 
     #[test]
     fn what_the_parent_cannot_be_told_is_refused() {
