@@ -93,7 +93,7 @@ fn without_its_token_nothing_is_tuned() {
     let call = json!({"key": "server.stat", "value": "false"});
     let mut http = Http::connect(&server.addr);
     let head = format!(
-        "POST /service/*tune HTTP/1.1\r\nConnection: close\r\nContent-Length: {}",
+        "POST /service/*tune HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}",
         call.to_string().len()
     );
     http.stream
@@ -208,7 +208,7 @@ fn addresses_off_the_list_are_refused() {
         assert_eq!((status, code(&answer)), (403, 20013), "{method}");
         assert!(!answer.to_string().contains("127.0.0.1"), "{answer}");
     }
-    let health = Http::connect(&server.addr).send("GET /v2/health/ready HTTP/1.1\r\n\r\n");
+    let health = Http::connect(&server.addr).send("GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(health.0, 403);
     let (_, metrics) = server.admin_get("/metrics");
     assert!(
@@ -290,7 +290,7 @@ fn a_unix_socket_may_call_what_asks_for_encryption() {
         "{answer}"
     );
     let mut socket = UnixStream::connect(folder.path().join("millpond.sock")).unwrap();
-    let call = "POST /service/echo HTTP/1.1\r\nConnection: close\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
+    let call = "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
     socket.write_all(call.as_bytes()).unwrap();
     let mut said = String::new();
     socket.read_to_string(&mut said).unwrap();
@@ -333,7 +333,7 @@ fn what_changes_something_is_called_by_post_alone() {
     let get = |method: &str, payload: &Value| {
         let text = payload.to_string();
         let query: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        format!("GET /service/{method}?fpnn={query} HTTP/1.1\r\n")
+        format!("GET /service/{method}?fpnn={query} HTTP/1.1\r\nHost: localhost\r\n")
     };
     let put = json!({"entries": [["k", "v"]]});
     let tune = json!({"key": "server.stat", "value": "false", "_token": "s3cret-admin"});

@@ -272,14 +272,29 @@ fn paths_and_verbs() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);
     let mut http = Http::connect(&server.addr);
-    let (status, body) = http.send("GET /service/*ping HTTP/1.1\r\n\r\n");
+    let (status, body) = http.send("GET /service/*ping HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(status == 200 && body.starts_with("{\"ts\":"), "{body}");
-    assert_eq!(http.send("GET /nowhere HTTP/1.1\r\n\r\n").0, 404);
-    assert_eq!(http.send("DELETE /service/infer HTTP/1.1\r\n\r\n").0, 405);
-    assert_eq!(http.send("PATCH /service/infer HTTP/1.1\r\n\r\n").0, 405);
-    assert_eq!(http.send("GET /v2/health/ready HTTP/1.1\r\n\r\n").0, 200);
     assert_eq!(
-        http.send("POST /service/infer HTTP/1.1\r\nContent-Length: 3\r\n\r\n{x}")
+        http.send("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").0,
+        404
+    );
+    assert_eq!(
+        http.send("DELETE /service/infer HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .0,
+        405
+    );
+    assert_eq!(
+        http.send("PATCH /service/infer HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .0,
+        405
+    );
+    assert_eq!(
+        http.send("GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .0,
+        200
+    );
+    assert_eq!(
+        http.send("POST /service/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n{x}")
             .0,
         400
     );

@@ -16,7 +16,7 @@ fn accepted_calls_are_answered_and_the_exit_is_clean() {
     }
     for http in &mut clients {
         let request = format!(
-            "POST /service/infer HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /service/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         http.stream.write_all(request.as_bytes()).unwrap();
@@ -66,7 +66,7 @@ fn callers_that_go_on_hear_that_it_stops() {
             called.wait();
             let body = json!({"samples": [["v1", "v2"]]}).to_string();
             let request = format!(
-                "POST /service/infer HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+                "POST /service/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
             );
             loop {

@@ -153,7 +153,7 @@ impl Millpond {
 
     /// The status and body of a GET on the admin port.
     pub fn admin_get(&self, path: &str) -> (u16, String) {
-        Http::connect(&self.admin).send(&format!("GET {path} HTTP/1.1\r\n\r\n"))
+        Http::connect(&self.admin).send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
     /// Waits until `/metrics` has that line: what is counted after an answer has left may come after the answer.
@@ -222,7 +222,7 @@ impl Http {
     pub fn call(&mut self, method: &str, payload: &Value) -> (u16, Value) {
         let body = payload.to_string();
         let (status, text) = self.send(&format!(
-            "POST /service/{method} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /service/{method} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         ));
         (

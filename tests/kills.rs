@@ -33,7 +33,7 @@ fn write(
     for number in from.. {
         let body = json!({"entries": entries(writer, number)}).to_string();
         let request = format!(
-            "POST /service/ordered.put HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /service/ordered.put HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         if http.stream.write_all(request.as_bytes()).is_err() {

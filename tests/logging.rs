@@ -88,7 +88,7 @@ fn a_trace_of_any_length_makes_no_long_line() {
         assert_eq!(status, 200, "{answer}");
     }
     let head = format!(
-        "GET /service/*ping HTTP/1.1\r\ntraceparent: {}\r\n\r\n",
+        "GET /service/*ping HTTP/1.1\r\nHost: localhost\r\ntraceparent: {}\r\n\r\n",
         "t".repeat(5000)
     );
     assert_eq!(Http::connect(&server.addr).send(&head).0, 200);

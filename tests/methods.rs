@@ -36,7 +36,7 @@ fn a_constant_is_fpnns_answer_byte_for_byte() {
     );
     let mut http = Http::connect(&server.addr);
     let expected = json!({"Simple": "one", "Simple2": 2});
-    let (status, text) = http.send("GET /service/two%20way%20demo HTTP/1.1\r\n\r\n");
+    let (status, text) = http.send("GET /service/two%20way%20demo HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((status, text.as_str()), (200, r#"{"Simple":"one","Simple2":2}"#));
     assert_eq!(http.call("two%20way%20demo", &json!({"a": 1})), (200, expected));
 }
@@ -61,7 +61,9 @@ fn an_echo_is_what_came_byte_for_byte() {
         let answer = frames.call("echo", Encoding::Json, payload.as_bytes());
         assert_eq!(answer, (0, payload.as_bytes().to_vec()));
         let length = payload.len();
-        let request = format!("POST /service/echo HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{payload}");
+        let request = format!(
+            "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{payload}"
+        );
         let answer = Http::connect(&server.addr).send(&request);
         assert_eq!(answer, (200, payload.to_owned()));
     }

@@ -49,7 +49,12 @@ fn silent_connections_do_not_keep_a_monitor_out() {
         assert_eq!(server.admin_get("/readyz"), (200, "ready\n".to_owned()));
     }
     assert!(silent[0].answer().is_none(), "the first gave way");
-    assert_eq!(silent[99].send("GET /healthz HTTP/1.1\r\n\r\n").0, 200);
+    assert_eq!(
+        silent[99]
+            .send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .0,
+        200
+    );
 }
 
 #[test]
@@ -62,7 +67,7 @@ fn requests_that_do_not_end_hold_no_more_than_may_and_keep_no_small_one_out() {
     let server = Millpond::start(folder.path(), &set);
     let begin = || {
         let mut http = Http::connect(&server.addr);
-        let head = "POST /service/infer HTTP/1.1\r\nContent-Length: 900002\r\n\r\n";
+        let head = "POST /service/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900002\r\n\r\n";
         http.stream.write_all(head.as_bytes()).unwrap();
         http.stream.write_all(&vec![b' '; 900_000]).unwrap();
         http
@@ -99,7 +104,7 @@ fn a_deadline_that_has_passed_is_said_before_any_work() {
     assert_eq!((status, answer["code"].as_u64()), (504, Some(30102)), "{answer}");
     let body = json!({"samples": [["v1", "v2"]]}).to_string();
     let head = format!(
-        "POST /service/infer HTTP/1.1\r\nX-Deadline-Ms: 0\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /service/infer HTTP/1.1\r\nHost: localhost\r\nX-Deadline-Ms: 0\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     assert_eq!(Http::connect(&server.addr).send(&head).0, 504);
@@ -376,7 +381,10 @@ fn calls_that_wait_hold_no_more_bytes_than_may() {
     let mut held = Vec::new();
     for (queued, rows) in [20, 10, 10].into_iter().enumerate() {
         let body = payload(rows).to_string();
-        let head = format!("POST /service/infer HTTP/1.1\r\nContent-Length: {}", body.len());
+        let head = format!(
+            "POST /service/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}",
+            body.len()
+        );
         let mut http = Http::connect(&server.addr);
         http.stream
             .write_all(format!("{head}\r\n\r\n{body}").as_bytes())

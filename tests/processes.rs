@@ -243,7 +243,7 @@ fn a_stop_drains_every_process() {
     for http in &mut connections {
         use std::io::Write as _;
         let request = format!(
-            "POST /service/features.lookup HTTP/1.1\r\nContent-Length: {}\r\n\r\n{lookup}",
+            "POST /service/features.lookup HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{lookup}",
             lookup.len()
         );
         http.stream.write_all(request.as_bytes()).unwrap();
@@ -390,7 +390,7 @@ fn calls_that_cross_at_two_processes_leave_them_alike() {
         use std::io::Write as _;
         write!(
             http.stream,
-            "POST /service/*tune HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /service/*tune HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .unwrap();

@@ -114,7 +114,7 @@ fn call(
     let body = r#"{"word":"in secret"}"#;
     write!(
         stream,
-        "POST /service/{method} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /service/{method} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )?;
     let mut answer = String::new();
@@ -157,7 +157,10 @@ fn calls_over_tls_may_call_what_asks_for_it() {
     // Who trusts somebody else refuses the server, and is counted; so is a call in clear.
     assert!(call(&server, &Authority::new().client(None), "echo").is_err());
     let mut clear = Http::connect(server.tls.as_ref().unwrap());
-    clear.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    clear
+        .stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
     let mut said = Vec::new();
     let _ = clear.stream.read_to_end(&mut said);
     assert!(!said.starts_with(b"HTTP"), "{said:?}");

@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 pub(crate) fn request(verb: &str, path: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
-        "{verb} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "{verb} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     [head.as_bytes(), body].concat()
 }

@@ -29,29 +29,29 @@ fn check(input: &str, expected: &str) {
 #[test]
 fn lengths_and_chunks_are_read() {
     check(
-        "POST /service/infer HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}X",
-        "POST /service/infer \"{}\" 53/54",
+        "POST /service/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}X",
+        "POST /service/infer \"{}\" 62/63",
     );
     check(
-        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1;x=y\r\n}\r\n0\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1;x=y\r\n}\r\n0\r\n\r\n",
         "POST /a \"{}\"",
     );
-    check("GET /a HTTP/1.1\r\n\r\n", "GET /a \"\"");
+    check("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "GET /a \"\"");
 }
 
 #[test]
 fn partial_requests_say_what_they_need() {
     check(
-        "POST /a HTTP/1.1\r\nContent-Length: 20\r\n\r\n{}",
-        "partial 60 false",
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n{}",
+        "partial 69 false",
     );
     check(
-        "POST /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
-        "partial 70 true",
+        "POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+        "partial 79 true",
     );
     check("POST /a HT", "partial");
     check(
-        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
         "partial",
     );
 }
@@ -59,64 +59,72 @@ fn partial_requests_say_what_they_need() {
 #[test]
 fn doubtful_requests_are_refused() {
     check(
-        "POST /a HTTP/1.1\r\nContent-Length: 65\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 65\r\n\r\n",
         "body is 65 bytes; the limit is 64",
     );
     check(
-        "POST /a HTTP/1.1\r\nContent-Length: 18446744073709551616\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551616\r\n\r\n",
         "Content-Length is 18446744073709551616, which is more than any body has",
     );
     check(
-        &format!("POST /a HTTP/1.1\r\nContent-Length: {}\r\n\r\n", "9".repeat(5000)),
+        &format!(
+            "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
+            "9".repeat(5000)
+        ),
         &format!(
             "Content-Length is {}\u{2026} (5000 digits), which",
             "9".repeat(40)
         ),
     );
-    check("POST /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "not a number");
     check(
-        "POST /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        "not a number",
+    );
+    check(
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "two different",
     );
     check(
-        "POST /a HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         "both",
     );
     check(
-        "POST /a HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
         "chunked alone",
     );
     check(
-        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
         "body is 65535 bytes",
     );
     check(
-        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         "size is not a number",
     );
     check(
-        "POST /a HTTP/1.1\r\nX-Deadline-Ms: soon\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: h\r\nX-Deadline-Ms: soon\r\n\r\n",
         "X-Deadline-Ms is \"soon\"",
     );
     check("POST /a SPDY/9\r\n\r\n", "bad HTTP request");
     for name in ["Host", "X-Deadline-Ms"] {
         check(
-            &format!("POST /a HTTP/1.1\r\n{name}: 5\r\n{name}: 5\r\n\r\n"),
+            &format!("POST /a HTTP/1.1\r\nHost: h\r\n{name}: 5\r\n{name}: 5\r\n\r\n"),
             "stands twice",
         );
     }
     for line in ["2;\nxx", "7;a\nb", "2;a=\"\n\""] {
         check(
-            &format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{line}\r\n{{}}\r\n0\r\n\r\n"),
+            &format!(
+                "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{line}\r\n{{}}\r\n0\r\n\r\n"
+            ),
             "line end in its extension",
         );
     }
     check(
-        &format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(20_000)),
+        &format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(20_000)),
         "the HTTP head is over 16384 bytes; send the payload in the body of a POST",
     );
     check(
-        &format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)),
+        &format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "a: b\r\n".repeat(65)),
         "the HTTP head is over 64 headers; send fewer",
     );
 }
@@ -148,7 +156,7 @@ fn the_first_bytes_choose_the_protocol() {
 proptest::proptest! {
     #[test]
     fn any_bytes_are_read_without_panic(tail in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..120), chunked: bool) {
-        let mut input = b"POST /a HTTP/1.1\r\n".to_vec();
+        let mut input = b"POST /a HTTP/1.1\r\nHost: h\r\n".to_vec();
         input.extend_from_slice(if chunked { b"Transfer-Encoding: chunked\r\n\r\n" } else { b"" });
         input.extend_from_slice(&tail);
         let _ = parse_http(&input, Limits { frame_bytes_max: 64 });
@@ -162,20 +170,26 @@ fn connections_end_when_asked_to_and_always_in_1_0() {
         Ok(Parsed::Whole { message, .. }) => assert_eq!(message.keep_alive, expected, "{input}"),
         other => panic!("{input}: {other:?}"),
     };
-    check("GET / HTTP/1.1\r\n\r\n", true);
-    check("GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n", true);
-    check("GET / HTTP/1.1\r\nConnection: upgrade, Close\r\n\r\n", false);
+    check("GET / HTTP/1.1\r\nHost: h\r\n\r\n", true);
+    check(
+        "GET / HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\n\r\n",
+        true,
+    );
+    check(
+        "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade, Close\r\n\r\n",
+        false,
+    );
     check("GET / HTTP/1.0\r\n\r\n", false);
     check("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", false);
 }
 
 #[test]
 fn trailers_are_read_and_dropped() {
-    let head = "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n";
+    let head = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n";
     let with = |trailers: &str| format!("{head}{trailers}");
     check(
         &with("A: b\r\nContent-Length: 9\r\n\r\nX"),
-        "POST /a \"{}\" 85/86",
+        "POST /a \"{}\" 94/95",
     );
     check(&with("A: b\r\n"), "partial");
     check(&with("\n"), "does not end in CRLF");
@@ -195,8 +209,9 @@ fn trailers_are_read_and_dropped() {
 #[test]
 fn what_stands_around_chunks_is_bounded_like_what_is_in_them() {
     let chunk = |line: usize| format!("1;{}\r\nx\r\n", "e".repeat(line - 4));
-    let request =
-        |chunks: &str| format!("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    let request = |chunks: &str| {
+        format!("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+    };
     check(&request(&chunk(256)), "POST /a \"x\"");
     let long = request(&chunk(257));
     check(&long, "the line of a chunk's size is over 256 bytes");
@@ -210,16 +225,19 @@ fn what_stands_around_chunks_is_bounded_like_what_is_in_them() {
 
 #[test]
 fn one_empty_line_before_a_request_is_skipped() {
-    check("\r\nGET /a HTTP/1.1\r\n\r\n", "GET /a \"\" 21/21");
+    check("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n", "GET /a \"\" 30/30");
     check(
-        "\r\nPOST /a HTTP/1.1\r\nContent-Length: 20\r\n\r\n{}",
-        "partial 62 false",
+        "\r\nPOST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n{}",
+        "partial 71 false",
     );
     check("\r", "partial 2");
     check("\r\n", "partial 3");
-    check("\r\n\r\nGET /a HTTP/1.1\r\n\r\n", "more than one empty line");
+    check(
+        "\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n",
+        "more than one empty line",
+    );
     check("\r\n\r", "more than one empty line");
-    check("\nGET /a HTTP/1.1\r\n\r\n", "more than one empty line");
+    check("\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n", "more than one empty line");
     assert_eq!(is_http(b"\r"), None);
     assert_eq!(is_http(b"\r\n"), None);
     assert_eq!(is_http(b"\r\nGE"), None);
@@ -235,7 +253,7 @@ fn with_headers<T>(
     headers: &str,
     read: impl FnOnce(Result<HttpRequest<'_>, HttpError>) -> T,
 ) -> T {
-    let input = format!("{start}\r\n{headers}\r\n");
+    let input = format!("{start}\r\nHost: h\r\n{headers}\r\n");
     match parse_http(input.as_bytes(), Limits::default()) {
         Ok(Parsed::Whole { message, len }) => {
             assert_eq!(len, input.len());
@@ -422,7 +440,7 @@ fn upgrades_and_preflights_are_answered_without_a_body() {
 proptest::proptest! {
     #[test]
     fn no_echoed_value_holds_the_end_of_a_line(value in "[ -~\r\n\t\\x00\\x7f\\x80-\\xff]{0,20}") {
-        let input = format!("GET / HTTP/1.1\r\nOrigin: {value}\r\n\r\n");
+        let input = format!("GET / HTTP/1.1\r\nHost: h\r\nOrigin: {value}\r\n\r\n");
         if let Ok(Parsed::Whole { message, .. }) = parse_http(input.as_bytes(), Limits::default()) {
             let origin = message.origin.unwrap_or_default();
             proptest::prop_assert!(!origin.contains(['\r', '\n', '\0']), "{origin:?}");
@@ -437,7 +455,7 @@ proptest::proptest! {
         behind in "[ -~]{0,9}",
     ) {
         let mut input = String::from(if empty_line { "\r\n" } else { "" });
-        input += "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nOrigin: http://a\r\n\r\n";
+        input += "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nOrigin: http://a\r\n\r\n";
         for chunk in &chunks {
             input += &format!("{:x}\r\n{chunk}\r\n", chunk.len());
         }
@@ -463,7 +481,7 @@ proptest::proptest! {
 /// Every piece is read where the one before it ended: a body that comes byte by byte costs no more than its bytes.
 #[test]
 fn chunks_are_walked_once_and_give_what_they_give_at_once() {
-    let head = "POST /service/echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "POST /service/echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let input = format!("{head}3\r\n{{ \r\r\n2;a=b\r\n\t}}\r\n0\r\nTrailer: t\r\n\r\n");
     let ends = [head.len() + 8, head.len() + 19];
     let mut progress = HttpProgress::default();
@@ -491,7 +509,10 @@ fn chunks_are_walked_once_and_give_what_they_give_at_once() {
 #[test]
 fn a_traceparent_is_cut() {
     for (len, kept) in [(55, 55), (128, 128), (129, 128), (4000, 128)] {
-        let input = format!("GET /a HTTP/1.1\r\ntraceparent: {}\r\n\r\n", "a".repeat(len));
+        let input = format!(
+            "GET /a HTTP/1.1\r\nHost: h\r\ntraceparent: {}\r\n\r\n",
+            "a".repeat(len)
+        );
         let Ok(Parsed::Whole { message, .. }) = parse_http(input.as_bytes(), Limits::default()) else {
             panic!("{len}");
         };

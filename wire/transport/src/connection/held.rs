@@ -177,7 +177,8 @@ mod tests {
         let said = String::from_utf8_lossy(message.payload);
         assert!(said.contains("30101") && said.contains("1048576 bytes"), "{said}");
 
-        let head = b"POST /service/any HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
+        let head =
+            b"POST /service/any HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4194304\r\n\r\n".to_vec();
         let answer = check(bounded(Rig::connected()), &[head, vec![b' '; 4 << 20]].concat());
         let said = String::from_utf8(answer).unwrap();
         assert!(said.starts_with("HTTP/1.1 429"), "{said}");

@@ -138,12 +138,12 @@ fn a_large_request_arrives_in_pieces_while_others_are_served() {
 fn http_requests_are_answered_in_turn() {
     let (transport, tickets) = start(10, 16);
     let mut stream = connect(&transport);
-    let request = "POST /service/echo HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    let request = "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
     for _ in 0..3 {
         assert!(http(&mut stream, request).starts_with("HTTP/1.1 200 OK"));
     }
     // Two pipelined: the second waits for the first, which is answered later.
-    let pair = format!("POST /service/later HTTP/1.1\r\n\r\n{request}");
+    let pair = format!("POST /service/later HTTP/1.1\r\nHost: localhost\r\n\r\n{request}");
     let answering = std::thread::spawn(move || tickets.recv().unwrap().ok(|out| out.map(0)));
     let mut text = http(&mut stream, &pair);
     while !text.contains("\"bytes\":2") {
@@ -155,14 +155,17 @@ fn http_requests_are_answered_in_turn() {
             .is_none_or(|first| first < text.find("\"bytes\"").unwrap()),
         "{text}"
     );
-    let text = http(&mut stream, "PUT /service/echo HTTP/1.1\r\n\r\n");
+    let text = http(
+        &mut stream,
+        "PUT /service/echo HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
     assert!(
         text.starts_with("HTTP/1.1 405") && text.contains("\r\nAllow: GET, POST\r\n"),
         "{text}"
     );
     let text = http(
         &mut stream,
-        "POST /service/none HTTP/1.1\r\nConnection: close\r\n\r\n",
+        "POST /service/none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     );
     assert!(
         text.starts_with("HTTP/1.1 500") && text.contains("no answer"),
@@ -185,7 +188,7 @@ fn refused_connections_are_told_so() {
     let mut refused = connect(&transport);
     let text = http(
         &mut refused,
-        "POST /service/echo HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+        "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
     );
     assert!(
         text.starts_with("HTTP/1.1 429") && text.contains("30101") && text.contains("Connection: close"),
@@ -232,7 +235,7 @@ fn bad_bytes_close_their_connection_alone() {
     assert_eq!(answers(&mut stream, 1), [(1, 5)], "too large, told by number");
     let text = http(
         &mut connect(&transport),
-        "POST /service/echo HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
+        "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n",
     );
     assert!(text.starts_with("HTTP/1.1 413"), "{text}");
     good.write_all(&quest("echo", 2, &[0x80])).unwrap();
@@ -289,7 +292,10 @@ fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
     let second_ticket = tickets.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_closed(&mut begun);
     let mut third = connect(&transport);
-    let text = http(&mut third, "POST /service/echo HTTP/1.1\r\n\r\n");
+    let text = http(
+        &mut third,
+        "POST /service/echo HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
     assert!(
         text.starts_with("HTTP/1.1 429")
             && text.contains("the connection limit of 2 is reached; try again later, or ask elsewhere"),

@@ -481,7 +481,7 @@ fn there_is_no_way_back_over_http() {
     let (transport, _pushers) = start(Some(LONG), |_| {});
     let text = crate::probe::http(
         &mut connect(&transport),
-        "POST /service/duplex HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+        "POST /service/duplex HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
     );
     assert!(
         text.starts_with("HTTP/1.1 400") && text.contains("20012") && text.contains("over HTTP"),

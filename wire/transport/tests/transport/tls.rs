@@ -53,7 +53,7 @@ fn frames_pipelined_and_answered_late() {
 fn http_and_websockets() {
     let (port, client, tickets) = usual();
     let mut stream = port.connect(&client);
-    let request = "POST /service/echo HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    let request = "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
     for _ in 0..3 {
         let text = http(&mut stream, request);
         assert!(
@@ -71,7 +71,7 @@ fn http_and_websockets() {
     assert_eq!(event(&mut stream), "pong still there");
     tickets.recv().unwrap().ok(|out| out.map(0));
     assert_eq!(event(&mut stream), "answer 0 2");
-    let closes = "POST /service/echo HTTP/1.1\r\nConnection: close\r\n\r\n";
+    let closes = "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let mut stream = port.connect(&client);
     assert!(http(&mut stream, closes).contains("Connection: close"));
     assert_eq!(
@@ -104,7 +104,7 @@ fn calls_know_that_they_came_encrypted() {
     let files = Files::new(&authority.signs("localhost"));
     let (sender, told) = mpsc::sync_channel(4);
     let port = Port::open(Encrypted { told: sender }, files.named(None), Patience::default());
-    let call = "POST /service/any HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    let call = "POST /service/any HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
     let client = authority.client(None);
     calls(&mut port.connect(&client));
     http(&mut port.connect(&client), call);

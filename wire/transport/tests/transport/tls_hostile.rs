@@ -50,7 +50,7 @@ fn what_is_not_tls_1_3_is_refused_and_counted() {
     let garbage: Vec<u8> = (0..100_000_u32)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    let http = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    let http = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
     let endless = [&[22, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff][..], &[0; 0x4000]].concat();
     for (failed, bytes) in (2..).zip([quest("echo", 1, &[0x80]), http, garbage, endless]) {
         let said = said_to(&port, &bytes);

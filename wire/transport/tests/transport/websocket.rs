@@ -218,7 +218,7 @@ fn what_is_no_frame_is_told_by_a_close() {
     }
     let text = http(
         &mut connect(&transport),
-        "GET /service/any HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: \
+        "GET /service/any HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: \
          dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 8\r\n\r\n",
     );
     assert!(
@@ -233,7 +233,7 @@ fn pages_of_allowed_origins_may_read_and_others_may_not() {
     let (transport, _peers) = start_at(Vec::new());
     let mut stream = connect(&transport);
     let ask = |stream: &mut TcpStream, verb: &str, origin: &str| {
-        let request = format!("{verb} /service/who HTTP/1.1\r\nOrigin: {origin}\r\n\r\n");
+        let request = format!("{verb} /service/who HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
         let end: &[u8] = if verb == "OPTIONS" { b"\r\n\r\n" } else { b"}" };
@@ -266,7 +266,7 @@ fn a_page_that_names_no_origin_calls_nothing() {
     let (transport, _peers) = start_at(Vec::new());
     let mut stream = connect(&transport);
     let mut ask = |headers: &str| {
-        let request = format!("GET /service/who HTTP/1.1\r\n{headers}\r\n");
+        let request = format!("GET /service/who HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
         http(&mut stream, &request)
     };
     for site in ["cross-site", "same-site"] {
@@ -294,7 +294,7 @@ fn head_calls_no_method() {
     let mut stream = connect(&transport);
     let answer = http(
         &mut stream,
-        "HEAD /service/who HTTP/1.1\r\nConnection: close\r\n\r\n",
+        "HEAD /service/who HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     );
     assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
     transport.close(Duration::from_secs(5));
