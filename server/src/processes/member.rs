@@ -244,7 +244,14 @@ mod tests {
         let (reloads, stops) = (Cell::new(0), Cell::new(0));
         let add = |count: &Cell<u32>| count.set(count.get() + 1);
         let (on_reload, on_stop) = (|| add(&reloads), || add(&stops));
-        obey(orders.as_slice(), &OnceLock::new(), &answers, may_serve, on_reload, on_stop);
+        obey(
+            orders.as_slice(),
+            &OnceLock::new(),
+            &answers,
+            may_serve,
+            on_reload,
+            on_stop,
+        );
         drop(answers);
         assert_eq!(told.iter().collect::<Vec<_>>(), [Said::Beats, Said::Beats]);
         assert_eq!((reloads.get(), stops.get()), (1, 1));

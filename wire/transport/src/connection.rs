@@ -218,7 +218,7 @@ impl Connection {
     }
 
     /// Takes an answer from another thread; true if it is to be queued for a turn.
-    pub(crate) fn deliver<S>(&mut self, delivery: &Delivery, net: &Net<S>, room: &mut Room) -> bool {
+    pub(crate) fn deliver<S: Service>(&mut self, delivery: &Delivery, net: &Net<S>, room: &mut Room) -> bool {
         if !self.flags.broken && !self.flags.lingers && self.may_owe(net, delivery.bytes.len()) {
             self.borrow_out(room);
             let start = self.out.len();

@@ -112,25 +112,33 @@ impl Connection {
         }
     }
 
-    /// Writes without waiting, and tells the service how long the measured answers took that have left; true if any byte did.
+    /// Encrypts what TLS has not yet, and writes without waiting; true if any byte left.
     pub(super) fn send<S: Service>(&mut self, net: &Net<S>, room: &mut Room) -> bool {
         self.seal_tls(room);
-        let sent = self.flush();
-        if !self.timed.is_empty() {
-            let left = match self.unsent() {
-                0 => self.timed.len(),
-                _ => self.timed.partition_point(|timed| timed.end <= self.sent),
-            };
-            if left > 0 {
-                let now = Instant::now();
-                for timed in self.timed.drain(..left) {
-                    let took = now.saturating_duration_since(timed.since);
-                    net.service.written(timed.mark, took, timed.answers);
-                }
-            }
-        }
+        let sent = self.write(net);
         if self.sent >= OUT_BYTES_HIGH.max(self.out.len() / 2) {
             self.forget_sent();
+        }
+        sent
+    }
+
+    /// Writes what may leave, and tells the service how long the measured answers took that have left: their ends mean
+    /// nothing once the buffer begins anew. True if any byte left.
+    fn write<S: Service>(&mut self, net: &Net<S>) -> bool {
+        let sent = self.flush();
+        if self.timed.is_empty() {
+            return sent;
+        }
+        let left = match self.unsent() {
+            0 => self.timed.len(),
+            _ => self.timed.partition_point(|timed| timed.end <= self.sent),
+        };
+        if left > 0 {
+            let now = Instant::now();
+            for timed in self.timed.drain(..left) {
+                let took = now.saturating_duration_since(timed.since);
+                net.service.written(timed.mark, took, timed.answers);
+            }
         }
         sent
     }
@@ -146,7 +154,7 @@ impl Connection {
     }
 
     /// Whether the peer may be owed another answer; one that is owed too much without taking it is cut off.
-    pub(super) fn may_owe<S>(&mut self, net: &Net<S>, bytes: usize) -> bool {
+    pub(super) fn may_owe<S: Service>(&mut self, net: &Net<S>, bytes: usize) -> bool {
         let limit = net.options.owed_bytes_max;
         let fits = |connection: &Connection| {
             let unsent = connection.unsent();
@@ -156,7 +164,7 @@ impl Connection {
             return true;
         }
         // The kernel may have room by now.
-        self.flush();
+        self.write(net);
         if fits(self) {
             return true;
         }
@@ -176,6 +184,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
     use crate::connection::rig::Rig;
+    use crate::mailbox::Delivery;
     use std::io::Read as _;
 
     #[test]
@@ -207,6 +216,44 @@ mod tests {
             }
             theirs.read_exact(&mut chunk).unwrap();
         }
+    }
+
+    #[test]
+    fn answers_that_left_to_make_place_for_another_are_told_written_then() {
+        let Rig {
+            mut connection,
+            mut theirs,
+            net,
+            mut room,
+        } = Rig::connected();
+        const PIECE: usize = 10_000;
+        let (mut answers, mut sent) = (0, 0);
+        while connection.unsent() == 0 {
+            let start = connection.out.len();
+            connection.out.resize(start + PIECE, 7);
+            connection.measure(start, Instant::now(), answers);
+            connection.sealed(start);
+            connection.send(&net, &mut room);
+            answers += 1;
+            sent = usize::from(answers) * PIECE - connection.unsent();
+        }
+        let told: Vec<u16> = (0..answers - 1).collect();
+        assert_eq!(*net.service.0.lock().unwrap(), told, "one waits");
+        theirs.read_exact(&mut vec![0; sent]).unwrap();
+        connection.flags.writable = true;
+        // More than fits beside what waits, and more than the kernel takes at a time.
+        let next = Delivery {
+            key: connection.key(),
+            bytes: vec![8; net.options.owed_bytes_max],
+            close: false,
+            ready: Some((Instant::now(), answers)),
+        };
+        connection.deliver(&next, &net, &mut room);
+        let told: Vec<u16> = (0..answers).collect();
+        assert_eq!(*net.service.0.lock().unwrap(), told);
+        connection.send(&net, &mut room);
+        assert!(connection.unsent() > 0 && !connection.flags.broken);
+        assert_eq!(*net.service.0.lock().unwrap(), told, "the last one waits");
     }
 
     #[test]
