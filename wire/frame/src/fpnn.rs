@@ -161,8 +161,10 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
     }
     let method_start = HEADER_BYTES + if has_seq { 4 } else { 0 };
     let payload_start = method_start + method_bytes;
-    let (bytes, limit) = (payload_start + payload_bytes, limits.frame_bytes_max);
-    if bytes > limit {
+    let limit = limits.frame_bytes_max;
+    // Compared before it is added: where a length has as many bits as a size, their sum could wrap.
+    if payload_bytes > limit.saturating_sub(payload_start) {
+        let bytes = payload_bytes.saturating_add(payload_start);
         return Err(FrameError::TooLarge { bytes, limit, seq });
     }
     if mtype != 2 && method_bytes == 0 {
@@ -178,7 +180,7 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
         seq,
         method_start,
         payload_start,
-        len: bytes,
+        len: payload_start + payload_bytes,
     }))
 }
 

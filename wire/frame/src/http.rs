@@ -161,7 +161,7 @@ pub fn parse_http_on<'a>(
             needed,
             wants_continue,
         } => Parsed::Partial {
-            needed: skipped + needed,
+            needed: skipped.saturating_add(needed),
             wants_continue,
         },
     })
@@ -202,7 +202,7 @@ fn parse_request<'a>(
                 }
             }
             None => Parsed::Partial {
-                needed: head_len + bytes,
+                needed: head_len.saturating_add(bytes),
                 wants_continue: wants_continue && rest.is_empty(),
             },
         }),
@@ -215,7 +215,7 @@ fn parse_request<'a>(
                 }
             }
             Walk::Partial { needed } => Parsed::Partial {
-                needed: head_len + needed,
+                needed: head_len.saturating_add(needed),
                 wants_continue: wants_continue && rest.is_empty(),
             },
         }),

@@ -168,7 +168,7 @@ impl WebSocket {
                 Ok(head) => head,
                 Err(needed) => return Ok(Progress::Partial { used, needed }),
             };
-            let needed = head.bytes + self.check(&head)?;
+            let needed = self.check(&head)?.saturating_add(head.bytes);
             let Some(payload) = rest.get(head.bytes..needed) else {
                 return Ok(Progress::Partial { used, needed });
             };

@@ -22,7 +22,7 @@ impl Connection {
             return;
         }
         let most = match self.needed {
-            needed if needed > len => needed + SCRATCH_BYTES,
+            needed if needed > len => needed.saturating_add(SCRATCH_BYTES),
             _ => usize::MAX,
         };
         let room = (2 * capacity).min(most).max(wanted);
