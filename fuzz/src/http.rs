@@ -2,10 +2,12 @@
 //!
 //! The first byte chooses the limit of a body, the rest is a stream of requests. What must hold: a wait is for more than is
 //! there and for no more than head and body may have; how a request is cut never changes what it is; no value of a request
-//! ends a line of the answer.
+//! ends a line of the answer; and whatever is taken as a request is that request, with that body and that end, to a reader of
+//! its own ([`crate::strict`]).
 
 use crate::cuts::{pieces, settings};
 use crate::memory::within;
+use crate::strict;
 use millpond_wire_frame::{
     Encoding, HttpAnswer, HttpProgress, HttpRequest, Limits, Parsed, decode_map, is_http, parse_http,
     parse_http_on, service_method, service_payload, write_http, write_preflight, write_switching,
@@ -34,6 +36,17 @@ fn requests(limits: Limits, seed: u8, mut rest: &[u8]) {
         match parsed {
             Ok(Parsed::Whole { message, len }) => {
                 assert!(message.body.len() <= limits.frame_bytes_max);
+                let read = strict::read(&rest[..len]);
+                let taken = strict::Request {
+                    body: message.body.to_vec(),
+                    len,
+                };
+                assert_eq!(
+                    read,
+                    Ok(taken),
+                    "what {:?} is",
+                    rest[..len].escape_ascii().to_string()
+                );
                 answer(&message);
                 rest = &rest[len..];
             }

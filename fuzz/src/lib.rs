@@ -15,6 +15,7 @@ mod http;
 mod key;
 mod memory;
 mod payload;
+mod strict;
 mod unread;
 mod websocket;
 

@@ -45,6 +45,8 @@ pub struct HttpRequest<'a> {
     /// `Sec-Fetch-Site` says that a page of another origin asks: browsers name no origin for images, links and other GETs.
     /// Source: Fetch Metadata Request Headers (W3C), section 2.4.
     pub other_site: bool,
+    /// `Host`: what the caller takes this server for, a name or an address, and perhaps a port. HTTP/1.1 always has one.
+    pub host: Option<&'a str>,
     /// `Authorization`, scheme and credentials; a secret, left out of `Debug`.
     pub authorization: Option<&'a str>,
     /// The body, with chunks joined.
@@ -64,6 +66,7 @@ impl fmt::Debug for HttpRequest<'_> {
             upgrade_websocket,
             origin,
             other_site,
+            host,
             authorization,
             body,
         } = self;
@@ -77,6 +80,7 @@ impl fmt::Debug for HttpRequest<'_> {
             .field("upgrade_websocket", upgrade_websocket)
             .field("origin", origin)
             .field("other_site", other_site)
+            .field("host", host)
             .field("authorization", &authorization.map(|_| "(not shown)"))
             .field("body", body)
             .finish()
@@ -186,6 +190,9 @@ fn parse_request<'a>(
         Err(httparse::Error::TooManyHeaders) => return Err(too_many_headers("the HTTP head is")),
         Err(error) => return Err(malformed(error.to_string())),
     };
+    if !ends_in_crlf(input.get(..head_len).unwrap_or_default()) {
+        return Err(malformed("a line of the head does not end in CRLF"));
+    }
     let (mut request, body, wants_continue) = read_head(&head)?;
     let rest = input.get(head_len..).unwrap_or_default();
     match body {
@@ -220,6 +227,12 @@ fn parse_request<'a>(
             },
         }),
     }
+}
+
+/// Whether every line ends in CRLF: a lone LF ends one to some readers and not to others, and with it the request.
+fn ends_in_crlf(lines: &[u8]) -> bool {
+    let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
+    lines.all(|line| line.ends_with(b"\r\n"))
 }
 
 fn malformed(detail: impl Into<String>) -> HttpError {

@@ -6,7 +6,7 @@
 //! anything.
 //! Source: RFC 9112 section 7.1.
 
-use super::{HEAD_BYTES_MAX, HEADERS_MAX, head_too_large, malformed, too_many_headers};
+use super::{HEAD_BYTES_MAX, HEADERS_MAX, ends_in_crlf, head_too_large, malformed, too_many_headers};
 use crate::HttpError;
 
 /// Bytes of the line with a chunk's size and its extensions.
@@ -142,10 +142,7 @@ fn skip_trailers(input: &[u8]) -> Result<Option<usize>, HttpError> {
             )));
         }
     };
-    // A lone LF ends a line to some readers and not to others, and with it the request.
-    let section = input.get(..len).unwrap_or_default();
-    let mut lines = section.split_inclusive(|byte| *byte == b'\n');
-    if !lines.all(|line| line.ends_with(b"\r\n")) {
+    if !ends_in_crlf(input.get(..len).unwrap_or_default()) {
         return Err(malformed(
             "a trailer line behind a chunked body does not end in CRLF",
         ));

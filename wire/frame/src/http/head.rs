@@ -17,8 +17,6 @@ const LENGTH_SHOWN_MAX: usize = 40;
 /// What the headers said, as far as they were read.
 struct Headers<'a> {
     request: HttpRequest<'a>,
-    /// Nothing here depends on it; two of them are two requests to somebody (RFC 9112 section 3.2).
-    host: Option<&'a str>,
     length: Option<usize>,
     chunked: bool,
     wants_continue: bool,
@@ -37,7 +35,7 @@ struct Headers<'a> {
 pub(super) fn read_head<'a>(
     head: &httparse::Request<'_, 'a>,
 ) -> Result<(HttpRequest<'a>, Body, bool), HttpError> {
-    let target = origin_form(head.path.unwrap_or_default());
+    let (authority, target) = origin_form(head.path.unwrap_or_default());
     let (path, query) = target
         .split_once('?')
         .map_or((target, None), |(path, query)| (path, Some(query)));
@@ -53,10 +51,10 @@ pub(super) fn read_head<'a>(
             upgrade_websocket: None,
             origin: None,
             other_site: false,
+            host: None,
             authorization: None,
             body: Cow::Borrowed(&[]),
         },
-        host: None,
         length: None,
         chunked: false,
         wants_continue: false,
@@ -68,6 +66,11 @@ pub(super) fn read_head<'a>(
     for header in head.headers.iter() {
         headers.read(header)?;
     }
+    headers.check_host(authority, is_1_1)?;
+    if !is_1_1 && headers.chunked {
+        // RFC 9112 section 6.1: its framing is faulty; readers of 1.0 take no chunks.
+        return Err(malformed("Transfer-Encoding in HTTP/1.0"));
+    }
     // An upgrade in HTTP/1.0 must be ignored (RFC 9110 section 7.8), and one that asks for more than a GET may be.
     if is_1_1 && headers.request.verb == "GET" {
         headers.request.upgrade_websocket = headers.websocket_upgrade()?;
@@ -77,7 +80,8 @@ pub(super) fn read_head<'a>(
         (_, true) => Body::Chunked,
         (length, false) => Body::Length(length.unwrap_or(0)),
     };
-    Ok((headers.request, body, headers.wants_continue))
+    // HTTP/1.0 has no such answer (RFC 9110 section 10.1.1).
+    Ok((headers.request, body, headers.wants_continue && is_1_1))
 }
 
 impl<'a> Headers<'a> {
@@ -85,9 +89,8 @@ impl<'a> Headers<'a> {
         let text = || text_of(header);
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         if is("content-length") {
-            let bytes = parse_length(text()?)?;
-            if self.length.replace(bytes).is_some_and(|before| before != bytes) {
-                return Err(malformed("two different Content-Length headers"));
+            if self.length.replace(parse_length(text()?)?).is_some() {
+                return Err(twice(header.name));
             }
         } else if is("transfer-encoding") {
             if !text()?.eq_ignore_ascii_case("chunked") {
@@ -96,20 +99,22 @@ impl<'a> Headers<'a> {
                     text()?
                 )));
             }
-            self.chunked = true;
+            if std::mem::replace(&mut self.chunked, true) {
+                return Err(twice(header.name));
+            }
         } else if is("connection") {
             // HTTP/1.0 connections end with their answer, whatever they ask: it would have to be promised in a header.
             self.request.keep_alive &= !lists(text()?, "close");
             self.connection_lists_upgrade |= lists(text()?, "upgrade");
         } else if is("expect") {
-            self.wants_continue = text()?.eq_ignore_ascii_case("100-continue");
+            self.wants_continue |= text()?.eq_ignore_ascii_case("100-continue");
         } else if is("x-deadline-ms") {
             let ms = number(header.name, text()?, u64::MAX)?;
             if self.request.deadline_ms.replace(ms).is_some() {
                 return Err(twice(header.name));
             }
         } else if is("host") {
-            once(&mut self.host, header)?;
+            once(&mut self.request.host, header)?;
         } else if is("traceparent") {
             self.request.trace = Some(kept_trace(text()?));
         } else if is("origin") {
@@ -126,6 +131,29 @@ impl<'a> Headers<'a> {
             once(&mut self.websocket_key, header)?;
         }
         Ok(())
+    }
+
+    /// Refuses a request of which readers may disagree for whom it is (RFC 9112 sections 3.2 and 3.2.2).
+    fn check_host(&self, authority: Option<&str>, is_1_1: bool) -> Result<(), HttpError> {
+        let Some(host) = self.request.host else {
+            return match is_1_1 {
+                true => Err(malformed(
+                    "HTTP/1.1 without Host; name one, as in \"Host: localhost\"",
+                )),
+                false => Ok(()),
+            };
+        };
+        if !is_authority(host) {
+            return Err(malformed(format!(
+                "Host {host:?} is no host with or without a port"
+            )));
+        }
+        match authority {
+            Some(authority) if !authority.eq_ignore_ascii_case(host) => Err(malformed(format!(
+                "the target's host is {authority:?} and Host is {host:?}; expected the same"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The key of a WebSocket upgrade, where one is asked for.
@@ -148,9 +176,15 @@ impl<'a> Headers<'a> {
 
 fn text_of<'a>(header: &httparse::Header<'a>) -> Result<&'a str, HttpError> {
     match std::str::from_utf8(header.value) {
-        Ok(text) => Ok(text.trim()),
+        Ok(text) => Ok(trimmed(text)),
         Err(_) => Err(malformed(format!("header {} is not UTF-8", header.name))),
     }
+}
+
+/// Without the white space that HTTP has around values: spaces and tabs alone (RFC 9110 section 5.6.3). A reader that takes more,
+/// as Unicode has more, finds another value than those before it.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
 }
 
 /// Keeps the value of a header that may stand once.
@@ -165,20 +199,46 @@ fn twice(name: &str) -> HttpError {
     malformed(format!("header {name} stands twice; expected one"))
 }
 
-/// A target without the scheme and the authority that stand before its path when it is sent to a proxy (RFC 9112 section 3.2.2).
-fn origin_form(target: &str) -> &str {
+/// The authority and the path with the query of a target; the authority, and the scheme before it, stand there when it is sent to a
+/// proxy (RFC 9112 section 3.2.2).
+fn origin_form(target: &str) -> (Option<&str>, &str) {
     let schemes = ["http://", "https://"];
     let behind = schemes.iter().find_map(|scheme| target.strip_prefix(scheme));
     match behind {
-        Some(behind) => behind.find('/').map_or("/", |path| &behind[path..]),
-        None => target,
+        Some(behind) => {
+            let end = behind.find(['/', '?']).unwrap_or(behind.len());
+            let (authority, path) = behind.split_at(end);
+            (Some(authority), if path.is_empty() { "/" } else { path })
+        }
+        None => (None, target),
     }
+}
+
+/// Whether a `Host` is a name or an address, and perhaps a port; it may be empty (RFC 9110 section 7.2).
+fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.rfind(']') {
+        Some(end) => text.split_at(end + 1),
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_port = port
+        .strip_prefix(':')
+        .unwrap_or(port)
+        .bytes()
+        .all(|byte| byte.is_ascii_digit());
+    let is_port = is_port && (port.is_empty() || port.starts_with(':'));
+    // RFC 3986 section 3.2.2: unreserved, percent-encoded, sub-delims; in brackets colons besides.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => !address.is_empty() && address.bytes().all(|byte| is_name(byte) || byte == b':'),
+        None => host.bytes().all(is_name),
+    };
+    is_host && is_port
 }
 
 /// Whether a comma-separated list holds `option`, in any case.
 fn lists(list: &str, option: &str) -> bool {
     list.split(',')
-        .any(|entry| entry.trim().eq_ignore_ascii_case(option))
+        .any(|entry| trimmed(entry).eq_ignore_ascii_case(option))
 }
 
 /// Whether this has the form of 16 bytes in base64; nobody needs them decoded.

@@ -4,6 +4,7 @@
 use super::*;
 
 mod refused;
+mod smuggling;
 
 fn check(input: &str, expected: &str) {
     let found = match parse_http(input.as_bytes(), Limits { frame_bytes_max: 64 }) {

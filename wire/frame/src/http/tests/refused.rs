@@ -28,7 +28,7 @@ fn doubtful_requests_are_refused() {
     );
     check(
         "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        "two different",
+        "header Content-Length stands twice",
     );
     check(
         "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
