@@ -73,6 +73,7 @@ pub(crate) struct Shared {
     metrics: Metrics,
     access: Access,
     slow: SlowLog,
+    put_failures: handlers::ordered_put::PutFailures,
     admission: Arc<Admission>,
     /// Set once everything is open and warm.
     engines: OnceLock<Arc<Engines>>,
@@ -96,6 +97,7 @@ impl Shared {
             metrics: Metrics::new(methods.len()),
             access: Access::new(&config, &methods),
             slow: SlowLog::new(config.log.slow_ms),
+            put_failures: handlers::ordered_put::PutFailures::default(),
             methods,
             engines: OnceLock::new(),
             is_rehearsal,

@@ -12,7 +12,7 @@ from served import TIMEOUT_MS, TIMEOUT_S, Served, until_it_closes
 import millpond
 from peer import Peer
 
-UNKNOWN_METHOD, KEY_MISSING, OVERLOADED, TOO_LARGE = 20004, 10009, 30101, 30110
+UNKNOWN_METHOD, KEY_MISSING, OVERLOADED, TOO_LARGE, OUTCOME_UNKNOWN = 20004, 10009, 30101, 30110, 30113
 
 
 class Raised(Served):
@@ -57,6 +57,16 @@ class Raised(Served):
             error = self.raised(millpond.StatusError, client.call, "rank", {})
             found = (error.code, error.name, error.message, error.retryable)
             self.assertEqual(found, (OVERLOADED, "Overloaded", "the queue is full", True))
+            self.assertFalse(error.may_have_run)
+
+    def test_a_put_whose_outcome_nobody_knows(self):
+        def script(peer):
+            peer.send(peer.receive().error(OUTCOME_UNKNOWN, "the log failed"))
+
+        with Peer(script) as peer, millpond.Client(peer.address) as client:
+            error = self.raised(millpond.StatusError, client.call, "ordered.put", {})
+            found = (error.code, error.name, error.retryable, error.may_have_run)
+            self.assertEqual(found, (OUTCOME_UNKNOWN, "OutcomeUnknown", False, True))
 
     def test_a_deadline_passes(self):
         with Peer(until_it_closes) as peer, millpond.Client(peer.address) as client:

@@ -59,7 +59,8 @@ pub enum CallError {
         /// The caller's deadline.
         deadline: Duration,
     },
-    /// The server answered with an error. Where its code is retryable, the call was refused and has not run.
+    /// The server answered with an error. Where its code is retryable, the call was refused and has not run; where it is
+    /// `OutcomeUnknown`, not even the server knows what was written.
     #[error(transparent)]
     Status(#[from] Status),
     /// The server sent what no server of this protocol sends. The call may have run or not.
@@ -153,4 +154,23 @@ fn next_try(retry_after: &Duration) -> String {
     // Rounded up, so that whoever waits for as long as was said has waited long enough.
     let wait_ms = retry_after.as_nanos().div_ceil(1_000_000);
     format!(" (next try in {wait_ms} ms)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_wire_schema::Code;
+
+    fn check(code: Code, may_have_run: bool) {
+        let error = CallError::Status(Status::new(code, "of the server"));
+        assert_eq!(error.may_have_run(), may_have_run, "{code:?}");
+    }
+
+    #[test]
+    fn only_what_was_surely_not_written_may_be_repeated_blindly() {
+        check(Code::Overloaded, false);
+        check(Code::StorageFailed, false);
+        check(Code::OutcomeUnknown, true);
+        check(Code::Internal, true);
+    }
 }

@@ -1,7 +1,8 @@
 //! The log thread's work: from the puts that wait to their answers, one group at a time.
 //!
 //! Knows neither bytes (`log`) nor threads (`store`). Invariant: nothing of a group is visible or
-//! answered before all of it is as durable as configured, and a group that fails leaves no trace.
+//! answered before all of it is as durable as configured, and a group that fails leaves no trace in
+//! memory; whether it leaves one on the disk, its puts are told.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use crate::Durability;
 use crate::error::Error;
 use crate::index::{Entry, Index, Versioned};
-use crate::log::{Accepted, Log};
+use crate::log::{Accepted, Failure, Log};
 use crate::put::{Put, PutError, PutOutcome};
 use crate::queue::{Pending, Queue, Reply};
 
@@ -68,9 +69,9 @@ impl Committer {
         let group = self.judge(group);
         match self.write(&group) {
             Ok(()) => self.publish(group),
-            Err(error) => {
+            Err(failure) => {
                 self.next_version = first_version;
-                fail(group, &error);
+                fail(group, &failure);
             }
         }
     }
@@ -130,7 +131,7 @@ impl Committer {
         None
     }
 
-    fn write(&mut self, group: &[Judged]) -> Result<(), Arc<Error>> {
+    fn write(&mut self, group: &[Judged]) -> Result<(), Failure> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let accepted: Vec<&Accepted> = group
             .iter()
@@ -182,14 +183,18 @@ fn entry(((key, value), version): ((Vec<u8>, Vec<u8>), u64)) -> Entry {
     )
 }
 
-fn fail(group: Vec<Judged>, error: &Arc<Error>) {
+fn fail(group: Vec<Judged>, failure: &Failure) {
     for Judged { reply, verdict } in group {
         reply.send(Err(match verdict {
+            Verdict::Write(_) if failure.is_in_doubt => PutError::OutcomeUnknown(failure.error.clone()),
+            // Nothing was written for a put that was refused, whatever became of those it met.
+            Verdict::Write(_) | Verdict::Refuse { met_group: true, .. } => {
+                PutError::Storage(failure.error.clone())
+            }
             Verdict::Refuse {
                 error,
                 met_group: false,
             } => error,
-            _ => PutError::Storage(error.clone()),
         }));
     }
 }

@@ -25,6 +25,22 @@ pub(crate) struct Accepted {
     pub first_version: u64,
 }
 
+/// A group that was not made as durable as configured.
+pub(crate) struct Failure {
+    pub error: Arc<Error>,
+    /// What was written of it may still be there: it could not be cut off.
+    pub is_in_doubt: bool,
+}
+
+impl Failure {
+    fn without_trace(error: Arc<Error>) -> Failure {
+        Failure {
+            error,
+            is_in_doubt: false,
+        }
+    }
+}
+
 pub(crate) struct Log {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -102,20 +118,20 @@ impl Log {
         self.read_only.as_ref()
     }
 
-    /// Writes one group and makes it as durable as configured, or undoes it.
-    pub fn append(&mut self, group: &[&Accepted]) -> Result<(), Arc<Error>> {
+    /// Writes one group and makes it as durable as configured, or undoes it and says whether that worked.
+    pub fn append(&mut self, group: &[&Accepted]) -> Result<(), Failure> {
         let Some(first) = group.first() else { return Ok(()) };
         let bytes: usize = group.iter().map(|put| record::put_record_bytes(put.bytes)).sum();
         let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
         if has_records && self.segment.length + bytes as u64 > self.segment_bytes_max {
-            self.roll(first.first_version)?;
+            self.roll(first.first_version).map_err(Failure::without_trace)?;
         }
         self.encode(group);
         if let Err(source) = write_all(&mut *self.segment.file, &self.buffer, self.segment.length) {
             return Err(self.undo_write(source));
         }
         if self.durability == Durability::Synced {
-            self.sync()?;
+            self.sync_group()?;
         }
         self.segment.length += self.buffer.len() as u64;
         self.next_sequence += group.len() as u64;
@@ -125,7 +141,7 @@ impl Log {
     /// Makes everything written durable, whatever the durability; the last call.
     pub fn finish(mut self) -> Result<(), Error> {
         if self.durability != Durability::Synced && self.read_only.is_none() {
-            let _ = self.sync();
+            let _ = self.sync_segment();
         }
         match self.read_only.as_deref() {
             Some(Error::ReadOnly { file, reason }) => Err(Error::ReadOnly {
@@ -152,30 +168,51 @@ impl Log {
         }
     }
 
-    fn sync(&mut self) -> Result<(), Arc<Error>> {
-        self.segment.file.sync().map_err(|source| {
-            // The group was not acknowledged. Whether the cut reaches the disk is as unknown as the rest.
-            let _ = self.segment.file.truncate(self.segment.length);
-            self.turn_read_only(format!("cannot sync the segment: {source}"))
-        })
+    /// Syncs the group that was written behind the segment's end, or cuts it off.
+    fn sync_group(&mut self) -> Result<(), Failure> {
+        let Err(cause) = self.segment.file.sync() else {
+            return Ok(());
+        };
+        let (reason, is_in_doubt) = match self.segment.file.truncate(self.segment.length) {
+            Ok(()) => (format!("cannot sync the segment: {cause}"), false),
+            Err(source) => {
+                let reason = format!(
+                    "cannot sync the segment ({cause}), nor cut off what was written of it: {source}"
+                );
+                (reason, true)
+            }
+        };
+        let error = self.turn_read_only(reason);
+        Err(Failure { error, is_in_doubt })
     }
 
-    fn undo_write(&mut self, cause: io::Error) -> Arc<Error> {
+    /// Syncs a segment that holds nothing but acknowledged groups.
+    fn sync_segment(&mut self) -> Result<(), Arc<Error>> {
+        self.segment
+            .file
+            .sync()
+            .map_err(|source| self.turn_read_only(format!("cannot sync the segment: {source}")))
+    }
+
+    fn undo_write(&mut self, cause: io::Error) -> Failure {
         match self.segment.file.truncate(self.segment.length) {
-            Ok(()) => Arc::new(Error::Write {
+            Ok(()) => Failure::without_trace(Arc::new(Error::Write {
                 file: self.segment.path.clone(),
                 action: "write to the segment",
                 source: cause,
-            }),
-            Err(source) => self.turn_read_only(format!(
-                "cannot write to the segment ({cause}), nor cut off what was written of it: {source}"
-            )),
+            })),
+            Err(source) => Failure {
+                error: self.turn_read_only(format!(
+                    "cannot write to the segment ({cause}), nor cut off what was written of it: {source}"
+                )),
+                is_in_doubt: true,
+            },
         }
     }
 
     /// Closes the segment for good and begins the next.
     fn roll(&mut self, first_version: u64) -> Result<(), Arc<Error>> {
-        self.sync()?;
+        self.sync_segment()?;
         match Segment::create(&*self.disk, &self.dir, self.next_sequence, first_version) {
             Ok(segment) => {
                 self.segment = segment;

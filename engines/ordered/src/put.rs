@@ -81,7 +81,7 @@ pub struct PutOutcome {
     pub durability: Durability,
 }
 
-/// Why a put was not written.
+/// Why a put was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
@@ -118,10 +118,15 @@ pub enum PutError {
     #[error("the put has no entries; send at least one")]
     Empty,
 
-    /// The log could not be written. The put is not visible. After a failed sync it may still be
-    /// found when the store is opened again.
+    /// The log could not be written. Nothing of the put is visible, or will be found when the store is
+    /// opened again.
     #[error(transparent)]
     Storage(Arc<Error>),
+
+    /// The log failed, and what was written of the put could not be cut off again. The put is not
+    /// visible; whether it is found when the store is opened again is unknown.
+    #[error("the outcome of the put is unknown: {0}")]
+    OutcomeUnknown(Arc<Error>),
 
     /// An earlier failure made the store read-only; nothing was attempted.
     #[error("put refused: {0}")]

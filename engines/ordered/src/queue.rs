@@ -14,7 +14,7 @@ use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 /// Bytes of puts that may wait, beside the bound on their number. One put always finds an empty queue open.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died.
+/// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died over it.
 pub(crate) struct Reply(Option<Done>);
 
 impl Reply {
@@ -33,12 +33,19 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.answer(Err(log_thread_died()));
+        // Its group may have come as far as the disk.
+        self.answer(Err(outcome_unknown()));
     }
 }
 
+/// For a put that the log thread had not begun with.
 pub(crate) fn log_thread_died() -> PutError {
     PutError::Storage(Arc::new(Error::LogThreadDied))
+}
+
+/// For a put that the log thread died over.
+pub(crate) fn outcome_unknown() -> PutError {
+    PutError::OutcomeUnknown(Arc::new(Error::LogThreadDied))
 }
 
 /// A put that was taken in.
@@ -142,8 +149,10 @@ impl Queue {
     pub fn abandon(&self) {
         self.refuse(log_thread_died());
         let unanswered = mem::take(&mut self.lock().waiting);
-        // Each is answered by its drop, and the lock was given back with the statement before.
-        drop(unanswered);
+        // The lock was given back with the statement before. Nobody had begun to write these.
+        for pending in unanswered {
+            pending.reply.send(Err(log_thread_died()));
+        }
     }
 
     /// Tells every put from here on so, unless there was a reason before.
@@ -223,6 +232,9 @@ mod tests {
     fn a_reply_that_is_dropped_answers() {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         drop(Reply(Some(Box::new(move |result| sender.send(result).unwrap()))));
-        assert!(matches!(receiver.recv().unwrap(), Err(PutError::Storage(_))));
+        assert!(matches!(
+            receiver.recv().unwrap(),
+            Err(PutError::OutcomeUnknown(_))
+        ));
     }
 }

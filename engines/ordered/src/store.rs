@@ -249,7 +249,7 @@ impl Store {
             self.handle.queue.wait_for_room(put.bytes());
             offered = self.put(put, done);
         }
-        receiver.recv().unwrap_or_else(|_| Err(queue::log_thread_died()))
+        receiver.recv().unwrap_or_else(|_| Err(queue::outcome_unknown()))
     }
 
     /// Number of keys.

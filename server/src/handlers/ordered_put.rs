@@ -4,12 +4,15 @@
 use super::store;
 use crate::router::Call;
 use crate::slow::ModelTime;
-use millpond_engines_ordered::{Put, PutError};
+use millpond_engines_ordered::{Error, Put, PutError};
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, ordered_put as schema};
 use millpond_wire_transport::Reply;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A disk that fails every write fails them often: the log has a line for the first failure of so long a time.
+const FAILURE_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(map) {
@@ -53,6 +56,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
                 ticket.ok(|out| schema::encode_answer(out, &outcome.versions, outcome.durability.as_str()));
             }
             Err(error) => {
+                shared.put_failures.note(&error);
                 let status = status_of(&error);
                 shared.refused(&arrival, trace.as_deref(), &status);
                 ticket.error(&status);
@@ -72,15 +76,48 @@ fn status_of(error: &PutError) -> Status {
         PutError::Empty => Code::BadArgument,
         PutError::QueueFull => Code::Overloaded,
         PutError::Closed => Code::Stopping,
+        // The client's answer names no file of this machine.
         PutError::ReadOnly(_) | PutError::Storage(_) => {
-            // Once, where it is consumed: the client's answer names no file of this machine.
-            tracing::error!(%error, "a put was not written");
             return Status::new(
                 Code::StorageFailed,
                 "the store cannot write its log, so nothing was written; see the server's log",
             );
         }
+        PutError::OutcomeUnknown(_) => {
+            return Status::new(
+                Code::OutcomeUnknown,
+                "the store's log failed, and whether the put was written is unknown: it is not visible, and may be after a \
+                 restart; repeat it only with if_version or if_absent, or where twice does no harm; see the server's log",
+            );
+        }
         _ => Code::StorageFailed,
     };
     Status::new(code, error.to_string())
+}
+
+/// What the log was told of stores that fail. All puts of a group, and all after a failure that ended writing, fail for the same
+/// one, which is logged once.
+#[derive(Default)]
+pub(crate) struct PutFailures {
+    last: Mutex<Option<(Arc<Error>, Instant)>>,
+}
+
+impl PutFailures {
+    fn note(&self, error: &PutError) {
+        let (PutError::Storage(cause) | PutError::OutcomeUnknown(cause) | PutError::ReadOnly(cause)) = error
+        else {
+            return;
+        };
+        let now = Instant::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_told = last.as_ref().is_some_and(|(told, at)| {
+            let is_last = matches!(**cause, Error::ReadOnly { .. });
+            Arc::ptr_eq(told, cause) || (!is_last && now.duration_since(*at) < FAILURE_LOGGED_EVERY)
+        });
+        if !is_told {
+            *last = Some((Arc::clone(cause), now));
+            drop(last);
+            tracing::error!(%error, "an ordered store cannot write its log");
+        }
+    }
 }

@@ -78,6 +78,8 @@ codes! {
     StorageFailed = 30111, 507, true;
     /// A condition of a put did not hold.
     Conflict = 30112, 409, false;
+    /// The log or its disk failed, and whether something was written is unknown. Repeating it is safe under a condition alone.
+    OutcomeUnknown = 30113, 500, false;
 }
 
 /// An error as it goes over the wire: `{code, ex, retryable}`.

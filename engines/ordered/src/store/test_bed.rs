@@ -128,6 +128,7 @@ pub fn word(answer: &Result<PutOutcome, PutError>) -> String {
         Ok(outcome) => format!("{:?}", outcome.versions),
         Err(PutError::Conflict { found, .. }) => format!("conflict {found}"),
         Err(PutError::Storage(_)) => "storage".into(),
+        Err(PutError::OutcomeUnknown(_)) => "unknown".into(),
         Err(PutError::ReadOnly(_)) => "read-only".into(),
         Err(PutError::Closed) => "closed".into(),
         Err(other) => other.to_string(),
