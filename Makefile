@@ -16,6 +16,12 @@ SECONDS ?= 60
 TRIPLE ?= $(shell $(CARGO) -vV | sed -n 's/^host: //p')
 FUZZ ?= target/fuzz
 
+# The examples' Python environment, with numpy and ONNX Runtime; examples/movielens/fetch.py makes it.
+VENV := .demo/venv/bin/python
+SKIPS := $(PYTHON) .ci/skips.py
+# What the tests' build has and the released one has not. The allocators' builds are without it and test that it is refused.
+ENCRYPTED := --features millpond-cli/fpnn-encryption,millpond-fuzz/fpnn-encryption
+
 # What cargo-fuzz passes without a sanitizer, on stable Rust: counters, a table of places, and the operands of comparisons.
 FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -32,16 +38,18 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 	$(CARGO) build --locked --profile $(PROFILE) -p millpond-client-python
 	@install $(BUILT)/$(PROFILE:dev=debug)/libmillpond_native.so client/python/millpond/_native.abi3.so
 
-test: ## every test: Rust, and the Python tests that need no virtual environment
-	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked -p millpond-wire-transport -p millpond-fuzz --features fpnn-encryption
-	$(CARGO) test --workspace --locked --bin millpond --features millpond-cli/mimalloc allocator
-	$(CARGO) test --workspace --locked --bin millpond --features millpond-cli/jemalloc allocator
-	$(PYTHON) -m unittest discover --start-directory examples/movielens --pattern 'test_*.py'
-	$(PYTHON) -m unittest discover --start-directory tests/browser --pattern 'test_*.py'
-	$(PYTHON) -m unittest discover --start-directory tests/interop --pattern 'test_*.py'
+test: ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
+	$(PYTHON) examples/movielens/fetch.py --environment
+	$(SKIPS) $(CARGO) test --workspace --locked $(ENCRYPTED)
+	$(SKIPS) unittest tests/interop
+	$(SKIPS) unittest tests/browser
+	$(SKIPS) unittest .ci
+	$(VENV) .ci/skips.py unittest examples/movielens
+	$(VENV) .ci/skips.py unittest examples/r1
+	$(SKIPS) $(CARGO) test --workspace --locked --bin millpond --features millpond-cli/mimalloc -- allocator encryption
+	$(SKIPS) $(CARGO) test --workspace --locked --bin millpond --features millpond-cli/jemalloc -- allocator
 	$(MAKE) python PROFILE=dev
-	$(PYTHON) -m unittest discover --start-directory client/python/tests --pattern 'test_*.py'
+	$(SKIPS) unittest client/python/tests
 
 bench: ## measure the bars (AREA=spine, press or rpc), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
@@ -61,6 +69,6 @@ lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) run --quiet --locked -p millpond-xtask -- edges tidy licences
 
 golden: ## make the stored references of model outputs again, in the demo's environment; read the diff
-	@test -x .demo/venv/bin/python || { echo "make golden: run make demo first, it makes the environment"; exit 1; }
-	.demo/venv/bin/python backends/tract/tests/data/make_references.py
+	@test -x $(VENV) || { echo "make golden: run make demo first, it makes the environment"; exit 1; }
+	$(VENV) backends/tract/tests/data/make_references.py
 	git --no-pager diff --stat -- backends/tract/tests/data

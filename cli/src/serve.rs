@@ -326,3 +326,31 @@ pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// What is released has no encryption, and says so instead of serving in clear; the tests' build has it.
+    #[test]
+    fn encryption_is_refused_by_a_build_without_it() {
+        let key = "server.fpnn_encryption={ curve = \"secp256k1\", private_key = \"no-such.key\" }";
+        let config = load(&Origin {
+            file: None,
+            environment: Vec::new(),
+            flags: vec![
+                key.to_owned(),
+                "server.listen=127.0.0.1:0".to_owned(),
+                "admin.listen=127.0.0.1:0".to_owned(),
+            ],
+        })
+        .unwrap();
+        let refused = Server::start(config).err().unwrap().to_string();
+        let expected = match cfg!(feature = "fpnn-encryption") {
+            true => "no-such.key",
+            false => "this build has no encryption",
+        };
+        assert!(refused.contains(expected), "{refused}");
+    }
+}

