@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo python test bench lint golden fuzz
+.PHONY: help demo python test bench lint golden fuzz chaos
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -62,6 +62,11 @@ fuzz: ## fuzz TARGET=frame for SECONDS=60 (fuzz/corpus lists the targets); needs
 	TMPDIR=$(FUZZ)/tmp $(FUZZ)/$(TRIPLE)/fuzz/fuzz-$(TARGET) -timeout=60 -rss_limit_mb=2048 -max_total_time=$(SECONDS) \
 		-dict=fuzz/words.dict -artifact_prefix=$(FUZZ)/work/$(TARGET)- -print_final_stats=1 \
 		$(FUZZ)/work/$(TARGET) fuzz/corpus/$(TARGET)
+
+chaos: ## hurt a real server for SECONDS=60, or for KILLS=1000 kills, planned from SEED; prints what broke
+	@.ci/beat "building millpond and the campaign" $(CARGO) build --locked --profile $(PROFILE) -p millpond-cli -p millpond-tests-chaos
+	@$(BUILT)/$(PROFILE:dev=debug)/millpond-chaos --millpond $(BUILT)/$(PROFILE:dev=debug)/millpond --keep $(BUILT)/chaos \
+		$(if $(KILLS),--kills $(KILLS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) fmt --all -- --check

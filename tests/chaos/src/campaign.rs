@@ -1,0 +1,141 @@
+//! The campaign: rounds of all kinds until its time is over, or so many kills.
+//!
+//! Its invariant: the order of rounds follows from the seed alone; only how many of them there are, from the time.
+
+use crate::finding::{Broken, Finding, Findings};
+use crate::life::{Life, Place};
+use crate::plan::{self, Kind};
+use crate::round;
+use crate::server::Launch;
+use crate::settings::{Length, Settings};
+use crate::tally::Tally;
+use std::time::Instant;
+
+/// What kinds of rounds follow each other.
+const ORDER: &[Kind] = &[
+    Kind::Kill,
+    Kind::Kill,
+    Kind::Storm,
+    Kind::Kill,
+    Kind::Fleet,
+    Kind::Kill,
+    Kind::Kill,
+    Kind::Storm,
+];
+/// A store lives for so many rounds of kills, and for fewer of other kinds: then the next one has another disk.
+const LIFE_ROUNDS: (u64, u64) = (20, 5);
+/// One fault can break the same promise for every call: so many are told of in full.
+const TOLD_MAX: usize = 10;
+
+/// What came of a campaign.
+pub struct Outcome {
+    /// What it did.
+    pub tally: Tally,
+    /// What it found.
+    pub findings: Vec<Finding>,
+    /// How many rounds it had.
+    pub rounds: u64,
+}
+
+/// Runs a campaign; `say` gets a line for each finding when it is made.
+///
+/// # Errors
+/// The campaign itself cannot go on.
+pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Outcome> {
+    let began = Instant::now();
+    let (tally, mut findings, mut number) = (Tally::default(), Vec::new(), 0);
+    let is_kills = matches!(settings.length, Length::Kills(_));
+    let rounds_max = if is_kills { LIFE_ROUNDS.0 } else { LIFE_ROUNDS.1 };
+    let (mut life, mut lives) = (None, 0_u64);
+    loop {
+        let is_over = match settings.length {
+            Length::Time(time) => began.elapsed() >= time,
+            Length::Rounds(rounds) => number >= rounds,
+            Length::Kills(kills) => tally.of("fault kill-9") + tally.of("fault kill-9-in-stop") >= kills,
+        };
+        if is_over {
+            break;
+        }
+        let kind = match settings.length {
+            Length::Kills(_) => Kind::Kill,
+            _ => ORDER[number as usize % ORDER.len()],
+        };
+        let round = plan::round(settings.seed, number, kind);
+        tally.count(format!("round {}", format!("{kind:?}").to_lowercase()));
+        let found = if kind == Kind::Fleet {
+            let mut fleet = Life::begin(settings, number, Place::Nowhere)?;
+            let found = round::run(settings, &fleet, &round, &tally)?;
+            judge(&mut fleet, &found, say)?;
+            found
+        } else {
+            let (mut lived, first) = match life.take() {
+                Some(life) => life,
+                None => {
+                    // Kills are to meet syncs that take their time; full disks need one that is their own.
+                    let place = if is_kills || lives % 2 == 1 {
+                        Place::Here
+                    } else {
+                        Place::OwnDisk
+                    };
+                    lives += 1;
+                    (Life::begin(settings, number, place)?, number)
+                }
+            };
+            let mut found = round::run(settings, &lived, &round, &tally)?;
+            let is_last = number + 1 >= first + rounds_max;
+            if found.is_empty() && is_last {
+                found.extend(look_back(settings, &lived, number, &tally)?);
+            }
+            judge(&mut lived, &found, say)?;
+            if found.is_empty() && !is_last {
+                life = Some((lived, first));
+            }
+            found
+        };
+        findings.extend(found);
+        number += 1;
+    }
+    if let Some((mut lived, _)) = life {
+        let found = look_back(settings, &lived, number, &tally)?;
+        judge(&mut lived, &found, say)?;
+        findings.extend(found);
+    }
+    Ok(Outcome {
+        tally,
+        findings,
+        rounds: number,
+    })
+}
+
+/// The last start of a store: what is there after its last round.
+fn look_back(settings: &Settings, life: &Life, number: u64, tally: &Tally) -> anyhow::Result<Vec<Finding>> {
+    let findings = Findings::new(number);
+    let launch = Launch {
+        millpond: &settings.millpond,
+        folder: life.folder(),
+        processes: 1,
+        round: number + 1,
+    };
+    match launch.begin()?.ready() {
+        Ok(server) => drop(round::check_store(life, &server, &findings, tally)),
+        Err(error) => findings.tell(Broken::Died, error.to_string()),
+    }
+    Ok(findings.into_inner())
+}
+
+fn judge(life: &mut Life, found: &[Finding], say: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    for finding in found.iter().take(TOLD_MAX) {
+        say(&format!("finding: {finding}"));
+    }
+    if let Some(more) = found.len().checked_sub(TOLD_MAX + 1) {
+        say(&format!("  and {} more in this round", more + 1));
+    }
+    say(&format!(
+        "  its logs and store are in {}",
+        life.folder().display()
+    ));
+    life.keep()
+}

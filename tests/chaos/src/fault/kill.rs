@@ -1,0 +1,43 @@
+//! The moment of a kill -9.
+
+use crate::plan::Moment;
+use crate::scene::Scene;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A moment that does not come is not waited for any longer.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Waits until the moment has come.
+pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
+    let until = Instant::now() + WAIT_MAX;
+    let before = scene.puts.load(Ordering::SeqCst);
+    let has_put = |count| scene.puts.load(Ordering::SeqCst) >= before + count;
+    let wait = |done: &dyn Fn() -> bool| {
+        while !done() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    };
+    match moment {
+        Moment::After(time) | Moment::Starting(time) => std::thread::sleep(time),
+        Moment::Puts(count) => wait(&|| has_put(count)),
+        Moment::Growth(count) => {
+            wait(&|| has_put(count));
+            let folder = scene.folder.join("store/events");
+            let length = log_bytes(&folder);
+            wait(&|| log_bytes(&folder) != length);
+        }
+    }
+}
+
+/// Bytes of all segments.
+fn log_bytes(folder: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    files
+        .flatten()
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
+}

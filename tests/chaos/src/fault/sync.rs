@@ -1,0 +1,40 @@
+//! Syncs that fail or take long: strace changes what the kernel answers, and leaves the server when it is stopped.
+
+use super::disk::begin;
+use crate::invariant::ready;
+use crate::scene::Scene;
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Time for strace to have taken hold of every thread.
+const ATTACH: Duration = Duration::from_millis(300);
+
+/// Every data sync fails.
+pub(super) fn fail(scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
+    begin(scene);
+    trace(scene, "fdatasync:error=EIO", lasts)?;
+    ready::after_disk(scene);
+    Ok(())
+}
+
+/// Every data sync takes 150 ms more.
+pub(super) fn slow(scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
+    trace(scene, "fdatasync:delay_enter=150000", lasts)
+}
+
+fn trace(scene: &Scene<'_>, inject: &str, lasts: Duration) -> anyhow::Result<()> {
+    let mut strace = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=fdatasync", "-e", "signal=none"])
+        .args(["-e", &format!("inject={inject}"), "-o", "/dev/null"])
+        .args(["-p", &scene.server.pid().as_raw_nonzero().to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot run strace")?;
+    scene.sleep(ATTACH + lasts);
+    // It lets go of the server before it ends.
+    let _ = kill_process(Pid::from_child(&strace), Signal::INT);
+    strace.wait().context("strace does not end").map(drop)
+}

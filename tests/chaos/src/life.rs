@@ -1,0 +1,98 @@
+//! The life of a store: a folder, its disk, and what callers know of it, over several rounds.
+//!
+//! Its invariant: a folder with a finding stays; any other goes with its life.
+
+use crate::certificates::Authority;
+use crate::configuration;
+use crate::fault::Disk;
+use crate::ledger::Ledger;
+use crate::settings::Settings;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+
+/// What a life serves from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// No store: several processes may not share one.
+    Nowhere,
+    /// A store on the disk that is there, whose syncs take their time.
+    Here,
+    /// A store on a disk of its own, which can be filled, where that is possible.
+    OwnDisk,
+}
+
+/// A store's life.
+pub struct Life {
+    folder: PathBuf,
+    authority: Authority,
+    ledger: Ledger,
+    disk: Disk,
+    is_kept: bool,
+}
+
+impl Life {
+    /// A new folder.
+    ///
+    /// # Errors
+    /// A file or a mount that cannot be made.
+    pub fn begin(settings: &Settings, round: u64, place: Place) -> anyhow::Result<Life> {
+        let folder = settings
+            .keep
+            .join(format!("seed-{:#x}-round-{round}", settings.seed));
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)
+                .with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let authority = Authority::new()?;
+        configuration::write(&folder, &authority, place != Place::Nowhere)?;
+        let is_own = settings.can_mount && place == Place::OwnDisk;
+        let disk = Disk::new(&folder.join("store"), is_own)?;
+        Ok(Life {
+            folder,
+            authority,
+            ledger: Ledger::default(),
+            disk,
+            is_kept: false,
+        })
+    }
+
+    /// Keeps the folder.
+    ///
+    /// # Errors
+    /// The store cannot be copied from its disk.
+    pub fn keep(&mut self) -> anyhow::Result<()> {
+        self.is_kept = true;
+        self.disk.keep(&self.folder.join("store-kept"))
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Signs its certificates.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// What is known of its store.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What its store is on.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.disk.leave();
+        if !self.is_kept {
+            // What cannot be removed stays below the build's folder.
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What this machine allows a campaign to do: mounts of its own, and changing what system calls return.
+//!
+//! Its invariant: what is mounted is seen by this process and its children alone, and ends with them.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Says that this process has a namespace of its own.
+const ALONE: &str = "MILLPOND_CHAOS_ALONE";
+
+fn works(program: &str, arguments: &[&str]) -> bool {
+    let done = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    done.is_ok_and(|status| status.success())
+}
+
+/// Runs this program again in a namespace of mounts of its own where that is possible, then with the rights to mount.
+/// Returns where it is not, or is done already.
+pub fn be_alone() {
+    if std::env::var_os(ALONE).is_some() {
+        return;
+    }
+    // Who is root needs no namespace of users, and would lose rights in one.
+    let ways: [&[&str]; 2] = [&["--mount"], &["--mount", "--map-root-user"]];
+    let way = ways
+        .into_iter()
+        .find(|way| works("unshare", &[*way, &["true"]].concat()));
+    if let (Some(way), Ok(program)) = (way, std::env::current_exe()) {
+        // It returns only where it fails; then the campaign goes on without.
+        let _ = Command::new("unshare")
+            .args(way)
+            .arg(program)
+            .args(std::env::args_os().skip(1))
+            .env(ALONE, "1")
+            .exec();
+    }
+}
+
+/// Whether a tmpfs can be mounted in `folder`, for this process alone.
+pub fn can_mount(folder: &Path) -> bool {
+    let place = folder.display().to_string();
+    std::env::var_os(ALONE).is_some()
+        && works("mount", &["-t", "tmpfs", "tmpfs", &place])
+        && works("umount", &[&place])
+}
+
+/// Whether strace can make a system call fail.
+pub fn can_trace() -> bool {
+    works(
+        "strace",
+        &[
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "inject=fdatasync:error=EIO",
+            "-e",
+            "trace=fdatasync",
+            "true",
+        ],
+    )
+}

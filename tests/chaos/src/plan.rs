@@ -1,0 +1,238 @@
+//! What a campaign will do, from its seed alone: rounds, their loads, faults and ends.
+//!
+//! Knows no server. Its invariant: the same seed and round give the same plan, on any machine.
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use std::time::Duration;
+
+/// What a round is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One process that is killed while it writes; short.
+    Kill,
+    /// One process, every front, several faults.
+    Storm,
+    /// Three processes behind one parent; no store, because they may not share one.
+    Fleet,
+}
+
+/// How a round's server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// SIGTERM, and the process has to end in time.
+    Stop,
+    /// kill -9 at this moment.
+    Kill(Moment),
+    /// SIGTERM, and kill -9 while it drains.
+    KillInStop(Duration),
+}
+
+/// When a kill comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// So long after the start of the load.
+    After(Duration),
+    /// After so many acknowledged puts of this round.
+    Puts(u64),
+    /// When the log has grown after so many acknowledged puts: what made it grow is written, and hardly synced.
+    Growth(u64),
+    /// So long after the process was started, ready or not.
+    Starting(Duration),
+}
+
+/// One fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGSTOP, and SIGCONT after a while.
+    Pause(Duration),
+    /// The store's disk is full for a while.
+    FullDisk(Duration),
+    /// Files may not grow (RLIMIT_FSIZE) for a while.
+    FileSize(Duration),
+    /// The store's folder is read-only for a while.
+    ReadOnlyFolder(Duration),
+    /// Syncs fail for a while.
+    FailedSync(Duration),
+    /// Syncs are slow for a while.
+    SlowSync(Duration),
+    /// New certificate files that are good, and SIGHUP.
+    NewCertificate,
+    /// Certificate files that are wrong, and SIGHUP.
+    WrongCertificate,
+    /// Callers that reset their connections in the middle.
+    Resets(u32),
+    /// Callers that shut down their sending side and wait for their answers.
+    HalfCloses(u32),
+    /// Callers that ask for much and read slowly or not at all.
+    SlowReaders(u32),
+    /// Callers that send what is no request.
+    Garbage(u32),
+    /// Callers whose deadlines have passed or nearly so.
+    Deadlines(u32),
+    /// kill -9 of one process of several.
+    KillMember,
+    /// SIGSTOP of one process of several, and SIGCONT after a while.
+    PauseMember(Duration),
+}
+
+/// A round of the campaign.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// Its number, from 0.
+    pub number: u64,
+    /// What it is about.
+    pub kind: Kind,
+    /// Seeds its threads.
+    pub seed: u64,
+    /// Faults and when they begin, ascending.
+    pub faults: Vec<(Duration, Fault)>,
+    /// How it ends.
+    pub end: End,
+    /// How long its load lasts, unless its end comes sooner.
+    pub length: Duration,
+    /// Threads that put.
+    pub writers: u32,
+    /// Threads that call and check their answers.
+    pub callers: u32,
+    /// Threads that read what is put.
+    pub readers: u32,
+}
+
+/// A generator of its own for everything that chooses: seed, and a number for who asks.
+pub fn generator(seed: u64, who: u64) -> StdRng {
+    StdRng::seed_from_u64(seed ^ who.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn ms(random: &mut StdRng, from: u64, to: u64) -> Duration {
+    Duration::from_millis(random.random_range(from..=to))
+}
+
+/// The plan of a round.
+pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
+    let random = &mut generator(seed, number + 1);
+    let own_seed = random.random();
+    let (faults, end, length) = match kind {
+        Kind::Kill => (Vec::new(), kill(random), Duration::from_secs(5)),
+        Kind::Storm => storm(random),
+        Kind::Fleet => fleet(random),
+    };
+    let (writers, callers, readers) = match kind {
+        Kind::Kill => (4, 1, 1),
+        Kind::Storm => (3, 4, 1),
+        Kind::Fleet => (0, 5, 0),
+    };
+    Round {
+        number,
+        kind,
+        seed: own_seed,
+        faults,
+        end,
+        length,
+        writers,
+        callers,
+        readers,
+    }
+}
+
+fn kill(random: &mut StdRng) -> End {
+    match random.random_range(0..10) {
+        0..3 => End::Kill(Moment::After(ms(random, 0, 120))),
+        3..5 => End::Kill(Moment::Puts(random.random_range(1..120))),
+        5..8 => End::Kill(Moment::Growth(random.random_range(1..80))),
+        8 => End::Kill(Moment::Starting(ms(random, 1, 60))),
+        _ => End::KillInStop(ms(random, 0, 10)),
+    }
+}
+
+/// Faults of callers, which may overlap anything.
+fn hostile(random: &mut StdRng) -> Fault {
+    let count = random.random_range(2..12);
+    match random.random_range(0..5) {
+        0 => Fault::Resets(count),
+        1 => Fault::HalfCloses(count),
+        2 => Fault::SlowReaders(count),
+        3 => Fault::Garbage(count),
+        _ => Fault::Deadlines(count),
+    }
+}
+
+fn storm(random: &mut StdRng) -> (Vec<(Duration, Fault)>, End, Duration) {
+    let mut faults = Vec::new();
+    let mut at = ms(random, 100, 300);
+    for _ in 0..random.random_range(2..5) {
+        let lasts = ms(random, 100, 900);
+        let fault = match random.random_range(0..12) {
+            0 => Fault::Pause(lasts),
+            1 => Fault::Pause(lasts + Duration::from_millis(2500)),
+            2 => Fault::FullDisk(lasts),
+            3 => Fault::FileSize(lasts),
+            4 => Fault::ReadOnlyFolder(lasts),
+            5 => Fault::FailedSync(lasts),
+            6 => Fault::SlowSync(lasts),
+            7 => Fault::NewCertificate,
+            8 => Fault::WrongCertificate,
+            _ => hostile(random),
+        };
+        faults.push((at, fault));
+        at += ms(random, 100, 600);
+        faults.push((at, hostile(random)));
+        at += ms(random, 100, 600);
+    }
+    let end = match random.random_range(0..4) {
+        0 => kill(random),
+        _ => End::Stop,
+    };
+    (faults, end, at + ms(random, 200, 800))
+}
+
+fn fleet(random: &mut StdRng) -> (Vec<(Duration, Fault)>, End, Duration) {
+    let mut faults = Vec::new();
+    let mut at = ms(random, 100, 300);
+    for _ in 0..random.random_range(1..4) {
+        let lasts = ms(random, 3500, 5500);
+        let choices = [
+            Fault::KillMember,
+            Fault::PauseMember(lasts),
+            Fault::NewCertificate,
+            hostile(random),
+        ];
+        faults.push((at, *choices.choose(random).unwrap_or(&Fault::KillMember)));
+        at += ms(random, 100, 600);
+        faults.push((at, hostile(random)));
+        at += ms(random, 100, 600);
+    }
+    let end = match random.random_range(0..4) {
+        0 => End::Kill(Moment::After(Duration::ZERO)),
+        _ => End::Stop,
+    };
+    (faults, end, at + ms(random, 200, 800))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_plan() {
+        for kind in [Kind::Kill, Kind::Storm, Kind::Fleet] {
+            for number in 0..100 {
+                let plan = |seed| format!("{:?}", round(seed, number, kind));
+                assert_eq!(plan(7), plan(7));
+                assert_ne!(plan(7), plan(8));
+            }
+        }
+    }
+
+    #[test]
+    fn faults_come_in_order_and_before_the_end() {
+        for number in 0..200 {
+            for kind in [Kind::Storm, Kind::Fleet] {
+                let round = round(1, number, kind);
+                assert!(round.faults.is_sorted_by_key(|(at, _)| *at), "{round:?}");
+                assert!(round.faults.iter().all(|(at, _)| *at < round.length), "{round:?}");
+            }
+        }
+    }
+}

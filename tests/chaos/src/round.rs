@@ -1,0 +1,137 @@
+//! One round: a server is started, loaded, hurt and ended, and looked at all the while.
+//!
+//! Its invariant: when it returns, the server and every thread of the round have ended.
+
+use crate::fault::{await_moment, inject};
+use crate::finding::{Broken, Finding, Findings};
+use crate::invariant::{memory, ready, service, stop, store};
+use crate::life::Life;
+use crate::load;
+use crate::plan::{End, Kind, Moment, Round};
+use crate::scene::Scene;
+use crate::server::{Launch, Server};
+use crate::settings::Settings;
+use crate::tally::Tally;
+use rustix::process::Signal;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// Runs a round in a folder and returns what was found.
+///
+/// # Errors
+/// The campaign itself cannot go on: a file, a mount, a program that is missing.
+pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> anyhow::Result<Vec<Finding>> {
+    let findings = Findings::new(round.number);
+    let launch = Launch {
+        millpond: &settings.millpond,
+        folder: life.folder(),
+        processes: if round.kind == Kind::Fleet { 3 } else { 1 },
+        round: round.number,
+    };
+    let starting = launch.begin()?;
+    if let (Kind::Kill, End::Kill(Moment::Starting(time))) = (round.kind, round.end) {
+        std::thread::sleep(time);
+        starting.kill()?;
+        tally.count("fault kill-9");
+        return Ok(findings.into_inner());
+    }
+    match starting.ready() {
+        Err(error) => findings.tell(Broken::Died, error.to_string()),
+        Ok(server) => {
+            let was_checked = round.kind == Kind::Fleet || check_store(life, &server, &findings, tally);
+            if was_checked {
+                serve(settings, life, round, tally, &findings, &server)?;
+            }
+            for panic in server.panics() {
+                findings.tell(Broken::Died, format!("it panicked: {panic}"));
+            }
+        }
+    }
+    Ok(findings.into_inner())
+}
+
+/// Holds the store against what is known of it, before anybody puts.
+pub fn check_store(life: &Life, server: &Server, findings: &Findings, tally: &Tally) -> bool {
+    match store::read(server) {
+        Ok(found) => {
+            life.ledger().check(&found, findings, tally);
+            true
+        }
+        Err(error) => {
+            findings.tell(Broken::Service, format!("the store cannot be read: {error:#}"));
+            false
+        }
+    }
+}
+
+fn serve(
+    settings: &Settings,
+    life: &Life,
+    round: &Round,
+    tally: &Tally,
+    findings: &Findings,
+    server: &Server,
+) -> anyhow::Result<()> {
+    let scene = Scene::new(settings, life, server, tally, findings, round.seed);
+    std::thread::scope(|scope| {
+        let done = act(scope, &scene, life, round);
+        scene.end();
+        // Callers that wait for answers of a server that is still there would wait long: it ends now at the latest.
+        if server.ended().is_none() {
+            server.signal(Signal::KILL);
+            server.signal(Signal::CONT);
+        }
+        done
+    })
+}
+
+fn act<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    scene: &'scope Scene<'_>,
+    life: &Life,
+    round: &Round,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    scope.spawn(|| memory::watch(scene));
+    scope.spawn(|| ready::watch(scene));
+    for number in 0..u64::from(round.writers) {
+        scope.spawn(move || load::write(scene, number));
+    }
+    for number in 0..u64::from(round.callers) {
+        scope.spawn(move || load::call(scene, number));
+    }
+    for number in 0..u64::from(round.readers) {
+        scope.spawn(move || load::read(scene, number));
+    }
+    for (who, (at, fault)) in (100..).zip(&round.faults) {
+        scene.sleep(at.saturating_sub(began.elapsed()));
+        inject(scope, scene, life.disk(), *fault, who)?;
+    }
+    if round.kind != Kind::Kill {
+        scene.sleep(round.length.saturating_sub(began.elapsed()));
+        service::check(scene);
+    }
+    end(scene, round.end);
+    Ok(())
+}
+
+fn end(scene: &Scene<'_>, end: End) {
+    if let Some(status) = scene.server.ended() {
+        return scene.tell(Broken::Died, format!("it ended by itself: {status}"));
+    }
+    match end {
+        End::Stop => stop::terminate(scene),
+        End::Kill(moment) => {
+            await_moment(scene, moment);
+            stop::kill(scene);
+        }
+        End::KillInStop(time) => {
+            std::thread::sleep(Duration::from_millis(100));
+            scene.server.signal(Signal::TERM);
+            std::thread::sleep(time);
+            scene.tally.count("fault kill-9-in-stop");
+            scene.server.signal(Signal::KILL);
+            let _ = scene.server.wait(Duration::from_secs(20));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What the threads of a round share: the server, what is counted and found, and what may be expected of it now.
+//!
+//! Its invariant: `over` turns true once, and every thread of the round ends soon after.
+
+use crate::certificates::Authority;
+use crate::finding::{Broken, Findings};
+use crate::front::{Answer, Came, Connection, Front};
+use crate::ledger::{Ledger, State, entries};
+use crate::life::Life;
+use crate::plan::generator;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::tally::Tally;
+use rand::rngs::StdRng;
+use rustls::ClientConfig;
+use serde_json::json;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A call that is not answered within this time, on a connection that stays open, is lost: far beyond every deadline,
+/// pause and stop of a round.
+pub const ANSWER_MAX: Duration = Duration::from_secs(45);
+
+/// What `/readyz` has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// 200.
+    Ready,
+    /// Anything but 200.
+    NotReady,
+    /// Either.
+    Unknown,
+}
+
+/// The round's shared state.
+pub struct Scene<'r> {
+    /// How the campaign runs.
+    pub settings: &'r Settings,
+    /// The server.
+    pub server: &'r Server,
+    /// Its folder.
+    pub folder: &'r Path,
+    /// Signs its certificates.
+    pub authority: &'r Authority,
+    /// What callers know of the store.
+    pub ledger: &'r Ledger,
+    /// What is counted.
+    pub tally: &'r Tally,
+    /// What is found.
+    pub findings: &'r Findings,
+    /// The round's own seed.
+    pub seed: u64,
+    /// TLS clients.
+    pub tls: Arc<ClientConfig>,
+    /// Puts acknowledged in this round.
+    pub puts: AtomicU64,
+    /// The disk was made to fail in this round, which explains more.
+    pub disk_failed: AtomicBool,
+    over: AtomicBool,
+    truth: Mutex<(Truth, Instant)>,
+}
+
+impl<'r> Scene<'r> {
+    /// The beginning of a round: a server that is ready.
+    pub fn new(
+        settings: &'r Settings,
+        life: &'r Life,
+        server: &'r Server,
+        tally: &'r Tally,
+        findings: &'r Findings,
+        seed: u64,
+    ) -> Scene<'r> {
+        Scene {
+            settings,
+            server,
+            folder: life.folder(),
+            authority: life.authority(),
+            ledger: life.ledger(),
+            tally,
+            findings,
+            seed,
+            tls: life.authority().client(),
+            puts: AtomicU64::new(0),
+            disk_failed: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            truth: Mutex::new((Truth::Ready, Instant::now())),
+        }
+    }
+
+    /// Whether the round's threads are to end.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// Has them end.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// Sleeps, but no longer than the round lasts.
+    pub fn sleep(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_over() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5).min(until - Instant::now()));
+        }
+    }
+
+    /// What `/readyz` has to say from now on.
+    pub fn expect(&self, truth: Truth) {
+        *self.truth.lock().unwrap_or_else(PoisonError::into_inner) = (truth, Instant::now());
+    }
+
+    /// What it has to say, and since when.
+    pub fn truth(&self) -> (Truth, Instant) {
+        *self.truth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A generator for one of the round's threads.
+    pub fn generator(&self, who: u64) -> StdRng {
+        generator(self.seed, who)
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub fn connect(&self, front: Front, random: &mut StdRng) -> std::io::Result<Connection> {
+        Connection::open(front, self.server, &self.tls, ANSWER_MAX, random)
+    }
+
+    /// Tells of a finding.
+    pub fn tell(&self, broken: Broken, seen: impl Into<String>) {
+        self.findings.tell(broken, seen);
+    }
+
+    /// Puts once under a key of its own and says with which code it was refused; 0 where it was taken.
+    pub fn probe(&self, random: &mut StdRng) -> Option<u64> {
+        let writer = u64::from(u32::MAX);
+        let number = self.ledger.begin(writer);
+        let payload = json!({"entries": entries(writer, number)});
+        let mut connection = self.connect(Front::of(0), random).ok()?;
+        match connection.call("ordered.put", payload) {
+            Came::Answer(_, Answer::Good(_)) => {
+                let _ = self.ledger.learn(writer, number, State::There);
+                Some(0)
+            }
+            Came::Answer(_, Answer::Error(code, _)) => Some(code),
+            _ => None,
+        }
+    }
+}
