@@ -65,6 +65,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         .map(|count| format!("server.processes={count}"));
     let config = arguments.source.load(arguments.config.clone(), processes)?;
     let logging = Logging::start_as(&config.log, arguments.process)?;
+    millpond_server::abort_on_panic(logging.handle());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

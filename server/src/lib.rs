@@ -27,6 +27,7 @@ mod log;
 mod memory_node;
 mod methods;
 mod metrics;
+mod panics;
 mod ports;
 mod processes;
 mod program;
@@ -39,6 +40,7 @@ mod tls;
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
 pub use log::{LogHandle, Logging, say};
+pub use panics::abort_on_panic;
 pub use processes::{Member, Supervisor};
 pub use program::Program;
 

@@ -16,7 +16,7 @@ use queue::Queue;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
@@ -46,6 +46,11 @@ impl LogHandle {
     /// Lines that were not written since the start: the queue was full, or the file could not be written to.
     pub fn lines_dropped(&self) -> u64 {
         self.queue.dropped() + self.file.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything is written that was logged, and until then at most.
+    pub(crate) fn flush_by(&self, until: Instant) {
+        self.queue.flush_by(until);
     }
 
     /// How much is logged now.

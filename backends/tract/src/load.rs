@@ -6,9 +6,8 @@ use crate::convert;
 use crate::model::TractModel;
 use crate::ports::{self, Refusal};
 use millpond_backends_interface::{Error, Port, Signature};
-use std::any::Any;
+use millpond_threads::contain;
 use std::collections::{BTreeSet, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::{fs, io};
 use tract_onnx::Onnx;
@@ -32,20 +31,18 @@ pub(crate) fn load(path: &Path) -> Result<TractModel, Error> {
     let graph = check(&onnx, &proto).map_err(refuse)?;
     let inputs = ports::inputs(graph).map_err(refuse)?;
     // tract trusts files more than we do: what it still panics on is a bad file as well.
-    let analysed = catch_unwind(AssertUnwindSafe(|| analyse(onnx, path, &proto, &inputs)));
+    let analysed = contain(|| analyse(onnx, path, &proto, &inputs));
     let (typed, rows) = match analysed {
         Ok(Ok(analysed)) => analysed,
         Ok(Err(error)) => return Err(refuse(not_analysed(&format!("{error:#}")))),
-        Err(panic) => return Err(refuse(not_analysed(text_of(&*panic)))),
+        Err(panic) => return Err(refuse(not_analysed(&panic.message))),
     };
     let outputs = ports::outputs(graph, &typed, &rows).map_err(refuse)?;
-    let built = catch_unwind(AssertUnwindSafe(|| {
-        TractModel::new(Signature { inputs, outputs }, typed, rows)
-    }));
+    let built = contain(|| TractModel::new(Signature { inputs, outputs }, typed, rows));
     match built {
         Ok(Ok(model)) => Ok(model),
         Ok(Err(error)) => Err(refuse(not_analysed(&format!("{error:#}")))),
-        Err(panic) => Err(refuse(not_analysed(text_of(&*panic)))),
+        Err(panic) => Err(refuse(not_analysed(&panic.message))),
     }
 }
 
@@ -160,11 +157,4 @@ fn analyse(
 fn not_analysed(problem: &str) -> Refusal {
     let mend = "check it with onnx.checker, export it again, or serve it through another backend";
     (format!("tract cannot prepare it: {problem}"), mend.to_string())
-}
-
-/// The words of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message")
 }

@@ -3,9 +3,9 @@
 //! Knows nothing of what a put means. Invariants: a `Reply` is answered exactly once, even if it is
 //! dropped; no `Done` runs while the queue's lock is held.
 
+use millpond_threads::contain;
 use std::collections::VecDeque;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
@@ -24,9 +24,10 @@ impl Reply {
 
     fn answer(&mut self, result: Result<PutOutcome, PutError>) {
         if let Some(done) = self.0.take() {
-            // One caller's panic must not take the log thread from all the others. The panic hook has
-            // reported it by the time it is caught.
-            let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
+            // One caller's panic must not take the log thread from all the others.
+            if let Err(panic) = contain(|| done(result)) {
+                tracing::error!(%panic, "the receiver of a put's answer panicked");
+            }
         }
     }
 }

@@ -165,6 +165,7 @@ impl Store {
         let durability = committer.durability;
         let taken = queue.clone();
         let work = move || {
+            // In a program that panics end, this one does; in another, whoever puts is told.
             let ended = catch_unwind(AssertUnwindSafe(|| committer.run(&taken)));
             taken.abandon();
             // The folder is free for others only now that nothing writes to it.

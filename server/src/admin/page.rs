@@ -103,6 +103,12 @@ fn connections(page: &mut Page, counters: &Counters) {
     );
     page.sample(name, &[("kind", "slow_reader")], load(&counters.overfull_readers));
     page.single(
+        "millpond_connections_panicked_total",
+        "counter",
+        "Connections closed because serving them panicked: a fault of this server, told in the log.",
+        load(&counters.panics),
+    );
+    page.single(
         "millpond_net_lulls_total",
         "counter",
         "Moments in which a net thread that refused most calls left its sockets alone, so that requests gathered.",
@@ -230,6 +236,12 @@ fn models(page: &mut Page, engines: &Engines) {
         "counter",
         "Requests the model failed on.",
         |s| s.failed as f64,
+    );
+    family(
+        "millpond_model_panics_total",
+        "counter",
+        "Runs that panicked.",
+        |s| s.panics as f64,
     );
     family("millpond_model_batches_total", "counter", "Runs.", |s| {
         s.batches as f64

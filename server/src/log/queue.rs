@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that are written to a file at once, where as many wait.
 pub(super) const FILE_CHUNK_BYTES: usize = 64 << 10;
@@ -179,6 +179,19 @@ impl Queue {
     /// Lines that found no room, since the start.
     pub(super) fn dropped(&self) -> u64 {
         self.lock().dropped
+    }
+
+    /// Waits until everything is written that lies there, or until then: for the last words of a process.
+    pub(super) fn flush_by(&self, until: Instant) {
+        let mut state = self.lock();
+        while state.lines > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.progress.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Waits until everything is written, or nothing was for so long: whether all of it was.

@@ -391,8 +391,8 @@ impl Connection {
 
     /// It is over: whoever works for it is told, and so is the log where that is worth a line.
     pub(crate) fn ended<S>(mut self, net: &Net<S>) {
-        self.tell_gone();
         self.uncount_held(net);
+        self.tell_gone();
         self.end_tls();
         self.count_end_of_tls(net);
         if self.kind != Kind::Rehearsal {
@@ -404,6 +404,12 @@ impl Connection {
             tracing::info!(%peer, bytes, "connection closed by its peer in the middle of a request");
             net.counters.malformed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// It is over in the middle of a turn: whoever works for it is told, and its peer hears nothing but the end.
+    pub(crate) fn lost<S>(mut self, net: &Net<S>) {
+        self.uncount_held(net);
+        self.tell_gone();
     }
 
     /// The stop wants to know whether anything lies unread; true if it is to be queued for a turn.

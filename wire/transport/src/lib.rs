@@ -117,6 +117,8 @@ pub struct Counters {
     pub slow_readers: AtomicU64,
     /// Connections closed because more answers waited for their peer than it may be owed.
     pub overfull_readers: AtomicU64,
+    /// Connections closed because serving them panicked, and panics at their end.
+    pub panics: AtomicU64,
     /// Calls sent to peers.
     pub pushes: AtomicU64,
     /// Their answers that came in time.

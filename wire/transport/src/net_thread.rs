@@ -4,6 +4,7 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
+mod contained;
 mod crowd;
 mod start;
 
@@ -19,6 +20,7 @@ use crate::service::Service;
 use crate::timers::{Sweep, Timers};
 use crate::tls::Tls;
 use crate::{Counters, Options};
+use millpond_threads::contain;
 use slab::Slab;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -165,13 +167,7 @@ impl<S: Service> Loop<S> {
             connections: Slab::new(),
             due: Vec::new(),
             due_next: Vec::new(),
-            room: Room {
-                read: vec![0; SCRATCH_BYTES],
-                out: Vec::new(),
-                timed: Vec::new(),
-                message: Vec::new(),
-                plain: Vec::new(),
-            },
+            room: Room::new(),
             left: Left::default(),
             lull_until: None,
             closing: None,
@@ -281,41 +277,52 @@ impl<S: Service> Loop<S> {
         self.left = left;
     }
 
+    fn has(&self, key: Key) -> bool {
+        self.connections
+            .get(key.slot)
+            .is_some_and(|found| found.key() == key)
+    }
+
     fn deliver(&mut self, delivery: &Delivery) {
         let key = delivery.key;
-        let found = self.connections.get_mut(key.slot);
-        match found.filter(|found| found.key() == key) {
-            Some(connection) => {
-                if connection.deliver(delivery, &self.net, &mut self.room) {
-                    self.due_next.push(key.slot);
-                }
-            }
-            None => {
-                self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
-            }
+        if !self.has(key) {
+            self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let is_due = self.with(key.slot, |found, net, room| found.deliver(delivery, net, room));
+        if is_due == Some(true) {
+            self.due_next.push(key.slot);
         }
     }
 
     /// Sends a push; one whose connection is gone is dropped, which tells whoever waits for its answer.
     fn push(&mut self, push: Push) {
         let key = push.key;
-        let found = self.connections.get_mut(key.slot);
-        if let Some(connection) = found.filter(|found| found.key() == key) {
-            let until = connection.push(push, &mut self.room, &self.net.counters);
-            if connection.ask_for_turn() {
-                self.due_next.push(key.slot);
-            }
-            if let Some(until) = until {
-                self.timers.await_answer(until, key);
-            }
+        if !self.has(key) {
+            return;
+        }
+        let sent = self.with(key.slot, |found, net, room| {
+            (found.push(push, room, &net.counters), found.ask_for_turn())
+        });
+        let Some((until, is_due)) = sent else { return };
+        if is_due {
+            self.due_next.push(key.slot);
+        }
+        if let Some(until) = until {
+            self.timers.await_answer(until, key);
         }
     }
 
     fn adopt(&mut self, socket: OwnedFd, peer: Peer, kind: Kind, tls: Option<&Tls>) {
         let kind = self.find_place(kind);
-        let session = match tls.map(Tls::begin).transpose() {
-            Ok(begun) => begun.map(Session::new),
-            Err(error) => {
+        let begun = contain(|| tls.map(Tls::begin).transpose());
+        let session = match begun {
+            Ok(Ok(begun)) => begun.map(Session::new),
+            Err(panic) => {
+                self.note_panic(peer, &panic);
+                return uncount(&self.net.counters, &self.live, kind);
+            }
+            Ok(Err(error)) => {
                 tracing::warn!(%peer, %error, "connection dropped: TLS cannot begin");
                 return uncount(&self.net.counters, &self.live, kind);
             }
@@ -344,11 +351,10 @@ impl<S: Service> Loop<S> {
 
     /// Gives a connection its turn.
     fn turn(&mut self, slot: usize) {
-        let Some(connection) = self.connections.get_mut(slot) else {
-            return;
-        };
-        let turn = connection.turn(&self.net, &mut self.room, self.timers.now_s());
-        self.follow(slot, turn);
+        let now_s = self.timers.now_s();
+        if let Some(turn) = self.with(slot, |found, net, room| found.turn(net, room, now_s)) {
+            self.follow(slot, turn);
+        }
     }
 
     /// Does what a connection wants after its turn.
@@ -368,40 +374,26 @@ impl<S: Service> Loop<S> {
 
     /// Ends a connection by this server's own will; who can be told of it is told.
     fn part(&mut self, slot: usize, why: Goodbye) {
-        if let Some(connection) = self.connections.get_mut(slot) {
-            let turn = connection.say_goodbye(&self.net, &mut self.room, why);
+        if let Some(turn) = self.with(slot, |found, net, room| found.say_goodbye(net, room, why)) {
             self.follow(slot, turn);
         }
-    }
-
-    /// Closes a connection; one that lingers was counted out when that began.
-    fn forget(&mut self, slot: usize) {
-        let Some(connection) = self.connections.try_remove(slot) else {
-            return;
-        };
-        if !connection.lingers() {
-            uncount(&self.net.counters, &self.live, connection.kind);
-        }
-        connection.ended(&self.net);
     }
 
     /// Ends what has lingered, been refused or kept this server waiting for too long.
     fn look_at_the_time(&mut self) {
         while let Some((key, now)) = self.timers.answers_due() {
-            let found = self.connections.get_mut(key.slot);
-            let until = found
-                .filter(|found| found.key() == key)
-                .and_then(|connection| connection.time_out_pushes(now, &self.net.counters));
-            if let Some(until) = until {
+            if !self.has(key) {
+                continue;
+            }
+            let until = self.with(key.slot, |found, net, _| {
+                found.time_out_pushes(now, &net.counters)
+            });
+            if let Some(until) = until.flatten() {
                 self.timers.await_answer(until, key);
             }
         }
         while let Some(key) = self.timers.expired() {
-            if self
-                .connections
-                .get(key.slot)
-                .is_some_and(|found| found.key() == key)
-            {
+            if self.has(key) {
                 self.forget(key.slot);
             }
         }

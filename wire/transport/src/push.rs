@@ -7,6 +7,7 @@
 //! Source: fpnn-wire.md, 1.3.
 
 use crate::mailbox::{Key, Mailbox};
+use millpond_threads::contain;
 use millpond_wire_frame::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::fmt;
@@ -190,8 +191,15 @@ impl Waiting {
         // Counted out first: who is told may ask the next thing.
         drop(self);
         if let Some(on_answer) = on_answer {
-            on_answer(result);
+            tell(on_answer, result);
         }
+    }
+}
+
+/// Tells whoever waits. The code is the caller's: a panic in it ends nothing else.
+fn tell(on_answer: OnAnswer, result: Result<PushAnswer<'_>, PushError>) {
+    if let Err(panic) = contain(|| on_answer(result)) {
+        tracing::error!(%panic, "the receiver of a peer's answer panicked");
     }
 }
 
@@ -199,7 +207,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.line.outstanding.fetch_sub(1, Ordering::Relaxed);
         if let Some(on_answer) = self.on_answer.take() {
-            on_answer(Err(PushError::Closed));
+            tell(on_answer, Err(PushError::Closed));
         }
     }
 }

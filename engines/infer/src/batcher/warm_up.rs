@@ -6,6 +6,7 @@ use super::worker::Runner;
 use super::{Rejected, Shared};
 use crate::Error;
 use millpond_backends_interface::{Data, Signature, Tensor};
+use millpond_threads::contain;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -91,7 +92,12 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error>
     }
     let started = Instant::now();
     for &rows in sizes {
-        shared.model.prepare(rows).map_err(|source| Error::WarmUp {
+        let prepared = contain(|| shared.model.prepare(rows)).unwrap_or_else(|panic| {
+            tracing::error!(model = shared.name, rows, %panic, "preparing the model panicked");
+            let problem = format!("it panicked: {}", panic.message);
+            Err(millpond_backends_interface::Error::Run { problem })
+        });
+        prepared.map_err(|source| Error::WarmUp {
             model: shared.name.clone(),
             rows,
             source,

@@ -7,8 +7,7 @@ use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, batch};
 use crate::{Error, affinity};
 use millpond_backends_interface::{Error as ModelError, Instance, Signature, Tensor};
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use millpond_threads::contain;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -102,10 +101,11 @@ impl Runner<'_> {
     /// The instance, built again when a panic took it.
     fn rebuilt(&mut self) -> Result<&mut Box<dyn Instance>, ModelError> {
         if self.instance.is_none() {
-            let built = catch_unwind(AssertUnwindSafe(|| self.shared.model.instance()));
+            let built = contain(|| self.shared.model.instance());
             self.instance = Some(built.unwrap_or_else(|panic| {
+                tracing::error!(model = self.shared.name, %panic, "building an instance panicked");
                 Err(ModelError::Run {
-                    problem: format!("a panic while building it: {}", text_of(&*panic)),
+                    problem: format!("a panic while building it: {}", panic.message),
                 })
             })?);
         }
@@ -114,16 +114,24 @@ impl Runner<'_> {
         })
     }
 
+    /// Lets go of an instance that a panic has left in an unknown state, whose own end may panic too.
+    fn drop_instance(&mut self) {
+        if let Err(panic) = contain(|| self.instance = None) {
+            tracing::error!(model = self.shared.name, %panic, "the end of an instance panicked");
+        }
+    }
+
     /// Runs the model once; a panic is an error that costs the instance.
     fn run_model(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
         let instance = self.rebuilt()?;
-        match catch_unwind(AssertUnwindSafe(|| instance.run(inputs))) {
+        match contain(|| instance.run(inputs)) {
             Ok(result) => result,
             Err(panic) => {
-                self.instance = None;
+                tracing::error!(model = self.shared.name, %panic, "a run of the model panicked");
+                self.drop_instance();
                 add(&self.shared.counters.panics, 1);
                 Err(ModelError::Run {
-                    problem: format!("it panicked: {}", text_of(&*panic)),
+                    problem: format!("it panicked: {}", panic.message),
                 })
             }
         }
@@ -308,14 +316,7 @@ impl Runner<'_> {
 /// Calls the request's `done`; a panic in it is logged and goes no further.
 pub(super) fn deliver(model: &str, waiting: Waiting, result: Result<Answer, Error>) {
     let done = waiting.request.done;
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
-        tracing::error!(model, "the receiver of an answer panicked: {}", text_of(&*panic));
+    if let Err(panic) = contain(|| done(result)) {
+        tracing::error!(model, %panic, "the receiver of an answer panicked");
     }
-}
-
-/// The words of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }

@@ -8,6 +8,7 @@ mod encryption;
 mod hostile;
 mod listeners;
 mod lulls;
+mod panics;
 mod probe;
 mod push;
 mod tls;
