@@ -157,6 +157,7 @@ impl Running {
             idlest_gives_way: false,
             in_flight_max: IN_FLIGHT_MAX,
             owed_bytes_max: 1 << 20,
+            write_buffers_total_bytes_max: 16 << 20,
             unfinished_bytes_max: 16 << 20,
             unfinished_mend: "raise it",
             push: PushLimits::default(),

@@ -5,9 +5,10 @@
 //! docs/performance.md.
 
 mod facts;
+mod memory;
 
 use crate::config::{Config, check};
-use crate::tls;
+use crate::{ports, tls};
 pub use facts::Facts;
 use std::fmt;
 
@@ -19,8 +20,6 @@ const BACKLOG: u64 = 4096;
 const CONNECTION_BYTES: u64 = 230 + 3_800;
 /// And one that speaks TLS in the server besides.
 const TLS_BYTES: u64 = 3_500;
-/// Bytes of an unfinished request that `server.unfinished_bytes_max` does not count: what one read gives.
-const UNCOUNTED_BYTES: u64 = 64 << 10;
 /// Clocks that are read without a system call.
 const QUICK_CLOCKS: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
 
@@ -71,7 +70,7 @@ pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
         machine_files(facts, connections, processes),
         backlog(facts),
         memory(facts, config),
-        memory_of_unfinished(facts, config),
+        memory::finding(facts, config),
         ports(facts),
         processors(facts, config),
         clock(facts),
@@ -177,27 +176,6 @@ fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
     Some(Finding::new("memory", standing, text))
 }
 
-/// What peers can make the server hold who begin requests and do not end them.
-fn memory_of_unfinished(facts: &Facts, config: &Config) -> Option<Finding> {
-    let available = facts.memory_available_bytes?;
-    let server = &config.server;
-    let each = (server.connections_max as u64).saturating_mul(UNCOUNTED_BYTES);
-    let all = each.saturating_add(server.unfinished_bytes_max as u64);
-    let most = all.saturating_mul(server.processes as u64);
-    let what = "memory of requests that have not come whole";
-    let mib = |bytes: u64| bytes >> 20;
-    let text = format!("{} MiB at worst, {} MiB are available", mib(most), mib(available));
-    if most <= available {
-        return Some(Finding::new(what, Standing::Good, text));
-    }
-    let text = format!(
-        "{text}: each process may hold server.unfinished_bytes_max ({} MiB), and 64 KiB for each of server.connections_max; lower them \
-         where strangers connect, or add memory",
-        server.unfinished_bytes_max >> 20
-    );
-    Some(Finding::new(what, Standing::Better, text))
-}
-
 /// Ports are the limit of who connects from here, such as the press.
 fn ports(facts: &Facts) -> Option<Finding> {
     let (first, last) = facts.local_ports?;
@@ -211,14 +189,18 @@ fn ports(facts: &Facts) -> Option<Finding> {
     Some(Finding::new(what, Standing::Better, text))
 }
 
+/// Net threads of each process on that machine.
+fn net_threads(facts: &Facts, config: &Config) -> u64 {
+    match (config.server.threads, facts.processors) {
+        (0, Some(allowed)) => (allowed / (config.server.processes as u64).max(1)).max(1),
+        _ => ports::net_threads(&config.server) as u64,
+    }
+}
+
 fn processors(facts: &Facts, config: &Config) -> Option<Finding> {
     let allowed = facts.processors?;
     let processes = config.server.processes as u64;
-    let threads = if config.server.threads == 0 {
-        (allowed / processes.max(1)).max(1).saturating_mul(processes)
-    } else {
-        (config.server.threads as u64).saturating_mul(processes)
-    };
+    let threads = net_threads(facts, config).saturating_mul(processes);
     let of = if processes > 1 {
         format!(" in {processes} processes")
     } else {

@@ -22,6 +22,14 @@ pub(crate) fn net_threads(server: &config::Server) -> usize {
 /// [`Error`] where the key of the encrypted channel cannot be read.
 pub(crate) fn data_options(config: &Config) -> Result<Options, Error> {
     Ok(Options {
+        encryption: encryption::key(&config.server)?,
+        ..data_bounds(config)
+    })
+}
+
+/// The same without the key of the encrypted channel.
+pub(crate) fn data_bounds(config: &Config) -> Options {
+    Options {
         threads: net_threads(&config.server),
         cpus: config.server.cpus.clone(),
         connections_max: config.server.connections_max,
@@ -29,6 +37,7 @@ pub(crate) fn data_options(config: &Config) -> Result<Options, Error> {
         idlest_gives_way: false,
         in_flight_max: config.server.in_flight_per_connection_max,
         owed_bytes_max: config.server.owed_bytes_max,
+        write_buffers_total_bytes_max: config.server.write_buffers_total_bytes_max,
         unfinished_bytes_max: config.server.unfinished_bytes_max,
         unfinished_mend: "raise server.unfinished_bytes_max",
         push: PushLimits {
@@ -50,8 +59,8 @@ pub(crate) fn data_options(config: &Config) -> Result<Options, Error> {
             .iter()
             .map(|origin| &*origin.clone().leak())
             .collect(),
-        encryption: encryption::key(&config.server)?,
-    })
+        encryption: None,
+    }
 }
 
 /// What connections of the admin port may use, which no key changes.
@@ -64,6 +73,7 @@ pub(crate) fn admin_options() -> Options {
         idlest_gives_way: true,
         in_flight_max: 16,
         owed_bytes_max: config::Server::default().owed_bytes_max,
+        write_buffers_total_bytes_max: 16 << 20,
         unfinished_bytes_max: 16 << 20,
         unfinished_mend: "send less",
         push: PushLimits::default(),

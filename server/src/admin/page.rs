@@ -95,13 +95,7 @@ fn connections(page: &mut Page, counters: &Counters) {
     page.sample(name, &[("for", "request")], load(&counters.idle));
     page.sample(name, &[("for", "rest_of_request")], load(&counters.slow_requests));
     page.sample(name, &[("for", "reader")], load(&counters.slow_readers));
-    let name = "millpond_connections_cut_total";
-    page.family(
-        name,
-        "counter",
-        "Connections closed because more waited for their peer than it may be owed.",
-    );
-    page.sample(name, &[("kind", "slow_reader")], load(&counters.overfull_readers));
+    write_buffers(page, counters);
     page.single(
         "millpond_connections_panicked_total",
         "counter",
@@ -117,7 +111,7 @@ fn connections(page: &mut Page, counters: &Counters) {
     page.single(
         "millpond_unfinished_bytes",
         "gauge",
-        "Bytes held of requests that have not come whole, beyond 64 KiB of each.",
+        "Bytes held of requests that have not come whole, beyond 8 KiB of each.",
         load(&counters.unfinished_bytes),
     );
     page.single(
@@ -127,6 +121,29 @@ fn connections(page: &mut Page, counters: &Counters) {
         load(&counters.undelivered),
     );
     pushes(page, counters);
+}
+
+/// What waits for peers that do not read, and who was closed for it.
+fn write_buffers(page: &mut Page, counters: &Counters) {
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+    let name = "millpond_connections_cut_total";
+    page.family(
+        name,
+        "counter",
+        "Connections closed because more waited for their peer than it may be owed, or most where too much waited for all.",
+    );
+    page.sample(name, &[("kind", "slow_reader")], load(&counters.overfull_readers));
+    page.sample(
+        name,
+        &[("kind", "write_buffers")],
+        load(&counters.write_buffers_cut),
+    );
+    page.single(
+        "millpond_write_buffer_bytes",
+        "gauge",
+        "Bytes of answers and of calls to peers that wait for their peers, and that lie in mailboxes.",
+        load(&counters.write_buffer_bytes),
+    );
 }
 
 /// What became of the server's calls to its peers.

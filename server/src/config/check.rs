@@ -131,6 +131,13 @@ fn check_server(config: &Config) -> Result<(), String> {
             server.unfinished_bytes_max
         ));
     }
+    if server.write_buffers_total_bytes_max < unfinished_min {
+        return Err(format!(
+            "server.write_buffers_total_bytes_max is {}; one answer may take {unfinished_min} bytes (twice server.frame_bytes_max): \
+             raise the one, or lower the other",
+            server.write_buffers_total_bytes_max
+        ));
+    }
     if server.threads > 1024 {
         return Err(format!(
             "server.threads is {}; expected at most 1024 (0: one a processor)",

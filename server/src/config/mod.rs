@@ -91,9 +91,11 @@ pub struct Server {
     pub pushes_per_connection_max: usize,
     /// Bytes of answers that may wait for one peer to read them, beyond a single answer.
     pub owed_bytes_max: usize,
+    /// Bytes of answers that may wait for all peers of a process together.
+    pub write_buffers_total_bytes_max: usize,
     /// Bytes of a frame or an HTTP body.
     pub frame_bytes_max: usize,
-    /// Bytes of requests that have not come whole, over all connections of a process, beyond 64 KiB of each.
+    /// Bytes of requests that have not come whole, over all connections of a process, beyond 8 KiB of each.
     pub unfinished_bytes_max: usize,
     /// The deadline of a call that names none.
     pub deadline_ms_default: u64,
@@ -124,6 +126,7 @@ impl Default for Server {
             in_flight_per_connection_max: 1024,
             pushes_per_connection_max: 1024,
             owed_bytes_max: 32 << 20,
+            write_buffers_total_bytes_max: 256 << 20,
             frame_bytes_max: 8 << 20,
             unfinished_bytes_max: 256 << 20,
             deadline_ms_default: 5000,

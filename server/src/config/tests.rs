@@ -68,6 +68,11 @@ fn unknown_and_wrong_keys_are_named() {
         &[],
         "server.unfinished_bytes_max is 16777215; one request may take 16777216 bytes",
     );
+    check(
+        "[server]\nwrite_buffers_total_bytes_max = 16777215",
+        &[],
+        "server.write_buffers_total_bytes_max is 16777215; one answer may take 16777216 bytes",
+    );
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub struct Facts {
     pub somaxconn: Option<u64>,
     /// Memory that can be had without swapping.
     pub memory_available_bytes: Option<u64>,
+    /// Memory that the buffers of all TCP sockets may take.
+    pub tcp_memory_bytes: Option<u64>,
     /// The first and the last port of outgoing connections.
     pub local_ports: Option<(u64, u64)>,
     /// Processors this process may run on.
@@ -42,6 +44,9 @@ impl Facts {
             machine_files_max: word("proc/sys/fs/file-max").and_then(|word| word.parse().ok()),
             somaxconn: word("proc/sys/net/core/somaxconn").and_then(|word| word.parse().ok()),
             memory_available_bytes: text("proc/meminfo").as_deref().and_then(available),
+            tcp_memory_bytes: text("proc/sys/net/ipv4/tcp_mem")
+                .zip(text("proc/self/smaps"))
+                .and_then(|(memory, maps)| tcp_memory(&memory, &maps)),
             local_ports: text("proc/sys/net/ipv4/ip_local_port_range")
                 .as_deref()
                 .and_then(pair),
@@ -72,6 +77,14 @@ fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find(|line| line.starts_with("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// `low pressure high`, in pages of as many bytes as the process's own have: `KernelPageSize:  4 kB`.
+fn tcp_memory(memory: &str, maps: &str) -> Option<u64> {
+    let pages: u64 = memory.split_whitespace().nth(2)?.parse().ok()?;
+    let line = maps.lines().find(|line| line.starts_with("KernelPageSize:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(kib)?.checked_mul(1024)
 }
 
 fn pair(text: &str) -> Option<(u64, u64)> {

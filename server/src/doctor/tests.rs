@@ -105,19 +105,41 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
 }
 
 #[test]
-fn what_unfinished_requests_may_hold_is_held_against_the_memory() {
-    let what = "memory of requests that have not come whole";
-    let facts = machine(&[("proc/meminfo", "MemAvailable:    1048576 kB\n")]);
+fn what_callers_can_make_it_hold_is_held_against_the_memory() {
+    let what = "memory at worst";
+    let facts = machine(&[
+        ("proc/meminfo", "MemAvailable:    1048576 kB\n"),
+        ("proc/sys/net/ipv4/tcp_mem", "10\t20\t4096\n"),
+        ("proc/self/smaps", "Size: 8 kB\nKernelPageSize:        4 kB\n"),
+    ]);
     let mut config = Config::default();
+    config.server.threads = 1;
     let fits = finding(&facts, &config, what);
     assert_eq!(fits.standing, Standing::Good, "{fits:?}");
-    assert!(fits.text.contains("881 MiB at worst, 1024 MiB are"), "{fits:?}");
+    for word in [
+        "MiB beside tables, models and stores; 1024 are available",
+        "requests that are not complete or not served yet 367,",
+        "answers that wait for their peers 256,",
+        "net threads at work 129,",
+        "sockets may take 16 besides (net.ipv4.tcp_mem)",
+    ] {
+        assert!(fits.text.contains(word), "{fits:?} without {word:?}");
+    }
+    assert!(!fits.text.contains("calls to peers"), "{fits:?}");
     config.server.processes = 2;
     let over = finding(&facts, &config, what);
     assert_eq!(over.standing, Standing::Better, "{over:?}");
     assert!(
-        over.text.contains("1762 MiB at worst")
-            && over.text.contains("server.unfinished_bytes_max (256 MiB)"),
+        over.text.contains("It is in 2 processes, each of them")
+            && over.text.contains("Lower server.connections_max"),
+        "{over:?}"
+    );
+    config.server.processes = 1;
+    let model = "backend = \"practice\"\nbehaviour = \"wait\"\nus = 1\nqueue_bytes_max = 1073741824";
+    config.models = [("m".to_owned(), toml::from_str(model).unwrap())].into();
+    let over = finding(&facts, &config, what);
+    assert!(
+        over.standing == Standing::Better && over.text.contains("and 2056 for calls that wait for models"),
         "{over:?}"
     );
 }

@@ -9,6 +9,7 @@ use crate::peer::Peer;
 use crate::poller::Bell;
 use crate::service::Service;
 use crate::tls::Tls;
+use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -20,7 +21,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Refused connections that may be waiting for their answer; beyond it they are closed untold.
-const REFUSING_MAX: u64 = 4096;
+pub(crate) const REFUSING_MAX: u64 = 4096;
 /// Pause after a failed accept (no file descriptor left, mostly), instead of a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Connections accepted from one socket before the others are looked at.
@@ -77,15 +78,24 @@ impl Transport {
         service: S,
     ) -> Result<Transport, Error> {
         let counters = Arc::new(Counters::default());
-        let mut threads = Vec::with_capacity(options.threads.max(1));
-        for number in 0..options.threads.max(1) {
+        let count = options.threads.max(1);
+        let totals = Arc::new(Totals::new(
+            Arc::clone(&counters),
+            count,
+            options.write_buffers_total_bytes_max,
+            options.push.outstanding_total_max,
+        ));
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count {
             let cpu = options.cpus.get(number % options.cpus.len().max(1)).copied();
             threads.push(net_thread::start(
-                format!("{name}-{number}"),
+                name,
+                number,
                 cpu,
                 service.clone(),
                 options.clone(),
                 Arc::clone(&counters),
+                &totals,
             )?);
         }
         let threads = Arc::new(threads);

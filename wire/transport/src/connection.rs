@@ -19,9 +19,11 @@ mod tls;
 mod websocket;
 mod written;
 
+pub(crate) use held::UNCOUNTED_BYTES;
 pub(crate) use push::Pushes;
 pub use stopwatch::Run;
 pub(crate) use stopwatch::Stopwatch;
+use written::Kept;
 pub(crate) use written::Timed;
 
 use crate::encryption::Secure;
@@ -70,6 +72,8 @@ pub(crate) struct Connection {
     counted: usize,
     /// What is known of an HTTP request that is not whole.
     progress: HttpProgress,
+    /// What is counted for it among what all connections keep for their peers.
+    kept: Kept,
     /// Answers not yet sent, from `sent` on.
     out: Vec<u8>,
     sent: usize,
@@ -144,6 +148,7 @@ impl Connection {
             input: Vec::new(),
             needed: 0,
             counted: 0,
+            kept: Kept::default(),
             progress: HttpProgress::default(),
             out: Vec::new(),
             sent: 0,
@@ -219,6 +224,7 @@ impl Connection {
 
     /// Takes an answer from another thread; true if it is to be queued for a turn.
     pub(crate) fn deliver<S: Service>(&mut self, delivery: &Delivery, net: &Net<S>, room: &mut Room) -> bool {
+        self.kept.mailed += delivery.bytes.len();
         if !self.flags.broken && !self.flags.lingers && self.may_owe(net, delivery.bytes.len()) {
             self.borrow_out(room);
             let start = self.out.len();

@@ -19,6 +19,7 @@ mod error;
 mod listener;
 mod lull;
 mod mailbox;
+mod memory;
 mod net_thread;
 mod peer;
 mod poller;
@@ -26,6 +27,7 @@ mod push;
 mod service;
 mod timers;
 mod tls;
+mod totals;
 
 pub use acceptor::Transport;
 pub use answer::Body;
@@ -33,6 +35,7 @@ pub use connection::Run;
 pub use encryption::Encryption;
 pub use error::Error;
 pub use listener::{Bound, Listener, raise_file_limit};
+pub use memory::{MemoryPart, MemoryUse};
 pub use peer::Peer;
 pub use push::{PushAnswer, PushError, PushLimits, Pusher};
 pub use service::{Answered, Meta, Reply, Request, Service, Target, Ticket};
@@ -62,8 +65,11 @@ pub struct Options {
     pub in_flight_max: usize,
     /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.
     pub owed_bytes_max: usize,
-    /// Bytes of requests that have not come whole, over all connections, beyond what one read gives (64 KiB) of each: a connection
-    /// that would hold more of its request then is told `Overloaded` and closed.
+    /// Bytes of answers and pushes that may wait for all peers together, in buffers and mailboxes: near it, the connection that
+    /// keeps most is closed.
+    pub write_buffers_total_bytes_max: usize,
+    /// Bytes of requests that have not come whole, over all connections, beyond 8 KiB of each: a connection that would hold
+    /// more of its request then is told `Overloaded` and closed.
     pub unfinished_bytes_max: usize,
     /// What somebody can do who is told so: it follows "try again later, or".
     pub unfinished_mend: &'static str,
@@ -105,7 +111,13 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Answers whose connection was gone.
     pub undelivered: AtomicU64,
-    /// Bytes held of requests that have not come whole, beyond what one read gives of each.
+    /// Bytes of answers and pushes that wait for peers, in buffers and mailboxes.
+    pub write_buffer_bytes: AtomicU64,
+    /// Connections closed because those of all peers held too much, and theirs most.
+    pub write_buffers_cut: AtomicU64,
+    /// Calls to peers that wait for an answer.
+    pub pushes_waiting: AtomicU64,
+    /// Bytes held of requests that have not come whole, beyond 8 KiB of each.
     pub unfinished_bytes: AtomicU64,
     /// Requests that were refused, and their connections closed, because all that are not whole held too much.
     pub unfinished_refused: AtomicU64,

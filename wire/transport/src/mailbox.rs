@@ -1,13 +1,14 @@
 //! Where other threads leave answers and orders for a net thread.
 //!
 //! Answers are bounded by what is in flight: every delivery belongs to a call that a connection counts against its bound; and
-//! pushes by what their connection may owe. Its invariant: one wake-up for all that is left while the net thread has not yet
+//! pushes by what their connection may owe; the bytes of both by what all connections may keep. Its invariant: one wake-up for all that is left while the net thread has not yet
 //! looked, and what is left by one thread is taken in its order.
 
 use crate::net_thread::Order;
 use crate::poller::Bell;
 use crate::push::Push;
-use std::sync::{Mutex, PoisonError};
+use crate::totals::{NoPlace, Totals};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Orders that may wait to be carried out; further connections are closed.
@@ -37,6 +38,10 @@ pub(crate) struct Delivery {
 pub(crate) enum Parcel {
     Answer(Delivery),
     Push(Box<Push>),
+    /// An answer that may not be kept.
+    NoPlace(NoPlace),
+    /// Too much is kept for peers that do not read.
+    MakeRoom,
 }
 
 /// The queues and their bell.
@@ -44,6 +49,9 @@ pub(crate) enum Parcel {
 pub(crate) struct Mailbox {
     left: Mutex<Left>,
     bell: Bell,
+    totals: Arc<Totals>,
+    /// Its net thread's number.
+    thread: usize,
 }
 
 /// What lies in a mailbox.
@@ -62,21 +70,45 @@ impl Left {
 }
 
 impl Mailbox {
-    pub(crate) fn new() -> std::io::Result<Mailbox> {
+    pub(crate) fn new(totals: Arc<Totals>, thread: usize) -> std::io::Result<Mailbox> {
         Ok(Mailbox {
             left: Mutex::default(),
             bell: Bell::new()?,
+            totals,
+            thread,
         })
+    }
+
+    pub(crate) fn totals(&self) -> &Arc<Totals> {
+        &self.totals
+    }
+
+    pub(crate) fn thread(&self) -> usize {
+        self.thread
     }
 
     pub(crate) fn bell(&self) -> &Bell {
         &self.bell
     }
 
-    /// Leaves an answer.
+    /// Leaves an answer; where there is no place for it, its connection ends instead.
     pub(crate) fn post(&self, delivery: Delivery) {
+        let (key, bytes) = (delivery.key, delivery.bytes.len());
+        let parcel = match self.totals.admit(bytes) {
+            true => Parcel::Answer(delivery),
+            false => Parcel::NoPlace(NoPlace { key, bytes }),
+        };
+        self.leave_parcel(parcel);
+    }
+
+    /// Has the net thread close connections that keep most.
+    pub(crate) fn ask_for_room(&self) {
+        self.leave_parcel(Parcel::MakeRoom);
+    }
+
+    fn leave_parcel(&self, parcel: Parcel) {
         let _ = self.leave(|left| {
-            left.parcels.push(Parcel::Answer(delivery));
+            left.parcels.push(parcel);
             Ok::<_, ()>(())
         });
     }
@@ -150,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_answers_rings_once() {
-        let mailbox = Mailbox::new().unwrap();
+        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, 1)), 0).unwrap();
         let rings = || {
             let mut count = [0; 8];
             rustix::io::read(mailbox.bell(), &mut count).map_or(0, |_| u64::from_ne_bytes(count))
@@ -177,7 +209,7 @@ mod tests {
 
     #[test]
     fn orders_are_bounded() {
-        let mailbox = Mailbox::new().unwrap();
+        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, 1)), 0).unwrap();
         let order = || Order::Close {
             grace: std::time::Duration::ZERO,
             done: std::sync::mpsc::sync_channel(1).0,

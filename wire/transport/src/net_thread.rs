@@ -6,6 +6,7 @@
 
 mod contained;
 mod crowd;
+mod room;
 mod start;
 
 pub(crate) use start::start;
@@ -19,6 +20,7 @@ use crate::push::Push;
 use crate::service::Service;
 use crate::timers::{Sweep, Timers};
 use crate::tls::Tls;
+use crate::totals::Keepers;
 use crate::{Counters, Options};
 use millpond_threads::contain;
 use slab::Slab;
@@ -138,6 +140,8 @@ struct Loop<S> {
     poller: Poller,
     live: Arc<AtomicUsize>,
     connections: Slab<Connection>,
+    /// Those of them that keep bytes for their peers.
+    keepers: Keepers,
     /// Slots of the connections that have something to do, and of those that will have in the turn after it.
     due: Vec<usize>,
     due_next: Vec<usize>,
@@ -165,6 +169,7 @@ impl<S: Service> Loop<S> {
             poller,
             live,
             connections: Slab::new(),
+            keepers: Keepers::default(),
             due: Vec::new(),
             due_next: Vec::new(),
             room: Room::new(),
@@ -261,6 +266,8 @@ impl<S: Service> Loop<S> {
             match parcel {
                 Parcel::Answer(delivery) => self.deliver(&delivery),
                 Parcel::Push(push) => self.push(*push),
+                Parcel::NoPlace(answer) => self.give_up(&answer),
+                Parcel::MakeRoom => self.make_room_for_others(),
             }
         }
         for order in left.orders.drain(..) {
@@ -286,6 +293,7 @@ impl<S: Service> Loop<S> {
     fn deliver(&mut self, delivery: &Delivery) {
         let key = delivery.key;
         if !self.has(key) {
+            self.net.mailbox.totals().take(delivery.bytes.len());
             self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -302,7 +310,7 @@ impl<S: Service> Loop<S> {
             return;
         }
         let sent = self.with(key.slot, |found, net, room| {
-            (found.push(push, room, &net.counters), found.ask_for_turn())
+            (found.push(push, net, room), found.ask_for_turn())
         });
         let Some((until, is_due)) = sent else { return };
         if is_due {
@@ -359,6 +367,7 @@ impl<S: Service> Loop<S> {
 
     /// Does what a connection wants after its turn.
     fn follow(&mut self, slot: usize, turn: Turn) {
+        self.recount(slot);
         match (turn, self.connections.get(slot)) {
             (Turn::Again, _) => self.due_next.push(slot),
             (Turn::Linger, Some(connection)) => {

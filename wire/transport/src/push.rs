@@ -7,6 +7,7 @@
 //! Source: fpnn-wire.md, 1.3.
 
 use crate::mailbox::{Key, Mailbox};
+use crate::totals::Totals;
 use millpond_threads::contain;
 use millpond_wire_frame::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
@@ -30,6 +31,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 pub struct PushLimits {
     /// Pushes that wait for the peer's answer.
     pub outstanding_max: usize,
+    /// The same over all connections.
+    pub outstanding_total_max: usize,
     /// How long one waits that names no time of its own.
     pub timeout: Duration,
 }
@@ -39,6 +42,7 @@ impl Default for PushLimits {
     fn default() -> PushLimits {
         PushLimits {
             outstanding_max: 1024,
+            outstanding_total_max: 65_536,
             timeout: Duration::from_secs(5),
         }
     }
@@ -58,6 +62,22 @@ pub enum PushError {
     TimedOut {
         /// How long it was waited for.
         after: Duration,
+    },
+    /// Too many wait for answers, over all connections.
+    #[error(
+        "{limit} pushes of all connections wait for their peers' answers already; push less, or wait for them"
+    )]
+    OutstandingInAll {
+        /// How many may.
+        limit: usize,
+    },
+    /// Too much waits for all peers to read.
+    #[error(
+        "{limit} bytes wait for all peers to read them; push again later, or raise server.write_buffers_total_bytes_max"
+    )]
+    Full {
+        /// How many may.
+        limit: usize,
     },
     /// Too many wait for answers.
     #[error("{limit} pushes wait for the peer's answers already; push less, or wait for them")]
@@ -98,7 +118,10 @@ impl From<PushError> for Status {
             PushError::Http => Code::InvalidConnection,
             PushError::Closed => Code::ConnectionClosed,
             PushError::TimedOut { .. } => Code::Timeout,
-            PushError::Outstanding { .. } | PushError::Unread { .. } => Code::Overloaded,
+            PushError::Outstanding { .. }
+            | PushError::OutstandingInAll { .. }
+            | PushError::Unread { .. }
+            | PushError::Full { .. } => Code::Overloaded,
             PushError::TooLarge { .. } => Code::TooLarge,
             PushError::Method { .. } => Code::BadArgument,
         };
@@ -124,6 +147,8 @@ type OnAnswer = Box<dyn FnOnce(Result<PushAnswer<'_>, PushError>) + Send>;
 pub(crate) struct Line {
     limits: PushLimits,
     frame_bytes_max: usize,
+    /// What all connections hold together.
+    totals: Arc<Totals>,
     /// No push goes out any more.
     closed: AtomicBool,
     /// Pushes that wait for an answer, those in the mailbox included.
@@ -135,10 +160,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(limits: PushLimits, frame_bytes_max: usize) -> Line {
+    pub(crate) fn new(limits: PushLimits, frame_bytes_max: usize, totals: Arc<Totals>) -> Line {
         Line {
             limits,
             frame_bytes_max,
+            totals,
             closed: AtomicBool::new(false),
             outstanding: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
@@ -165,6 +191,7 @@ struct Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         self.line.queued_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.line.totals.take(self.bytes);
     }
 }
 
@@ -206,6 +233,7 @@ fn tell(on_answer: OnAnswer, result: Result<PushAnswer<'_>, PushError>) {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.line.outstanding.fetch_sub(1, Ordering::Relaxed);
+        self.line.totals.forget_push();
         if let Some(on_answer) = self.on_answer.take() {
             tell(on_answer, Err(PushError::Closed));
         }
@@ -269,6 +297,7 @@ impl Pusher {
     ) {
         let (limits, line) = (self.line.limits, &self.line);
         let before = line.outstanding.fetch_add(1, Ordering::Relaxed);
+        let has_place = line.totals.await_push();
         let after = timeout.unwrap_or(limits.timeout).min(TIMEOUT_MAX);
         let waiting = Waiting {
             line: Arc::clone(line),
@@ -279,6 +308,10 @@ impl Pusher {
         if before >= limits.outstanding_max {
             let limit = limits.outstanding_max;
             return waiting.end(Err(PushError::Outstanding { limit }));
+        }
+        if !has_place {
+            let limit = line.totals.pushes_max();
+            return waiting.end(Err(PushError::OutstandingInAll { limit }));
         }
         match self.make(method, encoding, write) {
             Ok(mut push) => {
@@ -316,6 +349,10 @@ impl Pusher {
         );
         if bytes > limit {
             return Err(PushError::TooLarge { bytes, limit });
+        }
+        if !self.line.totals.admit(bytes) {
+            let limit = self.line.totals.write_bytes_max();
+            return Err(PushError::Full { limit });
         }
         let before = self.line.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         let queued = Queued {

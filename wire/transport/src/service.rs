@@ -208,7 +208,10 @@ impl<'c> Reply<'c> {
             options,
             ..
         } = &mut self.origin;
-        let made = || Box::new(Pushes::new(options.push, options.limits.frame_bytes_max));
+        let made = || {
+            let totals = Arc::clone(mailbox.totals());
+            Box::new(Pushes::new(options.push, options.limits.frame_bytes_max, totals))
+        };
         let line = pushes.get_or_insert_with(made).line();
         Ok(Pusher {
             key: *key,

@@ -1,7 +1,8 @@
 //! What a connection holds of requests that have not come whole: room for it, and its share of what all connections may hold.
 //!
-//! It reads and serves nothing. Its invariants: a connection that holds no more than one read gives is counted nowhere and
-//! refused nothing, however much others hold; what is counted for a connection is taken back when it ends.
+//! It reads and serves nothing. Its invariants: a connection that holds little is counted nowhere and refused nothing, however
+//! much others hold; everything else that one keeps of its requests is counted; and what is counted for a connection is taken
+//! back when it ends.
 
 use super::Connection;
 use crate::answer::Form;
@@ -11,6 +12,9 @@ use millpond_wire_frame::websocket::{close_code, write_close};
 use millpond_wire_frame::{answer_form, is_http};
 use millpond_wire_schema::{Code, Status};
 use std::sync::atomic::Ordering;
+
+/// Bytes that each connection may hold whatever the others do: requests of that size come in pieces at any time.
+pub(crate) const UNCOUNTED_BYTES: usize = 8 << 10;
 
 impl Connection {
     /// Makes room behind an unfinished request for so many bytes more: doubled like any Vec, but not far past what the request
@@ -29,18 +33,18 @@ impl Connection {
         self.input.reserve_exact(room - len);
     }
 
-    /// Bytes of memory that hold what has not come whole.
+    /// Bytes of memory that hold what has not come whole, or is not served yet.
     fn held(&self) -> usize {
         let joined = self.websocket.as_ref().map_or(0, |socket| socket.held_bytes());
         let packages = self.secure.as_ref().map_or(0, |secure| secure.held_bytes());
-        self.input.capacity() + joined + packages + self.held_by_tls()
+        let put_off = self.pushes.as_ref().map_or(0, |pushes| pushes.held_bytes());
+        self.input.capacity() + joined + packages + put_off + self.held_by_tls()
     }
 
-    /// Counts what it holds beyond one read's worth among what all connections hold. Where that is too much, a connection that
-    /// came to hold more is told so, as far as its protocol has a way, and closed; what waits for this server is no matter of
-    /// its peer.
+    /// Counts what it holds beyond a little among what all connections hold. Where that is too much, a connection that came to
+    /// hold more is told so, as far as its protocol has a way, and closed.
     pub(super) fn count_held<S: Service>(&mut self, net: &Net<S>) {
-        let held = self.held().saturating_sub(SCRATCH_BYTES);
+        let held = self.held().saturating_sub(UNCOUNTED_BYTES);
         if held == self.counted || self.kind == Kind::Rehearsal {
             return;
         }
@@ -50,13 +54,11 @@ impl Connection {
             self.counted = held;
             return;
         }
-        if self.flags.broken || self.blocked(net.options.in_flight_max) {
-            return;
-        }
         let more = (held - self.counted) as u64;
         self.counted = held;
         let before = total.fetch_add(more, Ordering::Relaxed);
-        if before.saturating_add(more) > net.options.unfinished_bytes_max as u64 {
+        let is_over = before.saturating_add(more) > net.options.unfinished_bytes_max as u64;
+        if is_over && !self.flags.broken && !self.flags.closing {
             self.refuse_unfinished(net);
             self.count_held(net);
         }
@@ -82,7 +84,9 @@ impl Connection {
         );
         let status = Status::new(Code::Overloaded, ex);
         let start = self.out.len();
-        if self.websocket.take().is_some() {
+        if self.flags.http_waits {
+            // The answer that is outstanding is the last one.
+        } else if self.websocket.take().is_some() {
             let reason = "too much is held of messages that are not whole";
             write_close(&mut self.out, Some(close_code::TRY_AGAIN_LATER), reason, None);
         } else if self.secure.is_none() && is_http(&self.input) == Some(true) {
@@ -105,6 +109,9 @@ impl Connection {
         (self.input, self.needed) = (Vec::new(), 0);
         if let Some(secure) = &mut self.secure {
             secure.forget_held();
+        }
+        if let Some(pushes) = &mut self.pushes {
+            pushes.forget_held();
         }
     }
 }
@@ -209,9 +216,9 @@ mod tests {
             .counters
             .unfinished_bytes
             .store(BOUND as u64, Ordering::Relaxed);
-        let small = call(60_000);
+        let small = call(7_000);
         for _ in 0..20 {
-            for piece in small.chunks(7_000) {
+            for piece in small.chunks(1_000) {
                 assert_eq!(rig.sends(piece), Turn::Wait);
             }
             assert!(!rig.read_answers().is_empty());
@@ -227,7 +234,7 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(rig.sends(most), Turn::Wait);
             let counted = rig.counted(|counters| &counters.unfinished_bytes);
-            assert!((600_000 - SCRATCH_BYTES as u64..BOUND as u64).contains(&counted));
+            assert!((600_000 - UNCOUNTED_BYTES as u64..BOUND as u64).contains(&counted));
             assert_eq!(rig.sends(rest), Turn::Wait);
             assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
             assert!(!rig.read_answers().is_empty());

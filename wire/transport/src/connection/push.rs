@@ -12,6 +12,7 @@ use crate::answer::Form;
 use crate::net_thread::{Net, Room};
 use crate::push::{Line, Push, PushAnswer, PushLimits, Waiting};
 use crate::service::Service;
+use crate::totals::Totals;
 use millpond_wire_frame::websocket::{begin_message, finish_message};
 use millpond_wire_frame::{Encoding, Frame, FrameKind, write_frame};
 use millpond_wire_schema::{Code, Status};
@@ -54,9 +55,9 @@ impl Held {
 }
 
 impl Pushes {
-    pub(crate) fn new(limits: PushLimits, frame_bytes_max: usize) -> Pushes {
+    pub(crate) fn new(limits: PushLimits, frame_bytes_max: usize, totals: Arc<Totals>) -> Pushes {
         Pushes {
-            line: Arc::new(Line::new(limits, frame_bytes_max)),
+            line: Arc::new(Line::new(limits, frame_bytes_max, totals)),
             last: 0,
             wrapped: false,
             waiting: BTreeMap::new(),
@@ -87,6 +88,16 @@ impl Pushes {
         number != 0 && (self.wrapped || number <= self.last)
     }
 
+    /// Bytes of memory that hold calls that were put off.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// They are served no more.
+    pub(super) fn forget_held(&mut self) {
+        (self.held, self.held_bytes) = (VecDeque::new(), 0);
+    }
+
     pub(super) fn set_unsent(&self, bytes: usize) {
         self.line.set_unsent(bytes);
     }
@@ -114,7 +125,7 @@ impl Connection {
     }
 
     /// Sends a push, unless the connection ends; when to look at the clock for its answer, where nothing else does sooner.
-    pub(crate) fn push(&mut self, push: Push, room: &mut Room, counters: &Counters) -> Option<Instant> {
+    pub(crate) fn push<S>(&mut self, push: Push, net: &Net<S>, room: &mut Room) -> Option<Instant> {
         let flags = &self.flags;
         let ends = flags.closing || flags.ended || flags.broken || flags.lingers;
         let pushes = self.pushes.as_mut().filter(|_| !ends)?;
@@ -141,7 +152,10 @@ impl Connection {
             finish_message(&mut self.out, message);
         }
         self.seal(start);
-        counters.pushes.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.out.len() - start;
+        net.mailbox.totals().add(bytes);
+        self.kept.mailed += bytes;
+        net.counters.pushes.fetch_add(1, Ordering::Relaxed);
         let (owed, pushes) = (self.unsent(), self.pushes.as_mut()?);
         pushes.set_unsent(owed);
         let FrameKind::Twoway { seq, .. } = kind else {
@@ -290,7 +304,7 @@ mod tests {
 
     #[test]
     fn numbers_begin_at_one_and_are_not_used_twice_at_a_time() {
-        let mut pushes = Pushes::new(PushLimits::default(), 1 << 20);
+        let mut pushes = Pushes::new(PushLimits::default(), 1 << 20, crate::connection::rig::totals());
         assert!(!pushes.was_used(0) && !pushes.was_used(1));
         assert_eq!((pushes.number(), pushes.number()), (1, 2));
         assert!(pushes.was_used(2) && !pushes.was_used(3) && !pushes.was_used(0));

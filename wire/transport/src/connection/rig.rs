@@ -8,6 +8,7 @@ use crate::mailbox::{Key, Mailbox};
 use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
 use crate::service::{Reply, Request, Service};
+use crate::totals::Totals;
 use crate::{Options, Patience, Peer, PushLimits};
 use millpond_wire_frame::Limits;
 use std::io::{Read as _, Write as _};
@@ -97,6 +98,11 @@ impl Rig {
     }
 }
 
+/// Bounds that no test of one connection meets.
+pub(crate) fn totals() -> Arc<Totals> {
+    Arc::new(Totals::new(Arc::default(), 1, 64 << 20, 1024))
+}
+
 fn net() -> Net<Told> {
     Net {
         service: Told::default(),
@@ -108,6 +114,7 @@ fn net() -> Net<Told> {
             idlest_gives_way: false,
             in_flight_max: 1,
             owed_bytes_max: 1 << 20,
+            write_buffers_total_bytes_max: 64 << 20,
             unfinished_bytes_max: 64 << 20,
             unfinished_mend: "raise it",
             push: PushLimits::default(),
@@ -117,7 +124,7 @@ fn net() -> Net<Told> {
             encryption: None,
         },
         counters: Arc::default(),
-        mailbox: Arc::new(Mailbox::new().unwrap()),
+        mailbox: Arc::new(Mailbox::new(totals(), 0).unwrap()),
         tally: Tally::default(),
     }
 }

@@ -1,7 +1,8 @@
 //! Answers on their way out of a connection: how long the measured ones took, and how much a peer may be owed.
 //!
 //! It does not write to the socket. Its invariants: an answer is told written when its own last byte has left, whatever waits
-//! behind it; and what waits for a peer is at most `owed_bytes_max`, or a single answer.
+//! behind it; what waits for a peer is at most `owed_bytes_max`, or a single answer; and the room that it takes is counted
+//! at the end of every turn.
 
 use super::{Connection, OUT_BYTES_HIGH, Stopwatch};
 use crate::net_thread::{Kind, Net, Room};
@@ -11,6 +12,8 @@ use std::time::Instant;
 
 /// A buffer for answers that grew beyond this is not kept for the next connection.
 pub(super) const OUT_BYTES_KEPT: usize = 256 << 10;
+/// Room that a connection may keep unused while answers wait in it.
+const OUT_SPARE_BYTES: usize = 64 << 10;
 /// Measured answers of one buffer that is kept for the next connection.
 const TIMED_KEPT: usize = 1024;
 
@@ -21,6 +24,21 @@ pub(crate) struct Timed {
     since: Instant,
     mark: u16,
     answers: u32,
+}
+
+/// Bytes that are counted for a connection among those of all.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// Room that its unsent answers took at the end of its last turn.
+    pub(crate) kept: usize,
+    /// Bytes that came from the mailbox since then, and were counted there.
+    pub(crate) mailed: usize,
+}
+
+impl Kept {
+    pub(crate) fn is_nothing(self) -> bool {
+        self.kept == 0 && self.mailed == 0
+    }
 }
 
 impl Timed {
@@ -48,6 +66,7 @@ impl Connection {
         if let Some(pushes) = &self.pushes {
             pushes.set_unsent(self.unsent());
         }
+        self.keep_no_spare_room(room);
         if self.timed.is_empty() {
             let timed = std::mem::take(&mut self.timed);
             if room.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
@@ -58,9 +77,35 @@ impl Connection {
             return;
         }
         let out = std::mem::take(&mut self.out);
-        if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
-            room.out = out;
+        give_back(out, room);
+    }
+
+    /// A few bytes that wait do not keep the room that all answers of a turn took.
+    fn keep_no_spare_room(&mut self, room: &mut Room) {
+        let capacity = self.out.capacity();
+        if self.out.is_empty() || capacity < OUT_SPARE_BYTES || self.unsent() > capacity / 4 {
+            return;
         }
+        self.forget_sent();
+        let rest = self.out.as_slice().to_vec();
+        let mut out = std::mem::replace(&mut self.out, rest);
+        out.clear();
+        give_back(out, room);
+    }
+
+    /// What was counted for it, and what its unsent answers take now, which is counted from here on.
+    pub(crate) fn recount_kept(&mut self) -> (Kept, usize) {
+        let keeps = self.out.capacity() + self.timed.capacity() * size_of::<Timed>();
+        let now = Kept {
+            kept: keeps,
+            mailed: 0,
+        };
+        (std::mem::replace(&mut self.kept, now), keeps)
+    }
+
+    /// What was counted for it, and is no more.
+    pub(crate) fn forget_kept(&mut self) -> Kept {
+        std::mem::take(&mut self.kept)
     }
 
     /// Measures the answer that was written from `start` on; a oneway call has none, and a rehearsal is counted nowhere.
@@ -171,11 +216,40 @@ impl Connection {
         let (peer, owed) = (self.peer, self.unsent() + bytes);
         tracing::info!(%peer, owed, limit, "connection closed: its peer does not read its answers (server.owed_bytes_max)");
         net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
+        self.cut_off();
+        false
+    }
+
+    /// Ends with all that waits for its peer: of all connections it keeps most, and too much is kept.
+    pub(crate) fn give_way<S>(&mut self, net: &Net<S>) {
+        let (peer, bytes) = (self.peer, self.kept.kept);
+        let limit = net.mailbox.totals().write_bytes_max();
+        tracing::info!(%peer, bytes, limit, "connection closed: its peer reads least while too much waits for all peers (server.write_buffers_total_bytes_max)");
+        net.counters.write_buffers_cut.fetch_add(1, Ordering::Relaxed);
+        self.cut_off();
+    }
+
+    /// Ends because there was no place for one of its answers.
+    pub(crate) fn miss_answer<S>(&mut self, net: &Net<S>, bytes: usize) {
+        let (peer, limit) = (self.peer, net.mailbox.totals().write_bytes_max());
+        tracing::info!(%peer, bytes, limit, "connection closed: no place for its answer while too much waits for all peers (server.write_buffers_total_bytes_max)");
+        net.counters.write_buffers_cut.fetch_add(1, Ordering::Relaxed);
+        self.cut_off();
+    }
+
+    /// Nothing more is sent.
+    fn cut_off(&mut self) {
         (self.out, self.sent, self.timed) = (Vec::new(), 0, Vec::new());
         self.forget_sealed(usize::MAX);
         self.flags.broken = true;
         self.tell_gone();
-        false
+    }
+}
+
+/// An empty buffer is the thread's again, unless it has one or this one is large.
+fn give_back(out: Vec<u8>, room: &mut Room) {
+    if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
+        room.out = out;
     }
 }
 

@@ -44,6 +44,7 @@ impl<S: Service> Loop<S> {
     #[cold]
     fn lose(&mut self, slot: usize, panic: &Panic) {
         self.room = Room::new();
+        self.uncount(slot);
         let Some(connection) = self.connections.try_remove(slot) else {
             return;
         };
@@ -59,6 +60,7 @@ impl<S: Service> Loop<S> {
 
     /// Closes a connection; one that lingers was counted out when that began.
     pub(super) fn forget(&mut self, slot: usize) {
+        self.uncount(slot);
         let Some(connection) = self.connections.try_remove(slot) else {
             return;
         };

@@ -7,23 +7,28 @@ use crate::lull::Tally;
 use crate::mailbox::Mailbox;
 use crate::poller::{self, Poller};
 use crate::service::Service;
+use crate::totals::Totals;
 use crate::{Counters, Error, Options};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Starts a net thread named `name`, pinned to `cpu` where one is given.
+/// Starts the net thread of that number, named `NAME-NUMBER`, pinned to `cpu` where one is given.
 pub(crate) fn start<S: Service>(
-    name: String,
+    name: &str,
+    number: usize,
     cpu: Option<usize>,
     service: S,
     options: Options,
     counters: Arc<Counters>,
+    totals: &Arc<Totals>,
 ) -> Result<NetThread, Error> {
+    let name = format!("{name}-{number}");
     let thread_error = |source| Error::Thread {
         what: format!("net thread {name}"),
         source,
     };
-    let mailbox = Arc::new(Mailbox::new().map_err(thread_error)?);
+    let mailbox = Arc::new(Mailbox::new(Arc::clone(totals), number).map_err(thread_error)?);
+    totals.introduce(number, &mailbox);
     let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);

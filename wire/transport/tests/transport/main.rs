@@ -15,3 +15,4 @@ mod tls;
 mod tls_files;
 mod tls_hostile;
 mod websocket;
+mod write_buffers;

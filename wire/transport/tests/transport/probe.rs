@@ -186,6 +186,7 @@ pub(crate) fn options(threads: usize, patience: Patience) -> Options {
         idlest_gives_way: false,
         in_flight_max: 16,
         owed_bytes_max: 32 << 20,
+        write_buffers_total_bytes_max: 64 << 20,
         unfinished_bytes_max: 64 << 20,
         unfinished_mend: "raise it",
         push: PushLimits::default(),

@@ -1,0 +1,149 @@
+//! What callers can make a server hold at worst, part by part, from its configuration.
+//!
+//! Tables, models and stores are not in it, nor is the kernel's memory of sockets; what models and stores hold of calls that
+//! wait for them is told apart. Its invariant: each part is a bound that the server keeps.
+
+use super::{Facts, Finding, Standing, net_threads};
+use crate::config::{Config, Kind};
+use crate::ports::{admin_options, data_bounds};
+use millpond_wire_transport::{MemoryPart, MemoryUse};
+
+/// A call that another thread works on: its ticket, what answers it, and its trace.
+const CALL_BYTES: u64 = 2 << 10;
+/// The end of a line in the log's queue, beside its bytes.
+const LINE_BYTES: u64 = 16;
+
+/// The parts of one process.
+pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
+    let server = &config.server;
+    let used = MemoryUse {
+        tls: server.tls.is_some(),
+        tls_certificates: server
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.client_certificates.is_some()),
+        pushes: config
+            .methods
+            .values()
+            .any(|method| method.kind == Some(Kind::Duplex)),
+    };
+    let mut options = data_bounds(config);
+    options.threads = usize::try_from(threads).unwrap_or(usize::MAX);
+    let mut parts = options.memory_max(used);
+    parts.push(MemoryPart {
+        what: "calls in flight",
+        bytes: (server.in_flight_max as u64).saturating_mul(CALL_BYTES),
+    });
+    parts.push(MemoryPart {
+        what: "the log's queue",
+        bytes: (config.log.queue_lines_max as u64)
+            .saturating_mul(LINE_BYTES)
+            .saturating_add(config.log.queue_bytes_max as u64),
+    });
+    parts
+}
+
+/// What the admin port adds, once however many processes there are.
+pub(super) fn of_admin() -> u64 {
+    let parts = admin_options().memory_max(MemoryUse::default());
+    parts.iter().map(|part| part.bytes).sum()
+}
+
+/// What waits for models, and runs: each joins the rows of a run once more.
+fn of_models(config: &Config) -> u64 {
+    let models = config.models.values().map(|model| {
+        let calls = (model.queue_max as u64).saturating_mul(CALL_BYTES);
+        (model.queue_bytes_max as u64)
+            .saturating_mul(2)
+            .saturating_add(calls)
+    });
+    models.fold(0, u64::saturating_add)
+}
+
+fn sum(parts: &[MemoryPart]) -> u64 {
+    parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add)
+}
+
+/// Holds it against the memory that there is.
+pub(super) fn finding(facts: &Facts, config: &Config) -> Option<Finding> {
+    let available = facts.memory_available_bytes?;
+    let processes = config.server.processes as u64;
+    let parts = of_process(config, net_threads(facts, config));
+    let most = sum(&parts).saturating_mul(processes).saturating_add(of_admin());
+    let models = of_models(config).saturating_mul(processes);
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let each: Vec<String> = parts
+        .iter()
+        .filter(|part| part.bytes > 0)
+        .map(|part| format!("{} {}", part.what, mib(part.bytes)))
+        .collect();
+    let of = match processes {
+        1 => String::new(),
+        _ => format!(" in {processes} processes, each of them"),
+    };
+    let waits = match models {
+        0 => String::new(),
+        _ => format!(", and {} for calls that wait for models", mib(models)),
+    };
+    let kernel = facts.tcp_memory_bytes.map_or(String::new(), |bytes| {
+        format!(
+            "; the kernel's buffers of all TCP sockets may take {} besides (net.ipv4.tcp_mem)",
+            mib(bytes)
+        )
+    });
+    let text = format!(
+        "callers can make the server hold {} MiB beside tables, models and stores{waits}; {} are available{kernel}. It is{of} {}; the \
+         admin port {}",
+        mib(most),
+        mib(available),
+        each.join(", "),
+        mib(of_admin())
+    );
+    let what = "memory at worst";
+    if most.saturating_add(models) <= available {
+        return Some(Finding::new(what, Standing::Good, text));
+    }
+    let text = format!(
+        "{text}. Lower server.connections_max, server.unfinished_bytes_max, server.write_buffers_total_bytes_max or \
+         models.NAME.queue_bytes_max where strangers connect, or add memory"
+    );
+    Some(Finding::new(what, Standing::Better, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What connections can hold with the shipped defaults, and the whole on a machine of two processors.
+    #[test]
+    fn the_defaults_stay_within_a_gibibyte() {
+        let most = |threads| sum(&of_process(&Config::default(), threads)) + of_admin();
+        let held = most(0) >> 20;
+        assert!((600..=850).contains(&held), "{held} MiB");
+        let most = most(2) >> 20;
+        assert!(most <= 1024, "{most} MiB");
+    }
+
+    #[test]
+    fn what_is_configured_is_counted() {
+        let bytes = |text: &str| {
+            let config: Config = toml::from_str(text).unwrap_or_default();
+            sum(&of_process(&config, 1))
+        };
+        let default = bytes("");
+        for (text, more) in [
+            ("[server]\nunfinished_bytes_max = 368435456", 100_000_000),
+            ("[server]\nwrite_buffers_total_bytes_max = 368435456", 100_000_000),
+            ("[server]\nconnections_max = 20000", 10_000 * (8 << 10)),
+            ("[log]\nqueue_bytes_max = 116777216", 100_000_000),
+            ("[methods.m]\nkind = \"duplex\"\npush = \"p\"", 65_536 << 10),
+            (
+                "[server.tls]\ncertificate = \"c\"\nprivate_key = \"k\"\nclient_certificates = \"r\"",
+                10_000 * (64 << 10),
+            ),
+        ] {
+            let found = bytes(text);
+            assert!(found >= default + more, "{text}: {found} beside {default}");
+        }
+    }
+}

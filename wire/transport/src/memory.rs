@@ -1,0 +1,93 @@
+//! What a transport holds at worst, computed from its options by the bounds that it keeps.
+//!
+//! It measures nothing. Its invariant: every byte that a peer can make the transport keep from one turn to the next is in one
+//! of the parts; the kernel's memory of sockets is in none.
+
+use crate::Options;
+use crate::acceptor::REFUSING_MAX;
+use crate::connection::{Connection, Pushes, Timed, UNCOUNTED_BYTES};
+use crate::encryption::Secure;
+use crate::net_thread::SCRATCH_BYTES;
+use millpond_wire_frame::websocket::WebSocket;
+
+/// Of each connection beside its own record: its places in the slab and in the timers, what its tickets and pushers share
+/// with it, and what the allocator adds.
+const BESIDE_RECORD_BYTES: u64 = 512;
+/// One that speaks TLS, in the middle of its handshake.
+const TLS_BYTES: u64 = 8 << 10;
+/// Certificates that a client may show: the largest message that rustls takes.
+const TLS_CERTIFICATES_BYTES: u64 = 64 << 10;
+/// A call to a peer that waits for its answer: its place among those of the connection, and what the answer is for.
+const PUSH_BYTES: u64 = 1 << 10;
+/// What a net thread holds for the moment of one call, in frames of the largest size: the request, its values decoded, what its answer is
+/// made from, and the answer, in JSON with four bytes for one and in a buffer that has grown by doubling.
+const FRAMES_AT_WORK: u64 = 16;
+
+/// What one part of a transport holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// What it holds.
+    pub what: &'static str,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What decides how much a connection holds beside the options.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MemoryUse {
+    /// Connections may speak TLS.
+    pub tls: bool,
+    /// Their peers are asked for certificates.
+    pub tls_certificates: bool,
+    /// Peers are called.
+    pub pushes: bool,
+}
+
+impl Options {
+    /// The parts of what this transport holds at worst, with as many connections as there may be.
+    pub fn memory_max(&self, used: MemoryUse) -> Vec<MemoryPart> {
+        let connections = (self.connections_max as u64).saturating_add(REFUSING_MAX);
+        let sizes = size_of::<Connection>() + size_of::<WebSocket>() + size_of::<Pushes>();
+        let mut record = (sizes + size_of::<Secure>()) as u64 + BESIDE_RECORD_BYTES;
+        record += [
+            (used.tls, TLS_BYTES),
+            (used.tls_certificates, TLS_CERTIFICATES_BYTES),
+        ]
+        .iter()
+        .filter_map(|(does, bytes)| does.then_some(*bytes))
+        .sum::<u64>();
+        let part = |what, bytes| MemoryPart { what, bytes };
+        let of_each = |bytes: u64| connections.saturating_mul(bytes);
+        let waiting = (self.unfinished_bytes_max as u64).saturating_add(of_each(UNCOUNTED_BYTES as u64));
+        let pushes = match used.pushes {
+            true => (self.push.outstanding_total_max as u64).saturating_mul(PUSH_BYTES),
+            false => 0,
+        };
+        let at_work = (self.limits.frame_bytes_max as u64).saturating_mul(FRAMES_AT_WORK)
+            + (SCRATCH_BYTES + 1024 * size_of::<Timed>()) as u64;
+        vec![
+            part("connections", of_each(record)),
+            part("requests that are not complete or not served yet", waiting),
+            part(
+                "answers that wait for their peers",
+                self.write_buffers_total_bytes_max as u64,
+            ),
+            part("calls to peers that wait for an answer", pushes),
+            part(
+                "net threads at work",
+                (self.threads as u64).saturating_mul(at_work),
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_of_a_connection_is_small() {
+        let bytes = size_of::<Connection>();
+        assert!(bytes <= 512, "{bytes} bytes, whatever it does");
+    }
+}

@@ -1,0 +1,238 @@
+//! What all connections of a transport hold together of answers and pushes, and which of them gives way when that is too much.
+//!
+//! Bytes are counted while they lie in a mailbox, and while a connection keeps them because its peer does not read; what
+//! leaves in the turn in which it was made is counted nowhere. Its invariant: past the bound no byte is kept for long: the
+//! connection that keeps most is closed before it is reached, by its own net thread, and what would pass it takes its own
+//! connection with it.
+
+use crate::Counters;
+use crate::mailbox::{Key, Mailbox};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The bounds of one transport, and where its net threads stand.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    counters: Arc<Counters>,
+    write_bytes_max: usize,
+    pushes_max: usize,
+    threads: Vec<Share>,
+}
+
+/// What one net thread tells the others.
+#[derive(Debug, Default)]
+struct Share {
+    /// Bytes of the connection on it that keeps most.
+    largest: AtomicUsize,
+    /// It was asked to make room, and has not looked yet.
+    asked: AtomicBool,
+    mailbox: OnceLock<Weak<Mailbox>>,
+}
+
+/// How much is held, beside what may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// There is room.
+    Low,
+    /// Little is left: the connection that keeps most is closed.
+    High,
+    /// More than may be.
+    Over,
+}
+
+impl Totals {
+    pub(crate) fn new(
+        counters: Arc<Counters>,
+        threads: usize,
+        write_bytes_max: usize,
+        pushes_max: usize,
+    ) -> Totals {
+        Totals {
+            counters,
+            write_bytes_max,
+            pushes_max,
+            threads: std::iter::repeat_with(Share::default).take(threads).collect(),
+        }
+    }
+
+    /// Where the net thread of that number is reached.
+    pub(crate) fn introduce(&self, thread: usize, mailbox: &Arc<Mailbox>) {
+        if let Some(share) = self.threads.get(thread) {
+            let _ = share.mailbox.set(Arc::downgrade(mailbox));
+        }
+    }
+
+    pub(crate) fn write_bytes_max(&self) -> usize {
+        self.write_bytes_max
+    }
+
+    pub(crate) fn pushes_max(&self) -> usize {
+        self.pushes_max
+    }
+
+    /// Counts bytes.
+    pub(crate) fn add(&self, bytes: usize) -> Level {
+        let before = self
+            .counters
+            .write_buffer_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+        self.level_of(before.saturating_add(bytes as u64))
+    }
+
+    /// Counts them out again.
+    pub(crate) fn take(&self, bytes: usize) {
+        self.counters
+            .write_buffer_bytes
+            .fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.level_of(self.counters.write_buffer_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The last eighth is what comes while room is being made.
+    fn level_of(&self, bytes: u64) -> Level {
+        let most = self.write_bytes_max as u64;
+        match bytes {
+            _ if bytes > most => Level::Over,
+            _ if bytes > most - most / 8 => Level::High,
+            _ => Level::Low,
+        }
+    }
+
+    /// Says how much the connection keeps that keeps most on this thread.
+    pub(crate) fn tell_largest(&self, thread: usize, bytes: usize) {
+        if let Some(share) = self.threads.get(thread) {
+            share.largest.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread whose largest connection keeps most, if that is more than `bytes`.
+    pub(crate) fn larger(&self, bytes: usize) -> Option<usize> {
+        let shares = self
+            .threads
+            .iter()
+            .map(|share| share.largest.load(Ordering::Relaxed));
+        let (largest, thread) = shares.zip(0..).max()?;
+        (largest > bytes).then_some(thread)
+    }
+
+    /// Has that thread make room, unless it was asked already.
+    pub(crate) fn ask(&self, thread: usize) {
+        let Some(share) = self.threads.get(thread) else {
+            return;
+        };
+        let mailbox = share.mailbox.get().and_then(Weak::upgrade);
+        if let Some(mailbox) = mailbox
+            && !share.asked.swap(true, Ordering::Relaxed)
+        {
+            mailbox.ask_for_room();
+        }
+    }
+
+    /// It looks now.
+    pub(crate) fn looks(&self, thread: usize) {
+        if let Some(share) = self.threads.get(thread) {
+            share.asked.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts what is left in a mailbox; false where there is no place for it.
+    pub(crate) fn admit(&self, bytes: usize) -> bool {
+        let level = self.add(bytes);
+        if level > Level::Low
+            && let Some(thread) = self.larger(0)
+        {
+            self.ask(thread);
+        }
+        if level == Level::Over {
+            self.take(bytes);
+        }
+        level < Level::Over
+    }
+
+    /// Counts a push that waits for its answer; false where as many wait as may.
+    pub(crate) fn await_push(&self) -> bool {
+        let before = self.counters.pushes_waiting.fetch_add(1, Ordering::Relaxed);
+        before < self.pushes_max as u64
+    }
+
+    /// It waits no more.
+    pub(crate) fn forget_push(&self) {
+        self.counters.pushes_waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The connections of one net thread that keep bytes for their peers, by how many.
+#[derive(Debug, Default)]
+pub(crate) struct Keepers(std::collections::BTreeSet<(usize, usize)>);
+
+impl Keepers {
+    /// The connection at `slot` keeps so many bytes now.
+    pub(crate) fn change(&mut self, slot: usize, before: usize, bytes: usize) {
+        if before > 0 {
+            self.0.remove(&(before, slot));
+        }
+        if bytes > 0 {
+            self.0.insert((bytes, slot));
+        }
+    }
+
+    /// Bytes and place of the one that keeps most.
+    pub(crate) fn largest(&self) -> Option<(usize, usize)> {
+        self.0.last().copied()
+    }
+}
+
+/// An answer that found no place: its connection ends.
+#[derive(Debug)]
+pub(crate) struct NoPlace {
+    pub(crate) key: Key,
+    pub(crate) bytes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_thread_with_the_largest_is_asked_once_until_it_looks() {
+        let totals = Arc::new(Totals::new(Arc::default(), 2, 800, 1));
+        let mailboxes = [0, 1].map(|thread| Arc::new(Mailbox::new(Arc::clone(&totals), thread).unwrap()));
+        for (thread, mailbox) in mailboxes.iter().enumerate() {
+            totals.introduce(thread, mailbox);
+        }
+        let asked = |thread: usize| {
+            let mut left = crate::mailbox::Left::default();
+            mailboxes[thread].take(&mut left);
+            left.parcels.len()
+        };
+        assert!(totals.admit(700) && asked(0) + asked(1) == 0);
+        totals.tell_largest(0, 10);
+        totals.tell_largest(1, 11);
+        assert_eq!((totals.larger(10), totals.larger(11)), (Some(1), None));
+        for _ in 0..3 {
+            assert!(totals.admit(1));
+        }
+        assert_eq!((asked(0), asked(1)), (0, 1));
+        totals.looks(1);
+        assert!(!totals.admit(98), "past the bound");
+        assert_eq!((asked(0), asked(1)), (0, 1));
+        assert_eq!(totals.level(), Level::High);
+        totals.take(3);
+        assert_eq!(totals.level(), Level::Low);
+    }
+
+    #[test]
+    fn keepers_are_ordered_by_what_they_keep() {
+        let mut keepers = Keepers::default();
+        assert_eq!(keepers.largest(), None);
+        keepers.change(1, 0, 50);
+        keepers.change(2, 0, 70);
+        assert_eq!(keepers.largest(), Some((70, 2)));
+        keepers.change(2, 70, 0);
+        keepers.change(1, 50, 60);
+        assert_eq!(keepers.largest(), Some((60, 1)));
+    }
+}
