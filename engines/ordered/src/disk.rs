@@ -10,6 +10,10 @@ use std::path::Path;
 
 #[cfg(test)]
 pub(crate) mod failing;
+#[cfg(test)]
+pub(crate) mod recording;
+#[cfg(test)]
+pub(crate) mod survival;
 
 /// Makes and opens the files of a store's folder.
 pub(crate) trait Disk: Send + Sync {

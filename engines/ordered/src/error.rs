@@ -145,6 +145,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// A segment that was found sound read differently when it was to be written to the disk once more.
+    #[error(
+        "{}: read twice, and not the same both times: the disk does not hold what memory held of it; open the store again, and check the disk",
+        file.display()
+    )]
+    Unsteady {
+        /// The segment.
+        file: PathBuf,
+    },
+
     /// The log thread cannot be started.
     #[error("ordered store: cannot start the log thread: {0}; raise the limit of threads")]
     Thread(io::Error),

@@ -44,6 +44,7 @@ mod record;
 mod recover;
 mod scan;
 mod segment;
+mod settle;
 mod store;
 
 pub use error::Error;

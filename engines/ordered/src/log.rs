@@ -13,6 +13,7 @@ use crate::disk::{Disk, LogFile};
 use crate::error::Error;
 use crate::record::{self, Place, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recover::{LastSegment, Recovered, segment_path};
+use crate::settle::settle;
 
 /// The buffer a group is encoded in keeps at most this much memory between groups.
 const BUFFER_KEPT_BYTES_MAX: usize = 4 << 20;
@@ -62,7 +63,8 @@ struct Segment {
 }
 
 impl Log {
-    /// Goes on behind what was recovered: cuts a torn tail, makes the first segment where there is none.
+    /// Goes on behind what was recovered: cuts a torn tail, makes durable what is before it, makes the first segment where
+    /// there is none.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -79,16 +81,16 @@ impl Log {
         };
         let (sequence, version) = (recovered.next_sequence, recovered.next_version);
         let segment = match &recovered.last {
-            LastSegment::Open { path, header, length } => {
-                let mut file = disk.open(path).map_err(failed("open its last segment"))?;
+            LastSegment::Open { path, header, sound } => {
                 if recovered.recovery.torn_tail.is_some() {
-                    file.truncate(*length)
+                    disk.open(path)
+                        .and_then(|mut file| file.truncate(sound.length))
                         .map_err(failed("cut the torn tail of its log"))?;
                 }
                 Segment {
                     path: path.clone(),
-                    file,
-                    length: *length,
+                    file: settle(&*disk, dir, path, sound)?,
+                    length: sound.length,
                     marker: header.marker,
                 }
             }
@@ -290,7 +292,7 @@ fn random_marker() -> u32 {
     RandomState::new().hash_one(0u8) as u32 | 1
 }
 
-fn write_all(file: &mut dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_all(file: &mut dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

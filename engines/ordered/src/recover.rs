@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::index::{Index, Versioned};
 use crate::record::{Fault, Record, SegmentHeader};
 use crate::segment::Segment;
+use crate::settle::Sound;
 
 /// What opening a store found in its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,11 +91,11 @@ pub(crate) struct Recovered {
 pub(crate) enum LastSegment {
     /// There is no segment yet.
     None,
-    /// Behind `length`; the file may be longer by a torn tail.
+    /// Behind what is sound; the file may be longer by a torn tail.
     Open {
         path: PathBuf,
         header: SegmentHeader,
-        length: u64,
+        sound: Sound,
     },
     /// The segment was never finished; it is written anew.
     Headless { path: PathBuf },
@@ -178,7 +179,10 @@ impl Recovered {
         self.last = LastSegment::Open {
             path: segment.path,
             header,
-            length: segment.offset,
+            sound: Sound {
+                length: segment.offset,
+                crc32c: segment.crc32c,
+            },
         };
         Ok(())
     }
@@ -194,9 +198,8 @@ impl Recovered {
             let offset = segment.offset;
             match segment.next(header.marker)? {
                 Ok(record) => {
-                    let length = record.length as u64;
                     self.apply(&record).map_err(|gap| gap.at(&segment.path, offset))?;
-                    segment.offset += length;
+                    segment.pass();
                 }
                 Err(Fault::Unreadable(found)) if is_last => {
                     let behind = segment.search_behind(header.marker, self.next_sequence)?;

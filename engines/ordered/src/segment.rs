@@ -17,6 +17,8 @@ pub(crate) struct Segment {
     pub length: u64,
     /// Up to here everything was sound.
     pub offset: u64,
+    /// Of the bytes up to there.
+    pub crc32c: u32,
     /// The record read last; kept so that its space is reused.
     buffer: Vec<u8>,
 }
@@ -41,6 +43,7 @@ impl Segment {
                     file,
                     length,
                     offset: 0,
+                    crc32c: 0,
                     buffer: Vec::new(),
                 })
             }
@@ -57,7 +60,7 @@ impl Segment {
         self.fill(0, length)?;
         match SegmentHeader::decode(&self.buffer) {
             Ok(header) => {
-                self.offset = SEGMENT_HEADER_BYTES as u64;
+                self.pass();
                 Ok(header)
             }
             Err(Fault::Unsupported(found)) => Err(Error::Unsupported {
@@ -74,11 +77,12 @@ impl Segment {
     }
 
     /// Whether it can be a segment whose header was being written when the writer ended: no longer than a header, and of
-    /// the format's first bytes as far as it goes. Any other file is not ours to replace.
+    /// the format's first bytes, as far as they had come, and zeros behind those. Any other file is not ours to replace.
     pub fn is_begun(&self) -> bool {
-        let mark = &self.buffer[..self.buffer.len().min(MAGIC.len())];
-        let blank = self.buffer.iter().all(|byte| *byte == 0);
-        self.length <= SEGMENT_HEADER_BYTES as u64 && (blank || MAGIC.starts_with(mark))
+        let mark = self.buffer.iter().zip(MAGIC);
+        let come = mark.take_while(|(found, wanted)| found == wanted).count();
+        let is_blank_behind = self.buffer.iter().skip(come).all(|byte| *byte == 0);
+        self.length <= SEGMENT_HEADER_BYTES as u64 && (come == MAGIC.len() || is_blank_behind)
     }
 
     /// The record at `offset`, or why there is none.
@@ -98,6 +102,12 @@ impl Segment {
             Err(fault) => return Ok(Err(fault)),
         }
         Ok(record::decode_record(&self.buffer))
+    }
+
+    /// Goes on behind the header or record that was read last: it was sound.
+    pub fn pass(&mut self) {
+        self.offset += self.buffer.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, &self.buffer);
     }
 
     /// Brings the buffer from `from` to `to` bytes, the new ones from the file.

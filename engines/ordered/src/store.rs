@@ -19,6 +19,7 @@ use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 use crate::queue::{self, Queue, Refused};
 use crate::recover::{self, Recovery};
 use crate::scan::{Range, Scan};
+use crate::settle::sync_folders;
 
 /// Entries of a scan that are collected under one read lock.
 const SCAN_CHUNK_ENTRIES: usize = 1024;
@@ -107,9 +108,11 @@ impl Store {
         if durability == Durability::Memory {
             return Err(Error::NoLogWanted { dir: dir.to_owned() });
         }
-        create_dir(&*disk, dir)?;
+        create_dir(dir)?;
         let lock = lock(dir)?;
         let recovered = recover::read(dir)?;
+        // Whoever made them may not have come as far as this; nothing is shown before it.
+        sync_folders(&*disk, dir)?;
         let log = Log::open(disk, dir, durability, segment_bytes_max, &recovered)?;
         let index = Arc::new(recovered.index);
         let next_version = recovered.next_version;
@@ -300,17 +303,14 @@ impl Drop for Handle {
     }
 }
 
-fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+fn create_dir(dir: &Path) -> Result<(), Error> {
     let failed = |source| Error::Folder {
         dir: dir.to_owned(),
         action: "create the folder",
         source,
     };
     match std::fs::create_dir(dir) {
-        Ok(()) => {
-            let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-            disk.sync_dir(parent.unwrap_or(Path::new("."))).map_err(failed)
-        }
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
         Err(source) => Err(failed(source)),
     }
@@ -341,3 +341,5 @@ mod failure_tests;
 mod group_tests;
 #[cfg(test)]
 mod test_bed;
+#[cfg(test)]
+mod trace_tests;
