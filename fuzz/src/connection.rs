@@ -5,7 +5,7 @@
 
 use crate::cuts::{pieces, settings};
 use crate::exchange::exchange;
-use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
+use millpond_wire_frame::{FrameKind, Limits, Parsed, decode_map, parse_frame};
 
 /// Feeds a connection; see this module.
 ///
@@ -34,6 +34,8 @@ pub(crate) fn frames(mut answers: &[u8]) {
                     "{:?}",
                     message.kind
                 );
+                let payload = decode_map(message.encoding, message.payload);
+                assert!(payload.is_ok(), "{:02x?}: {payload:?}", message.payload);
                 answers = &answers[len..];
             }
             other => panic!("{answers:02x?} is {other:?}"),

@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 /// [`Encoder::end_array`].
 pub struct Encoder<'o> {
     out: &'o mut Vec<u8>,
+    /// Where its first value begins: what lies before that is another's, and says nothing about commas.
+    start: usize,
     encoding: Encoding,
     base64: bool,
 }
@@ -19,6 +21,7 @@ impl<'o> Encoder<'o> {
     /// Appends to `out`; `base64` chooses how binary blocks look in JSON.
     pub fn new(out: &'o mut Vec<u8>, encoding: Encoding, base64: bool) -> Self {
         Encoder {
+            start: out.len(),
             out,
             encoding,
             base64,
@@ -286,10 +289,11 @@ impl<'o> Encoder<'o> {
         self.out.push(bracket);
     }
 
-    /// A comma, unless this value is the first of its map or array, or follows its key. Text always ends in a quote, so
-    /// the last byte alone tells.
+    /// A comma, unless this value is the first of all, of its map or of its array, or follows its key. Text always ends in a
+    /// quote, so the last byte that was written here tells.
     fn separate(&mut self) {
-        if let Some(b'"' | b'}' | b']' | b'0'..=b'9' | b'e' | b'l') = self.out.last() {
+        let written = self.out.get(self.start..).unwrap_or_default();
+        if let Some(b'"' | b'}' | b']' | b'0'..=b'9' | b'e' | b'l') = written.last() {
             self.out.push(b',');
         }
     }
@@ -363,6 +367,19 @@ mod tests {
         let long = encoded(Encoding::Msgpack, false, |e| e.u64_block(&[0; 40]));
         assert_eq!(long[..3], [0xc5, 1, 64]);
         assert_eq!(long.len(), 3 + 320);
+    }
+
+    #[test]
+    fn what_lies_before_the_first_value_separates_nothing() {
+        for before in 0..=u8::MAX {
+            let mut out = vec![before];
+            let mut encoder = Encoder::new(&mut out, Encoding::Json, false);
+            encoder.array(2);
+            encoder.uint(1);
+            encoder.raw(b"{}");
+            encoder.end_array();
+            assert_eq!(out[1..], *b"[1,{}]", "behind {before:#04x}");
+        }
     }
 
     fn values() -> impl Strategy<Value = Value<'static>> {

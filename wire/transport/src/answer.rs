@@ -162,3 +162,74 @@ fn framed(
         finish_message(out, message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket};
+    use millpond_wire_frame::{FrameKind, Limits, Map, Parsed, Value, decode_map, parse_frame};
+    use proptest::prelude::*;
+
+    /// Looks at the payload of the answer that lies in `out`.
+    fn check(out: &[u8], in_message: bool, answer: FrameKind<'_>, look: impl FnOnce(&Map<'_>)) {
+        let (mut socket, mut scratch) = (WebSocket::new(Role::Client, Limits::default()), Vec::new());
+        let frame = match in_message {
+            false => out,
+            true => match socket.read(out, &mut scratch).unwrap() {
+                Progress::Event {
+                    event: Event::Message { bytes, text: false },
+                    used,
+                } if used == out.len() => bytes,
+                other => panic!("{other:?}"),
+            },
+        };
+        let Parsed::Whole { message, len } = parse_frame(frame, Limits::default()).unwrap() else {
+            panic!("cut short: {frame:?}")
+        };
+        assert_eq!((message.kind, len), (answer, frame.len()));
+        let text = String::from_utf8_lossy(message.payload).into_owned();
+        match decode_map(message.encoding, message.payload) {
+            Ok(map) => look(&map),
+            Err(error) => panic!("{text:?}: {error}"),
+        };
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_is_one_map_whatever_its_number_and_whatever_lies_before_it(
+            seq: u32,
+            high in prop::sample::select(&[0x22_u8, 0x30, 0x35, 0x39, 0x5d, 0x65, 0x6c, 0x7d, 0x2c][..]),
+            takes_high: bool,
+            before in prop::collection::vec(any::<u8>(), 0..4),
+            in_message: bool,
+            json: bool,
+            base64: bool,
+            text in "\\PC{0,9}",
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let seq = if takes_high { seq & 0xff_ffff | u32::from(high) << 24 } else { seq };
+            let encoding = if json { Encoding::Json } else { Encoding::Msgpack };
+            let form = Form::Frame { encoding, seq, in_message };
+            let mut out = before.clone();
+            form.ok(&mut out, base64, |out| {
+                out.map(2);
+                out.key("text");
+                out.text(&text);
+                out.key("bytes");
+                out.bytes(&bytes);
+                out.end_map();
+            });
+            check(&out[before.len()..], in_message, FrameKind::Answer { status: 0, seq }, |found| {
+                assert_eq!(found.get("text"), Some(&Value::Text(text.as_str().into())));
+            });
+
+            let mut out = before.clone();
+            form.error(&mut out, &Status::new(Code::Overloaded, text.as_str()));
+            check(&out[before.len()..], in_message, FrameKind::Answer { status: 1, seq }, |found| {
+                assert_eq!(found.get("code"), Some(&Value::UInt(30101)));
+                assert_eq!(found.get("ex"), Some(&Value::Text(text.as_str().into())));
+            });
+        }
+    }
+}

@@ -6,6 +6,7 @@ mod connections;
 #[cfg(feature = "fpnn-encryption")]
 mod encryption;
 mod hostile;
+mod json;
 mod listeners;
 mod lulls;
 mod panics;
