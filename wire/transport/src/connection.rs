@@ -2,7 +2,8 @@
 //!
 //! It is not shared with other threads: answers from them come through the mailbox. Its invariants: a turn is bounded, and
 //! whoever has more to do waits behind the others; while it is blocked (a bound is reached, or an HTTP answer must come
-//! first) it serves nothing and reads little; an idle one holds no buffer.
+//! first) it serves nothing and reads little; an idle one holds no buffer. A peer that sends no more is answered what it has
+//! asked: it has gone only when it takes nothing either, or where its protocol has a word for the end, as WebSockets have.
 
 mod ages;
 mod held;
@@ -49,8 +50,8 @@ use websocket::serve_websocket;
 /// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
 /// flight by then no more than `Options::owed_bytes_max`.
 const OUT_BYTES_HIGH: usize = 256 << 10;
-/// Bytes a blocked connection reads ahead once its peer has closed: enough to see the end. And bytes of calls that it holds
-/// back while it awaits its peer's answers.
+/// Bytes a blocked WebSocket reads ahead once its peer has closed: enough to see the end. And bytes of calls that a connection
+/// holds back while it awaits its peer's answers.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Requests served in one turn.
 const SERVED_PER_TURN: usize = 256;
@@ -210,7 +211,8 @@ impl Connection {
 
     /// Whether bytes that the kernel has would be of use.
     fn wants_bytes(&self, in_flight_max: usize) -> bool {
-        let looks_for_the_end = self.flags.hung_up && self.input.len() < READ_AHEAD_BYTES;
+        let looks_for_the_end =
+            self.flags.hung_up && self.websocket.is_some() && self.input.len() < READ_AHEAD_BYTES;
         !self.flags.ended && !self.flags.closing && (looks_for_the_end || !self.blocked(in_flight_max))
     }
 
@@ -219,6 +221,11 @@ impl Connection {
         self.flags.readable |= ready.readable;
         self.flags.writable |= ready.writable;
         self.flags.hung_up |= ready.ended;
+        if ready.gone && !self.flags.lingers {
+            // What it had sent before is still read.
+            self.flags.broken |= self.flags.ended;
+            self.tell_gone();
+        }
         self.ask_for_turn()
     }
 
@@ -388,11 +395,20 @@ impl Connection {
         }
     }
 
+    /// The peer has sent its last byte.
+    fn tell_end(&mut self) {
+        self.flags.ended = true;
+        self.give_up_pushes();
+        if self.websocket.is_some() {
+            self.tell_gone();
+        }
+    }
+
+    /// Nobody takes answers any more, nor those of calls that are still to be served.
     fn tell_gone(&mut self) {
         self.give_up_pushes();
-        if let Some(gone) = &self.gone {
-            gone.store(true, Ordering::Relaxed);
-        }
+        let gone = self.gone.get_or_insert_default();
+        gone.store(true, Ordering::Relaxed);
     }
 
     /// It is over: whoever works for it is told, and so is the log where that is worth a line.

@@ -33,6 +33,8 @@ pub(crate) struct Ready {
     pub(crate) writable: bool,
     /// The peer sends no more.
     pub(crate) ended: bool,
+    /// And takes no more: it has closed all of it, or reset it.
+    pub(crate) gone: bool,
 }
 
 /// Wakes the thread that waits for it; rings that nobody has heard yet are one.
@@ -110,12 +112,14 @@ impl Poller {
                 continue;
             }
             let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            let gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
             each(Ready {
                 slot: (data & u64::from(u32::MAX)) as usize,
                 generation: (data >> 32) as u32,
                 readable: ended || flags.contains(EventFlags::IN),
-                writable: flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
+                writable: gone || flags.contains(EventFlags::OUT),
                 ended,
+                gone,
             });
         }
         Ok(rang)

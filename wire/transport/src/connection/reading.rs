@@ -16,10 +16,7 @@ impl Connection {
     pub(super) fn read<S: Service>(&mut self, net: &Net<S>, room: &mut Room, budget: &mut usize) {
         let most = self.tls.as_ref().map_or(room.read.len(), |_| tls::READ_BYTES);
         let count = match rustix::io::read(&self.socket, &mut room.read[..most]) {
-            Ok(0) => {
-                self.flags.ended = true;
-                return self.tell_gone();
-            }
+            Ok(0) => return self.tell_end(),
             Ok(count) => count,
             Err(Errno::AGAIN) => {
                 self.flags.readable = false;

@@ -78,6 +78,7 @@ impl Rig {
             readable: true,
             writable: true,
             ended: false,
+            gone: false,
         });
         loop {
             let turn = self.connection.turn(&self.net, &mut self.room, now_s);

@@ -303,9 +303,9 @@ impl Connection {
         } else if was_shaking && !tls.is_shaking() {
             net.counters.handshakes.fetch_add(1, Ordering::Relaxed);
         }
+        // It is said of one direction alone (RFC 8446, 6.1).
         if ended && !self.flags.ended {
-            self.flags.ended = true;
-            self.tell_gone();
+            self.tell_end();
         }
     }
 

@@ -257,20 +257,6 @@ fn closing_sends_what_is_owed() {
 }
 
 #[test]
-fn a_peer_that_leaves_marks_its_work_gone() {
-    let (transport, tickets) = start(10, 16);
-    let mut stream = connect(&transport);
-    stream.write_all(&quest("later", 1, &[0x80])).unwrap();
-    let ticket = tickets.recv().unwrap();
-    drop(stream);
-    while !ticket.is_gone() {
-        std::thread::yield_now();
-    }
-    drop(ticket);
-    transport.close(Duration::from_secs(5));
-}
-
-#[test]
 fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
     let (service, tickets) = Probe::new();
     let options = Options {

@@ -5,6 +5,7 @@ mod authority;
 mod connections;
 #[cfg(feature = "fpnn-encryption")]
 mod encryption;
+mod half_closed;
 mod hostile;
 mod json;
 mod listeners;
