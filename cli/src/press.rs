@@ -24,8 +24,8 @@ pub(crate) enum Press {
 }
 
 /// Runs a scenario file: every key is explained in press/scenarios/r1-recommand.toml, echo-floor.toml and r3-massive.toml, recipes are in
-/// docs/press.md. Ctrl-C leaves a valid partial result. Exit codes: 0 the SLO was met or, without one, all answers were
-/// right; 1 it was missed, or answers were wrong; 2 usage; 3 no valid result.
+/// docs/press.md. Ctrl-C leaves a valid partial result. Exit codes: 0 the SLO was met or, without one, every request was sent
+/// and none failed; 1 it was missed, or requests failed or were never sent; 2 usage; 3 no valid result.
 #[derive(Args)]
 pub(crate) struct Run {
     /// The scenario.

@@ -67,6 +67,9 @@ pub struct Counters {
     pub connections_refused: u64,
     /// Attempts to connect that failed.
     pub connections_failed: u64,
+    /// Connections that had failed and were not up again when the load ended; 0 in results of schema 3.
+    #[serde(default)]
+    pub connections_down: u64,
     /// Answers that came after their request had been given up; the request itself is counted as what it was given up for.
     pub late: u64,
     /// The first message of each kind of trouble, so that a count can be understood.
@@ -107,6 +110,7 @@ impl Counters {
         self.connections_opened += other.connections_opened;
         self.connections_refused += other.connections_refused;
         self.connections_failed += other.connections_failed;
+        self.connections_down += other.connections_down;
         self.late += other.late;
         for (kind, message) in &other.first {
             self.note(kind, || message.clone());

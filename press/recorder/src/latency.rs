@@ -61,6 +61,17 @@ impl Percentile {
     }
 }
 
+/// Where a part of some requests lies of which not all have a latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reached {
+    /// Fewer than [`SAMPLES_BEYOND_MIN`] requests lie beyond that part.
+    TooFew,
+    /// Within these microseconds.
+    Us(f64),
+    /// The part holds requests without a latency.
+    Never,
+}
+
 /// A histogram of latencies with an exact sum and an exact maximum beside it; equal when all three are. In JSON it is what
 /// [`PackedLatency`] is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -211,6 +222,22 @@ impl Latency {
         let beyond = self.count() as f64 * (1.0 - quantile) + 1e-6;
         let is_part = (0.0..=1.0).contains(&quantile);
         (is_part && beyond >= SAMPLES_BEYOND_MIN as f64).then(|| self.us_at(quantile))
+    }
+
+    /// The latency that the part `quantile` of `population` requests does not exceed, where these samples stand for
+    /// `counted` of them and all others are slower than any limit.
+    pub fn reached_by(&self, quantile: f64, counted: u64, population: u64) -> Reached {
+        // As in `quantile_us`.
+        let beyond = population as f64 * (1.0 - quantile) + 1e-6;
+        if !(0.0..=1.0).contains(&quantile) || beyond < SAMPLES_BEYOND_MIN as f64 {
+            return Reached::TooFew;
+        }
+        let rank = (population as f64 * quantile - 1e-6).ceil().max(1.0);
+        if self.count() == 0 || rank > counted as f64 {
+            return Reached::Never;
+        }
+        // The middle between two ranks, so that no rounding leads to the next one.
+        Reached::Us(self.us_at((rank - 0.5) / counted as f64))
     }
 
     fn us_at(&self, quantile: f64) -> f64 {

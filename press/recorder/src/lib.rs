@@ -37,7 +37,7 @@ mod tally;
 
 pub use counters::{Counters, ErrorKind};
 pub use hlog::{LogEntry, read_log, write_log};
-pub use latency::{Latency, LatencySummary, Percentile, SAMPLES_BEYOND_MIN};
+pub use latency::{Latency, LatencySummary, Percentile, Reached, SAMPLES_BEYOND_MIN};
 pub use live::Live;
 pub use machine::{Load, Machine};
 pub use packed::PackedLatency;

@@ -88,6 +88,7 @@ pub(crate) fn judgement(judgement: Judgement) -> &'static str {
         Judgement::GeneratorBound => "GENERATOR-BOUND",
         Judgement::Unstable => "UNSTABLE",
         Judgement::EnvDrift => "ENV-DRIFT",
+        Judgement::Failing => "FAILING",
     }
 }
 
@@ -98,6 +99,7 @@ pub(crate) fn gravest(judgements: impl IntoIterator<Item = Judgement>) -> Judgem
         Judgement::EnvDrift => 1,
         Judgement::Unstable => 2,
         Judgement::GeneratorBound => 3,
+        Judgement::Failing => 4,
     };
     judgements.into_iter().max_by_key(gravity).unwrap_or_default()
 }

@@ -6,7 +6,9 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Layout, RunResult, SCHEMA, controller_csv, html, points_csv, report, series_csv};
+use crate::{
+    Error, Layout, RunResult, SCHEMA, SCHEMA_MIN, controller_csv, html, points_csv, report, series_csv,
+};
 
 /// A larger file is not read: no run comes near it.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
@@ -131,7 +133,7 @@ pub fn read(folder: &Path) -> Result<RunResult, Error> {
     })?;
     let (path_of, newest) = (|| path.clone(), u64::from(SCHEMA));
     match value.get("schema").and_then(serde_json::Value::as_u64) {
-        Some(schema) if schema == newest => {}
+        Some(schema) if (u64::from(SCHEMA_MIN)..=newest).contains(&schema) => {}
         Some(schema) if schema > newest => {
             return Err(Error::Newer {
                 path: path_of(),

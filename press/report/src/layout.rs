@@ -43,7 +43,7 @@ pub(crate) fn note(run: &RunResult) -> String {
              and stands without one where no pairs were run. "
         }
     });
-    text += "A percentile is n/a where fewer than ten samples lie beyond it (samples in parentheses). CPU is in percent of \
+    text += "Latencies are of the answers alone; an SLO counts every request that was offered. A percentile is n/a where fewer than ten samples lie beyond it (samples in parentheses). CPU is in percent of \
              one core.";
     text
 }

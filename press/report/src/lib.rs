@@ -34,8 +34,8 @@ pub use html::html;
 pub use markdown::{report, tables, terminal};
 pub use result::{
     Bound, Build, Comparison, Cpu, Held, Judgement, Layout, LoadKind, Offered, OperationResult, Point,
-    Requests, RunResult, SCHEMA, Search, Second, Server, SloOutcome, Stage, State, TargetName, Tried,
-    Verdict, WarmUp,
+    Requests, RunResult, SCHEMA, SCHEMA_MIN, Search, Second, Server, SloOutcome, Stage, State, TargetName,
+    Tried, Verdict, WarmUp,
 };
 pub use timestamp::{compact_utc, rfc3339_utc};
 
@@ -81,7 +81,7 @@ pub enum Error {
         schema: u64,
     },
     /// The file is of an earlier schema.
-    #[error("{} is a result of schema {schema}, made by an older version; this one reads schema {SCHEMA}: run the scenario again", path.display())]
+    #[error("{} is a result of schema {schema}, made by an older version; this one reads schemas {SCHEMA_MIN} to {SCHEMA}: run the scenario again", path.display())]
     Older {
         /// The file.
         path: PathBuf,
@@ -97,7 +97,7 @@ pub enum Error {
         bytes: usize,
     },
     /// The file is not a result of this version.
-    #[error("{} is not a result of schema {SCHEMA}: {reason}; run the scenario again with this version", path.display())]
+    #[error("{} is not a result of schemas {SCHEMA_MIN} to {SCHEMA}: {reason}; run the scenario again with this version", path.display())]
     BadResult {
         /// The file.
         path: PathBuf,

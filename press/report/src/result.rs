@@ -8,7 +8,10 @@ use millpond_press_recorder::{Counters, Interval, LatencySummary, Load, Machine,
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
+
+/// The oldest version that is read: what it lacks has a value that says so.
+pub const SCHEMA_MIN: u32 = 3;
 
 /// How far the run came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,6 +174,9 @@ pub struct WarmUp {
     pub seconds: f64,
     /// Answers in it; they are in no other figure.
     pub answers: u64,
+    /// Requests in it that failed, which are in no other figure either; 0 in results of schema 3.
+    #[serde(default)]
+    pub failed: u64,
     /// Whether rate and latency had become stationary when it ended; false when the limit ended it.
     pub stationary: bool,
 }
@@ -209,6 +215,8 @@ pub enum Judgement {
     Unstable,
     /// Something else on the machine took part.
     EnvDrift,
+    /// More than one in a hundred requests failed, refusals not counted.
+    Failing,
 }
 
 /// What limited the rate or made the latency.
@@ -373,6 +381,9 @@ pub struct Comparison {
     pub figure: String,
     /// The ratio of the paired repeats, with its 95 % interval.
     pub ratio: Interval,
+    /// Pairs that are not in it, because one of the two was `FAILING`; 0 in results of schema 3.
+    #[serde(default)]
+    pub left_out: usize,
 }
 
 /// What a search came to.

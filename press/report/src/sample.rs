@@ -156,6 +156,7 @@ fn point(number: usize, repeat: usize, connections: usize, kind: &Kind) -> Point
         warm_up: WarmUp {
             seconds: 2.1,
             answers: count / 6,
+            failed: 0,
             stationary: true,
         },
         us_total: 12_000_000,
@@ -433,6 +434,7 @@ fn comparisons(points: &[Point]) -> Vec<Comparison> {
                     high: mean * 1.03,
                     n: 3,
                 },
+                left_out: 0,
             });
         }
     }

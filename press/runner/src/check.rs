@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use millpond_press_workload::RequestSet;
 
 use crate::scenario::Check;
+use crate::target::msgpack::check_one_map;
 use reading::{length_of, read};
 
 /// An answer's bytes in the format its protocol carries.
@@ -36,7 +37,7 @@ pub(crate) enum Wrong {
     Lacks(String),
     #[error("it differs from the first answer to the same request")]
     Changed,
-    #[error("the answer is not a map with numbers under the field: {0}")]
+    #[error("the answer cannot be read: {0}")]
     Unreadable(String),
     #[error("the answer has no field of that name")]
     NoField,
@@ -157,6 +158,9 @@ impl Checker {
         answer: Answer<'_>,
         numbers: &mut Vec<f32>,
     ) -> Result<(), Wrong> {
+        if let Answer::Msgpack(bytes) = answer {
+            check_one_map(bytes).map_err(Wrong::Unreadable)?;
+        }
         self.compare_bytes(index, answer.bytes())?;
         let Some(field) = &self.field else {
             return Ok(());
@@ -358,6 +362,13 @@ mod tests {
         assert!(matches!(check(&[0.5]), Err(Wrong::Count { .. })));
         let cut = checker().check(0, Answer::Msgpack(&[0x81, 0xa6]), &mut Vec::new());
         assert!(matches!(cut, Err(Wrong::Unreadable(_))));
+        // Whatever is looked at, an answer is one map and nothing behind it.
+        let plain = Checker::new(&Check::default(), None, None, 1).unwrap();
+        let check = |bytes: &[u8]| plain.check(0, Answer::Msgpack(bytes), &mut Vec::new());
+        assert_eq!(check(&[0x80]), Ok(()));
+        for bad in [&[0x80, 0x80][..], &[0x81], &[0x90], &[]] {
+            assert!(matches!(check(bad), Err(Wrong::Unreadable(_))), "{bad:?}");
+        }
     }
 
     #[test]

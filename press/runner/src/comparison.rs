@@ -1,10 +1,11 @@
 //! Targets held against the first one, load by load: the ratio of paired repeats with its interval.
 //!
 //! Its invariant: only points of the same load, grid and repeat are paired, and a point that cannot be believed takes part
-//! like any other, because leaving it out would choose the result.
+//! like any other, because leaving it out would choose the result. A `FAILING` one has no figures to be held against others:
+//! its pair is left out and counted.
 
 use millpond_press_recorder::Interval;
-use millpond_press_report::{Comparison, Point, load_in_words};
+use millpond_press_report::{Comparison, Judgement, Point, load_in_words};
 
 /// A figure that targets are compared by.
 type Figure = (&'static str, fn(&Point) -> Option<f64>);
@@ -38,6 +39,7 @@ pub(crate) fn of(points: &[Point]) -> Vec<Comparison> {
         }
         for (figure, of) in FIGURES {
             let mut pairs: (Vec<f64>, Vec<f64>) = Default::default();
+            let mut left_out = 0;
             for above in points
                 .iter()
                 .filter(|other| (other.target.name.clone(), load_in_words(other)) == key)
@@ -47,7 +49,10 @@ pub(crate) fn of(points: &[Point]) -> Vec<Comparison> {
                         && load_in_words(other) == key.1
                         && other.repeat == above.repeat
                 });
-                if let (Some(above), Some(below)) = (of(above), below.and_then(of)) {
+                let is_failing = |point: &Point| point.verdict.judgement == Judgement::Failing;
+                if below.is_some_and(|below| is_failing(above) || is_failing(below)) {
+                    left_out += 1;
+                } else if let (Some(above), Some(below)) = (of(above), below.and_then(of)) {
                     pairs.0.push(above);
                     pairs.1.push(below);
                 }
@@ -59,6 +64,7 @@ pub(crate) fn of(points: &[Point]) -> Vec<Comparison> {
                     load: key.1.clone(),
                     figure: figure.into(),
                     ratio,
+                    left_out,
                 });
             }
         }
@@ -95,5 +101,28 @@ mod tests {
         assert_eq!((found[0].figure.as_str(), found[0].ratio.n), ("qps", 2));
         assert!((found[0].ratio.mean - 2.0).abs() < 1e-9);
         assert!(of(&points[..1]).is_empty());
+    }
+
+    #[test]
+    fn a_target_that_fails_is_faster_than_none() {
+        let point = |name: &str, repeat, judgement| {
+            let mut point = Point {
+                repeat,
+                qps: 100.0,
+                ..Point::default()
+            };
+            point.target.name = name.into();
+            point.verdict.judgement = judgement;
+            point
+        };
+        let points = [
+            point("a", 1, Judgement::Valid),
+            point("b", 1, Judgement::Failing),
+            point("a", 2, Judgement::Unstable),
+            point("b", 2, Judgement::Valid),
+        ];
+        let found = of(&points);
+        assert_eq!((found[0].ratio.n, found[0].left_out), (1, 1));
+        assert!(of(&points[..2]).is_empty());
     }
 }

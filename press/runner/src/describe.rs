@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millpond_press_recorder::{Load as MachineLoad, Machine, Tally};
 use millpond_press_report::{
-    Build, Judgement, LoadKind, Offered, OperationResult, Point, RunResult, SCHEMA, Second, Server, State,
-    TargetName, rfc3339_utc,
+    Build, LoadKind, Offered, OperationResult, Point, RunResult, SCHEMA, Second, Server, State, TargetName,
+    rfc3339_utc,
 };
 use millpond_press_workload::Arrivals;
 
@@ -152,7 +152,7 @@ pub(crate) fn point(
         ..Point::default()
     };
     point.verdict = judge(&point);
-    point.slo = scenario.slo.as_ref().map(|slo| slo.judge(&point));
+    point.slo = scenario.slo.as_ref().map(|slo| slo.judge(&point, &tally.latency));
     point
 }
 
@@ -216,91 +216,4 @@ fn series(tally: &Tally, outstanding: &[u64], total: f64) -> Vec<Second> {
             }
         })
         .collect()
-}
-
-/// What a program that ran this ends with. An SLO decides where there is one; without one, any failure is one too many. With
-/// `until_missed` a rate that misses is the end of the rates, and a failure only where none met it.
-pub(crate) fn exit_code(result: &RunResult, until_missed: bool) -> u8 {
-    if result.state != State::Complete {
-        return 3;
-    }
-    if let Some(search) = &result.search {
-        return u8::from(search.rate_met.is_none());
-    }
-    let met = |point: &Point| point.slo.as_ref().is_some_and(|slo| slo.met);
-    let has_risen = until_missed && result.points.iter().any(met);
-    let counts = |point: &&Point| !has_risen || met(point);
-    let codes = result.points.iter().filter(counts).map(code_of);
-    // A failure is told before a doubt: 1 before 3.
-    let codes: Vec<u8> = codes.collect();
-    [1, 3].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
-}
-
-/// A missed SLO of a point that cannot be believed is no missed SLO; one that was met although others took part is met.
-fn code_of(point: &Point) -> u8 {
-    let counters = &point.counters;
-    let met = point.slo.as_ref().map(|slo| slo.met);
-    match (met, point.verdict.judgement) {
-        _ if counters.answers() == 0 && counters.failed_total() + counters.connections_failed == 0 => 3,
-        (Some(false), Judgement::GeneratorBound | Judgement::EnvDrift) => 3,
-        (Some(false), _) => 1,
-        (Some(true), Judgement::GeneratorBound | Judgement::Unstable) => 3,
-        (Some(true), _) => 0,
-        (None, _) => u8::from(counters.failed_total() + counters.connections_failed > 0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use millpond_press_report::SloOutcome;
-
-    #[test]
-    fn rates_that_rise_end_with_a_miss() {
-        let point = |met| {
-            let mut point = Point::default();
-            point.counters.ok = 10;
-            point.slo = Some(SloOutcome {
-                met,
-                ..SloOutcome::default()
-            });
-            point
-        };
-        let result = |met: &[bool]| RunResult {
-            state: State::Complete,
-            points: met.iter().map(|met| point(*met)).collect(),
-            ..RunResult::default()
-        };
-        assert_eq!(exit_code(&result(&[true, false]), true), 0);
-        assert_eq!(exit_code(&result(&[true, false]), false), 1);
-        assert_eq!(exit_code(&result(&[false]), true), 1);
-    }
-
-    #[test]
-    fn a_missed_slo_is_the_servers_only_in_a_point_that_can_be_believed() {
-        let code = |met: Option<bool>, judgement, failed: u64| {
-            let mut point = Point::default();
-            point.counters.ok = 10;
-            point.counters.wrong = failed;
-            point.verdict.judgement = judgement;
-            point.slo = met.map(|met| SloOutcome {
-                met,
-                ..SloOutcome::default()
-            });
-            code_of(&point)
-        };
-        assert_eq!(code(None, Judgement::EnvDrift, 0), 0);
-        assert_eq!(code(None, Judgement::Valid, 1), 1);
-        assert_eq!(code(Some(true), Judgement::Valid, 1), 0, "the SLO decides");
-        assert_eq!(code(Some(true), Judgement::EnvDrift, 0), 0);
-        assert_eq!(code(Some(true), Judgement::GeneratorBound, 0), 3);
-        assert_eq!(code(Some(false), Judgement::Valid, 0), 1);
-        assert_eq!(code(Some(false), Judgement::Unstable, 0), 1);
-        assert_eq!(code(Some(false), Judgement::EnvDrift, 0), 3);
-        assert_eq!(
-            code_of(&Point::default()),
-            3,
-            "a point without an answer is no result"
-        );
-    }
 }

@@ -187,8 +187,9 @@ pub(crate) struct Handed {
     pub(crate) last_end: Option<u64>,
     /// Requests sent in the measurement.
     pub(crate) sent: u64,
-    /// Answers before the measurement.
+    /// Answers before the measurement, and requests that failed before it.
     pub(crate) warm_up_answers: u64,
+    pub(crate) warm_up_failed: u64,
     /// Time spent in the measurement looking for work that was not there.
     pub(crate) idle: Duration,
     /// Where it got no answer; none where it has no connections.

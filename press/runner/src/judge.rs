@@ -3,6 +3,7 @@
 //! Each rule is one observation with a threshold that stands below beside its reason. Its invariant: the sentence names only
 //! figures that were measured; without evidence the bound is unknown and says so.
 
+mod failing;
 mod observed;
 mod told;
 
@@ -30,57 +31,54 @@ const HALVES_DIFFER: f64 = 0.12;
 const US_MIN: u64 = 300_000;
 /// Requests never sent, as a share of the schedule, beyond which the offered rate was not offered.
 const NOT_SENT: f64 = 0.01;
+/// The same of connections that were down in the end.
+const DOWN: f64 = 0.01;
 
 /// Judges a point.
 pub(crate) fn judge(point: &Point) -> Verdict {
     let seen = Observed::of(point);
-    let mut evidence = seen.in_words();
-    evidence.extend(told::failures(point));
-    evidence.extend(told::schedule(point));
-    evidence.extend(told::silence(point));
-    if let Some(why) = outage(point) {
-        return Verdict {
-            judgement: Judgement::Unstable,
-            bound: Bound::Unknown,
-            sentence: format!("{why}."),
-            evidence,
-        };
-    }
-    let judgement = generator(point, &seen)
-        .map(|why| (Judgement::GeneratorBound, why))
-        .or_else(|| environment(&seen).map(|why| (Judgement::EnvDrift, why)))
-        .or_else(|| stability(point).map(|why| (Judgement::Unstable, why)));
-    let (bound, reason) = match &judgement {
-        Some((Judgement::GeneratorBound, why)) => (Bound::ClientCpu, why.clone()),
-        _ => bound(point, &seen),
-    };
-    let sentence = match judgement {
-        None => reason,
-        Some((Judgement::GeneratorBound, ref why)) => {
-            let others = match seen.foreign {
-                foreign if foreign >= FOREIGN_PERCENT => {
-                    format!("; other processes used {foreign:.0} % of a core")
-                }
-                _ => String::new(),
-            };
-            format!("The load generator was the limit, not the server: {why}{others}.")
-        }
-        Some((_, ref why)) => format!("{why}; {}", lower_first(&reason)),
-    };
-    let mut sentence = sentence;
-    for beside in [told::silence(point), told::another_rate(point)]
-        .into_iter()
-        .flatten()
-    {
+    let (judgement, bound, mut sentence) = ruling(point, &seen);
+    for beside in told::beside(point) {
         if !sentence.contains(&beside) {
             sentence += &format!(" {beside}.");
         }
     }
     Verdict {
-        judgement: judgement.map_or(Judgement::Valid, |(judgement, _)| judgement),
+        judgement,
         bound,
         sentence,
-        evidence,
+        evidence: seen.in_words().into_iter().chain(told::evidence(point)).collect(),
+    }
+}
+
+/// The first judgement that applies, what bounded the point, and why, as a sentence.
+fn ruling(point: &Point, seen: &Observed) -> (Judgement, Bound, String) {
+    // What failed is told before what disturbed it: failures are nobody's speed.
+    if let Some(why) = failing::why(point) {
+        let also = [outage(point), environment(seen)].into_iter().flatten();
+        let sentence = also.fold(format!("{why}."), |sentence, also| format!("{sentence} {also}."));
+        return (Judgement::Failing, Bound::Unknown, sentence);
+    }
+    if let Some(why) = outage(point) {
+        return (Judgement::Unstable, Bound::Unknown, format!("{why}."));
+    }
+    if let Some(why) = generator(point, seen) {
+        let others = match seen.foreign {
+            foreign if foreign >= FOREIGN_PERCENT => {
+                format!("; other processes used {foreign:.0} % of a core")
+            }
+            _ => String::new(),
+        };
+        let sentence = format!("The load generator was the limit, not the server: {why}{others}.");
+        return (Judgement::GeneratorBound, Bound::ClientCpu, sentence);
+    }
+    let (bound, reason) = bound(point, seen);
+    let doubt = environment(seen)
+        .map(|why| (Judgement::EnvDrift, why))
+        .or_else(|| stability(point).map(|why| (Judgement::Unstable, why)));
+    match doubt {
+        Some((judgement, why)) => (judgement, bound, format!("{why}; {}", lower_first(&reason))),
+        None => (Judgement::Valid, bound, reason),
     }
 }
 
@@ -163,11 +161,20 @@ fn stability(point: &Point) -> Option<String> {
     let counters = &point.counters;
     let offered = counters.offered().max(1);
     if point.offered.kind == LoadKind::Open && counters.not_sent as f64 > NOT_SENT * offered as f64 {
+        let why = if counters.connections_down > 0 {
+            "because connections were lost and could not be made again"
+        } else {
+            "because every connection waited for answers: the offered rate is above what the server answers"
+        };
         return Some(format!(
-            "{:.1} % of the schedule was never sent, because every connection waited for answers: the offered rate is \
-             above what the server answers",
+            "{:.1} % of the schedule was never sent, {why}",
             100.0 * counters.not_sent as f64 / offered as f64
         ));
+    }
+    // A schedule is played on the connections that are up; without one, those that are down offer nothing.
+    let down = counters.connections_down as f64;
+    if point.offered.kind == LoadKind::Closed && down > DOWN * point.offered.connections as f64 {
+        return told::connections_down(point);
     }
     let whole = whole_seconds(point);
     let outstanding: Vec<f64> = whole.iter().map(|second| second.outstanding as f64).collect();

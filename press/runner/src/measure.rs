@@ -99,6 +99,7 @@ pub(crate) async fn measure(
         warm_up: WarmUp {
             seconds: seconds(from.saturating_sub(begin)),
             answers: handover.warm_up_answers,
+            failed: handover.warm_up_failed,
             stationary: warm_up_stationary,
         },
         server_cpu: used(before.server, after.server, Duration::ZERO),

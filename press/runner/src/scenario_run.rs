@@ -11,6 +11,7 @@ use millpond_press_report::{Folder, Layout, Point, RunResult, Server, State, com
 use tokio::sync::watch;
 
 use crate::engine::{Amount, Offer};
+use crate::exit_code::exit_code;
 use crate::measure::{Measured, Watched};
 use crate::open_files::check_open_files;
 use crate::probe;
@@ -429,7 +430,7 @@ impl Run {
             output: if self.options.json { json.clone() } else { text },
             markdown,
             json,
-            exit_code: describe::exit_code(&self.result, self.scenario.load.until_missed),
+            exit_code: exit_code(&self.result, self.scenario.load.until_missed),
             result: self.result,
         }
     }

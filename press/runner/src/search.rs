@@ -203,6 +203,10 @@ fn knee(tried: &[Tried], run: &Run) -> Option<f64> {
         .iter()
         .filter_map(|tried| {
             let point = run.result.points.get(tried.point.checked_sub(1)?)?;
+            // Where most answers are missing, those that came say nothing of the rate.
+            if point.verdict.judgement == Judgement::Failing {
+                return None;
+            }
             Some((tried.rate, point.latency.us_p99.or(point.latency.us_p50)?.ln()))
         })
         .collect();

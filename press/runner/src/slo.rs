@@ -1,9 +1,13 @@
 //! Service level objectives: `p99 < 5ms, errors < 0.1%`.
 //!
-//! Its invariant: an objective whose figure does not exist, because too few samples stand behind it, is not met.
+//! To a latency every offered request counts: one that failed, was refused or was never sent is slower than any limit.
+//! `accepted.p99` is of the answers alone. Its invariants: an objective whose figure does not exist, because too few samples
+//! stand behind it, is not met; and nothing is met by a point of failures, unless the objectives say how many may fail.
 
-use millpond_press_recorder::SAMPLES_BEYOND_MIN;
+use millpond_press_recorder::{Latency, Reached, SAMPLES_BEYOND_MIN};
 use millpond_press_report::{Point, SloOutcome};
+
+use crate::outcomes::Outcomes;
 
 /// What is limited.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +28,8 @@ enum Figure {
 struct Limit {
     text: String,
     figure: Figure,
+    /// Whether a latency is that of the answers alone.
+    accepted: bool,
     /// Whether the figure must lie below the limit.
     below: bool,
     /// Whether the limit itself is allowed.
@@ -70,13 +76,18 @@ impl Slo {
         self.limits.iter().map(needed).fold(1.0, f64::max)
     }
 
-    /// Holds a point against it.
-    pub(crate) fn judge(&self, point: &Point) -> SloOutcome {
-        let failures: Vec<String> = self
-            .limits
-            .iter()
-            .filter_map(|limit| limit.failure(point))
-            .collect();
+    /// Holds a point against it; `answers` are the latencies behind the point's summary.
+    pub(crate) fn judge(&self, point: &Point, answers: &Latency) -> SloOutcome {
+        let outcomes = Outcomes::of(point);
+        let failure = |limit: &Limit| limit.failure(point, answers, &outcomes);
+        let mut failures: Vec<String> = self.limits.iter().filter_map(failure).collect();
+        let names_errors = self.limits.iter().any(|limit| limit.figure == Figure::Errors);
+        if outcomes.is_failing() && !names_errors {
+            failures.push(format!(
+                "{}, and this SLO does not say how many may (errors < …)",
+                outcomes.unanswered_in_words().unwrap_or_default()
+            ));
+        }
         SloOutcome {
             slo: self.text.clone(),
             met: failures.is_empty(),
@@ -102,7 +113,7 @@ fn limit(text: &str, place: usize) -> Result<Limit, String> {
     let bad = |what: &str| {
         format!(
             "slo, character {place}: {what}; write parts such as \"p99 < 5ms\", \"p99.9 <= 800us\", \"mean < 1ms\", \
-             \"errors < 0.1%\", \"refused < 1%\" or \"rate > 1000\""
+             \"accepted.p99 < 5ms\", \"errors < 0.1%\", \"refused < 1%\" or \"rate > 1000\""
         )
     };
     if text.is_empty() {
@@ -117,7 +128,16 @@ fn limit(text: &str, place: usize) -> Result<Limit, String> {
         Some(value) => (true, value.trim()),
         None => (false, rest[1..].trim()),
     };
-    let figure = figure(name.trim()).map_err(|what| bad(&what))?;
+    let (accepted, name) = match name.trim().strip_prefix("accepted.") {
+        Some(name) => (true, name),
+        None => (false, name.trim()),
+    };
+    let figure = figure(name).map_err(|what| bad(&what))?;
+    if accepted && matches!(figure, Figure::Errors | Figure::Refused | Figure::Rate) {
+        return Err(bad(&format!(
+            "\"accepted.{name}\" is no figure: accepted stands before a percentile, mean or max"
+        )));
+    }
     let (limit, expected) = match figure {
         Figure::Percentile(_) | Figure::Mean | Figure::Max => {
             (microseconds(value), "a time above 0 in us, ms or s")
@@ -130,6 +150,7 @@ fn limit(text: &str, place: usize) -> Result<Limit, String> {
     Ok(Limit {
         text: text.to_owned(),
         figure,
+        accepted,
         below,
         or_equal,
         limit,
@@ -181,32 +202,41 @@ fn share(text: &str) -> Option<f64> {
 
 impl Limit {
     /// Why it does not hold, if it does not.
-    fn failure(&self, point: &Point) -> Option<String> {
-        let counters = &point.counters;
-        let offered = (counters.offered() - counters.cut).max(1) as f64;
-        let (found, words) = match self.figure {
-            Figure::Percentile(percent) => {
-                let us = percentile(point, percent);
-                (us, us.map(in_time))
+    fn failure(&self, point: &Point, answers: &Latency, outcomes: &Outcomes) -> Option<String> {
+        let latency = |reached: Reached| match reached {
+            Reached::TooFew => None,
+            Reached::Us(us) => Some((us, in_time(us))),
+            Reached::Never => {
+                let words = outcomes.unanswered_in_words().unwrap_or_default();
+                Some((
+                    f64::INFINITY,
+                    format!("{words}; they count as slower than any limit"),
+                ))
             }
-            Figure::Mean => (point.latency.us_mean, point.latency.us_mean.map(in_time)),
-            Figure::Max => (point.latency.us_max, point.latency.us_max.map(in_time)),
-            Figure::Errors => {
-                let bad = counters.failed_total() + counters.refused_total() + counters.not_sent;
-                let share = bad as f64 / offered;
-                (Some(share), Some(format!("{:.3} %", share * 100.0)))
-            }
-            Figure::Refused => {
-                let share = counters.refused_total() as f64 / offered;
-                (Some(share), Some(format!("{:.3} %", share * 100.0)))
-            }
-            Figure::Rate => (Some(point.qps), Some(format!("{:.0}/s", point.qps))),
         };
-        let (Some(found), Some(words)) = (found, words) else {
-            return Some(format!(
-                "{}: n/a, {} samples are too few",
-                self.text, point.latency.count
-            ));
+        let of_share = |share: f64| Some((share, format!("{:.3} %", share * 100.0)));
+        let (counted, population) = match self.accepted {
+            true => (answers.count(), answers.count()),
+            false => (outcomes.answers, outcomes.offered),
+        };
+        // A mean or a maximum of all exists where all of them were answered.
+        let of_all = |us: Option<f64>| match us {
+            _ if counted < population => Reached::Never,
+            Some(us) => Reached::Us(us),
+            None => Reached::TooFew,
+        };
+        let found = match self.figure {
+            Figure::Percentile(percent) => latency(answers.reached_by(percent / 100.0, counted, population)),
+            Figure::Mean => latency(of_all(point.latency.us_mean)),
+            Figure::Max => latency(of_all(point.latency.us_max)),
+            Figure::Errors => {
+                of_share(outcomes.share(outcomes.failed + outcomes.refused + outcomes.not_sent))
+            }
+            Figure::Refused => of_share(outcomes.share(outcomes.refused)),
+            Figure::Rate => Some((point.qps, format!("{:.0}/s", point.qps))),
+        };
+        let Some((found, words)) = found else {
+            return Some(format!("{}: n/a, {population} samples are too few", self.text));
         };
         let holds = match (self.below, self.or_equal) {
             (true, false) => found < self.limit,
@@ -216,16 +246,6 @@ impl Limit {
         };
         (!holds).then(|| format!("{}: found {words}", self.text))
     }
-}
-
-/// The percentile, from the summary where it stands there, else from the curve.
-fn percentile(point: &Point, percent: f64) -> Option<f64> {
-    let named = point.latency.percentiles();
-    if let Some((_, us)) = named.iter().find(|(name, _)| *name == percent) {
-        return *us;
-    }
-    let mut curve = point.curve.iter();
-    curve.find(|(at, _)| *at >= percent).map(|(_, us)| *us)
 }
 
 fn in_time(us: f64) -> String {
@@ -241,25 +261,73 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    #[test]
-    fn objectives_are_held_against_figures() {
+    /// A point with so many answers, of which the n-th took n microseconds.
+    fn answered(count: u64) -> (Point, Latency) {
+        let mut latency = Latency::new();
+        (1..=count).for_each(|us| latency.record_ns(us * 1_000));
         let mut point = Point {
             qps: 900.0,
             ..Point::default()
         };
-        point.counters.ok = 999;
-        point.counters.not_sent = 1;
-        point.latency.us_p99 = Some(4_000.0);
-        let failures = |text: &str| Slo::parse(text).unwrap().judge(&point).failures;
-        assert!(failures("p99 < 5ms, errors <= 0.1% and rate > 800").is_empty());
-        assert_eq!(failures("p99 < 4ms, errors < 0.1%").len(), 2);
-        assert_eq!(failures("p99<=0.004s"), Vec::<String>::new());
-        assert!(failures("p99.9 < 5ms")[0].contains("too few"));
+        point.counters.ok = count;
+        point.latency = latency.summary();
+        (point, latency)
+    }
+
+    fn failures(text: &str, (point, latency): &(Point, Latency)) -> Vec<String> {
+        let outcome = Slo::parse(text).unwrap().judge(point, latency);
+        assert_eq!(outcome.met, outcome.failures.is_empty());
+        outcome.failures
+    }
+
+    #[test]
+    fn objectives_are_held_against_figures() {
+        let mut point = answered(9_990);
+        point.0.counters.not_sent = 10;
+        let failures = |text: &str| failures(text, &point);
+        assert!(failures("p99 < 9.95ms, errors <= 0.1% and rate > 800").is_empty());
+        assert_eq!(failures("p99 < 9ms, errors < 0.1%").len(), 2);
+        assert_eq!(failures("p99<=0.00995s"), Vec::<String>::new());
+        assert!(failures("p99.95 < 5ms")[0].contains("n/a, 10000 samples are too few"));
         assert!(failures("rate>=1000")[0].contains("900/s"));
         let needed = Slo::parse("p50 < 1s, p99 < 2s, max < 3s")
             .unwrap()
             .samples_needed();
         assert!((needed - 1_000.0).abs() < 1e-6, "{needed}");
+    }
+
+    #[test]
+    fn every_offered_request_counts_to_a_latency() {
+        let mut point = answered(9_000);
+        point.0.counters.refused.insert(30_101, 1_000);
+        assert!(failures("p89 < 9ms, accepted.p99 < 9ms, accepted.max < 10ms", &point).is_empty());
+        let said = failures("p91 < 60s, mean < 60s, max < 60s", &point);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(
+            said.iter()
+                .all(|said| said.contains("1000 of 10000 requests were refused; they count as slower")),
+            "{said:?}"
+        );
+        // The percentile of all is that of fewer answers.
+        assert!(failures("p50 < 5.1ms", &point).is_empty() && !failures("p50 < 4.9ms", &point).is_empty());
+        assert!(!failures("accepted.p50 < 4.4ms", &point).is_empty());
+        assert!(
+            failures("accepted.p50 < 4.4ms", &point)[0].starts_with("accepted.p50 < 4.4ms: found 4.50 ms")
+        );
+        let none = (Point::default(), Latency::new());
+        assert!(failures("p99 < 60s", &none)[0].contains("0 samples are too few"));
+        assert!(failures("max < 60s", &none)[0].contains("0 samples are too few"));
+    }
+
+    #[test]
+    fn failures_are_allowed_by_name_alone() {
+        let mut point = answered(9_000);
+        point.0.counters.wrong = 1_000;
+        let said = failures("accepted.p99 < 60s, rate > 1", &point);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("1000 of 10000 requests failed, and this SLO does not say"));
+        assert!(failures("accepted.p99 < 60s, errors < 11%", &point).is_empty());
+        assert!(failures("accepted.p99 < 60s, errors < 9%", &point)[0].contains("10.000 %"));
     }
 
     #[test]
@@ -297,6 +365,8 @@ mod tests {
         check("p0.5 < 5ms", "\"p0.5\" is no percentile");
         check("p+99 < 5ms", "\"p+99\" is no figure");
         check("latency < 5ms", "\"latency\" is no figure");
+        check("accepted.errors < 1%", "\"accepted.errors\" is no figure");
+        check("accepted < 1s", "\"accepted\" is no figure");
         check("p99 =< 5ms", "\"p99 =\" is no figure");
         check("errors < 5ms", "expected a share");
         check("errors < 101%", "expected a share");

@@ -146,3 +146,25 @@ fn a_bad_stored_line_is_named() {
         assert!(said.starts_with("line 2"), "{said}");
     }
 }
+
+#[test]
+fn requests_without_a_latency_are_beyond_every_percentile() {
+    let mut latency = Latency::new();
+    (1..=1_000).for_each(|us| latency.record_ns(us * 1_000));
+    let near = |found: Reached, us: f64| {
+        assert!(
+            matches!(found, Reached::Us(found) if (found - us).abs() < 1.0),
+            "{found:?} is not {us}"
+        );
+    };
+    near(latency.reached_by(0.99, 1_000, 1_000), 990.0);
+    near(latency.reached_by(0.5, 1_000, 1_000), 500.0);
+    // Of 1010 requests the ten slowest have none: the 1000 others are as far as 99 % go.
+    near(latency.reached_by(0.99, 1_000, 1_010), 1_000.0);
+    assert_eq!(latency.reached_by(0.99, 1_000, 1_011), Reached::Never);
+    near(latency.reached_by(0.5, 1_000, 1_900), 950.0);
+    assert_eq!(latency.reached_by(0.5, 1_000, 2_001), Reached::Never);
+    assert_eq!(latency.reached_by(0.99, 900, 999), Reached::TooFew);
+    assert_eq!(Latency::new().reached_by(0.5, 0, 0), Reached::TooFew);
+    assert_eq!(Latency::new().reached_by(0.5, 0, 100), Reached::Never);
+}

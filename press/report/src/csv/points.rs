@@ -8,9 +8,9 @@ use super::{Row, header};
 use crate::{Cpu, LoadKind, Point, RunResult, describe};
 
 const COLUMNS: &str = "point repeat target protocol address path grid load connections in_flight rate arrivals think_ms \
-    requests_per_connection duration_s client_threads interrupted warm_up_s warm_up_answers warm_up_stationary us_total \
+    requests_per_connection duration_s client_threads interrupted warm_up_s warm_up_answers warm_up_failed warm_up_stationary us_total \
     qps sent_per_s ok unchecked wrong refused errors not_sent cut late connections_opened connections_refused \
-    connections_failed";
+    connections_failed connections_down";
 
 const LATENCY: [&str; 10] = [
     "count",
@@ -84,6 +84,7 @@ fn offered(point: &Point, row: &mut Row) {
         .whole(point.interrupted)
         .figure(Some(point.warm_up.seconds))
         .whole(point.warm_up.answers)
+        .whole(point.warm_up.failed)
         .whole(point.warm_up.stationary);
 }
 
@@ -102,7 +103,8 @@ fn counted(point: &Point, row: &mut Row) {
         .whole(counters.late)
         .whole(counters.connections_opened)
         .whole(counters.connections_refused)
-        .whole(counters.connections_failed);
+        .whole(counters.connections_failed)
+        .whole(counters.connections_down);
 }
 
 fn latency(latency: &LatencySummary, row: &mut Row) {

@@ -128,6 +128,9 @@ fn a_strange_result_is_refused_with_its_reason() {
     assert!(said("[2]").contains("names no schema"));
     assert!(said(r#"{"schema":9}"#).contains("schema 9, made by a newer version; update millpond"));
     assert!(said(r#"{"schema":1,"points":[]}"#).contains("schema 1, made by an older version"));
+    assert!(
+        said(r#"{"schema":2}"#).contains("schema 2, made by an older version; this one reads schemas 3 to 4")
+    );
     assert!(said(r#"{"schema":3}"#).contains("missing field"));
 
     assert!(said(&"[".repeat(100_000)).contains("recursion limit"));
@@ -173,4 +176,25 @@ fn a_run_that_has_not_ended_is_read_and_its_report_says_so() {
         let read = read(dir.path()).unwrap();
         assert!(report(&read).contains(words) && html(&[read]).contains(words));
     }
+}
+
+#[test]
+fn a_result_of_the_schema_before_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut value = serde_json::to_value(sample::run()).unwrap();
+    value["schema"] = 3.into();
+    let without = |value: &mut serde_json::Value, key: &str| {
+        assert!(value.as_object_mut().unwrap().remove(key).is_some(), "{key}");
+    };
+    for point in value["points"].as_array_mut().unwrap() {
+        without(&mut point["counters"], "connections_down");
+        without(&mut point["warm_up"], "failed");
+    }
+    for comparison in value["comparisons"].as_array_mut().unwrap() {
+        without(comparison, "left_out");
+    }
+    fs::write(dir.path().join("result.json"), value.to_string()).unwrap();
+    let read = read(dir.path()).unwrap();
+    assert_eq!(read.points.len(), sample::run().points.len());
+    assert!(report(&read).contains("Verdicts") && html(&[read]).contains("<svg"));
 }

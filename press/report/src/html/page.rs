@@ -99,6 +99,7 @@ fn glance(run: &RunResult) -> String {
         Judgement::EnvDrift,
         Judgement::Unstable,
         Judgement::GeneratorBound,
+        Judgement::Failing,
     ];
     let mut badges = String::new();
     for judgement in judgements {

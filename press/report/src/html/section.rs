@@ -102,6 +102,7 @@ pub(crate) fn badge(judgement: Judgement) -> String {
         Judgement::Valid => "valid",
         Judgement::GeneratorBound | Judgement::Unstable => "doubtful",
         Judgement::EnvDrift => "drift",
+        Judgement::Failing => "failing",
     };
     format!(
         "<span class=\"badge {style}\">{}</span>",

@@ -7,7 +7,7 @@ use millpond_press_recorder::Interval;
 use crate::cases::{self, Case};
 use crate::number::{ABSENT, percent, rate, ratio, us_of};
 use crate::table::{Cell, Table, cells};
-use crate::{Point, RunResult, describe};
+use crate::{Judgement, Point, RunResult, describe};
 
 /// One table for each load and grid.
 pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
@@ -58,9 +58,18 @@ fn table(run: &RunResult, load: &str, members: &[&Case<'_>]) -> Table {
         let ratios: [Cell; 2] = if index == 0 {
             ["1 (baseline)".into(), "1 (baseline)".into()]
         } else {
+            // A server that fails at once is not faster.
+            let is_failing = |case: &Case<'_>| {
+                case.points()
+                    .iter()
+                    .any(|point| point.verdict.judgement == Judgement::Failing)
+            };
             let qps = |case: &Case<'_>| case.median(|point| Some(point.qps));
             let p99 = |case: &Case<'_>| case.median(|point| point.latency.us_p99);
             let plain = |figure: &dyn Fn(&Case<'_>) -> Option<f64>| {
+                if is_failing(case) || baseline.is_some_and(|case| is_failing(case)) {
+                    return None;
+                }
                 let (above, below) = (figure(case), baseline.and_then(|case| figure(case)));
                 above
                     .zip(below.filter(|&below| below > 0.0))

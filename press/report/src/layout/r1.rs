@@ -53,11 +53,14 @@ fn summary(groups: &[(String, Vec<&Point>)]) -> Table {
             .iter()
             .find(|point| point.offered.connections == 1)
             .and_then(|point| point.latency.us_mean);
-        let rank = |point: &Point| (point.verdict.judgement == Judgement::Valid, point.qps);
-        let best = points.iter().max_by(|a, b| {
-            let (a, b) = (rank(a), rank(b));
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-        });
+        let rank = |point: &Point| match point.verdict.judgement {
+            Judgement::Valid => 2,
+            Judgement::Failing => 0,
+            _ => 1,
+        };
+        let best = points
+            .iter()
+            .max_by(|a, b| rank(a).cmp(&rank(b)).then(a.qps.total_cmp(&b.qps)));
         let Some(best) = best else {
             continue;
         };

@@ -23,7 +23,10 @@ pub(crate) fn comparisons(run: &RunResult) -> Section {
             one.target.as_str(),
             one.baseline.as_str(),
             interval(&one.ratio),
-            one.ratio.n.to_string(),
+            match one.left_out {
+                0 => one.ratio.n.to_string(),
+                left_out => format!("{} ({left_out} left out, FAILING)", one.ratio.n),
+            },
         ]);
     }
     of_table("comparisons", "Comparisons", table)

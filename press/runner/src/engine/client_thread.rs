@@ -74,6 +74,7 @@ pub(super) struct ClientThread<P> {
     pub(super) outstanding: u64,
     pub(super) sent: u64,
     pub(super) warm_up_answers: u64,
+    pub(super) warm_up_failed: u64,
     pub(super) idle_ns: u64,
     pub(super) last_end: Option<u64>,
     /// Connections that still have requests of a fixed number to send or to get answered.
@@ -147,6 +148,7 @@ impl<P: Protocol> ClientThread<P> {
             outstanding: 0,
             sent: 0,
             warm_up_answers: 0,
+            warm_up_failed: 0,
             idle_ns: 0,
             last_end: None,
             busy: 0,
@@ -234,6 +236,8 @@ impl<P: Protocol> ClientThread<P> {
             self.give_up(now, timeout);
         }
         if self.stage == Stage::Offering && self.is_all_sent(now) {
+            // What fell due before the end, and had a connection then, is late by a wake-up and no reason to leave it out.
+            self.send_due(now);
             self.stage = Stage::Draining;
         }
         if self.stage == Stage::Draining && self.outstanding == 0 {
@@ -273,7 +277,8 @@ impl<P: Protocol> ClientThread<P> {
         self.stage = Stage::Offering;
         self.listening.begin(now);
         (self.measure_from, self.until, self.next_roll, self.last_end) = (None, None, u64::MAX, None);
-        (self.next, self.sent, self.warm_up_answers, self.idle_ns) = (0, 0, 0, 0);
+        (self.next, self.sent, self.idle_ns) = (0, 0, 0);
+        (self.warm_up_answers, self.warm_up_failed) = (0, 0);
         self.look_for_measurement();
         let each = match self.phase.amount {
             Amount::Requests(each) => each,
@@ -303,6 +308,7 @@ impl<P: Protocol> ClientThread<P> {
         let mut tally = std::mem::take(&mut self.tally);
         tally.counters.cut = self.outstanding;
         tally.counters.not_sent += self.count_not_sent();
+        tally.counters.connections_down = self.count_down();
         tally.finish();
         // What is still on its way belongs to no later load.
         if self.outstanding > 0 {
@@ -318,6 +324,7 @@ impl<P: Protocol> ClientThread<P> {
             last_end: self.last_end,
             sent: self.sent,
             warm_up_answers: self.warm_up_answers,
+            warm_up_failed: self.warm_up_failed,
             idle: Duration::from_nanos(self.idle_ns),
             silences: self.listening.end(),
         };

@@ -47,6 +47,7 @@ impl<P: Protocol> ClientThread<P> {
     pub(super) fn not_connected(&mut self, number: usize, why: &str) {
         self.connections[number].close();
         self.connections[number].failures += 1;
+        self.connections[number].refused = false;
         self.tally.counters.connections_failed += 1;
         self.tally.counters.note("not_connected", || why.to_owned());
         self.arrived();
@@ -62,7 +63,6 @@ impl<P: Protocol> ClientThread<P> {
             connection.status = Status::Over;
             return self.is_done(number);
         }
-        connection.refused = false;
         let wait = match connection.failures {
             0 => 0,
             failures => (BACKOFF_NS_MIN << (failures - 1).min(10)).min(BACKOFF_NS_MAX),
@@ -113,6 +113,7 @@ impl<P: Protocol> ClientThread<P> {
 
     pub(super) fn connected(&mut self, number: usize, now: u64) {
         self.connections[number].status = Status::Up;
+        self.connections[number].refused = false;
         Live::bump(&self.line.live.connected);
         if self.unready > 0 {
             self.opened += 1;

@@ -62,7 +62,9 @@ impl<P: Protocol> ClientThread<P> {
 
     pub(super) fn failed(&mut self, sent: &Sent, kind: ErrorKind, code: Option<u32>, why: &str, now: u64) {
         Live::bump(&self.line.live.failed);
-        if self.is_measured(sent) {
+        if !self.is_measured(sent) {
+            self.warm_up_failed += 1;
+        } else {
             self.last_end = Some(now);
             let (operation, index) = (self.operation(sent), sent.index + 1);
             self.tally

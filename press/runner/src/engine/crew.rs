@@ -64,6 +64,7 @@ pub(crate) struct Handover {
     pub(crate) last_end: Option<u64>,
     pub(crate) sent: u64,
     pub(crate) warm_up_answers: u64,
+    pub(crate) warm_up_failed: u64,
     pub(crate) idle: Duration,
     /// Where no thread got an answer.
     pub(crate) silences: Vec<Silence>,
@@ -212,6 +213,7 @@ impl Crew {
                 into.last_end = into.last_end.max(handed.last_end);
                 into.sent += handed.sent;
                 into.warm_up_answers += handed.warm_up_answers;
+                into.warm_up_failed += handed.warm_up_failed;
                 into.idle += handed.idle;
                 into.silences = match into.threads.is_empty() {
                     true => handed.silences,

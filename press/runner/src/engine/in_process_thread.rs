@@ -29,6 +29,7 @@ struct Caller<P: Local> {
     tally: Tally,
     sent: u64,
     warm_up_answers: u64,
+    warm_up_failed: u64,
     idle_ns: u64,
     last_end: Option<u64>,
     /// The last part of a wait, spent looking at the clock.
@@ -59,6 +60,7 @@ pub(super) fn run<P: Local>(plan: std::sync::Arc<Plan<P>>, line: Line) {
         tally: Tally::with_operations(plan.operations),
         sent: 0,
         warm_up_answers: 0,
+        warm_up_failed: 0,
         idle_ns: 0,
         last_end: None,
         spin_ns: spin_ns(plan.client_threads, &plan.client_cpus),
@@ -73,7 +75,8 @@ pub(super) fn run<P: Local>(plan: std::sync::Arc<Plan<P>>, line: Line) {
 impl<P: Local> Caller<P> {
     fn offer(&mut self, phase: &Phase) {
         self.tally = Tally::with_operations(self.plan.operations);
-        (self.sent, self.warm_up_answers, self.idle_ns, self.last_end) = (0, 0, 0, None);
+        (self.sent, self.idle_ns, self.last_end) = (0, 0, None);
+        (self.warm_up_answers, self.warm_up_failed) = (0, 0);
         let mut not_sent = 0;
         match &phase.pace {
             Pace::Closed { think_ns } => self.closed(phase, *think_ns),
@@ -91,6 +94,7 @@ impl<P: Local> Caller<P> {
             last_end: self.last_end,
             sent: self.sent,
             warm_up_answers: self.warm_up_answers,
+            warm_up_failed: self.warm_up_failed,
             idle: Duration::from_nanos(self.idle_ns),
             // A caller that waits for its own call cannot tell who is slow.
             silences: Vec::new(),
@@ -165,8 +169,10 @@ impl<P: Local> Caller<P> {
         self.idle_ns = 0;
         let mut next_roll = from + SECOND;
         for (at, due) in schedule.iter().enumerate() {
+            // What a call before it held up to the end is never sent; what only its wake-up made late is.
+            let free = self.plan.clock.now();
             let now = self.wait_until(from + due);
-            if self.is_stopped() || now >= from + span {
+            if self.is_stopped() || free >= from + span {
                 return (schedule.len() - at) as u64;
             }
             self.roll(&mut next_roll, now);
@@ -210,10 +216,15 @@ impl<P: Local> Caller<P> {
         Live::bump(&self.line.live.sent);
         let outcome = self.plan.protocol.call(index, &mut self.room);
         let end = self.plan.clock.now();
-        Live::bump(&self.line.live.answers);
-        Live::add(&self.line.live.latency_ns_sum, end - due);
+        if outcome.is_ok() {
+            Live::bump(&self.line.live.answers);
+            Live::add(&self.line.live.latency_ns_sum, end - due);
+        }
         if !measured {
-            self.warm_up_answers += 1;
+            match outcome {
+                Ok(_) => self.warm_up_answers += 1,
+                Err(_) => self.warm_up_failed += 1,
+            }
             return;
         }
         self.sent += 1;

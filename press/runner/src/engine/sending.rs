@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 
 use super::client_thread::{ClientThread, Stage};
-use super::connection::{Sent, Status};
+use super::connection::{Connection, Sent, Status};
 use super::{Amount, Pace};
 use crate::target::Protocol;
 use millpond_press_recorder::{ErrorKind, Live};
@@ -39,6 +39,11 @@ impl<P: Protocol> ClientThread<P> {
             let Some(number) = self.take_from_ring() else {
                 break;
             };
+            if self.connections[number].free_since >= until {
+                // It waited for an answer to the very end.
+                self.put_in_ring(number);
+                break;
+            }
             self.next += 1;
             let eligible = due.max(self.connections[number].free_since);
             self.enqueue(number, due, eligible);
@@ -187,6 +192,14 @@ impl<P: Protocol> ClientThread<P> {
             (Amount::Requests(_), Some(_)) => self.busy == 0,
             (Amount::For(_), Some(_)) => self.until.is_some_and(|until| now >= until),
         }
+    }
+
+    /// Connections that failed and are not up again; those that the server refused are counted as such.
+    pub(super) fn count_down(&self) -> u64 {
+        let is_down = |connection: &&Connection| {
+            connection.status != Status::Up && connection.failures > 0 && !connection.refused
+        };
+        self.connections.iter().filter(is_down).count() as u64
     }
 
     /// Requests of the schedule or of the fixed number that were never taken.

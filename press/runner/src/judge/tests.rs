@@ -350,3 +350,75 @@ fn a_schedule_that_strays_from_its_rate_is_told() {
     point.interrupted = true;
     assert!(!said(&point).contains("schedule offered"));
 }
+
+#[test]
+fn failures_come_before_everything_and_are_told_by_kind() {
+    use millpond_press_recorder::ErrorKind;
+    let mut point = calm();
+    point.counters.ok = 9_000;
+    point.counters.wrong = 200;
+    point.counters.errors.insert(ErrorKind::Timeout, 800);
+    point
+        .counters
+        .first
+        .insert("timeout".into(), "request 7: no answer within 10 ms".into());
+    point.lateness.us_p99 = Some(5_000.0);
+    check(
+        &point,
+        Judgement::Failing,
+        Bound::Unknown,
+        "1000 of 10000 requests failed (10.0 %): 800 timeout (the first: request 7: no answer within 10 ms), 200 wrong.",
+    );
+    // As few as users would not notice are told beside the judgement.
+    point.lateness.us_p99 = Some(5.0);
+    point.counters.wrong = 0;
+    point.counters.errors.insert(ErrorKind::Timeout, 3);
+    point.counters.ok = 9_997;
+    thread(&mut point, Side::Server, "worker", 5.0, &[("sleep", 0.9)]);
+    check(
+        &point,
+        Judgement::Valid,
+        Bound::Timer,
+        " 3 of 10000 requests failed (under 0.1 %).",
+    );
+}
+
+#[test]
+fn refusals_are_told_and_decide_nothing() {
+    let mut point = calm();
+    point.counters.refused.insert(30_101, 30_000);
+    check(
+        &point,
+        Judgement::Valid,
+        Bound::Unknown,
+        "30000 of 40000 requests were refused (75.0 %).",
+    );
+}
+
+#[test]
+fn a_closed_loop_of_fewer_connections_is_another_load() {
+    let mut point = calm();
+    point.offered.connections = 8;
+    point.counters.connections_down = 3;
+    point
+        .counters
+        .first
+        .insert("not_connected".into(), "Connection refused".into());
+    check(
+        &point,
+        Judgement::Unstable,
+        Bound::Unknown,
+        "3 of 8 connections were down when the load ended (Connection refused)",
+    );
+    let sentence = judge(&point).sentence;
+    assert_eq!(sentence.matches("3 of 8").count(), 1, "{sentence}");
+    // A schedule is played on the others.
+    point.offered.kind = LoadKind::Open;
+    assert_eq!(judge(&point).judgement, Judgement::Valid);
+    point.counters.not_sent = 500;
+    assert!(
+        judge(&point)
+            .sentence
+            .contains("connections were lost and could not be made again")
+    );
+}

@@ -5,6 +5,8 @@
 use millpond_press_recorder::SILENCE_NS_MIN;
 use millpond_press_report::{LoadKind, Point};
 
+use crate::outcomes::Outcomes;
+
 /// A silence is told when it is so many times as long as answers are apart: chance makes none of these.
 const SILENT_GAPS: f64 = 20.0;
 /// From here on the point is as little of one piece as one with a whole second without an answer.
@@ -12,14 +14,77 @@ const OUTAGE_US: u64 = 500_000;
 /// The share by which a schedule may miss the rate that was asked before that is said.
 const OFFERED_DIFFERS: f64 = 0.03;
 
-/// How many requests failed, if any did.
-pub(super) fn failures(point: &Point) -> Option<String> {
+/// What stands beside the reason, each where there is something to tell.
+pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
+    let told = [
+        failures(point),
+        refusals(point),
+        never_sent(point),
+        warm_up(point),
+        connections_down(point),
+        silence(point),
+        another_rate(point),
+    ];
+    told.into_iter().flatten()
+}
+
+/// The lines of evidence that are not of the machine.
+pub(super) fn evidence(point: &Point) -> impl Iterator<Item = String> {
+    let told = [
+        failures(point),
+        refusals(point),
+        never_sent(point),
+        schedule(point),
+        silence(point),
+    ];
+    told.into_iter().flatten()
+}
+
+/// A count of requests as words.
+fn part(outcomes: &Outcomes, count: u64, what: &str) -> Option<String> {
+    (count > 0).then(|| {
+        let percent = 100.0 * outcomes.share(count);
+        // A part that is rounded to nothing is not nothing.
+        let percent = match percent {
+            percent if percent < 0.05 => "under 0.1".to_owned(),
+            percent => format!("{percent:.1}"),
+        };
+        format!("{count} of {} requests {what} ({percent} %)", outcomes.offered)
+    })
+}
+
+/// How many requests failed, where that is few enough not to be the judgement.
+fn failures(point: &Point) -> Option<String> {
+    let outcomes = Outcomes::of(point);
+    part(&outcomes, outcomes.failed, "failed").filter(|_| !outcomes.is_failing())
+}
+
+/// How many were refused. It decides nothing: a refusal in time is an answer to who asked for too much.
+fn refusals(point: &Point) -> Option<String> {
+    let outcomes = Outcomes::of(point);
+    part(&outcomes, outcomes.refused, "were refused")
+}
+
+fn never_sent(point: &Point) -> Option<String> {
+    let outcomes = Outcomes::of(point);
+    part(&outcomes, outcomes.not_sent, "were never sent")
+}
+
+/// Trouble before the clock, which is in no figure.
+fn warm_up(point: &Point) -> Option<String> {
+    let failed = point.warm_up.failed;
+    (failed > 0).then(|| format!("In the warm-up {failed} requests failed, which are in no figure"))
+}
+
+/// Connections that were not there in the end.
+pub(super) fn connections_down(point: &Point) -> Option<String> {
     let counters = &point.counters;
-    let (failed, offered) = (counters.failed_total() + counters.not_sent, counters.offered());
-    (failed > 0).then(|| {
+    let first = counters.first.get("not_connected");
+    let first = first.map_or_else(String::new, |first| format!(" ({first})"));
+    (counters.connections_down > 0).then(|| {
         format!(
-            "{failed} of {offered} requests failed or were never sent ({:.1} %)",
-            100.0 * failed as f64 / offered.max(1) as f64
+            "{} of {} connections were down when the load ended{first}: less was offered than what names the point",
+            counters.connections_down, point.offered.connections
         )
     })
 }

@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use super::msgpack::check_one_map;
 use super::{Answer, Found, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said};
 
 const HEADER: usize = 16;
@@ -111,6 +112,7 @@ fn failure(payload: &[u8]) -> Result<Said<'static>, Malformed> {
         #[serde(default)]
         ex: String,
     }
+    check_one_map(payload).map_err(|why| Malformed::garbage(format!("an error answer: {why}")))?;
     let said: Words = rmp_serde::from_slice(payload)
         .map_err(|error| Malformed::garbage(format!("an error answer without code and ex ({error})")))?;
     if matches!(said.code, OVERLOADED | NOT_READY) {
@@ -208,7 +210,9 @@ mod tests {
         };
         assert!(said(b"HT").contains("FPNN"));
         assert!(said(&answer(2, 0, &[])).contains("status 2"));
-        assert!(said(&answer(1, 0, &[0xc0])).contains("code and ex"));
+        assert!(said(&answer(1, 0, &[0xc0])).contains("no msgpack map"));
+        assert!(said(&answer(1, 0, &[0x80])).contains("code and ex"));
+        assert!(said(&answer(1, 0, &[0x80, 0])).contains("1 bytes lie behind"));
         assert!(said(&answer(0, 0, &[0; 1_001])).contains("larger than 1000"));
     }
 }

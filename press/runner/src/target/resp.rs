@@ -83,14 +83,13 @@ impl Protocol for Resp {
         _ended: bool,
         _scratch: &'b mut Vec<u8>,
     ) -> Result<Read<'b>, Malformed> {
-        let used = match end_of_reply(bytes, self.answer_bytes_max)? {
-            Ok(used) => used,
+        let (used, error) = match end_of_reply(bytes, self.answer_bytes_max)? {
+            Ok(found) => found,
             Err(needed) => return Ok(Read::Needs(needed)),
         };
-        let answer = &bytes[..used];
-        let said = match answer.first() {
-            Some(b'-') => refused_or_failed(&answer[1..used - 2]),
-            _ => Said::Answer(Answer::Bytes(answer)),
+        let said = match error {
+            Some(line) => refused_or_failed(line),
+            None => Said::Answer(Answer::Bytes(&bytes[..used])),
         };
         Ok(Read::Found(Found {
             used,
@@ -123,10 +122,14 @@ fn refused_or_failed(line: &[u8]) -> Said<'static> {
     }
 }
 
-/// Where the reply at the start of `bytes` ends, or how many bytes are needed.
-fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<usize, usize>, Malformed> {
+/// Where a reply ends and the first error in it, at any depth: a command of many that failed in part did not do its work.
+type Whole<'b> = (usize, Option<&'b [u8]>);
+
+/// What the reply at the start of `bytes` is, or how many bytes are needed.
+fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<Whole<'_>, usize>, Malformed> {
     // Replies still to be read; an array adds its elements.
     let (mut left, mut at) = (1u64, 0usize);
+    let mut error = None;
     while left > 0 {
         let rest = &bytes[at.min(bytes.len())..];
         let Some(line) = rest.windows(2).position(|pair| pair == b"\r\n") else {
@@ -143,7 +146,8 @@ fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<usize, usize>, 
         at += line + 2;
         left -= 1;
         match rest[0] {
-            b'+' | b'-' | b':' => {}
+            b'+' | b':' => {}
+            b'-' => error = error.or(Some(&rest[1..line])),
             b'$' => {
                 if let Some(length) = length()? {
                     if length > bytes_max {
@@ -166,7 +170,7 @@ fn end_of_reply(bytes: &[u8], bytes_max: usize) -> Result<Result<usize, usize>, 
             return Err(Malformed::TooLarge(bytes_max));
         }
     }
-    Ok(Ok(at))
+    Ok(Ok((at, error)))
 }
 
 /// A length; nothing for -1, which stands for a value that is not there.
@@ -204,11 +208,29 @@ mod tests {
                 "{text:?}: {needed} after {cut}"
             );
         }
-        assert_eq!(
-            end_of_reply(text.as_bytes(), 100).unwrap(),
-            Ok(expected),
-            "{text:?}"
+        let found = end_of_reply(text.as_bytes(), 100).unwrap();
+        assert_eq!(found.map(|(end, _)| end), Ok(expected), "{text:?}");
+    }
+
+    #[test]
+    fn an_error_at_any_depth_fails_the_command() {
+        let set = RequestSet::from_bodies("t", [b"EXEC".as_slice()]).unwrap();
+        let resp = Resp::new(&set, None, 100).unwrap();
+        let said = |text: &str| match resp.read(0, text.as_bytes(), false, &mut Vec::new()).unwrap() {
+            Read::Found(found) => {
+                assert_eq!(found.used, text.len());
+                format!("{:?}", found.said)
+            }
+            Read::Needs(needed) => format!("needs {needed}"),
+        };
+        assert!(
+            said("*2\r\n+OK\r\n$5\r\n-ERR \r\n").starts_with("Answer"),
+            "a value is no error"
         );
+        assert!(said("-ERR a\r\n").contains("Failed { code: 0, why: \"\\\"ERR a"));
+        assert!(said("*2\r\n+OK\r\n-ERR b\r\n").contains("ERR b"));
+        assert!(said("*2\r\n*1\r\n*1\r\n-ERR deep\r\n-ERR later\r\n").contains("ERR deep"));
+        assert!(said("*1\r\n-BUSY x\r\n").starts_with("Refused"));
     }
 
     #[test]

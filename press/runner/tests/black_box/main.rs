@@ -4,6 +4,7 @@
 
 mod answers;
 mod binary;
+mod failing;
 mod fake;
 mod practice;
 mod refusals;

@@ -14,7 +14,10 @@ fn a_refused_connection_is_not_tried_again() {
         }
     });
     let outcome = Case::new(&fake.address, &["scenario.layout=r1"]).run().unwrap();
-    assert_eq!(outcome.exit_code, 0, "refusals are no errors");
+    assert_eq!(
+        outcome.exit_code, 1,
+        "refusals are no errors, but what is never sent is no success"
+    );
     let counters = &outcome.result.points[0].counters;
     assert_eq!(
         (counters.ok, counters.refused[&30_101], counters.not_sent),

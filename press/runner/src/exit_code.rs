@@ -1,0 +1,187 @@
+//! What a program that ran a scenario ends with.
+//!
+//! Its invariant: 0 only where every request was answered rightly, or where an SLO says what may be missing and nothing more is.
+
+use std::collections::BTreeMap;
+
+use millpond_press_report::{Judgement, LoadKind, Point, RunResult, Search, State};
+
+/// An SLO decides where there is one; without one, any failure is one too many. With `until_missed` a rate that misses is the
+/// end of the rates, and a failure only where none met it.
+pub(crate) fn exit_code(result: &RunResult, until_missed: bool) -> u8 {
+    if result.state != State::Complete || result.points.is_empty() {
+        return 3;
+    }
+    if let Some(search) = &result.search {
+        return of_search(search, &result.points);
+    }
+    let mut rising: BTreeMap<_, Vec<&Point>> = BTreeMap::new();
+    for point in &result.points {
+        // Rates rise anew for each of these.
+        let key = (
+            &point.grid,
+            &point.target.name,
+            point.offered.connections,
+            point.repeat,
+        );
+        rising.entry(key).or_default().push(point);
+    }
+    let met = |point: &&Point| point.slo.as_ref().is_some_and(|slo| slo.met);
+    let mut codes = Vec::new();
+    for points in rising.values() {
+        let has_risen = until_missed && points.iter().any(met);
+        let counts = |point: &&&Point| !has_risen || met(point);
+        codes.extend(points.iter().filter(counts).map(|point| of_point(point)));
+    }
+    // A failure is told before a doubt: 1 before 3.
+    [1, 3].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
+}
+
+/// A search that found no rate failed, unless all it saw was a load generator or a machine that could not do it.
+fn of_search(search: &Search, points: &[Point]) -> u8 {
+    if search.rate_met.is_some() {
+        return 0;
+    }
+    let is_doubted = |point: &Point| {
+        matches!(
+            point.verdict.judgement,
+            Judgement::GeneratorBound | Judgement::EnvDrift
+        )
+    };
+    if points.iter().all(is_doubted) { 3 } else { 1 }
+}
+
+/// A missed SLO of a point that cannot be believed is no missed SLO; one that was met although others took part is met.
+fn of_point(point: &Point) -> u8 {
+    let counters = &point.counters;
+    let met = point.slo.as_ref().map(|slo| slo.met);
+    let judgement = point.verdict.judgement;
+    let failed = counters.failed_total() + counters.connections_failed > 0;
+    // An SLO says what refusals are worth; without one, a server that only refuses was not measured.
+    let has_result = counters.answers() > 0 || failed || (met.is_some() && counters.refused_total() > 0);
+    let is_doubted = matches!(judgement, Judgement::GeneratorBound | Judgement::EnvDrift);
+    match met {
+        _ if !has_result => 3,
+        Some(false) if is_doubted => 3,
+        Some(false) => 1,
+        Some(true) if matches!(judgement, Judgement::GeneratorBound | Judgement::Unstable) => 3,
+        Some(true) => 0,
+        None if failed => 1,
+        // A load generator that is late leaves the end of its schedule unsent.
+        None if counters.not_sent > 0 && is_doubted && point.offered.kind == LoadKind::Open => 3,
+        None => u8::from(counters.not_sent > 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_press_report::{SloOutcome, Tried};
+
+    fn judged(met: Option<bool>, judgement: Judgement) -> Point {
+        let mut point = Point::default();
+        point.counters.ok = 10;
+        point.verdict.judgement = judgement;
+        point.slo = met.map(|met| SloOutcome {
+            met,
+            ..SloOutcome::default()
+        });
+        point
+    }
+
+    fn complete(points: Vec<Point>) -> RunResult {
+        RunResult {
+            state: State::Complete,
+            points,
+            ..RunResult::default()
+        }
+    }
+
+    #[test]
+    fn rates_that_rise_end_with_a_miss() {
+        let result = |met: &[bool]| {
+            let points = met.iter().map(|met| judged(Some(*met), Judgement::Valid));
+            complete(points.collect())
+        };
+        assert_eq!(exit_code(&result(&[true, false]), true), 0);
+        assert_eq!(exit_code(&result(&[true, false]), false), 1);
+        assert_eq!(exit_code(&result(&[false]), true), 1);
+        // What one number of connections reached is nothing that another did.
+        let mut two = result(&[true, false, false]);
+        two.points[2].offered.connections = 600;
+        assert_eq!(exit_code(&two, true), 1);
+        assert_eq!(exit_code(&complete(Vec::new()), false), 3);
+    }
+
+    #[test]
+    fn a_missed_slo_is_the_servers_only_in_a_point_that_can_be_believed() {
+        let code = |met: Option<bool>, judgement| of_point(&judged(met, judgement));
+        assert_eq!(code(None, Judgement::EnvDrift), 0);
+        assert_eq!(code(Some(true), Judgement::EnvDrift), 0);
+        assert_eq!(code(Some(true), Judgement::GeneratorBound), 3);
+        assert_eq!(code(Some(false), Judgement::Valid), 1);
+        assert_eq!(code(Some(false), Judgement::Unstable), 1);
+        assert_eq!(code(Some(false), Judgement::Failing), 1);
+        assert_eq!(code(Some(false), Judgement::EnvDrift), 3);
+        assert_eq!(
+            of_point(&Point::default()),
+            3,
+            "a point without an answer is no result"
+        );
+    }
+
+    #[test]
+    fn without_an_slo_every_request_must_be_answered() {
+        let code = |change: fn(&mut Point)| {
+            let mut point = judged(None, Judgement::Valid);
+            change(&mut point);
+            of_point(&point)
+        };
+        assert_eq!(code(|point| point.counters.wrong = 1), 1);
+        assert_eq!(code(|point| point.counters.not_sent = 1), 1);
+        assert_eq!(code(|point| point.counters.connections_failed = 1), 1);
+        assert_eq!(
+            code(|point| {
+                point.counters.refused.insert(30_101, 5);
+            }),
+            0,
+            "a refusal is an answer"
+        );
+        let late = |point: &mut Point| {
+            point.counters.not_sent = 1;
+            point.offered.kind = LoadKind::Open;
+            point.verdict.judgement = Judgement::GeneratorBound;
+        };
+        assert_eq!(code(late), 3);
+        let mut met = judged(Some(true), Judgement::Valid);
+        met.counters.wrong = 1;
+        assert_eq!(of_point(&met), 0, "the SLO decides");
+    }
+
+    #[test]
+    fn nothing_but_refusals_is_missed_where_an_slo_asks() {
+        let mut point = judged(None, Judgement::Unstable);
+        point.counters.ok = 0;
+        point.counters.refused.insert(30_101, 5);
+        assert_eq!(of_point(&point), 3);
+        point.slo = Some(SloOutcome::default());
+        assert_eq!(of_point(&point), 1);
+    }
+
+    #[test]
+    fn a_search_that_saw_only_a_slow_generator_is_run_again() {
+        let search = |rate_met, judgements: &[Judgement]| {
+            let points = judgements.iter().map(|judgement| judged(Some(false), *judgement));
+            let mut result = complete(points.collect());
+            result.search = Some(Search {
+                rate_met,
+                tried: vec![Tried::default()],
+                ..Search::default()
+            });
+            exit_code(&result, false)
+        };
+        assert_eq!(search(Some(5.0), &[Judgement::GeneratorBound]), 0);
+        assert_eq!(search(None, &[Judgement::GeneratorBound, Judgement::EnvDrift]), 3);
+        assert_eq!(search(None, &[Judgement::GeneratorBound, Judgement::Failing]), 1);
+    }
+}
