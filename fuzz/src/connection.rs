@@ -19,14 +19,14 @@ pub fn connection(data: &[u8]) {
     frames(&answers);
 }
 
-/// Nothing but whole answers, up to the first by HTTP: each request chooses its protocol. What follows that one is not looked at,
-/// because an answer to HEAD ends before the length that it tells.
+/// Nothing but whole frames, or nothing but HTTP: the first request decides. What follows an answer by HTTP is not looked at,
+/// because one to HEAD ends before the length that it tells.
 pub(crate) fn frames(mut answers: &[u8]) {
+    if answers.starts_with(b"HTTP/1.1 ") {
+        let has_end = answers.windows(4).any(|four| four == b"\r\n\r\n");
+        return assert!(has_end, "a head without an end");
+    }
     while !answers.is_empty() {
-        if answers.starts_with(b"HTTP/1.1 ") {
-            let has_end = answers.windows(4).any(|four| four == b"\r\n\r\n");
-            return assert!(has_end, "a head without an end");
-        }
         match parse_frame(answers, Limits::default()) {
             Ok(Parsed::Whole { message, len }) => {
                 assert!(

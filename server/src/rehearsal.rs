@@ -42,16 +42,19 @@ struct Call<'e> {
 pub(crate) fn hold(shared: &Shared, engines: &Engines, data: &Transport) {
     let started = Instant::now();
     let calls = calls(shared, engines);
-    let held = data.rehearse().and_then(|streams| {
+    // The first request decides a connection's protocol.
+    let connections = || -> Result<_, Error> { Ok(data.rehearse()?.into_iter().zip(data.rehearse()?)) };
+    let held = connections().and_then(|connections| {
         let mut made = 0;
-        for mut stream in streams {
-            stream.set_read_timeout(Some(ANSWER_WAIT))?;
+        for (mut http, mut frames) in connections {
+            http.set_read_timeout(Some(ANSWER_WAIT))?;
+            frames.set_read_timeout(Some(ANSWER_WAIT))?;
             for call in &calls {
                 if started.elapsed() > SPAN_MAX {
                     tracing::info!("rehearsal cut short: it has taken its time");
                     return Ok(made);
                 }
-                made += rehearse(&mut stream, call)?;
+                made += rehearse(&mut http, &mut frames, call)?;
             }
         }
         Ok(made)
@@ -66,11 +69,11 @@ pub(crate) fn hold(shared: &Shared, engines: &Engines, data: &Transport) {
 }
 
 /// Makes a call over and over; returns how often.
-fn rehearse(stream: &mut TcpStream, call: &Call<'_>) -> Result<usize, Error> {
+fn rehearse(by_http: &mut TcpStream, by_frame: &mut TcpStream, call: &Call<'_>) -> Result<usize, Error> {
     let started = Instant::now();
     for round in 0..ROUNDS {
-        http(stream, call, round)?;
-        frame(stream, call, round)?;
+        http(by_http, call, round)?;
+        frame(by_frame, call, round)?;
         if started.elapsed() > CALL_SPAN {
             return Ok(2 * (round + 1));
         }

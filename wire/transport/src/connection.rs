@@ -115,6 +115,11 @@ struct Flags {
     /// An HTTP answer is outstanding: HTTP/1.1 has no numbers, so the next request waits.
     http_waits: bool,
     continue_sent: bool,
+    /// Whether it speaks HTTP, once its first bytes have told: a peer that spoke both would have answers by number and answers in
+    /// turn on one connection, and either could come before the other.
+    speaks_http: Option<bool>,
+    /// A WebSocket's close frame was written: no message follows it.
+    parted: bool,
     /// A request was served.
     called: bool,
     /// One was since the ages were last taken down, not just a piece of one.
@@ -189,7 +194,7 @@ impl Connection {
 
     fn finished(&self) -> bool {
         let over = self.flags.closing || (self.flags.ended && !self.holds_calls());
-        over && self.in_flight == 0 && self.unsent() == 0
+        over && (self.in_flight == 0 || self.flags.parted) && self.unsent() == 0
     }
 
     fn blocked(&self, in_flight_max: usize) -> bool {
@@ -232,7 +237,9 @@ impl Connection {
     /// Takes an answer from another thread; true if it is to be queued for a turn.
     pub(crate) fn deliver<S: Service>(&mut self, delivery: &Delivery, net: &Net<S>, room: &mut Room) -> bool {
         self.kept.mailed += delivery.bytes.len();
-        if !self.flags.broken && !self.flags.lingers && self.may_owe(net, delivery.bytes.len()) {
+        let flags = &self.flags;
+        let is_over = flags.broken || flags.lingers || flags.parted;
+        if !is_over && self.may_owe(net, delivery.bytes.len()) {
             self.borrow_out(room);
             let start = self.out.len();
             self.out.extend_from_slice(&delivery.bytes);
@@ -357,7 +364,9 @@ impl Connection {
         if self.secure.is_some() {
             return serve_frame(net, self, rest, stopwatch);
         }
-        match is_http(rest) {
+        let speaks_http = self.flags.speaks_http.or_else(|| is_http(rest));
+        self.flags.speaks_http = speaks_http;
+        match speaks_http {
             // A line end may stand before a request, so that four bytes need not be enough.
             None => Step::Partial {
                 needed: rest.len() + 1,

@@ -8,8 +8,8 @@ use super::Connection;
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net, SCRATCH_BYTES};
 use crate::service::Service;
-use millpond_wire_frame::websocket::{close_code, write_close};
-use millpond_wire_frame::{answer_form, is_http};
+use millpond_wire_frame::answer_form;
+use millpond_wire_frame::websocket::close_code;
 use millpond_wire_schema::{Code, Status};
 use std::sync::atomic::Ordering;
 
@@ -88,8 +88,8 @@ impl Connection {
             // The answer that is outstanding is the last one.
         } else if self.websocket.take().is_some() {
             let reason = "too much is held of messages that are not whole";
-            write_close(&mut self.out, Some(close_code::TRY_AGAIN_LATER), reason, None);
-        } else if self.secure.is_none() && is_http(&self.input) == Some(true) {
+            self.write_last_word(Some(close_code::TRY_AGAIN_LATER), reason);
+        } else if self.flags.speaks_http == Some(true) {
             let form = Form::Http {
                 keep_alive: false,
                 head_only: false,

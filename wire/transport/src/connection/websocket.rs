@@ -32,7 +32,7 @@ pub(super) fn serve_websocket<S: Service>(
         Ok(Progress::Partial { used, .. }) => return Step::Served(used),
         Err(error) => {
             tracing::info!(peer = %connection.peer, %error, "connection closed: bad WebSocket frame");
-            write_close(&mut connection.out, Some(error.close_code()), "", None);
+            connection.write_last_word(Some(error.close_code()), "");
             return Step::Malformed;
         }
     };
@@ -44,14 +44,14 @@ pub(super) fn serve_websocket<S: Service>(
         }
         Event::Message { text: true, .. } => {
             let reason = "frames come in binary messages";
-            write_close(&mut connection.out, Some(close_code::UNSUPPORTED), reason, None);
+            connection.write_last_word(Some(close_code::UNSUPPORTED), reason);
             return Step::Malformed;
         }
         Event::Ping(payload) => write_pong(&mut connection.out, payload, None),
         Event::Pong(_) => {}
         Event::Close { code, .. } => {
-            write_close(&mut connection.out, code, "", None);
-            connection.flags.closing = true;
+            // Its calls in flight are not waited for: who has said that takes no messages any more.
+            connection.write_last_word(code, "");
         }
     }
     Step::Served(used)
@@ -71,7 +71,7 @@ fn serve_message<S: Service>(
                 return true;
             }
             let reason = "an answer to what was never asked";
-            write_close(&mut connection.out, Some(close_code::PROTOCOL), reason, None);
+            connection.write_last_word(Some(close_code::PROTOCOL), reason);
             return false;
         }
         Ok(_) => {
@@ -83,7 +83,7 @@ fn serve_message<S: Service>(
         }
     }
     let reason = "a message is one whole frame";
-    write_close(&mut connection.out, Some(close_code::PROTOCOL), reason, None);
+    connection.write_last_word(Some(close_code::PROTOCOL), reason);
     false
 }
 
@@ -115,6 +115,14 @@ impl Goodbye {
 }
 
 impl Connection {
+    /// Writes the close frame of a WebSocket. Answers that are made from now on have nowhere to go (RFC 6455, section 5.5.1), and
+    /// none is waited for.
+    pub(super) fn write_last_word(&mut self, code: Option<u16>, reason: &str) {
+        write_close(&mut self.out, code, reason, None);
+        self.flags.parted = true;
+        self.flags.closing = true;
+    }
+
     /// Ends the connection: a WebSocket's peer is told why, and has a moment to read it where the kernel takes all of it now.
     /// In a stop every peer to whom all is said has that moment: it may be sending, and a reset would take answers from it.
     pub(crate) fn say_goodbye<S: Service>(&mut self, net: &Net<S>, room: &mut Room, why: Goodbye) -> Turn {
@@ -125,12 +133,11 @@ impl Connection {
         if self.websocket.is_none() || flags.closing || flags.broken || flags.lingers {
             return Turn::End;
         }
-        self.flags.closing = true;
         self.give_up_pushes();
         self.borrow_out(room);
         let start = self.out.len();
         let (code, reason) = why.words();
-        write_close(&mut self.out, Some(code), reason, None);
+        self.write_last_word(Some(code), reason);
         self.sealed(start);
         self.send(net, room);
         self.give_out_back(room);

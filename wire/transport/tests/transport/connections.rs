@@ -121,6 +121,37 @@ fn answers_that_wait_for_their_reader_are_told_written_too() {
 }
 
 #[test]
+fn the_first_request_decides_what_its_connection_speaks() {
+    let (transport, tickets) = start(10, 16);
+    let request = "POST /service/later HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
+    // Served, its answer would come before that of the frame.
+    let mut frames = connect(&transport);
+    frames
+        .write_all(&[&quest("later", 1, &[0x80]), request.as_bytes()].concat())
+        .unwrap();
+    tickets.recv().unwrap().ok(|out| out.map(0));
+    assert_eq!(answers(&mut frames, 1), [(0, 1)]);
+    assert_eq!(frames.read(&mut [0; 8]).unwrap(), 0);
+
+    let mut http = connect(&transport);
+    http.write_all(&[request.as_bytes(), &quest("later", 1, &[0x80])].concat())
+        .unwrap();
+    tickets.recv().unwrap().ok(|out| {
+        out.map(0);
+        out.end_map();
+    });
+    let mut said = String::new();
+    http.read_to_string(&mut said).unwrap();
+    let heads: Vec<&str> = said
+        .split("HTTP/1.1 ")
+        .map(|answer| &answer[..answer.len().min(3)])
+        .collect();
+    assert_eq!(heads, ["", "200", "400"], "{said}");
+    assert!(tickets.try_recv().is_err(), "nothing else was called");
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
 fn a_large_request_arrives_in_pieces_while_others_are_served() {
     let (transport, _tickets) = start(10, 16);
     let (mut slow, mut quick) = (connect(&transport), connect(&transport));

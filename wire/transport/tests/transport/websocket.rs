@@ -9,7 +9,7 @@ use millpond_wire_transport::{Patience, Reply, Request, Service};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub(crate) const MASK: [u8; 4] = [1, 2, 3, 4];
@@ -225,6 +225,42 @@ fn what_is_no_frame_is_told_by_a_close() {
         text.starts_with("HTTP/1.1 426") && text.contains("Sec-WebSocket-Version: 13"),
         "{text}"
     );
+    transport.close(Duration::from_secs(5));
+}
+
+#[test]
+fn no_answer_follows_a_close_frame() {
+    let (transport, tickets) = start(10, 16);
+    let message = |bytes: &[u8]| {
+        let mut out = Vec::new();
+        write_message(&mut out, bytes, Some(MASK));
+        out
+    };
+    let mut close = Vec::new();
+    write_close(&mut close, Some(1000), "done", Some(MASK));
+    let mut text = message(b"hello");
+    text[0] = 0x81;
+    for (ends, said) in [
+        (close, "close Some(1000)"),
+        (text, "close Some(1003)"),
+        (message(b"no frame"), "close Some(1002)"),
+        (vec![0xff; 9], "close Some(1002)"),
+    ] {
+        let mut stream = connect(&transport);
+        upgrade(&mut stream);
+        stream.write_all(&message(&quest("later", 1, &[0x80]))).unwrap();
+        let ticket = tickets.recv().unwrap();
+        stream.write_all(&ends).unwrap();
+        assert_eq!(event(&mut stream), said);
+        // Whoever works on it may stop.
+        let until = Instant::now() + Duration::from_secs(20);
+        while !ticket.is_gone() {
+            assert!(Instant::now() < until, "the call is still worth its work");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ticket.ok(|out| out.map(0));
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0, "behind {said}");
+    }
     transport.close(Duration::from_secs(5));
 }
 
