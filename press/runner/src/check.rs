@@ -20,12 +20,16 @@ pub(crate) enum Answer<'a> {
     Msgpack(&'a [u8]),
     /// Bytes that only their protocol understands.
     Bytes(&'a [u8]),
+    /// Rows that were looked up in this process.
+    Floats(&'a [f32]),
 }
 
 impl<'a> Answer<'a> {
     fn bytes(self) -> &'a [u8] {
         match self {
             Answer::Json(bytes) | Answer::Msgpack(bytes) | Answer::Bytes(bytes) => bytes,
+            // They hold no text, and are hashed by themselves.
+            Answer::Floats(_) => &[],
         }
     }
 }
@@ -161,7 +165,7 @@ impl Checker {
         if let Answer::Msgpack(bytes) = answer {
             check_one_map(bytes).map_err(Wrong::Unreadable)?;
         }
-        self.compare_bytes(index, answer.bytes())?;
+        self.compare_bytes(index, answer)?;
         let Some(field) = &self.field else {
             return Ok(());
         };
@@ -183,7 +187,8 @@ impl Checker {
         self.compare(index, numbers)
     }
 
-    fn compare_bytes(&self, index: usize, bytes: &[u8]) -> Result<(), Wrong> {
+    fn compare_bytes(&self, index: usize, answer: Answer<'_>) -> Result<(), Wrong> {
+        let bytes = answer.bytes();
         if let Some(text) = &self.rules.contains
             && !bytes
                 .windows(text.len().max(1))
@@ -195,7 +200,11 @@ impl Checker {
             return Ok(());
         };
         // 0 stands for "none yet".
-        let hash = hash(bytes).max(1);
+        let hash = match answer {
+            Answer::Floats(values) => hash_floats(values),
+            _ => hash(bytes),
+        };
+        let hash = hash.max(1);
         match first.compare_exchange(0, hash, Relaxed, Relaxed) {
             Err(other) if other != hash => Err(Wrong::Changed),
             _ => Ok(()),
@@ -237,6 +246,14 @@ fn hash(bytes: &[u8]) -> u64 {
     });
     rest.iter()
         .fold(state, |state, &byte| mix(state, u64::from(byte)))
+}
+
+/// The same of floats, bit by bit.
+fn hash_floats(values: &[f32]) -> u64 {
+    const K: u64 = 0x51_7c_c1_b7_27_22_0a_95;
+    values.iter().fold(values.len() as u64, |state, value| {
+        (state.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(K)
+    })
 }
 
 /// Which answers are checked when only a share of them is.
@@ -385,6 +402,15 @@ mod tests {
         assert_eq!(check(0, b"ok, eight bytes and mors"), Err(Wrong::Changed));
         assert_eq!(check(1, b"ok"), Ok(()));
         assert_eq!(check(1, b""), Err(Wrong::Lacks("ok".into())));
+        let rules = Check {
+            same: true,
+            ..Check::default()
+        };
+        let checker = Checker::new(&rules, None, None, 1).unwrap();
+        let check = |values: &[f32]| checker.check(0, Answer::Floats(values), &mut Vec::new());
+        assert_eq!(check(&[0.5, 1.0]), Ok(()));
+        assert_eq!(check(&[0.5, 1.0]), Ok(()));
+        assert_eq!(check(&[0.5, 1.5]), Err(Wrong::Changed));
     }
 
     #[test]

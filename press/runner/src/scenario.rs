@@ -204,6 +204,8 @@ impl Load {
     /// where a schedule decides.
     pub(crate) fn in_flight(&self, protocol: Protocol) -> usize {
         match (self.in_flight, protocol) {
+            // A thread in this process makes one call at a time.
+            (_, protocol) if protocol.is_local() => 1,
             (Some(in_flight), _) => in_flight,
             (None, Protocol::Http) => 1,
             (None, _) if self.arrivals.is_some() => 256,

@@ -11,6 +11,7 @@ pub(crate) mod memcached;
 pub(crate) mod msgpack;
 pub(crate) mod native;
 pub(crate) mod resp;
+pub(crate) mod rows;
 
 use millpond_press_recorder::ErrorKind;
 

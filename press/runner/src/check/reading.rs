@@ -33,7 +33,9 @@ pub(super) fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> R
             .deserialize(&mut reader)
             .map_err(|error| unreadable(&error))?
         }
-        Answer::Bytes(_) => return Err(Wrong::Unreadable("it is neither JSON nor msgpack".into())),
+        Answer::Bytes(_) | Answer::Floats(_) => {
+            return Err(Wrong::Unreadable("it is neither JSON nor msgpack".into()));
+        }
     };
     found.ok_or(Wrong::NoField)
 }

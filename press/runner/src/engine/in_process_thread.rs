@@ -235,8 +235,11 @@ impl<P: Local> Caller<P> {
                 return self.tally.unchecked(operation, end - due, end - now, now - due);
             }
             Ok(answer) => {
-                let checked = self.plan.checker.check(index, answer, &mut self.numbers);
-                checked.map_err(|wrong| wrong.to_string())
+                let verified = self.plan.protocol.verify(index, answer);
+                verified.and_then(|()| {
+                    let checked = self.plan.checker.check(index, answer, &mut self.numbers);
+                    checked.map_err(|wrong| wrong.to_string())
+                })
             }
             Err(why) => {
                 Live::bump(&self.line.live.failed);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::keys::{File, Protocol, Server, Target};
+use super::keys::{File, Operation, Protocol, Server, Target};
 use super::requests::operation_names;
 use super::steps::{self, Rates};
 
@@ -281,7 +281,9 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     let protocol = target.protocol.as_str();
     let load = &file.load;
     if target.protocol.is_local() {
-        if load.in_flight.unwrap_or(1) > 1 || (!load.source_addresses.is_empty() && file.targets.is_empty()) {
+        // Beside targets with connections these keys are theirs.
+        let is_alone = file.targets.iter().all(|target| target.protocol.is_local());
+        if is_alone && (load.in_flight.unwrap_or(1) > 1 || !load.source_addresses.is_empty()) {
             return Err(format!(
                 "protocol \"{protocol}\" runs in this process, one call at a time on each thread: load.in_flight and \
                  load.source_addresses are for targets with connections"
@@ -310,6 +312,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
             "check.values is for the protocols \"resp\" and \"memcached\", whose answers hold the values; \"{protocol}\" can take check.same"
         ));
     }
+    check_rows(file, target)?;
     check_tls(target)?;
     let in_flight = file.load.in_flight.unwrap_or(1);
     if target.protocol == Protocol::Http && in_flight > 1 {
@@ -327,6 +330,32 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
         return Err(
             "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Rows are known of lookups alone, and of those in which every key is one of the scenario's.
+fn check_rows(file: &File, target: &Target) -> Result<(), String> {
+    let Some(rows) = file.check.rows else {
+        return Ok(());
+    };
+    if !(1..=65_536).contains(&rows.dim) {
+        return Err(format!("check.rows.dim is {}, expected 1 to 65536", rows.dim));
+    }
+    let looks_up = |operation: &Operation| operation.method.as_deref() == Some("features.lookup");
+    let is_lookup = match target.protocol {
+        Protocol::Features => !target.operations.is_empty(),
+        Protocol::Native => !target.operations.is_empty() && target.operations.iter().all(looks_up),
+        // Their values are those that `fill` wrote.
+        Protocol::Resp | Protocol::Memcached => true,
+        _ => false,
+    };
+    if !is_lookup {
+        return Err(
+            "check.rows is for lookups of features: operations of protocol \"features\", or of protocol \"native\" with the method \
+             \"features.lookup\""
+                .into(),
         );
     }
     Ok(())

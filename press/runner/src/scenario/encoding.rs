@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millpond_press_workload::{Mixed, RequestSet, value_of};
 
-use super::keys::{Check, File, Protocol, Target};
+use super::keys::{Check, File, Protocol, RandomRows, Target};
 use super::requests::Bodies;
 use super::targets::method_and_path;
 use crate::target::echo::Echo;
@@ -15,6 +15,7 @@ use crate::target::in_process::LocalRequests;
 use crate::target::memcached::{self, Memcached};
 use crate::target::native::Native;
 use crate::target::resp::{self, Resp};
+use crate::target::rows::KnownRows;
 use crate::target::{Prepared, msgpack};
 
 /// The largest set of known answers.
@@ -44,6 +45,9 @@ pub(super) fn verified_in_words(file: &File, target: &Target, bodies: &Bodies) -
         {
             "; every value is the one that was written"
         }
+        Protocol::Native | Protocol::Features if file.check.rows.is_some() => {
+            "; every row is the one that was made"
+        }
         _ => "",
     }
 }
@@ -59,6 +63,20 @@ pub(super) fn encode(file: &File, target: &Target, bodies: &Bodies) -> Result<En
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
+    if let (Some(mixed), Some(rows)) = (&bodies.mixed, file.check.rows) {
+        let known = || known_rows(rows, mixed).map(Some);
+        match target.protocol {
+            Protocol::Features => {
+                let requests = LocalRequests::new(target.protocol, &bodies.set)?;
+                return Ok(Encoded::Local(Arc::new(requests.with_rows(known()?))));
+            }
+            Protocol::Native => {
+                let native = native_set(&bodies.set, target.answer_bytes_max)?;
+                return Ok(Encoded::Native(Arc::new(native.with_rows(known()?))));
+            }
+            _ => {}
+        }
+    }
     if bodies.mixed.is_some() {
         let (host, max) = (&target.address, target.answer_bytes_max);
         return encode_set(target.protocol, host, &headers, &bodies.set, known, max);
@@ -104,11 +122,6 @@ pub(super) fn encode_set(
     known: Option<Prepared>,
     answer_bytes_max: usize,
 ) -> Result<Encoded, String> {
-    let split = |body: &[u8]| -> Result<(String, Vec<u8>), String> {
-        let at = body.iter().position(|&byte| byte == b'\n').unwrap_or(body.len());
-        let first = std::str::from_utf8(&body[..at]).map_err(|_| "a first line is not UTF-8")?;
-        Ok((first.to_owned(), body.get(at + 1..).unwrap_or_default().to_vec()))
-    };
     Ok(match protocol {
         Protocol::Http => {
             let mut http = Http::builder(host, headers, answer_bytes_max);
@@ -123,21 +136,47 @@ pub(super) fn encode_set(
             }
             Encoded::Http(Arc::new(http.finish()))
         }
-        Protocol::Native => {
-            let mut frames = Vec::new();
-            for (number, body) in set.iter().enumerate() {
-                let (method, body) = split(body)?;
-                let payload = msgpack::from_json(&body)
-                    .map_err(|why| format!("request {} cannot be sent as msgpack: {why}", number + 1))?;
-                frames.push((method, payload));
-            }
-            Encoded::Native(Arc::new(Native::new(frames.into_iter(), answer_bytes_max)?))
-        }
+        Protocol::Native => Encoded::Native(Arc::new(native_set(set, answer_bytes_max)?)),
         Protocol::Resp => Encoded::Resp(Arc::new(Resp::new(set, known, answer_bytes_max)?)),
         Protocol::Memcached => Encoded::Memcached(Arc::new(Memcached::new(set, known, answer_bytes_max)?)),
         Protocol::Echo => Encoded::Echo(Arc::new(Echo::new(set))),
         local => Encoded::Local(Arc::new(LocalRequests::new(local, set)?)),
     })
+}
+
+/// The first line and what follows it.
+fn split(body: &[u8]) -> Result<(String, Vec<u8>), String> {
+    let at = body.iter().position(|&byte| byte == b'\n').unwrap_or(body.len());
+    let first = std::str::from_utf8(&body[..at]).map_err(|_| "a first line is not UTF-8")?;
+    Ok((first.to_owned(), body.get(at + 1..).unwrap_or_default().to_vec()))
+}
+
+/// Frames of requests whose first line is their method.
+fn native_set(set: &RequestSet, answer_bytes_max: usize) -> Result<Native, String> {
+    let mut frames = Vec::new();
+    for (number, body) in set.iter().enumerate() {
+        let (method, body) = split(body)?;
+        let payload = msgpack::from_json(&body)
+            .map_err(|why| format!("request {} cannot be sent as msgpack: {why}", number + 1))?;
+        frames.push((method, payload));
+    }
+    Native::new(frames.into_iter(), answer_bytes_max)
+}
+
+/// The rows that each request looks up.
+fn known_rows(rows: RandomRows, mixed: &Mixed) -> Result<KnownRows, String> {
+    let (mut known, mut bytes) = (KnownRows::new(rows.dim), 0);
+    for number in 0..mixed.requests.len() {
+        let keys = mixed.keys_of(number);
+        bytes += keys.len() * rows.dim * size_of::<f32>();
+        if bytes > EXPECTED_BYTES_MAX {
+            return Err(format!(
+                "the rows of check.rows need more than {EXPECTED_BYTES_MAX} bytes of memory; lower requests.count or leave it out"
+            ));
+        }
+        known.push(rows.seed, keys);
+    }
+    Ok(known)
 }
 
 /// From a command and the values of its keys to the answer.

@@ -173,8 +173,18 @@ pub(crate) struct Check {
     pub(crate) same: bool,
     /// Whether values read must be those that `fill` wrote; so where there is a `fill`, unless it says false.
     pub(crate) values: Option<bool>,
+    /// Where rows of features are looked up: those that `millpond features random` makes.
+    pub(crate) rows: Option<RandomRows>,
     #[serde(default = "share")]
     pub(crate) share: f64,
+}
+
+/// The rows of a table of random rows, which follow from these.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RandomRows {
+    pub(crate) seed: u64,
+    pub(crate) dim: usize,
 }
 
 impl Default for Check {
@@ -188,6 +198,7 @@ impl Default for Check {
             contains: None,
             same: false,
             values: None,
+            rows: None,
             share: share(),
         }
     }

@@ -12,6 +12,7 @@ use millpond_engines_features::{Handle, Table};
 use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
 use millpond_press_workload::RequestSet;
 
+use super::rows::KnownRows;
 use super::{Answer, words};
 use crate::scenario::Protocol;
 
@@ -27,6 +28,9 @@ pub(crate) trait Local: Send + Sync + 'static {
 
     /// Does request `index`; the answer's bytes lie in the room.
     fn call<'r>(&self, index: usize, room: &'r mut Self::Room) -> Result<Answer<'r>, String>;
+
+    /// Checks what only the engine's requests can know of the answer to request `index`, after its time was taken.
+    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String>;
 }
 
 /// One request, read.
@@ -43,6 +47,8 @@ enum Command {
 /// The prepared requests.
 pub(crate) struct LocalRequests {
     commands: Vec<Command>,
+    /// The rows that requests look up, where they are known.
+    rows: Option<KnownRows>,
 }
 
 impl LocalRequests {
@@ -61,7 +67,13 @@ impl LocalRequests {
         });
         Ok(LocalRequests {
             commands: commands.collect::<Result<_, _>>()?,
+            rows: None,
         })
+    }
+
+    /// With the rows that every request must get.
+    pub(crate) fn with_rows(self, rows: Option<KnownRows>) -> LocalRequests {
+        LocalRequests { rows, ..self }
     }
 }
 
@@ -160,6 +172,7 @@ impl InProcess {
                     let absent = keys.len() - found;
                     return Err(format!("{absent} of {} keys are not in the table", keys.len()));
                 }
+                return Ok(Answer::Floats(&room.values));
             }
             (Engine::Ordered(store), Command::Get(key)) => match store.get(key) {
                 Some(found) => room.bytes.extend_from_slice(&found.value),
@@ -231,6 +244,13 @@ impl Local for InProcess {
 
     fn call<'r>(&self, index: usize, room: &'r mut Room) -> Result<Answer<'r>, String> {
         self.perform(&self.requests.commands[index], room)
+    }
+
+    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
+        match (&self.requests.rows, answer) {
+            (Some(rows), Answer::Floats(found)) => rows.compare_floats(index, found),
+            _ => Ok(()),
+        }
     }
 }
 

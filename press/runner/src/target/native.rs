@@ -6,6 +6,7 @@
 use serde::Deserialize;
 
 use super::msgpack::check_one_map;
+use super::rows::KnownRows;
 use super::{Answer, Found, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said};
 
 const HEADER: usize = 16;
@@ -15,6 +16,8 @@ const ANSWER: u8 = 2;
 /// The prepared requests, as frames whose number is still to be set.
 pub(crate) struct Native {
     requests: Prepared,
+    /// The rows that requests look up, where they are known.
+    rows: Option<KnownRows>,
     answer_bytes_max: usize,
 }
 
@@ -41,8 +44,14 @@ impl Native {
         }
         Ok(Native {
             requests: prepared,
+            rows: None,
             answer_bytes_max,
         })
+    }
+
+    /// With the rows that every request must get.
+    pub(crate) fn with_rows(self, rows: Option<KnownRows>) -> Native {
+        Native { rows, ..self }
     }
 }
 
@@ -101,6 +110,13 @@ impl Protocol for Native {
             },
             closes: false,
         }))
+    }
+
+    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
+        match (&self.rows, answer) {
+            (Some(rows), Answer::Msgpack(answer)) => rows.compare_msgpack(index, answer),
+            _ => Ok(()),
+        }
     }
 }
 
