@@ -5,6 +5,7 @@
 mod access;
 mod bad_input;
 mod call;
+mod commands;
 mod configuration;
 mod drain;
 mod duplex;

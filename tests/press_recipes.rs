@@ -154,7 +154,7 @@ fn millpond(arguments: &[&str]) -> Output {
 }
 
 /// A port nobody listens on, below those the system gives to connections, so that no test takes it meanwhile.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 1_000) as u16 * 10;
     (0..1_000)

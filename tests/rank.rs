@@ -3,7 +3,7 @@
 use crate::harness::{Http, Millpond, R1, r1_folder, row};
 use serde_json::{Value, json};
 
-const RANK: &str = r#"
+pub(crate) const RANK: &str = r#"
 [pipelines.rank]
 request = "rank"
 stages = [

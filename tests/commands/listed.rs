@@ -1,0 +1,50 @@
+//! Commands that no test runs, by their beginning, each with the reason.
+
+/// The explicit list. What is not on it must run.
+pub const LISTED: &[(&str, &str)] = &[
+    (
+        "make ",
+        "a recipe of the task file: .ci/run runs test and lint, a person the others",
+    ),
+    (
+        "python3 examples/movielens/fetch.py",
+        "fetches an environment and a data set from other hosts; `make demo` runs it",
+    ),
+    (
+        ".demo/venv/bin/python",
+        "needs the environment that fetch.py makes",
+    ),
+    (
+        "millpond features build --input",
+        "needs Parquet that Python makes in that environment; the builder's tests make their own",
+    ),
+    ("podman ", "needs a container engine and a registry's base image"),
+    (
+        "millpond press run SCENARIO",
+        "a form and no command: SCENARIO stands for a file",
+    ),
+    (
+        "millpond press search SCENARIO",
+        "a form and no command: SCENARIO stands for a file",
+    ),
+    (
+        "millpond press report FOLDER",
+        "a form and no command: FOLDER stands for folders",
+    ),
+    (
+        "millpond press practice            #",
+        "a server that runs until it is stopped; the recipes start it",
+    ),
+    (
+        "millpond call '*ping' --addr tls://millpond.example",
+        "a host of documentation (RFC 2606); the tests of TLS make the call",
+    ),
+];
+
+/// Why a command is not run, if it is not.
+pub fn reason(command: &str) -> Option<&'static str> {
+    let mut listed = LISTED.iter();
+    listed
+        .find(|(start, _)| command.starts_with(start))
+        .map(|(_, why)| *why)
+}

@@ -1,0 +1,432 @@
+//! A folder that looks to a command like the root of the repository, with `millpond` in its path, small data, and free ports in
+//! the place of those that are written.
+//!
+//! `millpond` there is a script that makes loads short and writes down how each command ended. Its invariant: nothing outside of
+//! the folder is written, and no process outlives it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Millpond, R1, data, make_table};
+use crate::press_recipes::free_port;
+use crate::rank::RANK;
+
+/// Ports that files and commands name.
+const PORTS: &[u16] = &[
+    7070, 7071, 7072, 7073, 7074, 7075, 7076, 7077, 7391, 7392, 13500, 13503, 13510, 13520, 13590, 13591,
+    13592,
+];
+
+/// What makes a scenario short, by its file; the last is for all others.
+const SHORT: &[(&str, &str)] = &[
+    ("echo-floor.toml", "load.duration_s=0.2 load.warmup_s_max=0.1"),
+    (
+        "movielens-rank.toml",
+        "load.duration_s=0.3 load.warmup_s_max=0.1 load.connections=[4]",
+    ),
+    (
+        "r1-quick.toml",
+        "load.duration_s=0.3 load.warmup_s_max=0.1 load.connections=[4] requests.distinct_min=20",
+    ),
+    (
+        "r1-recommand.toml",
+        "load.requests_per_connection=10 load.connections=[1,4] requests.distinct_min=20",
+    ),
+    (
+        "r3-massive.toml",
+        "load.duration_s=0.5 load.warmup_s_max=0.1 load.connections=[60] load.rate_per_connection=[4] load.processes=2 \
+         boost.step_s=30 boost.fine_step_ms=100 boost.pause_ms_min=100",
+    ),
+    (
+        "r3-stress.toml",
+        "load.duration_s=0.3 load.warmup_s_max=0.1 load.connections=[20] load.rate=[500] grid.threads=[1]",
+    ),
+    (
+        "peer-redis.toml",
+        "keys.count=2000 requests.count=100 load.duration_s=0.2 load.warmup_s_max=0.1 scenario.repeats=1",
+    ),
+    (
+        "peer-memcached.toml",
+        "keys.count=2000 requests.count=100 load.duration_s=0.2 load.warmup_s_max=0.1 scenario.repeats=1",
+    ),
+    (
+        "mix.toml",
+        "load.duration_s=0.4 load.warmup_s_max=0.2 keys.count=2000 requests.count=2000",
+    ),
+    ("rows.toml", ""),
+    ("", "load.duration_s=0.4 load.warmup_s_max=0.2"),
+];
+/// The same for searches.
+const SHORT_SEARCH: &str =
+    "search.point_s=0.2 search.rate_start=4000 search.rate_max=8000 search.resolution=0.5 search.repeats=1";
+
+/// Programs of other packages, by the scenario that starts them.
+const PROGRAMS: &[(&str, &str, &str)] = &[
+    ("peer-redis.toml", "redis-server", "redis-server"),
+    ("peer-memcached.toml", "memcached", "memcached"),
+];
+
+/// The programs a scenario needs that are not here and cannot be installed.
+pub fn missing_programs(scenario: &str) -> Vec<&'static str> {
+    let needed = PROGRAMS.iter().filter(|(name, _, _)| *name == scenario);
+    needed
+        .filter(|(_, program, package)| !is_there(program) && !install(package, program))
+        .map(|(_, program, _)| *program)
+        .collect()
+}
+
+fn is_there(program: &str) -> bool {
+    bash(Path::new("/"), &format!("command -v {program}"))
+        .status()
+        .unwrap()
+        .success()
+}
+
+/// Root on Debian gets it installed; nobody else is asked for anything.
+fn install(package: &str, program: &str) -> bool {
+    // Two scenarios at once would find the package manager locked, and a peer that starts by itself takes a port.
+    let install = format!(
+        "[ $(id -u) = 0 ] && command -v apt-get && export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 && \
+         get='apt-get -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends {package}' && \
+         ($get || (apt-get update && $get))"
+    );
+    let _ = bash(Path::new("/"), &install).output();
+    is_there(program)
+}
+
+fn bash(folder: &Path, script: &str) -> Command {
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", script])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+pub struct Place {
+    folder: tempfile::TempDir,
+    ports: BTreeMap<u16, u16>,
+    server: RefCell<Option<Server>>,
+}
+
+enum Server {
+    StandIn(#[allow(dead_code)] Millpond),
+    Started(Child),
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Server::Started(child) = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What one `millpond press` came to.
+#[derive(Debug)]
+pub struct Pressed {
+    pub code: i32,
+    pub stderr: String,
+    pub result: Value,
+}
+
+impl Place {
+    /// Makes the folder; its name is told where something goes wrong.
+    pub fn new(name: &str) -> Place {
+        let folder = tempfile::Builder::new()
+            .prefix(&format!("{}-", name.replace('/', "-")))
+            .tempdir()
+            .unwrap();
+        let place = Place {
+            folder,
+            ports: PORTS.iter().map(|port| (*port, free_port())).collect(),
+            server: RefCell::default(),
+        };
+        for folder in [
+            "bin",
+            "press/scenarios",
+            ".demo/r1",
+            ".demo/movielens",
+            "press-results",
+        ] {
+            std::fs::create_dir_all(place.path(folder)).unwrap();
+        }
+        place.write_millpond();
+        let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../press/scenarios");
+        for entry in std::fs::read_dir(scenarios).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            // A table of a thousand rows for one of a million, two processes for a dozen.
+            let text = text.replace("\"--rows\", \"1000000\"", "\"--rows\", \"2000\"");
+            let text = text.replace("\"--processes\", \"12\"", "\"--processes\", \"2\"");
+            let name = path.file_name().unwrap().to_str().unwrap();
+            place.write(&format!("press/scenarios/{name}"), &text);
+        }
+        place.write_engines();
+        place
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Writes a text with this place's ports, and on any core: there may be no core 1.
+    fn write(&self, path: &str, text: &str) {
+        let text = text
+            .replace("cpus = [0]", "cpus = []")
+            .replace("cpus = [1]", "cpus = []");
+        std::fs::write(self.path(path), self.with_ports(&text)).unwrap();
+    }
+
+    fn with_ports(&self, text: &str) -> String {
+        let mut text = text.replace("unix:/run/millpond.sock", &self.socket());
+        for (written, free) in &self.ports {
+            for host in ["127.0.0.1:", "localhost:"] {
+                text = text.replace(&format!("{host}{written}"), &format!("{host}{free}"));
+            }
+            // As an argument of its own.
+            text = text.replace(&format!("\"{written}\""), &format!("\"{free}\""));
+        }
+        text
+    }
+
+    fn socket(&self) -> String {
+        format!("unix:{}", self.path("millpond.sock").display())
+    }
+
+    /// The script in the path.
+    fn write_millpond(&self) {
+        let sets = |pairs: &str| {
+            let pairs = pairs.split_whitespace().map(|pair| format!("--set '{pair}'"));
+            pairs.collect::<Vec<_>>().join(" ")
+        };
+        let cases: String = SHORT
+            .iter()
+            .map(|(name, pairs)| match *name {
+                "" => format!("*) short=({});;\n", sets(pairs)),
+                name => format!("{name}) short=({});;\n", sets(pairs)),
+            })
+            .collect();
+        let script = format!(
+            "#!/bin/bash\nshort=()\ncase \"$1 $2\" in\n\
+             \"press run\"|\"press search\")\n\
+             case \"${{3##*/}}\" in\n{cases}esac\n\
+             [[ $2 == search ]] && short+=({search})\n\
+             [[ \" $* \" == *' --out '* ]] || short+=(--out \"press-results/$$\")\n\
+             # A person takes longer to type a second line than a server to start.\n\
+             if [[ ${{3##*/}} == attach.toml ]]; then\n\
+             for _ in {{1..1000}}; do (exec 3<>/dev/tcp/127.0.0.1/{attached}) 2>/dev/null && break; sleep 0.02; done; fi;;\n\
+             'press practice'|serve*) exec {program} \"$@\";;\n\
+             call*) [[ \" $* \" == *' --addr '* ]] || short=(--addr 127.0.0.1:{port});;\n\
+             esac\n{program} \"$@\" \"${{short[@]}}\"\ncode=$?\necho \"$code $*\" >> {codes}\nexit $code\n",
+            search = sets(SHORT_SEARCH),
+            attached = self.ports[&7074],
+            port = self.ports[&13500],
+            program = env!("CARGO_BIN_EXE_millpond"),
+            codes = self.path("codes").display(),
+        );
+        std::fs::write(self.path("bin/millpond"), script).unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.path("bin/millpond"), all).unwrap();
+    }
+
+    /// What stands for the demo's server and for R1's: the same methods over a small table and a small model.
+    fn write_engines(&self) {
+        for folder in ["", ".demo/r1"] {
+            let name = if folder.is_empty() {
+                "millpond.toml"
+            } else {
+                "r1.toml"
+            };
+            let also = if folder.is_empty() {
+                format!(
+                    "listen = \"127.0.0.1:13500\"\nlisten_also = [\"{}\"]",
+                    self.socket()
+                )
+            } else {
+                "listen = \"127.0.0.1:13500\"".to_owned()
+            };
+            let text = format!("{R1}{RANK}")
+                .replacen("listen = \"127.0.0.1:0\"", &also, 1)
+                .replacen("listen = \"127.0.0.1:0\"", "listen = \"127.0.0.1:13590\"", 1);
+            let folder = Path::new(folder);
+            self.write(folder.join(name).to_str().unwrap(), &text);
+            let inside = self.folder.path().join(folder);
+            std::fs::copy(data("mlp.onnx"), inside.join("mlp.onnx")).unwrap();
+            make_table(&inside.join("tables/embeddings"), "embeddings", 1);
+        }
+    }
+
+    /// The TOML blocks of a document, under the names its commands call them.
+    pub fn write_tables(&self, document: &str) {
+        for part in document.split("<!-- recipe: ").skip(1) {
+            let (name, rest) = part.split_once(" -->\n```toml\n").unwrap();
+            let (text, _) = rest.split_once("\n```\n").unwrap();
+            self.write(&format!("{name}.toml"), text);
+        }
+        for block in document.split("```toml\n").skip(1) {
+            let (text, _) = block.split_once("\n```\n").unwrap();
+            if text.starts_with("[models.stand_in]") {
+                let ports = "[server]\nlisten = \"127.0.0.1:13500\"\n[admin]\nlisten = \"127.0.0.1:13590\"\n";
+                self.write("stand_in.toml", &format!("{ports}{text}\n"));
+            }
+        }
+    }
+
+    /// What a scenario finds running, and the requests that it reads from files.
+    pub fn serve_for(&self, scenario: &str) {
+        let is_attached = matches!(scenario, "movielens-rank.toml" | "r1-quick.toml");
+        if !is_attached && scenario != "r1-recommand.toml" {
+            return;
+        }
+        let server = Millpond::start(self.folder.path(), &[]);
+        let samples =
+            |at: usize| json!({"samples": [[format!("v{at}"), "v1"], ["v2", format!("v{}", at + 1)]]});
+        let rank = |at: usize| json!({"user": {"id": at}, "items": [format!("v{at}"), "v3", "v5"]});
+        let write = |method: &str, requests: &str, expected: &str, body: &dyn Fn(usize) -> Value| {
+            let (mut asked, mut answered) = (String::new(), String::new());
+            for at in 0..20 {
+                let (status, answer) = server.call(method, &body(at));
+                assert_eq!(status, 200, "{answer}");
+                asked += &format!("{}\n", body(at));
+                answered += &format!("{}\n", json!({"scores": answer["scores"]}));
+            }
+            std::fs::write(self.path(requests), asked).unwrap();
+            std::fs::write(self.path(expected), answered).unwrap();
+        };
+        write(
+            "infer",
+            ".demo/r1/requests.jsonl",
+            ".demo/r1/expected.jsonl",
+            &samples,
+        );
+        let folder = ".demo/movielens/press-";
+        write(
+            "rank",
+            &format!("{folder}requests.jsonl"),
+            &format!("{folder}expected.jsonl"),
+            &rank,
+        );
+        if is_attached {
+            *self.server.borrow_mut() = Some(Server::StandIn(server));
+        }
+    }
+
+    /// Runs what is written, as it stands but for ports.
+    pub fn run(&self, script: &str) {
+        if script.starts_with("millpond serve") {
+            return self.start(script);
+        }
+        let calls = script.starts_with("curl ") || script.starts_with("millpond call");
+        if calls && self.server.borrow().is_none() {
+            self.stand_in();
+        }
+        let done = self.bash(script).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        let code = done.status.code();
+        // A load that is this short may miss an SLO on a machine this busy; whether it ran is asked of its result.
+        let is_press = script.contains("press run") || script.contains("press search");
+        let may = if is_press { vec![0, 1, 3] } else { vec![0] };
+        assert!(
+            code.is_some_and(|code| may.contains(&code)),
+            "{script}\nended with {code:?}\n{said}\n{}",
+            String::from_utf8_lossy(&done.stdout)
+        );
+        let codes = std::fs::read_to_string(self.path("codes")).unwrap_or_default();
+        assert!(
+            !codes.lines().any(|line| line.starts_with("2 ")),
+            "{script}\n{codes}\n{said}"
+        );
+    }
+
+    /// `millpond press …` with these words.
+    pub fn press(&self, words: &str) -> Pressed {
+        let done = self.bash(&format!("millpond press {words}")).output().unwrap();
+        let out = words.split_once("--out ").unwrap().1.split(' ').next().unwrap();
+        let result = std::fs::read(self.path(out).join("result.json"));
+        Pressed {
+            code: done.status.code().unwrap(),
+            stderr: String::from_utf8_lossy(&done.stderr).into_owned(),
+            result: result.map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap()),
+        }
+    }
+
+    fn bash(&self, script: &str) -> Command {
+        let mut command = bash(self.folder.path(), &self.with_ports(script));
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.path("bin").display()));
+        command
+    }
+
+    /// Starts the server that a command names, in the place of one that runs.
+    fn start(&self, script: &str) {
+        self.server.take();
+        let command = script.split(['&', '#']).next().unwrap();
+        let mut child = self.bash(&format!("exec {command}"));
+        let child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        *self.server.borrow_mut() = Some(Server::Started(child));
+        let until = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(("127.0.0.1", self.ports[&13500])).is_err() {
+            assert!(Instant::now() < until, "{script} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The server that is called where a document starts none, with TLS where it made certificates.
+    fn stand_in(&self) {
+        let file = self.path("millpond.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        if self.path("server.pem").exists() && !text.contains("[server.tls]") {
+            let tls = "[server.tls]\nlisten = \"127.0.0.1:13503\"\ncertificate = \"server.pem\"\nprivate_key = \"server.key\"\n";
+            let text = text.replacen("[admin]", &format!("{tls}[admin]"), 1);
+            std::fs::write(file, self.with_ports(&text)).unwrap();
+        }
+        *self.server.borrow_mut() = Some(Server::StandIn(Millpond::start(self.folder.path(), &[])));
+    }
+
+    /// Every run in here came to its end, and every answer in it was right.
+    pub fn check_results(&self) {
+        let codes = std::fs::read_to_string(self.path("codes")).unwrap_or_default();
+        let is_run = |line: &&str| line.contains(" press run ") || line.contains(" press search ");
+        let runs = codes.lines().filter(is_run).count();
+        let folders = ["", "press-results"].into_iter();
+        let results: Vec<PathBuf> = folders
+            .flat_map(|folder| std::fs::read_dir(self.path(folder)).unwrap())
+            .map(|entry| entry.unwrap().path().join("result.json"))
+            .filter(|path| path.exists())
+            .collect();
+        assert_eq!(results.len(), runs, "{codes}{results:?}");
+        for path in results {
+            let result: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(
+                result["state"],
+                "complete",
+                "{}: {}",
+                path.display(),
+                result["failure"]
+            );
+            let points = result["points"].as_array().unwrap();
+            assert!(!points.is_empty(), "{}", path.display());
+            for point in points {
+                let counters = &point["counters"];
+                let is_right = counters["ok"].as_u64() > Some(0) && counters["wrong"] == 0;
+                assert!(
+                    is_right && counters["errors"].as_object().unwrap().is_empty(),
+                    "{}: {} {counters}",
+                    path.display(),
+                    point["target"]
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The commands that a text says: in code blocks of Markdown, and in comments that are set in by two spaces and more.
+
+const PROGRAMS: &[&str] = &[
+    "millpond",
+    "make",
+    "cargo",
+    "curl",
+    "python3",
+    "python3.11",
+    ".demo/venv/bin/python",
+    "podman",
+    "docker",
+    "openssl",
+    "chmod",
+    "systemctl",
+    "sysctl",
+    "apt",
+    "apt-get",
+    "sudo",
+    "ulimit",
+    "kill",
+    "for",
+    "code=0",
+    "case",
+];
+
+/// One command, or the lines of a shell's loop.
+#[derive(Debug, Clone)]
+pub struct Written {
+    pub command: String,
+    /// The number of its block, from 0.
+    pub block: usize,
+    /// Whether the block is a shell's, whose lines belong together.
+    pub is_shell: bool,
+}
+
+/// All of them, in their order.
+pub fn written(text: &str) -> Vec<Written> {
+    let mut found = Vec::new();
+    let (mut block, mut language) = (0, None);
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some(rest) = line.strip_prefix("```") {
+            language = match language {
+                Some(_) => None,
+                None => Some(rest.trim().to_owned()),
+            };
+            block += 1;
+            continue;
+        }
+        let candidate = match language.as_deref() {
+            Some("" | "sh") => Some(line.strip_prefix("$ ").unwrap_or(line)),
+            Some(_) => None,
+            None => line.strip_prefix("#  ").map(str::trim_start),
+        };
+        let Some(first) = candidate.filter(|line| is_command(line)) else {
+            continue;
+        };
+        let mut command = first.to_owned();
+        // A quotation, a line that ends with a backslash and a loop go on.
+        while (command.matches('\'').count() % 2 == 1 || command.ends_with('\\') || is_open_loop(&command))
+            && let Some(next) = lines.next()
+        {
+            command += &format!("\n{next}");
+        }
+        found.push(Written {
+            // What follows a scenario's command at a distance describes it.
+            command: match language {
+                None => command
+                    .split("   ")
+                    .next()
+                    .unwrap_or_default()
+                    .trim_end()
+                    .to_owned(),
+                Some(_) => command,
+            },
+            block,
+            is_shell: language.as_deref() == Some("sh"),
+        });
+    }
+    found
+}
+
+fn is_open_loop(command: &str) -> bool {
+    command.starts_with("for ") && !command.contains("\ndone")
+}
+
+fn is_command(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    PROGRAMS.contains(&first) && words.next().is_some()
+}
+
+#[test]
+fn commands_are_told_from_what_they_print() {
+    let text = "# A head.\n#\n#   millpond press run a.toml --set load.in_flight=4   pipelined\n# millpond is a word\n\n\
+                ```\n$ curl -s x -d '{\"a\":\n  1}'\n{\"made\": 1}\nmillpond call a   # why\n```\n\n```toml\nmake = 1\n```\n\
+                ```sh\nfor x in 1 2; do\n    millpond $x\ndone\nmillpond b\n```\nmillpond c d\n";
+    let found: Vec<(String, bool)> = written(text)
+        .into_iter()
+        .map(|written| (written.command, written.is_shell))
+        .collect();
+    let expected = [
+        ("millpond press run a.toml --set load.in_flight=4", false),
+        ("curl -s x -d '{\"a\":\n  1}'", false),
+        ("millpond call a   # why", false),
+        ("for x in 1 2; do\n    millpond $x\ndone", true),
+        ("millpond b", true),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(command, is_shell)| (command.to_owned(), is_shell))
+    );
+}
