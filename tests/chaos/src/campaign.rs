@@ -9,6 +9,7 @@ use crate::round;
 use crate::server::Launch;
 use crate::settings::{Length, Settings};
 use crate::tally::Tally;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// What kinds of rounds follow each other.
@@ -24,7 +25,9 @@ const ORDER: &[Kind] = &[
 ];
 /// A store lives for so many rounds of kills, and for fewer of other kinds: then the next one has another disk.
 const LIFE_ROUNDS: (u64, u64) = (20, 5);
-/// One fault can break the same promise for every call: so many are told of in full.
+/// One fault can break the same promise for every call: findings that begin with the same letters are told of once,
+const SHAPE_LETTERS: usize = 30;
+/// and so many different ones of a round.
 const TOLD_MAX: usize = 10;
 
 /// What came of a campaign.
@@ -61,6 +64,9 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Out
             _ => ORDER[number as usize % ORDER.len()],
         };
         let round = plan::round(settings.seed, number, kind);
+        if settings.is_verbose {
+            say(&format!("{round:?}"));
+        }
         tally.count(format!("round {}", format!("{kind:?}").to_lowercase()));
         let found = if kind == Kind::Fleet {
             let mut fleet = Life::begin(settings, number, Place::Nowhere)?;
@@ -127,11 +133,24 @@ fn judge(life: &mut Life, found: &[Finding], say: &mut dyn FnMut(&str)) -> anyho
     if found.is_empty() {
         return Ok(());
     }
-    for finding in found.iter().take(TOLD_MAX) {
-        say(&format!("finding: {finding}"));
+    // What differs in numbers and at its end alone is the same fault again.
+    let mut alike: BTreeMap<String, (&Finding, u64)> = BTreeMap::new();
+    for finding in found {
+        let letters = finding.seen.chars().filter(|letter| !letter.is_ascii_digit());
+        let shape: String = letters.take(SHAPE_LETTERS).collect();
+        let shape = format!("{:?} {shape}", finding.broken);
+        alike.entry(shape).or_insert((finding, 0)).1 += 1;
     }
-    if let Some(more) = found.len().checked_sub(TOLD_MAX + 1) {
-        say(&format!("  and {} more in this round", more + 1));
+    for (finding, count) in alike.values().take(TOLD_MAX) {
+        let times = if *count > 1 {
+            format!(" (and {} alike)", count - 1)
+        } else {
+            String::new()
+        };
+        say(&format!("finding: {finding:.300}{times}"));
+    }
+    if let Some(more) = alike.len().checked_sub(TOLD_MAX + 1) {
+        say(&format!("  and {} others in this round", more + 1));
     }
     say(&format!(
         "  its logs and store are in {}",

@@ -39,7 +39,9 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} in round {}: {}", self.broken, self.round, self.seen)
+        let letters = f.precision().unwrap_or(usize::MAX);
+        let seen: String = self.seen.chars().take(letters).collect();
+        write!(f, "{:?} in round {}: {seen}", self.broken, self.round)
     }
 }
 

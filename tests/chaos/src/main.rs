@@ -32,6 +32,9 @@ struct Arguments {
     /// Times that something may take are so many times as long, for machines that are busy.
     #[arg(long, default_value_t = 1)]
     generosity: u32,
+    /// Prints a line for each round, with its plan, when it begins.
+    #[arg(long)]
+    verbose: bool,
     /// Where the folders of rounds with findings stay.
     #[arg(long, default_value = "target/chaos")]
     keep: PathBuf,
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<ExitCode> {
         },
         keep,
         generosity: arguments.generosity,
+        is_verbose: arguments.verbose,
     };
     println!("seed: {:#x}", settings.seed);
     let began = Instant::now();

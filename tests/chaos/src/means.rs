@@ -1,6 +1,6 @@
 //! What this machine allows a campaign to do: mounts of its own, and changing what system calls return.
 //!
-//! Its invariant: what is mounted is seen by this process and its children alone, and ends with them.
+//! Its invariant: what is mounted is seen by this process and its children alone, and ends with them; and they end with it.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -19,14 +19,23 @@ fn works(program: &str, arguments: &[&str]) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// Runs this program again in a namespace of mounts of its own where that is possible, then with the rights to mount.
-/// Returns where it is not, or is done already.
+/// Runs this program again in namespaces of mounts and processes of its own where that is possible, then with the rights to
+/// mount: servers that it has started do not outlive it, however it ends. Returns where it is not, or is done already.
 pub fn be_alone() {
     if std::env::var_os(ALONE).is_some() {
         return;
     }
     // Who is root needs no namespace of users, and would lose rights in one.
-    let ways: [&[&str]; 2] = [&["--mount"], &["--mount", "--map-root-user"]];
+    const ROOT: &[&str] = &["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    const USER: &[&str] = &[
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ];
+    let ways = [ROOT, USER];
     let way = ways
         .into_iter()
         .find(|way| works("unshare", &[*way, &["true"]].concat()));

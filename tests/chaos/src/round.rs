@@ -72,7 +72,7 @@ fn serve(
     findings: &Findings,
     server: &Server,
 ) -> anyhow::Result<()> {
-    let scene = Scene::new(settings, life, server, tally, findings, round.seed);
+    let scene = Scene::new(settings, life, server, tally, findings, round);
     std::thread::scope(|scope| {
         let done = act(scope, &scene, life, round);
         scene.end();

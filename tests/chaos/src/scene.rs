@@ -7,7 +7,7 @@ use crate::finding::{Broken, Findings};
 use crate::front::{Answer, Came, Connection, Front};
 use crate::ledger::{Ledger, State, entries};
 use crate::life::Life;
-use crate::plan::generator;
+use crate::plan::{Kind, Round, generator};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::tally::Tally;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// A call that is not answered within this time, on a connection that stays open, is lost: far beyond every deadline,
 /// pause and stop of a round.
 pub const ANSWER_MAX: Duration = Duration::from_secs(45);
+
+/// A call of a check, made while nothing hurts the server, is answered in this time.
+const CHECK_MAX: Duration = Duration::from_secs(5);
 
 /// What `/readyz` has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Scene<'r> {
     pub findings: &'r Findings,
     /// The round's own seed.
     pub seed: u64,
+    /// Writers pause up to so long between puts: a longer round would fill any disk.
+    pub pause_ms_max: u64,
     /// TLS clients.
     pub tls: Arc<ClientConfig>,
     /// Puts acknowledged in this round.
@@ -70,7 +75,7 @@ impl<'r> Scene<'r> {
         server: &'r Server,
         tally: &'r Tally,
         findings: &'r Findings,
-        seed: u64,
+        round: &Round,
     ) -> Scene<'r> {
         Scene {
             settings,
@@ -80,7 +85,8 @@ impl<'r> Scene<'r> {
             ledger: life.ledger(),
             tally,
             findings,
-            seed,
+            seed: round.seed,
+            pause_ms_max: if round.kind == Kind::Kill { 0 } else { 3 },
             tls: life.authority().client(),
             puts: AtomicU64::new(0),
             disk_failed: AtomicBool::new(false),
@@ -130,6 +136,15 @@ impl<'r> Scene<'r> {
         Connection::open(front, self.server, &self.tls, ANSWER_MAX, random)
     }
 
+    /// A new connection for a check, which does not wait as long.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub fn connect_to_check(&self, front: Front, random: &mut StdRng) -> std::io::Result<Connection> {
+        let patience = CHECK_MAX * self.settings.generosity;
+        Connection::open(front, self.server, &self.tls, patience, random)
+    }
+
     /// Tells of a finding.
     pub fn tell(&self, broken: Broken, seen: impl Into<String>) {
         self.findings.tell(broken, seen);
@@ -140,7 +155,7 @@ impl<'r> Scene<'r> {
         let writer = u64::from(u32::MAX);
         let number = self.ledger.begin(writer);
         let payload = json!({"entries": entries(writer, number)});
-        let mut connection = self.connect(Front::of(0), random).ok()?;
+        let mut connection = self.connect_to_check(Front::of(0), random).ok()?;
         match connection.call("ordered.put", payload) {
             Came::Answer(_, Answer::Good(_)) => {
                 let _ = self.ledger.learn(writer, number, State::There);

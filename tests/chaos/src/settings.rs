@@ -27,6 +27,8 @@ pub struct Settings {
     pub keep: PathBuf,
     /// The times that something may take are so many times as long: for machines that are busy with other things.
     pub generosity: u32,
+    /// Each round's plan is said when it begins.
+    pub is_verbose: bool,
     /// A tmpfs can be mounted: this process is alone in its namespace of mounts.
     pub can_mount: bool,
     /// strace can make system calls of a server fail.

@@ -17,7 +17,7 @@ pub fn check(scene: &Scene<'_>) {
     for front in (0..Front::COUNT).map(Front::of) {
         let payload = json!({"front": front.to_string()});
         loop {
-            let seen = match scene.connect(front, &mut random) {
+            let seen = match scene.connect_to_check(front, &mut random) {
                 Err(error) => format!("it cannot be connected to: {error}"),
                 Ok(mut connection) => match connection.call("echo", payload.clone()) {
                     Came::Answer(_, Answer::Good(answer)) if answer == payload => break,
@@ -26,24 +26,17 @@ pub fn check(scene: &Scene<'_>) {
                     }
                     Came::Closed => "it closed the connection".to_owned(),
                     other => {
-                        scene.tell(
-                            Broken::Service,
-                            format!("an echo over {front} after the faults: {other:?}"),
-                        );
-                        break;
+                        let seen = format!("an echo over {front} after the faults: {other:?}");
+                        return scene.tell(Broken::Service, seen);
                     }
                 },
             };
             if let Some(status) = scene.server.ended() {
-                scene.tell(Broken::Died, format!("it ended by itself: {status}"));
-                return;
+                return scene.tell(Broken::Died, format!("it ended by itself: {status}"));
             }
             if Instant::now() > until {
-                scene.tell(
-                    Broken::Service,
-                    format!("{front} does not serve after the faults: {seen}"),
-                );
-                break;
+                let seen = format!("{front} does not serve after the faults: {seen}");
+                return scene.tell(Broken::Service, seen);
             }
             scene.sleep(Duration::from_millis(20));
         }

@@ -25,6 +25,7 @@ pub fn run(scene: &Scene<'_>, writer: u64) {
             Ok(mut connection) => {
                 let puts = random.random_range(1..200);
                 for _ in 0..puts {
+                    scene.sleep(Duration::from_millis(random.random_range(0..=scene.pause_ms_max)));
                     if scene.is_over() || !put(scene, &mut connection, writer, &mut random) {
                         break;
                     }
