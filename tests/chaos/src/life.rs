@@ -5,10 +5,14 @@
 use crate::certificates::Authority;
 use crate::configuration;
 use crate::fault::Disk;
+use crate::invariant::memory::documented_bytes;
 use crate::ledger::Ledger;
 use crate::settings::Settings;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
+
+/// Processes of a server without a store.
+pub const FLEET: u32 = 3;
 
 /// What a life serves from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,7 @@ pub struct Life {
     authority: Authority,
     ledger: Ledger,
     disk: Disk,
+    documented_bytes: u64,
     is_kept: bool,
 }
 
@@ -46,6 +51,8 @@ impl Life {
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let authority = Authority::new()?;
         configuration::write(&folder, &authority, place != Place::Nowhere)?;
+        let processes = if place == Place::Nowhere { FLEET } else { 1 };
+        let documented_bytes = documented_bytes(&settings.millpond, &folder, processes)?;
         let is_own = settings.can_mount && place == Place::OwnDisk;
         let disk = Disk::new(&folder.join("store"), is_own)?;
         Ok(Life {
@@ -53,6 +60,7 @@ impl Life {
             authority,
             ledger: Ledger::default(),
             disk,
+            documented_bytes,
             is_kept: false,
         })
     }
@@ -74,6 +82,11 @@ impl Life {
     /// Signs its certificates.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// What callers can make a server of this folder hold.
+    pub fn documented_bytes(&self) -> u64 {
+        self.documented_bytes
     }
 
     /// What is known of its store.

@@ -5,7 +5,7 @@
 use crate::fault::{await_moment, inject};
 use crate::finding::{Broken, Finding, Findings};
 use crate::invariant::{memory, ready, service, stop, store};
-use crate::life::Life;
+use crate::life::{FLEET, Life};
 use crate::load;
 use crate::plan::{End, Kind, Moment, Round};
 use crate::scene::Scene;
@@ -25,7 +25,7 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
     let launch = Launch {
         millpond: &settings.millpond,
         folder: life.folder(),
-        processes: if round.kind == Kind::Fleet { 3 } else { 1 },
+        processes: if round.kind == Kind::Fleet { FLEET } else { 1 },
         round: round.number,
     };
     let starting = launch.begin()?;
@@ -92,7 +92,8 @@ fn act<'scope>(
     round: &Round,
 ) -> anyhow::Result<()> {
     let began = Instant::now();
-    scope.spawn(|| memory::watch(scene));
+    let at_rest = scene.server.resident_bytes();
+    scope.spawn(move || memory::watch(scene, at_rest));
     scope.spawn(|| ready::watch(scene));
     for number in 0..u64::from(round.writers) {
         scope.spawn(move || load::write(scene, number));

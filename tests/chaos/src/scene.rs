@@ -57,6 +57,8 @@ pub struct Scene<'r> {
     pub seed: u64,
     /// Writers pause up to so long between puts: a longer round would fill any disk.
     pub pause_ms_max: u64,
+    /// What callers can make the server hold.
+    pub documented_bytes: u64,
     /// TLS clients.
     pub tls: Arc<ClientConfig>,
     /// Puts acknowledged in this round.
@@ -87,6 +89,7 @@ impl<'r> Scene<'r> {
             findings,
             seed: round.seed,
             pause_ms_max: if round.kind == Kind::Kill { 0 } else { 3 },
+            documented_bytes: life.documented_bytes(),
             tls: life.authority().client(),
             puts: AtomicU64::new(0),
             disk_failed: AtomicBool::new(false),
