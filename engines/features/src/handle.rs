@@ -54,6 +54,7 @@ impl Handle {
     pub fn activate(&self, version: u64) -> Result<Arc<Table>, Error> {
         let table = Arc::new(open_version(&self.table_dir, version, self.versions()?)?);
         table.make_resident()?;
+        table.check_lengths()?;
         self.active.store(Arc::clone(&table));
         Ok(table)
     }

@@ -3,8 +3,9 @@
 //! Not a table: it answers for any key it is asked, and the table asks the right shard. Invariant: a search ends after
 //! `probes_max` slots and never names bytes outside the rows, whatever the index holds.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -30,6 +31,9 @@ pub(crate) struct Shard {
     pub(crate) header: Header,
     /// Ties the file to its manifest.
     pub(crate) header_checksum: u64,
+    /// Device and inode: whether the path still names the file that is mapped.
+    identity: (u64, u64),
+    file_bytes: u64,
     rows: Section,
     index: Section,
 }
@@ -38,7 +42,8 @@ impl Shard {
     /// Maps a shard file; only its header is read.
     pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
         let mut file = File::open(path).map_err(Error::io("open", path))?;
-        let file_bytes = file.metadata().map_err(Error::io("read", path))?.len();
+        let metadata = file.metadata().map_err(Error::io("read", path))?;
+        let file_bytes = metadata.len();
         if file_bytes < HEADER_BYTES as u64 {
             let found = format!("{file_bytes} bytes");
             let expected = "at least 128 bytes";
@@ -54,6 +59,8 @@ impl Shard {
         };
         Ok(Shard {
             path: path.to_path_buf(),
+            identity: (metadata.dev(), metadata.ino()),
+            file_bytes,
             rows: map(HEADER_BYTES as u64, layout.rows_bytes)?,
             index: map(layout.index_offset, layout.index_bytes)?,
             header,
@@ -61,8 +68,24 @@ impl Shard {
         })
     }
 
+    /// Whether the file is still as long as what is mapped of it: reading a page that was cut off ends the process (SIGBUS).
+    /// A file that was deleted, or had another put in its place, stays whole for its mapping.
+    pub(crate) fn check_length(&self) -> Result<(), Error> {
+        let metadata = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(Error::io("read", &self.path))?,
+        };
+        let is_ours = (metadata.dev(), metadata.ino()) == self.identity;
+        if is_ours && metadata.len() != self.file_bytes {
+            let what = "length in bytes since it was opened";
+            return Err(Error::damaged(&self.path, what, self.file_bytes, metadata.len()));
+        }
+        Ok(())
+    }
+
     /// Reads every byte and compares the checksums.
     pub(crate) fn verify(&self) -> Result<(), Error> {
+        self.check_length()?;
         let check = |what, section: &[u8], expected: u64| {
             let found = xxh3_64(section);
             if found == expected {

@@ -73,7 +73,7 @@ impl Table {
         })
     }
 
-    /// Reads all data and compares it with its checksums.
+    /// Reads all data and compares it with its checksums; of each file its length first.
     ///
     /// # Errors
     /// [`Error::Damaged`], naming the first shard file that differs.
@@ -89,6 +89,15 @@ impl Table {
     pub fn make_resident(&self) -> Result<(), Error> {
         // The checksums are computed through the mapping that lookups use: each page is read and mapped by it.
         self.verify()
+    }
+
+    /// Whether every file is still as long as it was when it was opened; the last thing before a version is served.
+    /// What is cut later is not seen, and ends the process when a lookup needs it: see docs/operations.md.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming the first shard file of another length; [`Error::Io`].
+    pub fn check_lengths(&self) -> Result<(), Error> {
+        self.shards.iter().try_for_each(Shard::check_length)
     }
 
     /// The table's name.

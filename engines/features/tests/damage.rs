@@ -127,6 +127,31 @@ fn every_cut_and_every_extension_is_found() {
 }
 
 #[test]
+fn a_file_cut_after_the_opening_is_an_error_and_no_end_of_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let version_dir = write(dir.path(), 1);
+    let path = version_dir.join("shard-00001.mpf");
+    let whole = fs::read(&path).unwrap();
+    let table = Table::open(&version_dir).unwrap();
+    table.check_lengths().unwrap();
+    let cut = fs::File::options().write(true).open(&path).unwrap();
+    for length in [0, 128, whole.len() as u64 - 1, whole.len() as u64 + 1] {
+        cut.set_len(length).unwrap();
+        for found in [table.check_lengths(), table.verify(), table.make_resident()] {
+            let error = found.expect_err("the cut goes unseen").to_string();
+            assert!(error.contains("shard-00001.mpf is damaged: length"), "{error}");
+        }
+    }
+    // Deleted, or with another file in its place, it is whole for those who have it open.
+    fs::write(&path, &whole).unwrap();
+    fs::rename(&path, version_dir.join("elsewhere")).unwrap();
+    table.verify().unwrap();
+    fs::write(&path, "another file").unwrap();
+    table.verify().unwrap();
+    table.check_lengths().unwrap();
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let version_dir = write(dir.path(), 1);
