@@ -107,7 +107,34 @@ impl Millpond {
         set: &[&str],
         stderr: Stdio,
     ) -> Result<Millpond, (ExitStatus, String)> {
+        Millpond::run(folder, set, stderr, &[])
+    }
+
+    /// As [`Millpond::start`], with more in its environment.
+    pub fn start_in(folder: &Path, set: &[&str], environment: &[(&str, &Path)]) -> Millpond {
+        match Millpond::try_start_in(folder, set, environment) {
+            Ok(started) => started,
+            Err((status, stderr)) => panic!("the server did not start: {status}\n{stderr}"),
+        }
+    }
+
+    /// As [`Millpond::try_start`], with more in its environment.
+    pub fn try_start_in(
+        folder: &Path,
+        set: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Result<Millpond, (ExitStatus, String)> {
+        Millpond::run(folder, set, Stdio::piped(), environment)
+    }
+
+    fn run(
+        folder: &Path,
+        set: &[&str],
+        stderr: Stdio,
+        environment: &[(&str, &Path)],
+    ) -> Result<Millpond, (ExitStatus, String)> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+        command.envs(environment.iter().copied());
         command
             .args(["serve", "--config"])
             .arg(folder.join("millpond.toml"));

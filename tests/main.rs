@@ -9,6 +9,7 @@ mod commands;
 mod configuration;
 mod drain;
 mod duplex;
+mod failing_disk;
 mod harness;
 mod infer;
 mod kills;

@@ -256,7 +256,10 @@ fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>
 }
 
 fn finished(all: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(all, "stopped with unfinished calls after server.drain_ms_max");
+    anyhow::ensure!(
+        all,
+        "stopped, but with unfinished calls after server.drain_ms_max, or with an ordered store that failed; see the log"
+    );
     Ok(())
 }
 

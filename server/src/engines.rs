@@ -99,6 +99,20 @@ impl Engines {
         Ok(())
     }
 
+    /// Looks whether a table's file was cut since it was opened: models may have taken long to warm.
+    ///
+    /// # Errors
+    /// A damaged table.
+    pub fn check_tables(&self) -> Result<(), Error> {
+        for (name, handle) in &self.tables {
+            handle.pin().check_lengths().map_err(|source| Error::Features {
+                name: name.clone(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
     /// Runs every model at its warm-up sizes.
     ///
     /// # Errors
@@ -121,6 +135,19 @@ impl Engines {
             }
         }
         Ok(())
+    }
+
+    /// Closes the ordered stores: what they had taken in is written, and synced whatever their durability. Whether all of them
+    /// could, and none was read-only; the log says why not.
+    pub fn close_stores(&self) -> bool {
+        let mut is_kept = true;
+        for (name, store) in &self.stores {
+            if let Err(error) = store.clone().close() {
+                tracing::error!(store = name, %error, "store closed after a failure");
+                is_kept = false;
+            }
+        }
+        is_kept
     }
 
     /// Lets every count begin at zero.

@@ -171,7 +171,17 @@ impl Shared {
     }
 
     fn is_ready(&self) -> bool {
-        self.engines.get().is_some() && !self.draining.load(Ordering::Relaxed)
+        let is_open = self.engines.get().is_some() && !self.draining.load(Ordering::Relaxed);
+        is_open && self.read_only_store().is_none()
+    }
+
+    /// What to say of a store that a failure made read-only, if there is one.
+    fn read_only_store(&self) -> Option<String> {
+        let mut stores = self.engines.get()?.stores.iter();
+        let (name, _) = stores.find(|(_, store)| store.read_only().is_some())?;
+        Some(format!(
+            "ordered store {name:?} is read-only after a failure of its log; restart to recover"
+        ))
     }
 }
 
@@ -331,6 +341,7 @@ impl Server {
 
     fn warm(&self, engines: Arc<Engines>, rehearsal: &Shared) -> Result<(), Error> {
         engines.warm(&self.shared.config)?;
+        engines.check_tables()?;
         let _ = rehearsal.engines.set(Arc::clone(&engines));
         rehearsal::hold(rehearsal, &engines, &self.data);
         engines.forget_counts();
@@ -377,7 +388,7 @@ impl Server {
     }
 
     /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most).
-    /// Returns whether all of it was.
+    /// Returns whether all of it was, and the ordered stores kept what they had acknowledged.
     pub fn shutdown(self) -> bool {
         self.data.stop_accepting();
         self.shared.draining.store(true, Ordering::Relaxed);
@@ -395,9 +406,11 @@ impl Server {
             );
         }
         self.answer_stragglers(until);
+        let engines = self.shared.engines.get().cloned();
         self.close();
+        let is_kept = engines.is_none_or(|engines| engines.close_stores());
         tracing::info!("stopped");
-        left == 0
+        left == 0 && is_kept
     }
 
     /// Goes on telling callers that the server stops, for as long as connections are open, [`STRAGGLERS`] pass and `until` is to

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::Durability;
 use crate::disk::{Disk, LogFile};
@@ -42,6 +42,9 @@ impl Failure {
     }
 }
 
+/// The failure that ended writing, once there is one.
+pub(crate) type ReadOnly = Arc<OnceLock<Arc<Error>>>;
+
 pub(crate) struct Log {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -49,8 +52,8 @@ pub(crate) struct Log {
     segment_bytes_max: u64,
     segment: Segment,
     next_sequence: u64,
-    /// Set once, by the failure that ended writing.
-    read_only: Option<Arc<Error>>,
+    /// Set once, by the failure that ended writing; the store's handles see it too.
+    read_only: ReadOnly,
     buffer: Vec<u8>,
 }
 
@@ -110,14 +113,19 @@ impl Log {
             segment_bytes_max,
             segment,
             next_sequence: sequence,
-            read_only: None,
+            read_only: ReadOnly::default(),
             buffer: Vec::new(),
         })
     }
 
     /// Why nothing can be written any more, if so.
     pub fn read_only(&self) -> Option<&Arc<Error>> {
-        self.read_only.as_ref()
+        self.read_only.get()
+    }
+
+    /// Where others see that.
+    pub fn watch_read_only(&self) -> ReadOnly {
+        self.read_only.clone()
     }
 
     /// Writes one group and makes it as durable as configured, or undoes it and says whether that worked.
@@ -142,10 +150,10 @@ impl Log {
 
     /// Makes everything written durable, whatever the durability; the last call.
     pub fn finish(mut self) -> Result<(), Error> {
-        if self.durability != Durability::Synced && self.read_only.is_none() {
+        if self.durability != Durability::Synced && self.read_only().is_none() {
             let _ = self.sync_segment();
         }
-        match self.read_only.as_deref() {
+        match self.read_only().map(Arc::as_ref) {
             Some(Error::ReadOnly { file, reason }) => Err(Error::ReadOnly {
                 file: file.clone(),
                 reason: reason.clone(),
@@ -236,8 +244,7 @@ impl Log {
             file: self.segment.path.clone(),
             reason,
         });
-        self.read_only = Some(error.clone());
-        error
+        self.read_only.get_or_init(|| error).clone()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::commit::Committer;
 use crate::disk::{Disk, RealDisk};
 use crate::error::Error;
 use crate::index::{Index, Versioned};
-use crate::log::Log;
+use crate::log::{Log, ReadOnly};
 use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 use crate::queue::{self, Queue, Refused};
 use crate::recover::{self, Recovery};
@@ -80,6 +80,8 @@ struct Handle {
     index: Arc<Index>,
     queue: Arc<Queue>,
     durability: Durability,
+    /// Why the log takes no more puts, once it takes none.
+    read_only: ReadOnly,
     log_thread: Option<ThreadId>,
     /// Taken by whoever joins first; held while joining, so that all who close wait for the end.
     join: Mutex<Option<JoinHandle<Result<(), Error>>>>,
@@ -150,6 +152,7 @@ impl Store {
             index,
             queue,
             durability: Durability::Memory,
+            read_only: ReadOnly::default(),
             log_thread: None,
             join: Mutex::new(None),
         };
@@ -166,6 +169,11 @@ impl Store {
     ) -> Result<Store, Error> {
         let queue = Arc::new(Queue::new(queue_max));
         let durability = committer.durability;
+        let read_only = committer
+            .log
+            .as_ref()
+            .map(Log::watch_read_only)
+            .unwrap_or_default();
         let taken = queue.clone();
         let work = move || {
             // In a program that panics end, this one does; in another, whoever puts is told.
@@ -186,6 +194,7 @@ impl Store {
                 index,
                 queue,
                 durability,
+                read_only,
                 log_thread,
                 join,
             }),
@@ -269,6 +278,12 @@ impl Store {
     /// What a put has survived to when it is done.
     pub fn durability(&self) -> Durability {
         self.handle.durability
+    }
+
+    /// The failure that made the store read-only, if one did: a log that could not be synced, or cut where a write had
+    /// failed. Reads go on; puts are refused until the store is opened again.
+    pub fn read_only(&self) -> Option<Arc<Error>> {
+        self.handle.read_only.get().cloned()
     }
 
     /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the

@@ -16,6 +16,11 @@ pub(crate) trait View: Clone + Send + 'static {
     /// Whether calls are served.
     fn is_ready(&self) -> bool;
 
+    /// Why not, where that is worth a word.
+    fn complaint(&self) -> Option<String> {
+        None
+    }
+
     /// Answers the page of metrics, now or later.
     fn metrics(&self, reply: Reply<'_>);
 }
@@ -31,6 +36,10 @@ impl View for Arc<Shared> {
         Shared::is_ready(self)
     }
 
+    fn complaint(&self) -> Option<String> {
+        self.read_only_store()
+    }
+
     fn metrics(&self, reply: Reply<'_>) {
         let text = page::metrics(self);
         reply.body(&Body {
@@ -43,11 +52,13 @@ impl View for Arc<Shared> {
 
 impl<V: View> Service for Admin<V> {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        let plain = |status, bytes| Body {
-            status,
-            content_type: "text/plain",
-            bytes,
-        };
+        fn plain(status: u16, bytes: &[u8]) -> Body<'_> {
+            Body {
+                status,
+                content_type: "text/plain",
+                bytes,
+            }
+        }
         match request.target {
             Target::Path {
                 verb: "GET" | "HEAD",
@@ -60,7 +71,9 @@ impl<V: View> Service for Admin<V> {
                 if self.view.is_ready() {
                     reply.body(&plain(200, b"ready\n"))
                 } else {
-                    reply.body(&plain(503, b"not ready\n"))
+                    let why = self.view.complaint();
+                    let why = why.map_or("not ready\n".to_owned(), |why| format!("not ready: {why}\n"));
+                    reply.body(&plain(503, why.as_bytes()))
                 }
             }
             Target::Path {

@@ -338,4 +338,13 @@ fn stores(page: &mut Page, engines: &Engines) {
     for (name, store) in &engines.stores {
         page.sample("millpond_store_keys", &[("store", name)], store.len() as f64);
     }
+    page.family(
+        "millpond_store_read_only",
+        "gauge",
+        "1 once its log failed: reads go on, puts are refused until a restart.",
+    );
+    for (name, store) in &engines.stores {
+        let is_read_only = f64::from(u8::from(store.read_only().is_some()));
+        page.sample("millpond_store_read_only", &[("store", name)], is_read_only);
+    }
 }

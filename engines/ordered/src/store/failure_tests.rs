@@ -108,6 +108,7 @@ fn a_failed_group_undoes_what_its_conditions_saw() {
 fn after_a_failed_sync_nothing_is_written_again() {
     let bed = Bed::new(Options::default());
     bed.store.put_wait(one("a", "kept")).unwrap();
+    assert!(bed.store.read_only().is_none());
     bed.hold_with(1, one("b", "unknown"));
     bed.put(2, one("c", "waits")).unwrap();
     bed.disk.plan(Plan {
@@ -116,6 +117,8 @@ fn after_a_failed_sync_nothing_is_written_again() {
     });
     bed.disk.open_gate();
     assert_eq!(words(&bed.collect(2)), ["1: storage", "2: read-only"]);
+    let shown = bed.store.read_only().unwrap().to_string();
+    assert!(shown.contains("cannot sync the segment: injected"), "{shown}");
     // The disk may well answer again: what it dropped is dropped all the same.
     bed.disk.plan(Plan::default());
     let before = bed.disk.counts();
