@@ -123,3 +123,23 @@ fn a_file_is_loaded_before_the_server_starts() {
         "a store that a server has open is not loaded into"
     );
 }
+
+#[test]
+fn a_full_store_says_so_and_takes_what_does_not_grow_it() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &["ordered.events.memory_bytes_max=1100"]);
+    let put = |key: &str, value: &str| {
+        let (status, answer) = server.call("ordered.put", &json!({"entries": [[key, value]]}));
+        (status, answer["code"].as_u64(), answer["ex"].to_string())
+    };
+    let full = "x".repeat(700);
+    assert_eq!(put("a", &full).0, 200);
+    let (status, code, said) = put("b", &full);
+    assert_eq!((status, code), (507, Some(30114)), "{said}");
+    assert!(said.contains("memory_bytes_max"), "{said}");
+    assert_eq!(put("a", "short").0, 200);
+    assert_eq!(put("b", &full).0, 200);
+    // Two entries' overhead, keys and values.
+    server.wait_for_metric("millpond_store_bytes{store=\"events\"} 1027");
+    assert_eq!(server.admin_get("/readyz").0, 200, "it is full, and it is well");
+}

@@ -164,6 +164,7 @@ pub(crate) fn open_store(name: &str, config: &config::Ordered) -> Result<Store, 
         durability: config.durability.into(),
         queue_max: config.queue_max,
         segment_bytes_max: config.segment_bytes_max,
+        memory_bytes_max: config.memory_bytes_max,
     };
     let Some(path) = &config.path else {
         tracing::info!(store = name, durability = "memory", "store opened, empty");
@@ -176,6 +177,15 @@ pub(crate) fn open_store(name: &str, config: &config::Ordered) -> Result<Store, 
     })?;
     if let Some(torn) = &recovery.torn_tail {
         tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log");
+    }
+    if let Some(max) = config.memory_bytes_max.filter(|max| store.memory_bytes() > *max) {
+        let bytes = store.memory_bytes();
+        tracing::warn!(
+            store = name,
+            bytes,
+            memory_bytes_max = max,
+            "store is over its limit and takes nothing that grows it"
+        );
     }
     tracing::info!(
         store = name,

@@ -3,7 +3,7 @@
 //! It is not the server's table of errors: that one is `wire/schema`'s `Status`, carried here whole. Its invariant:
 //! every text says what, where, and the mend, and every case says whether the call may have run.
 
-use millpond_wire_schema::Status;
+use millpond_wire_schema::{Code, Status};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -112,7 +112,8 @@ impl CallError {
             | CallError::Tls { .. }
             | CallError::TooManyInFlight { .. }
             | CallError::Unsendable { .. } => false,
-            CallError::Status(status) => !status.code.retryable(),
+            // Nothing is written to what is full, and repeating it helps nobody.
+            CallError::Status(status) => !status.code.retryable() && status.code != Code::Full,
             CallError::Closed { .. } | CallError::Timeout { .. } | CallError::Protocol { .. } => true,
         }
     }
@@ -159,7 +160,6 @@ fn next_try(retry_after: &Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_wire_schema::Code;
 
     fn check(code: Code, may_have_run: bool) {
         let error = CallError::Status(Status::new(code, "of the server"));
@@ -171,6 +171,7 @@ mod tests {
         check(Code::Overloaded, false);
         check(Code::StorageFailed, false);
         check(Code::OutcomeUnknown, true);
+        check(Code::Full, false);
         check(Code::Internal, true);
     }
 }

@@ -13,6 +13,7 @@ use crate::index::{Entry, Index, Versioned};
 use crate::log::{Accepted, Failure, Log};
 use crate::put::{Put, PutError, PutOutcome};
 use crate::queue::{Pending, Queue, Reply};
+use crate::space::Space;
 
 /// A group is cut here, so that the first put of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -27,6 +28,8 @@ pub(crate) struct Committer {
     pub next_version: u64,
     /// A group is no larger than a segment, if its puts allow it.
     pub segment_bytes_max: u64,
+    /// Memory that the entries may take.
+    pub memory_bytes_max: Option<u64>,
 }
 
 /// A put of the group and what becomes of it.
@@ -39,7 +42,8 @@ enum Verdict {
     Write(Accepted),
     Refuse {
         error: PutError,
-        /// The put met an entry of this very group: if the group fails, so does the reason to refuse.
+        /// The put met an entry of this very group, or lacks the space that it takes: if the group fails, so does the reason to
+        /// refuse.
         met_group: bool,
     },
 }
@@ -76,15 +80,19 @@ impl Committer {
         }
     }
 
-    /// Tests conditions in order, each put seeing those before it, and gives out versions.
+    /// Tests conditions and space in order, each put seeing those before it, and gives out versions.
     fn judge(&mut self, group: Vec<Pending>) -> Vec<Judged> {
         let mut overlay = group
             .iter()
             .any(|pending| pending.put.is_conditional())
             .then(Overlay::new);
+        let index = self.index.clone();
+        let puts = group.iter().map(|pending| &pending.put);
+        let mut space = Space::of_group(&index, self.memory_bytes_max, puts);
         let mut judge_one = |Pending { put, bytes, reply }: Pending| {
             let conflict = overlay.as_ref().and_then(|overlay| self.conflict(&put, overlay));
-            if let Some((error, met_group)) = conflict {
+            let refused = conflict.or_else(|| space.as_mut()?.take(&put).err());
+            if let Some((error, met_group)) = refused {
                 return Judged {
                     reply,
                     verdict: Verdict::Refuse { error, met_group },

@@ -45,6 +45,7 @@ mod recover;
 mod scan;
 mod segment;
 mod settle;
+mod space;
 mod store;
 
 pub use error::Error;

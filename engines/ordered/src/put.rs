@@ -114,6 +114,19 @@ pub enum PutError {
     #[error("as many puts wait for the log as may; try again later, or raise queue_max")]
     QueueFull,
 
+    /// The entries may take no more memory. Nothing was written.
+    #[error(
+        "the store is full: its entries take {bytes} bytes of memory, the put needs {more} more, and {max} are allowed; write over what is there, or raise memory_bytes_max"
+    )]
+    Full {
+        /// What the entries take now.
+        bytes: u64,
+        /// What the put would add.
+        more: u64,
+        /// The limit.
+        max: u64,
+    },
+
     /// The put has no entries.
     #[error("the put has no entries; send at least one")]
     Empty,

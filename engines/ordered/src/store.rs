@@ -55,6 +55,9 @@ pub struct Options {
     pub queue_max: usize,
     /// Bytes of a log segment. A single put that is larger has a segment of its own.
     pub segment_bytes_max: u64,
+    /// Memory that the entries may take, with what each takes beside its key and value; no limit where it is `None`. Puts that
+    /// make them grow beyond it are [`PutError::Full`]. What the log holds is read whatever it takes.
+    pub memory_bytes_max: Option<u64>,
 }
 
 impl Default for Options {
@@ -63,6 +66,7 @@ impl Default for Options {
             durability: Durability::Synced,
             queue_max: 1024,
             segment_bytes_max: 256 << 20,
+            memory_bytes_max: None,
         }
     }
 }
@@ -105,6 +109,7 @@ impl Store {
         let Options {
             durability,
             segment_bytes_max,
+            memory_bytes_max,
             ..
         } = options;
         if durability == Durability::Memory {
@@ -124,6 +129,7 @@ impl Store {
             durability,
             next_version,
             segment_bytes_max,
+            memory_bytes_max,
         };
         let store = Store::start(index, committer, options.queue_max, Some(lock))?;
         Ok((store, recovered.recovery))
@@ -140,6 +146,7 @@ impl Store {
             durability: Durability::Memory,
             next_version: 1,
             segment_bytes_max: options.segment_bytes_max,
+            memory_bytes_max: options.memory_bytes_max,
         };
         let started = Store::start(index.clone(), committer, options.queue_max, None);
         started.unwrap_or_else(|error| Store::refusing(index, error))
@@ -268,6 +275,11 @@ impl Store {
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.handle.index.len()
+    }
+
+    /// Memory that the entries take: keys, values, and 160 bytes for each entry.
+    pub fn memory_bytes(&self) -> u64 {
+        self.handle.index.bytes()
     }
 
     /// Whether there is no key.

@@ -339,6 +339,18 @@ fn stores(page: &mut Page, engines: &Engines) {
         page.sample("millpond_store_keys", &[("store", name)], store.len() as f64);
     }
     page.family(
+        "millpond_store_bytes",
+        "gauge",
+        "Memory that the store's entries take: keys, values and 160 bytes each.",
+    );
+    for (name, store) in &engines.stores {
+        page.sample(
+            "millpond_store_bytes",
+            &[("store", name)],
+            store.memory_bytes() as f64,
+        );
+    }
+    page.family(
         "millpond_store_read_only",
         "gauge",
         "1 once its log failed: reads go on, puts are refused until a restart.",

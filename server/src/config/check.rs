@@ -87,6 +87,11 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
             _ => {}
         }
         positive(&format!("ordered.{name}.queue_max"), store.queue_max)?;
+        if store.memory_bytes_max == Some(0) {
+            return Err(format!(
+                "ordered.{name}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
+            ));
+        }
     }
     check_models(config)?;
     for (name, pipeline) in &config.pipelines {

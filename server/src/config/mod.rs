@@ -224,6 +224,8 @@ pub struct Ordered {
     /// Bytes of one log file.
     #[serde(default = "ordered_segment_bytes_max")]
     pub segment_bytes_max: u64,
+    /// Memory that its entries may take; puts beyond it are told `Full`. No limit when left out.
+    pub memory_bytes_max: Option<u64>,
 }
 
 impl Ordered {
@@ -235,6 +237,7 @@ impl Ordered {
             durability: Durability::Synced,
             queue_max,
             segment_bytes_max,
+            memory_bytes_max: None,
         }
     }
 }

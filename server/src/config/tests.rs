@@ -91,6 +91,11 @@ fn what_is_named_must_be_there() {
     );
     check("[ordered.a]\n", &[], "ordered.a.path is missing");
     check(
+        "[ordered.a]\ndurability = \"memory\"\nmemory_bytes_max = 0",
+        &[],
+        "ordered.a.memory_bytes_max is 0",
+    );
+    check(
         "[ordered.a]\ndurability = \"memory\"\npath = \"x\"",
         &[],
         "keeps no file",

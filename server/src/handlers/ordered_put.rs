@@ -74,6 +74,7 @@ fn status_of(error: &PutError) -> Status {
         PutError::Conflict { .. } => Code::Conflict,
         PutError::TooLarge { .. } => Code::TooLarge,
         PutError::Empty => Code::BadArgument,
+        PutError::Full { .. } => Code::Full,
         PutError::QueueFull => Code::Overloaded,
         PutError::Closed => Code::Stopping,
         // The client's answer names no file of this machine.

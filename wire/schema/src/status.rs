@@ -80,6 +80,8 @@ codes! {
     Conflict = 30112, 409, false;
     /// The log or its disk failed, and whether something was written is unknown. Repeating it is safe under a condition alone.
     OutcomeUnknown = 30113, 500, false;
+    /// A store may hold no more; nothing was written, and nothing will be until there is space.
+    Full = 30114, 507, false;
 }
 
 /// An error as it goes over the wire: `{code, ex, retryable}`.

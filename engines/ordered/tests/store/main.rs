@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod model;
 mod opening;
+mod space;
 mod threads;
 
 use std::collections::BTreeMap;

@@ -65,6 +65,7 @@ fn readers_see_whole_puts_and_writers_do_not_lose_any() {
         durability: Durability::Logged,
         queue_max: 3, // small, so that the writers meet a full queue
         segment_bytes_max: 10_000,
+        ..Options::default()
     };
     let (store, _) = Store::open(&dir, options.clone()).unwrap();
     let versions = Mutex::new(vec![]);

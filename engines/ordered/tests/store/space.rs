@@ -1,0 +1,114 @@
+//! A store with little memory: what it takes, what it refuses, and that a refusal leaves no trace.
+
+use std::collections::BTreeMap;
+
+use millpond_engines_ordered::{Durability, Options, Put, PutError, Store};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::{contents, one};
+
+const OVERHEAD: u64 = 160;
+
+fn limited(memory_bytes_max: u64) -> Options {
+    Options {
+        durability: Durability::Logged,
+        memory_bytes_max: Some(memory_bytes_max),
+        ..Options::default()
+    }
+}
+
+fn refused(store: &Store, put: Put, more: u64) {
+    match store.put_wait(put) {
+        Err(PutError::Full {
+            bytes, more: needed, ..
+        }) => assert_eq!((bytes, needed), (store.memory_bytes(), more)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_what_does_not_grow_is_not() {
+    // Two entries of a byte each way, and three bytes more.
+    let store = Store::in_memory(limited(2 * (OVERHEAD + 2) + 3));
+    store.put_wait(one("a", "1")).unwrap();
+    store.put_wait(one("b", "1")).unwrap();
+    assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2));
+    refused(&store, one("c", "1"), OVERHEAD + 2);
+    refused(&store, one("a", "12345"), 4);
+    store.put_wait(one("a", "1234")).unwrap();
+    store.put_wait(one("b", "2")).unwrap();
+    refused(&store, one("b", "22"), 1);
+    store.put_wait(one("a", "")).unwrap();
+    store.put_wait(one("b", "22")).unwrap();
+    assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2));
+    // Of a key that comes twice in one put, the later value counts.
+    let twice = Put {
+        entries: vec![(b"a".to_vec(), vec![0; 100]), (b"a".to_vec(), vec![1])],
+        ..Put::default()
+    };
+    store.put_wait(twice).unwrap();
+    assert_eq!(&*store.get(b"a").unwrap().value, [1]);
+    assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2) + 1);
+    let text = store.put_wait(one("c", "1")).unwrap_err().to_string();
+    assert!(
+        text.contains("the store is full") && text.contains("memory_bytes_max"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_log_with_more_than_the_limit_is_read_and_takes_no_more() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (store, _) = Store::open(&dir, limited(u64::MAX)).unwrap();
+    for i in 0..10 {
+        store.put_wait(one(&format!("k{i}"), "value")).unwrap();
+    }
+    let expected = contents(&store);
+    store.close().unwrap();
+    let (store, _) = Store::open(&dir, limited(OVERHEAD)).unwrap();
+    assert_eq!(contents(&store), expected);
+    refused(&store, one("more", ""), OVERHEAD + 4);
+    store.put_wait(one("k0", "small")).unwrap();
+    store.put_wait(one("k0", "")).unwrap();
+}
+
+#[test]
+fn the_count_is_the_sum_over_what_is_there_and_never_beyond_the_limit() {
+    let (seed, max) = (31, 1500);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let mut store = Store::open(&dir, limited(max)).unwrap().0;
+    let mut model = BTreeMap::new();
+    let mut refused = 0;
+    for round in 0..500 {
+        let put = crate::random_put(&mut rng);
+        let mut after = model.clone();
+        after.extend(put.entries.clone());
+        let size = |map: &BTreeMap<Vec<u8>, Vec<u8>>| {
+            let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| OVERHEAD + (key.len() + value.len()) as u64;
+            map.iter().map(entry).sum::<u64>()
+        };
+        let fits = size(&after) <= max || size(&after) <= size(&model);
+        match store.put_wait(put) {
+            Ok(_) => {
+                assert!(fits, "seed {seed}, round {round}");
+                model = after;
+            }
+            Err(PutError::Full { .. }) => {
+                assert!(!fits, "seed {seed}, round {round}");
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+        assert_eq!(store.memory_bytes(), size(&model), "seed {seed}, round {round}");
+        if rng.random_ratio(1, 50) {
+            store.close().unwrap();
+            store = Store::open(&dir, limited(max)).unwrap().0;
+        }
+    }
+    assert_eq!(store.len(), model.len());
+    assert!(refused > 0, "seed {seed}");
+}
