@@ -63,11 +63,9 @@ impl Finding {
 
 /// Looks at everything that the machine tells.
 pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
-    let connections = config.server.connections_max as u64;
-    let processes = config.server.processes as u64;
     let found = [
         files(facts, config),
-        machine_files(facts, connections, processes),
+        machine_files(facts, config),
         backlog(facts),
         memory(facts, config),
         memory::finding(facts, config),
@@ -86,16 +84,18 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     let hard = facts.files_max?;
     let connections = config.server.connections_max as u64;
     let processes = config.server.processes as u64;
-    let needed = connections.saturating_add(FILES_BESIDE);
+    let needed = files_needed(config);
     let what = "open files";
     let each = if processes > 1 { " in each process" } else { "" };
     if hard >= needed {
         let text = format!(
-            "{hard} may be open{each}, {needed} are needed (server.connections_max is {connections})"
+            "{hard} may be open{each}, {needed} are needed (server.connections_max is {connections}, and as many as {} more are being \
+             refused or linger)",
+            needed.saturating_sub(FILES_BESIDE).saturating_sub(connections)
         );
         return Some(Finding::new(what, Standing::Good, text));
     }
-    let room = hard.saturating_sub(FILES_BESIDE);
+    let room = connections_within(hard.saturating_sub(FILES_BESIDE));
     // A tenth more than it takes: the kernel spreads connections by a hash.
     let spread = connections.saturating_mul(processes).saturating_mul(11);
     let several = match spread.div_ceil(room.saturating_mul(10).max(1)) {
@@ -117,6 +117,31 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     ))
 }
 
+/// Files of one process at worst.
+fn files_needed(config: &Config) -> u64 {
+    ports::data_bounds(config)
+        .connections_open_max()
+        .saturating_add(FILES_BESIDE)
+}
+
+/// The highest `server.connections_max` that needs no more than so many files for connections.
+fn connections_within(files: u64) -> u64 {
+    let open_max = |connections: u64| {
+        let mut config = Config::default();
+        config.server.connections_max = connections as usize;
+        ports::data_bounds(&config).connections_open_max()
+    };
+    let (mut fits, mut over) = (0, files.saturating_add(1));
+    while over - fits > 1 {
+        let middle = fits + (over - fits) / 2;
+        match open_max(middle) <= files {
+            true => fits = middle,
+            false => over = middle,
+        }
+    }
+    fits
+}
+
 /// Whether the configuration may say so many processes, as a start would judge it: an ordered store, a Unix socket and port 0
 /// have one.
 fn takes_processes(config: &Config, processes: u64) -> bool {
@@ -124,9 +149,9 @@ fn takes_processes(config: &Config, processes: u64) -> bool {
 }
 
 /// The files of all processes are files of the machine.
-fn machine_files(facts: &Facts, connections: u64, processes: u64) -> Option<Finding> {
+fn machine_files(facts: &Facts, config: &Config) -> Option<Finding> {
     let found = facts.machine_files_max?;
-    let needed = connections.saturating_add(FILES_BESIDE).saturating_mul(processes);
+    let needed = files_needed(config).saturating_mul(config.server.processes as u64);
     let what = "open files of the machine";
     let text = format!("fs.file-max is {found}, all processes may need {needed}");
     if found >= needed {

@@ -68,6 +68,14 @@ fn connections(page: &mut Page, counters: &Counters) {
         "Connections served now.",
         load(&counters.live),
     );
+    let name = "millpond_connections_beside";
+    page.family(
+        name,
+        "gauge",
+        "Connections that are not served: over the limit and being refused, or over and held until their peers have read it.",
+    );
+    page.sample(name, &[("state", "refused")], load(&counters.refusing));
+    page.sample(name, &[("state", "lingering")], load(&counters.lingering));
     page.single(
         "millpond_connections_accepted_total",
         "counter",

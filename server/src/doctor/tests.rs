@@ -36,7 +36,7 @@ fn too_few_files_are_told_with_the_number_that_is_needed() {
     let short = finding(&facts, &config, "open files");
     assert_eq!(short.standing, Standing::Short);
     assert!(
-        short.text.contains("LimitNOFILE=100064") && short.text.contains("server.connections_max to 19936"),
+        short.text.contains("LimitNOFILE=104160") && short.text.contains("server.connections_max to 15840"),
         "{}",
         short.text
     );
@@ -67,19 +67,19 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
     assert_eq!(whole.standing, Standing::Good, "{whole:?}");
     config.server.connections_max = 200_000;
     let short = finding(&facts, &config, "open files");
-    let way = "server.processes = 12 with server.connections_max = 19936";
+    let way = "server.processes = 14 with server.connections_max = 15840";
     assert!(short.text.contains(way), "{}", short.text);
-    (config.server.processes, config.server.connections_max) = (12, 19_936);
+    (config.server.processes, config.server.connections_max) = (14, 15_840);
     let each = finding(&facts, &config, "open files");
     assert_eq!(each.standing, Standing::Good, "{each:?}");
     assert!(each.text.contains("in each process"), "{each:?}");
     let whole = finding(&facts, &config, "open files of the machine");
     assert_eq!(whole.standing, Standing::Short, "{whole:?}");
-    assert!(whole.text.contains("sysctl -w fs.file-max=240000"), "{whole:?}");
+    assert!(whole.text.contains("sysctl -w fs.file-max=280000"), "{whole:?}");
     let threads = finding(&facts, &config, "processors");
     assert_eq!(threads.standing, Standing::Better, "{threads:?}");
     assert!(
-        threads.text.contains("12 net threads in 12 processes"),
+        threads.text.contains("14 net threads in 14 processes"),
         "{threads:?}"
     );
     // What one process alone can serve is not spread.
@@ -89,7 +89,7 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
         .insert("events".into(), Ordered::at("events".into()));
     let short = finding(&facts, &config, "open files");
     assert!(
-        short.text.contains("server.connections_max to 19936") && !short.text.contains("server.processes"),
+        short.text.contains("server.connections_max to 15840") && !short.text.contains("server.processes"),
         "{}",
         short.text
     );
@@ -118,7 +118,7 @@ fn what_callers_can_make_it_hold_is_held_against_the_memory() {
     assert_eq!(fits.standing, Standing::Good, "{fits:?}");
     for word in [
         "MiB beside tables, models and stores; 1024 are available",
-        "requests that are not complete or not served yet 367,",
+        "requests that are not complete or not served yet 351,",
         "answers that wait for their peers 256,",
         "net threads at work 129,",
         "sockets may take 16 besides (net.ipv4.tcp_mem)",

@@ -205,10 +205,12 @@ mod tests {
     /// The gauges that the server prints, in the order of `admin/page.rs`. Whoever adds one says here how it is merged.
     #[test]
     fn every_gauge_has_been_thought_of() {
-        const ADDED_UP: [&str; 7] = [
+        const ADDED_UP: [&str; 9] = [
             "millpond_in_flight",
             "millpond_awaiting_callers",
             "millpond_connections",
+            "millpond_connections_beside",
+            "millpond_write_buffer_bytes",
             "millpond_unfinished_bytes",
             "millpond_model_queued",
             "millpond_model_busy",

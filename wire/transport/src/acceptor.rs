@@ -1,12 +1,13 @@
 //! Accepts connections and gives each to the net thread that has the fewest.
 //!
 //! It runs on a thread of its own, so that no work starves it. Its invariant: a connection over the limit is still
-//! accepted and told so, as long as no more than [`REFUSING_MAX`] are being told at once.
+//! accepted and told so, as long as no more than [`beside_max`] are being told at once.
 
 use crate::listener::Bound;
 use crate::net_thread::{self, Kind, NetThread, Order};
 use crate::peer::Peer;
 use crate::poller::Bell;
+use crate::quiet::Cause;
 use crate::service::Service;
 use crate::tls::Tls;
 use crate::totals::Totals;
@@ -20,8 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Refused connections that may be waiting for their answer; beyond it they are closed untold.
-pub(crate) const REFUSING_MAX: u64 = 4096;
+/// Most connections that may be refused at a time.
+const BESIDE_MAX: u64 = 2048;
+/// And at least.
+const BESIDE_MIN: u64 = 32;
 /// Pause after a failed accept (no file descriptor left, mostly), instead of a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Connections accepted from one socket before the others are looked at.
@@ -256,7 +259,7 @@ impl Accept {
             if let Err(error) = waited
                 && error != Errno::INTR
             {
-                pause("the listening sockets cannot be watched", error);
+                self.pause("the listening sockets cannot be watched", error);
             }
             for (listener, watched) in self.listeners.iter().zip(&watched) {
                 if !watched.revents().is_empty() {
@@ -275,9 +278,16 @@ impl Accept {
                 Err(Errno::AGAIN) => return,
                 // The peer has left, or a signal came.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(error) => return pause("a connection could not be accepted", error),
+                Err(error) => return self.pause("a connection could not be accepted", error),
             }
         }
+    }
+
+    fn pause(&self, what: &str, error: Errno) {
+        if let Some(left_out) = self.counters.quiet.admits(Cause::NotAccepted) {
+            tracing::warn!(%error, left_out, "{what}");
+        }
+        std::thread::sleep(ACCEPT_PAUSE);
     }
 
     fn place(&self, socket: OwnedFd, peer: Peer, tls: Option<Arc<Tls>>) {
@@ -289,9 +299,13 @@ impl Accept {
         let refused = counters.live.load(Ordering::Relaxed) >= self.connections_max;
         let kind = if refused { Kind::Refused } else { Kind::Served };
         if refused {
-            let untold = counters.refusing.load(Ordering::Relaxed) >= REFUSING_MAX;
+            let untold = counters.refusing.load(Ordering::Relaxed) >= beside_max(self.connections_max);
             if untold || !self.idlest_gives_way {
                 counters.refused.fetch_add(1, Ordering::Relaxed);
+                if let Some(left_out) = counters.quiet.admits(Cause::OverLimit) {
+                    let limit = self.connections_max;
+                    tracing::warn!(%peer, limit, left_out, "connection refused: as many as may be are served");
+                }
             }
             if untold {
                 return;
@@ -322,7 +336,7 @@ fn peer(address: Option<SocketAddrAny>) -> Peer {
         .map_or(Peer::Unix, Peer::Inet)
 }
 
-fn pause(what: &str, error: Errno) {
-    tracing::warn!(%error, "{what}");
-    std::thread::sleep(ACCEPT_PAUSE);
+/// Connections that may be refused at a time beside as many as may be served; and as many again may linger.
+pub(crate) fn beside_max(connections_max: u64) -> u64 {
+    connections_max.saturating_mul(2).clamp(BESIDE_MIN, BESIDE_MAX)
 }

@@ -24,6 +24,7 @@ mod net_thread;
 mod peer;
 mod poller;
 mod push;
+mod quiet;
 mod service;
 mod timers;
 mod tls;
@@ -107,6 +108,10 @@ pub struct Counters {
     pub live: AtomicU64,
     /// Connections being told that they are refused.
     pub refusing: AtomicU64,
+    /// Connections to which everything was said, held until their peers have read it.
+    pub lingering: AtomicU64,
+    /// Lines of the log that were left out.
+    pub(crate) quiet: quiet::Quiet,
     /// Connections closed for bytes that are no frame and no HTTP, or that ended in the middle of a request.
     pub malformed: AtomicU64,
     /// Answers whose connection was gone.

@@ -4,7 +4,7 @@
 //! of the parts; the kernel's memory of sockets is in none.
 
 use crate::Options;
-use crate::acceptor::REFUSING_MAX;
+use crate::acceptor::beside_max;
 use crate::connection::{Connection, Pushes, Timed, UNCOUNTED_BYTES};
 use crate::encryption::Secure;
 use crate::net_thread::SCRATCH_BYTES;
@@ -44,9 +44,15 @@ pub struct MemoryUse {
 }
 
 impl Options {
+    /// Connections that may be open at a time: those that are served, those that are being refused, and those that linger.
+    pub fn connections_open_max(&self) -> u64 {
+        let served = self.connections_max as u64;
+        served.saturating_add(2 * beside_max(served))
+    }
+
     /// The parts of what this transport holds at worst, with as many connections as there may be.
     pub fn memory_max(&self, used: MemoryUse) -> Vec<MemoryPart> {
-        let connections = (self.connections_max as u64).saturating_add(REFUSING_MAX);
+        let connections = self.connections_open_max();
         let sizes = size_of::<Connection>() + size_of::<WebSocket>() + size_of::<Pushes>();
         let mut record = (sizes + size_of::<Secure>()) as u64 + BESIDE_RECORD_BYTES;
         record += [
@@ -58,7 +64,10 @@ impl Options {
         .sum::<u64>();
         let part = |what, bytes| MemoryPart { what, bytes };
         let of_each = |bytes: u64| connections.saturating_mul(bytes);
-        let waiting = (self.unfinished_bytes_max as u64).saturating_add(of_each(UNCOUNTED_BYTES as u64));
+        // Those that linger hold nothing of requests.
+        let asking = connections.saturating_sub(beside_max(self.connections_max as u64));
+        let uncounted = asking.saturating_mul(UNCOUNTED_BYTES as u64);
+        let waiting = (self.unfinished_bytes_max as u64).saturating_add(uncounted);
         let pushes = match used.pushes {
             true => (self.push.outstanding_total_max as u64).saturating_mul(PUSH_BYTES),
             false => 0,

@@ -6,6 +6,7 @@
 
 mod contained;
 mod crowd;
+mod lingering;
 mod room;
 mod start;
 
@@ -17,6 +18,7 @@ use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
 use crate::poller::{Poller, Ready};
 use crate::push::Push;
+use crate::quiet::Cause;
 use crate::service::Service;
 use crate::timers::{Sweep, Timers};
 use crate::tls::Tls;
@@ -331,7 +333,9 @@ impl<S: Service> Loop<S> {
                 return uncount(&self.net.counters, &self.live, kind);
             }
             Ok(Err(error)) => {
-                tracing::warn!(%peer, %error, "connection dropped: TLS cannot begin");
+                if let Some(left_out) = self.net.counters.quiet.admits(Cause::Dropped) {
+                    tracing::warn!(%peer, %error, left_out, "connection dropped: TLS cannot begin");
+                }
                 return uncount(&self.net.counters, &self.live, kind);
             }
         };
@@ -341,7 +345,9 @@ impl<S: Service> Loop<S> {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
         };
         if let Err(error) = self.poller.add(&socket, key) {
-            tracing::warn!(%peer, %error, "connection dropped: it cannot be watched");
+            if let Some(left_out) = self.net.counters.quiet.admits(Cause::Dropped) {
+                tracing::warn!(%peer, %error, left_out, "connection dropped: it cannot be watched");
+            }
             return uncount(&self.net.counters, &self.live, kind);
         }
         let mut connection = Connection::new(socket, peer, kind, key, self.timers.now_s());
@@ -373,8 +379,7 @@ impl<S: Service> Loop<S> {
             (Turn::Linger, Some(connection)) => {
                 let (key, kind) = (connection.key(), connection.kind);
                 uncount(&self.net.counters, &self.live, kind);
-                self.timers.linger(key);
-                self.due_next.push(slot);
+                self.linger(key);
             }
             (Turn::End, _) => self.forget(slot),
             (Turn::Wait | Turn::Linger, _) => {}
@@ -409,6 +414,7 @@ impl<S: Service> Loop<S> {
         let Some(Sweep { now_s, from, to }) = self.timers.sweep(self.connections.capacity()) else {
             return;
         };
+        self.net.counters.quiet.tell();
         for slot in from..to {
             let patience = &self.net.options.patience;
             let overdue = self

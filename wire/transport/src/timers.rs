@@ -134,6 +134,11 @@ impl Timers {
         self.lingering.push_back((self.now + LINGER, key));
     }
 
+    /// The connection that has lingered for longest has done so for long enough; it may be gone already.
+    pub(crate) fn end_oldest_lingering(&mut self) -> Option<Key> {
+        self.lingering.pop_front().map(|(_, key)| key)
+    }
+
     /// Gives a refused connection its five.
     pub(crate) fn refuse(&mut self, key: Key) {
         self.refused.push_back((self.now + REFUSAL_WAIT, key));

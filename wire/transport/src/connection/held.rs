@@ -7,6 +7,7 @@
 use super::Connection;
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net, SCRATCH_BYTES};
+use crate::quiet::Cause;
 use crate::service::Service;
 use millpond_wire_frame::answer_form;
 use millpond_wire_frame::websocket::close_code;
@@ -76,7 +77,9 @@ impl Connection {
     fn refuse_unfinished<S: Service>(&mut self, net: &Net<S>) {
         net.counters.unfinished_refused.fetch_add(1, Ordering::Relaxed);
         let (peer, bytes, limit) = (self.peer, self.held(), net.options.unfinished_bytes_max);
-        tracing::info!(%peer, bytes, limit, "connection closed: too much is held of requests that are not whole");
+        if let Some(left_out) = net.counters.quiet.admits(Cause::Unfinished) {
+            tracing::info!(%peer, bytes, limit, left_out, "connection closed: too much is held of requests that are not whole");
+        }
         let ex = format!(
             "requests that have not come whole hold {limit} bytes over all connections, and there is no room for the rest of this one; \
              try again later, or {}",

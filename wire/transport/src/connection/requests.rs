@@ -3,9 +3,11 @@
 //! It does not read or write. Its invariant: whatever the bytes are, the connection learns how many of them are done with.
 
 use super::{Connection, Stopwatch};
+use crate::Counters;
 use crate::answer::Form;
 use crate::encryption::Encryption;
 use crate::net_thread::{Kind, Net};
+use crate::quiet::Cause;
 use crate::service::{Meta, Origin, Outcome, Ready, Reply, Request, Service, Target};
 use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame_knowing};
 use millpond_wire_schema::{Code, Status};
@@ -47,7 +49,9 @@ pub(super) fn serve_frame<S: Service>(
 ) -> Step {
     let known = |name: &[u8]| net.service.known(name);
     let parsed = whole(parse_frame_knowing(rest, net.options.limits, known), |error| {
-        tracing::info!(peer = %connection.peer, %error, "connection closed: not a frame");
+        if let Some(left_out) = net.counters.quiet.admits(Cause::NotFrame) {
+            tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: not a frame");
+        }
         refuse_frame(&mut connection.out, rest, error, false);
     });
     let (frame, len) = match parsed {
@@ -89,7 +93,7 @@ pub(super) fn call_frame<S: Service>(
         && connection.tls.is_none()
         && let Some(encryption) = &net.options.encryption
     {
-        return agree(connection, encryption, frame, form);
+        return agree(&net.counters, connection, encryption, frame, form);
     }
     if connection.must_hold(net.options.in_flight_max) {
         if let Some(status) = connection.hold(&net.counters, frame, method, form, stopwatch.received) {
@@ -131,7 +135,13 @@ pub(super) fn serve_call<S: Service>(
 }
 
 /// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
-fn agree(connection: &mut Connection, encryption: &Encryption, frame: &Frame<'_>, form: Form) -> bool {
+fn agree(
+    counters: &Counters,
+    connection: &mut Connection,
+    encryption: &Encryption,
+    frame: &Frame<'_>,
+    form: Form,
+) -> bool {
     let agreed = if connection.flags.called || matches!(form, Form::Oneway) {
         Err("it is not the first call, or wants no answer".to_owned())
     } else {
@@ -148,7 +158,9 @@ fn agree(connection: &mut Connection, encryption: &Encryption, frame: &Frame<'_>
             true
         }
         Err(error) => {
-            tracing::info!(peer = %connection.peer, error, "connection closed: no key was agreed on");
+            if let Some(left_out) = counters.quiet.admits(Cause::NotSecure) {
+                tracing::info!(peer = %connection.peer, error, left_out, "connection closed: no key was agreed on");
+            }
             false
         }
     }

@@ -9,6 +9,7 @@ use super::Connection;
 use super::written::OUT_BYTES_KEPT;
 use crate::net_thread::{Net, Room};
 use crate::peer::Peer;
+use crate::quiet::Cause;
 use rustix::net::{SendFlags, send};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
@@ -297,7 +298,9 @@ impl Connection {
                 &net.counters.malformed
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            tracing::info!(peer = %self.peer, %error, was_shaking, "connection closed: TLS failed");
+            if let Some(left_out) = net.counters.quiet.admits(Cause::NotTls) {
+                tracing::info!(peer = %self.peer, %error, was_shaking, left_out, "connection closed: TLS failed");
+            }
             self.flags.closing = true;
             self.input = Vec::new();
         } else if was_shaking && !tls.is_shaking() {

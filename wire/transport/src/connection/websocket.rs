@@ -7,6 +7,7 @@
 use super::requests::{Step, call_frame, refuse_frame};
 use super::{Connection, Stopwatch, Turn};
 use crate::net_thread::{Net, Room};
+use crate::quiet::Cause;
 use crate::service::Service;
 use crate::timers::Overdue;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
@@ -31,7 +32,9 @@ pub(super) fn serve_websocket<S: Service>(
         // Fragments are kept by the reader; what is missing is asked for next.
         Ok(Progress::Partial { used, .. }) => return Step::Served(used),
         Err(error) => {
-            tracing::info!(peer = %connection.peer, %error, "connection closed: bad WebSocket frame");
+            if let Some(left_out) = net.counters.quiet.admits(Cause::NotWebSocket) {
+                tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: bad WebSocket frame");
+            }
             connection.write_last_word(Some(error.close_code()), "");
             return Step::Malformed;
         }
@@ -75,10 +78,14 @@ fn serve_message<S: Service>(
             return false;
         }
         Ok(_) => {
-            tracing::info!(peer = %connection.peer, "connection closed: a message is not one whole frame");
+            if let Some(left_out) = net.counters.quiet.admits(Cause::NotFrame) {
+                tracing::info!(peer = %connection.peer, left_out, "connection closed: a message is not one whole frame");
+            }
         }
         Err(error) => {
-            tracing::info!(peer = %connection.peer, %error, "connection closed: a message is not a frame");
+            if let Some(left_out) = net.counters.quiet.admits(Cause::NotFrame) {
+                tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: a message is not a frame");
+            }
             refuse_frame(&mut connection.out, message, error, true);
         }
     }

@@ -50,6 +50,7 @@ impl<S: Service> Loop<S> {
         };
         let peer = connection.peer;
         self.note_panic(peer, panic);
+        self.uncount_lingering(&connection);
         if !connection.lingers() {
             uncount(&self.net.counters, &self.live, connection.kind);
         }
@@ -58,13 +59,14 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    /// Closes a connection; one that lingers was counted out when that began.
+    /// Closes a connection; one that lingers was counted apart when that began.
     pub(super) fn forget(&mut self, slot: usize) {
         self.uncount(slot);
         let Some(connection) = self.connections.try_remove(slot) else {
             return;
         };
         let peer = connection.peer;
+        self.uncount_lingering(&connection);
         if !connection.lingers() {
             uncount(&self.net.counters, &self.live, connection.kind);
         }

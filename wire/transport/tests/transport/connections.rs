@@ -336,3 +336,30 @@ fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
     assert_eq!(answers(&mut third, 1), [(0, 1)]);
     transport.close(Duration::from_secs(5));
 }
+
+#[test]
+fn connections_that_linger_are_bounded_like_those_that_are_refused() {
+    const SERVED: usize = 20;
+    /// Twice as many as are served.
+    const BESIDE: u64 = 40;
+    let (transport, _tickets) = start(SERVED, 16);
+    let counters = transport.counters();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let mut held = Vec::new();
+    for number in 0..300 {
+        let mut stream = connect(&transport);
+        let request = "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+        let text = http(&mut stream, request);
+        assert!(text.starts_with("HTTP/1.1 "), "connection {number}: {text}");
+        // The answer was read, its end was not, and the peer stays.
+        held.push(stream);
+        let open = [&counters.live, &counters.refusing, &counters.lingering].map(count);
+        // One more where another thread is in the middle of it.
+        assert!(open[2] <= BESIDE + 2, "{open:?}");
+    }
+    drop(held);
+    while count(&counters.lingering) + count(&counters.live) > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    transport.close(Duration::from_secs(5));
+}
