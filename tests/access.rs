@@ -235,10 +235,27 @@ fn the_list_is_tuned_and_nobody_locks_himself_out() {
         tune(&server, &key("addIP"), "10.0.0.0/8").1["value"],
         "[127.0.0.1, 10.0.0.0/8]"
     );
-    assert_eq!(
-        tune(&server, &key("removeIP"), "127.0.0.1").1["value"],
-        "[10.0.0.0/8]"
+    let (_, refused) = tune(&server, &key("removeIP"), "127.0.0.1");
+    assert!(
+        code(&refused) == 30104 && refused["ex"].as_str().unwrap().contains("\"force\": true"),
+        "{refused}"
     );
+    assert_eq!(server.call("echo", &json!({})).0, 200);
+    let (key, value) = (key("removeIP"), "127.0.0.1");
+    let wanted = json!({"key": key, "value": value, "force": true, "_token": "s3cret-admin"});
+    assert_eq!(server.call("*tune", &wanted).1["value"], "[10.0.0.0/8]");
+    assert_eq!(server.call("echo", &json!({})).0, 403);
+}
+
+#[test]
+fn a_list_without_its_caller_is_turned_on_by_force_alone() {
+    let (_folder, server) = with_admin();
+    let key = |name: &str| format!("server.security.ip.whiteList.{name}");
+    tune(&server, &key("addIP"), "10.0.0.0/8");
+    assert_eq!(code(&tune(&server, &key("enable"), "true").1), 30104);
+    assert_eq!(server.call("echo", &json!({})).0, 200);
+    let wanted = json!({"key": key("enable"), "value": "true", "force": true, "_token": "s3cret-admin"});
+    assert_eq!(server.call("*tune", &wanted).1["value"], "true");
     assert_eq!(server.call("echo", &json!({})).0, 403);
 }
 

@@ -198,7 +198,7 @@ mod tests {
             (ListChange::Enable(true), 0),
             (ListChange::Enable(false), 2),
         ] {
-            access.addresses.change(change).unwrap();
+            access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);
         }
     }

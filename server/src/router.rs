@@ -261,7 +261,7 @@ fn own(shared: &Arc<Shared>, arrival: &Arrival, request: &Request<'_>, reply: Re
             let token = token_of(Some(&map))?.or(request.meta.token);
             shared.access.open(method, shared.methods.name(method), token)?;
             let (fields, reserved) = match shared.methods.work(method) {
-                Work::Tune => return handlers::tune::read(map).map(Some),
+                Work::Tune => return handlers::tune::read(map, request.peer).map(Some),
                 _ => Fields::root(map)?,
             };
             fields.finish()?;

@@ -117,11 +117,12 @@ impl AllowList {
         }
     }
 
-    /// The list after a change.
+    /// The list after a change, in which an address that may call now may still, where one is named.
     ///
     /// # Errors
-    /// Why it may not be: an empty list would be on, or what is to be removed is not there.
-    pub(crate) fn changed(&self, change: ListChange) -> Result<AllowList, String> {
+    /// Why it may not be: an empty list would be on, what is to be removed is not there, or the address that is named could call
+    /// no more.
+    pub(crate) fn changed(&self, change: ListChange, keeps: Option<IpAddr>) -> Result<AllowList, String> {
         let mut list = self.clone();
         match change {
             ListChange::Enable(true) if self.nets.is_empty() => {
@@ -138,6 +139,10 @@ impl AllowList {
                 return Err(why.to_owned());
             }
             ListChange::Remove(net) => list.nets.retain(|other| *other != net),
+        }
+        if keeps.is_some_and(|ip| self.admits(ip) && !list.admits(ip)) {
+            let why = "the address that this call comes from could call no more; add it to the list first, or say \"force\": true";
+            return Err(why.to_owned());
         }
         Ok(list)
     }
@@ -190,9 +195,9 @@ impl Addresses {
     ///
     /// # Errors
     /// As [`AllowList::changed`].
-    pub(crate) fn change(&self, change: ListChange) -> Result<(), String> {
+    pub(crate) fn change(&self, change: ListChange, keeps: Option<IpAddr>) -> Result<(), String> {
         let _changing = self.changing();
-        let changed = self.list.load().changed(change)?;
+        let changed = self.list.load().changed(change, keeps)?;
         self.put(changed);
         Ok(())
     }
@@ -265,18 +270,18 @@ mod tests {
         use ListChange::{Add, Enable, Remove};
         let peer = |ip: &str| Peer::Inet(format!("{ip}:1").parse().unwrap());
         let list = Addresses::new(AllowList::of(&[]));
-        assert!(list.admits(peer("8.8.8.8")) && list.change(Enable(true)).is_err());
+        assert!(list.admits(peer("8.8.8.8")) && list.change(Enable(true), None).is_err());
         let ten = Net::parse("10.0.0.0/8").unwrap();
-        list.change(Add(ten)).unwrap();
-        list.change(Add(ten)).unwrap();
+        list.change(Add(ten), None).unwrap();
+        list.change(Add(ten), None).unwrap();
         assert!(list.admits(peer("8.8.8.8")) && list.shown() == "[10.0.0.0/8]");
-        list.change(Enable(true)).unwrap();
+        list.change(Enable(true), None).unwrap();
         assert!(!list.admits(peer("8.8.8.8")) && list.admits(peer("10.1.1.1")) && list.admits(Peer::Unix));
         assert!(list.admits(peer("[::ffff:10.0.0.1]")));
-        assert!(list.change(Remove(ten)).unwrap_err().contains("the last"));
-        list.change(Enable(false)).unwrap();
-        list.change(Remove(ten)).unwrap();
-        assert!(list.change(Remove(ten)).is_err() && list.shown() == "[]");
+        assert!(list.change(Remove(ten), None).unwrap_err().contains("the last"));
+        list.change(Enable(false), None).unwrap();
+        list.change(Remove(ten), None).unwrap();
+        assert!(list.change(Remove(ten), None).is_err() && list.shown() == "[]");
     }
 
     #[test]
@@ -290,5 +295,34 @@ mod tests {
         assert!(list.admits(peer("127.0.0.1")) && !list.admits(peer("10.0.0.1")));
         list.replace(AllowList::default());
         assert!(list.admits(peer("10.0.0.1")) && !list.is_on() && list.shown() == "[]");
+    }
+
+    #[test]
+    fn who_may_call_does_not_lock_himself_out_unless_he_wants_to() {
+        use ListChange::{Add, Enable, Remove};
+        let (own, other) = ("10.0.0.1".parse().ok(), "8.8.8.8".parse().ok());
+        let (ten, eight) = (Net::parse("10.0.0.0/8").unwrap(), Net::parse("8.8.8.8").unwrap());
+        let list = Addresses::new(AllowList::of(&[]));
+        list.change(Add(eight), own).unwrap();
+        assert!(
+            list.change(Enable(true), own)
+                .unwrap_err()
+                .contains("\"force\": true")
+        );
+        assert!(!list.is_on());
+        list.change(Add(ten), own).unwrap();
+        list.change(Enable(true), own).unwrap();
+        assert!(
+            list.change(Remove(ten), own)
+                .unwrap_err()
+                .contains("call no more")
+        );
+        list.change(Remove(eight), own).unwrap();
+        list.change(Add(eight), other).unwrap();
+        list.change(Remove(ten), None).unwrap();
+        assert_eq!(list.shown(), "[8.8.8.8]");
+        // Who is out already is not kept from anything.
+        list.change(Add(ten), own).unwrap();
+        list.change(Enable(false), own).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! `*tune`: changes one setting of the running server, with FPNN's names for them.
 //!
-//! Nothing is written to the configuration: a restart has the old values. Its invariant: a key or value that is refused
-//! changed nothing, and says which keys or values there are.
+//! Nothing is written to the configuration: a restart has the old values. Its invariants: a key or value that is refused
+//! changed nothing, and says which keys or values there are; and no caller shuts itself out who does not say so.
 
 use crate::Shared;
 use crate::access::{AllowList, ListChange, Net};
@@ -10,8 +10,9 @@ use crate::metrics::Arrival;
 use crate::slow::ModelTime;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, tune as schema};
-use millpond_wire_transport::Reply;
+use millpond_wire_transport::{Peer, Reply};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -81,6 +82,8 @@ pub(crate) struct Asked {
     key: &'static Key,
     value: String,
     pub(crate) change: Change,
+    /// The address that must be able to call after it, where there is one: its caller's.
+    pub(crate) keeps: Option<IpAddr>,
 }
 
 impl Asked {
@@ -88,7 +91,7 @@ impl Asked {
     ///
     /// # Errors
     /// Which keys or values there are.
-    pub(crate) fn read(key: &str, value: &str) -> Result<Asked, String> {
+    pub(crate) fn read(key: &str, value: &str, keeps: Option<IpAddr>) -> Result<Asked, String> {
         let Some(known) = KEYS.iter().find(|known| known.name == key) else {
             let keys = KEYS.each_ref().map(|key| key.name).join(", ");
             return Err(format!(
@@ -101,6 +104,7 @@ impl Asked {
             key: known,
             value: value.to_owned(),
             change,
+            keeps,
         })
     }
 
@@ -113,7 +117,7 @@ impl Asked {
     fn change(&self, shared: &Shared) -> Result<(), String> {
         let done = match &self.change {
             Change::To(setting) => follow(shared, setting),
-            Change::List(change) => shared.access.addresses.change(*change),
+            Change::List(change) => shared.access.addresses.change(*change, self.keeps),
         };
         done.map_err(|problem| self.refusal(&problem))?;
         tracing::warn!(key = self.key.name, value = (self.key.now)(shared), "tuned");
@@ -126,9 +130,10 @@ fn refusal(key: &str, value: &str, problem: &str) -> String {
 }
 
 /// Reads a call; its token was checked.
-pub(crate) fn read(map: Map<'_>) -> Result<Asked, Status> {
+pub(crate) fn read(map: Map<'_>, peer: Peer) -> Result<Asked, Status> {
     let (call, _) = schema::Call::decode(map)?;
-    Asked::read(&call.key, &call.value).map_err(|ex| Status::new(Code::BadArgument, ex))
+    let keeps = peer.ip().filter(|_| !call.force);
+    Asked::read(&call.key, &call.value, keeps).map_err(|ex| Status::new(Code::BadArgument, ex))
 }
 
 /// Changes what the call asks for, and answers what it is then. One of several processes has their parent decide, and answers
@@ -155,7 +160,7 @@ pub(crate) fn answer(
     let mut ticket = reply.detach();
     // A stop waits for it; where the server is full of calls, tuning it is what may help.
     let permit = shared.admission.enter().ok();
-    sibling.ask(key.name, &asked.value, move |decision| {
+    sibling.ask(key.name, &asked.value, asked.keeps, move |decision| {
         match decision {
             Ok(()) => {
                 let ready = Instant::now();

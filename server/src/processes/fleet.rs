@@ -217,16 +217,19 @@ impl Fleet {
                     self.told(who.number);
                 }
             }
-            Said::Tune { asked, key, value } => self.tune(who, asked, &key, &value),
+            Said::Tune {
+                asked,
+                key,
+                value,
+                keeps,
+            } => self.tune(who, asked, Asked::read(&key, &value, keeps)),
         }
     }
 
     /// Decides what a call at one process asks for, and tells all of them: calls that cross have one order, which is this one's.
-    fn tune(&mut self, who: Who, asked: u64, key: &str, value: &str) {
-        let changed = Asked::read(key, value).and_then(|call| {
-            let changed = self.tuned.change(&call.change);
-            changed.map_err(|problem| call.refusal(&problem))
-        });
+    fn tune(&mut self, who: Who, asked: u64, call: Result<Asked, String>) {
+        let changed =
+            call.and_then(|call| self.tuned.change(&call).map_err(|problem| call.refusal(&problem)));
         for (number, member) in self.members.iter_mut().enumerate() {
             let running = member.running.as_mut();
             let Some(running) = running.filter(|running| running.is_warm) else {

@@ -9,6 +9,7 @@ use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -121,6 +122,7 @@ impl Sibling {
         &self,
         key: &str,
         value: &str,
+        keeps: Option<IpAddr>,
         on_decision: impl FnOnce(Result<(), Status>) + Send + 'static,
     ) {
         let mut asking = self.asking();
@@ -130,6 +132,7 @@ impl Sibling {
             asked: number,
             key: key.to_owned(),
             value: value.to_owned(),
+            keeps,
         };
         // The net thread does not wait for the pipe.
         if asking.calls.len() >= ASKING_MAX || self.said.try_send(said).is_err() {
@@ -264,7 +267,7 @@ mod tests {
         let (heard, decisions) = sync_channel(2 * ASKING_MAX);
         let ask = || {
             let heard = heard.clone();
-            sibling.ask("server.stat", "off", move |decision| {
+            sibling.ask("server.stat", "off", None, move |decision| {
                 heard.send(decision.map_err(|status| status.code)).unwrap();
             });
         };

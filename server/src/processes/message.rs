@@ -7,6 +7,7 @@ use crate::handlers::tune::Setting;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Read as _, Write};
+use std::net::IpAddr;
 
 /// Bytes of a line: a page of metrics with thousands of methods has a few MiB.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -44,7 +45,13 @@ pub(super) enum Said {
     /// Its page of metrics.
     Metrics { round: u64, page: String },
     /// `*tune` asks for this here, in the call of this number.
-    Tune { asked: u64, key: String, value: String },
+    Tune {
+        asked: u64,
+        key: String,
+        value: String,
+        /// The address that must be able to call after it.
+        keeps: Option<IpAddr>,
+    },
 }
 
 /// The next message; nothing at the end, or where there is no message.
@@ -88,6 +95,7 @@ mod tests {
                 asked: 1,
                 key: "server.stat".into(),
                 value: "false".into(),
+                keeps: "::1".parse().ok(),
             },
         ];
         let mut bytes = Vec::new();

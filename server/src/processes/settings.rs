@@ -5,7 +5,7 @@
 //! depend on each other, and on what the configuration said.
 
 use crate::access::AllowList;
-use crate::handlers::tune::{Change, Setting};
+use crate::handlers::tune::{Asked, Change, Setting};
 use std::mem::discriminant;
 
 /// The last of each setting that was changed.
@@ -29,10 +29,10 @@ impl Settings {
     ///
     /// # Errors
     /// Why it cannot be; nothing changed.
-    pub(super) fn change(&mut self, change: &Change) -> Result<Setting, String> {
-        let setting = match change {
+    pub(super) fn change(&mut self, asked: &Asked) -> Result<Setting, String> {
+        let setting = match &asked.change {
             Change::To(setting) => setting.clone(),
-            Change::List(change) => Setting::AllowList(self.list().changed(*change)?),
+            Change::List(change) => Setting::AllowList(self.list().changed(*change, asked.keeps)?),
         };
         self.tuned
             .retain(|old| discriminant(old) != discriminant(&setting));
@@ -72,12 +72,12 @@ mod tests {
         let old = Addresses::new(list(configured));
         let mut settings = Settings::new(list(configured));
         for (command, value) in changes {
-            let change = Asked::read(&format!("{LIST}{command}"), value).unwrap().change;
-            let Change::List(of_list) = change else {
+            let asked = Asked::read(&format!("{LIST}{command}"), value, None).unwrap();
+            let Change::List(of_list) = asked.change else {
                 panic!("{command} changes the list")
             };
-            old.change(of_list).unwrap();
-            settings.change(&change).unwrap();
+            old.change(of_list, None).unwrap();
+            settings.change(&asked).unwrap();
         }
         let new = Addresses::new(list(configured));
         assert_eq!(settings.iter().count(), 1, "one setting, told at once");
@@ -129,7 +129,7 @@ mod tests {
             ("server.stat", "off"),
             ("server.log.level", "error"),
         ] {
-            settings.change(&Asked::read(key, value).unwrap().change).unwrap();
+            settings.change(&Asked::read(key, value, None).unwrap()).unwrap();
         }
         let left: Vec<&Setting> = settings.iter().collect();
         assert_eq!(
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn what_cannot_be_changes_nothing() {
         let mut settings = Settings::new(AllowList::default());
-        let on = Asked::read(&format!("{LIST}enable"), "true").unwrap();
-        let problem = settings.change(&on.change).unwrap_err();
+        let on = Asked::read(&format!("{LIST}enable"), "true", None).unwrap();
+        let problem = settings.change(&on).unwrap_err();
         let told = on.refusal(&problem);
         assert!(
             told.contains("whiteList.enable") && told.contains("the list is empty"),

@@ -1,4 +1,4 @@
-//! `*tune`: {key, value} → {return: true, key, value: what it is now}.
+//! `*tune`: {key, value, force?} → {return: true, key, value: what it is now}.
 //! Key and value are text, as FPNN has them; its invariant: the answer's value is one that a call may send again.
 
 use crate::frame::{Encoder, FieldError, Fields, Map, Reserved};
@@ -11,6 +11,8 @@ pub struct Call<'a> {
     pub key: Cow<'a, str>,
     /// To what.
     pub value: Cow<'a, str>,
+    /// Also where the caller could call no more after it.
+    pub force: bool,
 }
 
 impl<'a> Call<'a> {
@@ -23,6 +25,7 @@ impl<'a> Call<'a> {
         let call = Call {
             key: fields.text("key")?,
             value: fields.text("value")?,
+            force: fields.optional_bool("force")?.unwrap_or(false),
         };
         fields.finish()?;
         Ok((call, reserved))
@@ -30,11 +33,15 @@ impl<'a> Call<'a> {
 
     /// Writes the payload's map.
     pub fn encode(&self, out: &mut Encoder<'_>) {
-        out.map(2);
+        out.map(2 + usize::from(self.force));
         out.key("key");
         out.text(&self.key);
         out.key("value");
         out.text(&self.value);
+        if self.force {
+            out.key("force");
+            out.bool(true);
+        }
         out.end_map();
     }
 }
@@ -59,11 +66,12 @@ mod tests {
 
     #[test]
     fn calls_round_trip() {
-        let call = Call {
-            key: "server.stat".into(),
-            value: "false".into(),
-        };
-        for encoding in [Encoding::Msgpack, Encoding::Json] {
+        for (encoding, force) in [(Encoding::Msgpack, false), (Encoding::Json, true)] {
+            let call = Call {
+                key: "server.stat".into(),
+                value: "false".into(),
+                force,
+            };
             let mut bytes = Vec::new();
             call.encode(&mut Encoder::new(&mut bytes, encoding, false));
             assert_eq!(

@@ -50,7 +50,16 @@ fn said(number: usize, said: Said) -> Event {
 
 fn asks(number: usize, asked: u64, key: &str, value: &str) -> Event {
     let (key, value) = (key.to_owned(), value.to_owned());
-    said(number, Said::Tune { asked, key, value })
+    let keeps = "192.0.2.1".parse().ok();
+    said(
+        number,
+        Said::Tune {
+            asked,
+            key,
+            value,
+            keeps,
+        },
+    )
 }
 
 /// What a process was told, when it is so much.
