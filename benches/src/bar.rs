@@ -2,6 +2,7 @@
 //!
 //! Its invariant: a figure that is no number passes nothing.
 
+use crate::judging::Verdict;
 use crate::report::Report;
 use crate::setup::Setup;
 use std::fmt;
@@ -45,8 +46,7 @@ impl Bar {
     }
 
     /// The line that programs read.
-    pub(crate) fn line(&self, value: f64) -> String {
-        let verdict = if self.passes(value) { "pass" } else { "fail" };
+    pub(crate) fn line(&self, value: f64, verdict: Verdict) -> String {
         let (name, op) = (self.name, self.op);
         format!(
             "bar {name} {} {op} {} {verdict}",
@@ -86,7 +86,13 @@ mod tests {
     #[test]
     fn lines_say_what_they_hold() {
         let check = |op, limit, value, expected: &str| {
-            assert_eq!(Bar::new("a-b", op, limit).line(value), expected);
+            let bar = Bar::new("a-b", op, limit);
+            let verdict = if bar.passes(value) {
+                Verdict::Pass
+            } else {
+                Verdict::Fail
+            };
+            assert_eq!(bar.line(value, verdict), expected);
         };
         check(Op::AtLeast, 0.9, 0.95, "bar a-b 0.9500 >= 0.9000 pass");
         check(Op::AtLeast, 0.9, 0.8999, "bar a-b 0.8999 >= 0.9000 fail");
@@ -95,5 +101,7 @@ mod tests {
         check(Op::Equal, 1.0, 0.99999, "bar a-b 1.0000 == 1 fail");
         check(Op::AtMost, 60.0, f64::NAN, "bar a-b NaN <= 60 fail");
         check(Op::AtLeast, 8.0, f64::NAN, "bar a-b NaN >= 8 fail");
+        let noisy = Bar::new("a-b", Op::AtLeast, 0.9).line(0.95, Verdict::Noisy);
+        assert_eq!(noisy, "bar a-b 0.9500 >= 0.9000 noisy");
     }
 }

@@ -5,8 +5,9 @@
 //!     cargo run -p millpond-benches -- spine --quick --millpond target/debug/millpond
 //!
 //! It is no regression tracker and keeps no history: every run leaves a folder `bench-results/AREA-TIMESTAMP`, and prints
-//! one line a bar, `bar NAME VALUE OP LIMIT pass|fail`. Its invariant: every bar that was asked for gets its line, `NaN` and
-//! `fail` where it could not be measured, and the exit status is 0 only when all of them pass.
+//! one line a bar, `bar NAME VALUE OP LIMIT pass|fail|noisy`. What the machine was too noisy for is measured again, five times
+//! over an hour at most. Its invariant: every bar that was asked for gets its line, `NaN` and `fail` where it could not be
+//! measured, and the exit status is 0 only when none of them fails.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
 mod ahead;
@@ -15,13 +16,17 @@ mod bar;
 mod bare_loop;
 mod bars;
 mod child;
+mod conditions;
 mod cores;
 mod exposition;
 mod http;
 mod idle;
+mod judging;
 mod model_rows;
 mod practice;
 mod press;
+mod process_memory;
+mod provenance;
 mod r1;
 mod report;
 mod rpc;
@@ -31,6 +36,7 @@ mod setup;
 mod steal;
 mod stop;
 mod threads;
+mod ticks;
 
 use anyhow::{Context as _, bail};
 use awake::Awake;
@@ -40,6 +46,7 @@ use report::Report;
 use setup::Setup;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Measures the bars of an area; fails when one of them does.
 #[derive(Parser)]
@@ -49,6 +56,12 @@ pub(crate) struct Arguments {
     /// Short and few runs, without waiting for an idle machine: tries the bench itself, its figures mean nothing.
     #[arg(long)]
     quick: bool,
+    /// Measure at once, without waiting until the machine is idle; every result is marked with that.
+    #[arg(long)]
+    anyway: bool,
+    /// How often a bar is measured at most that the machine is too noisy to tell, a quarter of an hour apart.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
+    tries: u8,
     /// Keep the two cores from sleeping by a loop of idle priority on each: steadier on a virtual machine. The verdicts of
     /// points then speak of other processes that use the machine.
     #[arg(long)]
@@ -79,6 +92,9 @@ enum Area {
     Rpc,
 }
 
+/// From the beginning of a try to that of the next: five lie over an hour.
+const BETWEEN_TRIES: Duration = Duration::from_secs(15 * 60);
+
 fn main() -> ExitCode {
     match measure(&Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
@@ -97,30 +113,61 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         Area::Press => bars::PRESS.iter().collect(),
         Area::Rpc => bars::RPC.iter().collect(),
     };
-    let chosen = choose(&groups, arguments.only.as_deref())?;
-    let setup = Setup::find(arguments)?;
+    let mut pending = choose(&groups, arguments.only.as_deref())?;
+    let mut setup = Setup::find(arguments)?;
     let mut report = Report::create(&setup)?;
+    for number in 1..=setup.tries {
+        let began = Instant::now();
+        if let Err(error) = measure_groups(&pending, &setup, &mut report) {
+            setup.stop.check()?;
+            if number == 1 {
+                return Err(error);
+            }
+            // What the tries before found stands.
+            report.say(&format!("not measured again: {error:#}"));
+            break;
+        }
+        pending.retain(|group| report.is_noisy(group));
+        if pending.is_empty() || number == setup.tries {
+            break;
+        }
+        let names: Vec<&str> = pending.iter().map(|group| group.name).collect();
+        report.say(&format!(
+            "\n# Too noisy to tell: {}; try {} of {} follows",
+            names.join(", "),
+            number + 1,
+            setup.tries
+        ));
+        setup.pause(BETWEEN_TRIES.saturating_sub(began.elapsed()))?;
+        setup.next_try(&report.folder(), number + 1)?;
+    }
+    report
+        .finish()
+        .with_context(|| format!("cannot write to {}", setup.out.display()))
+}
+
+/// One try of some groups, on an idle machine.
+fn measure_groups(groups: &[&Group], setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     if setup.quick {
-        report.say("--quick: the figures below only show that the bench runs");
+        report.mark("--quick: the figures only show that the bench runs");
     } else {
-        idle::wait(&setup, &mut report)?;
+        idle::wait(setup, report)?;
     }
-    let _awake = arguments.keep_awake.then(Awake::keep).transpose()?;
-    if arguments.keep_awake {
-        report.say("both cores are kept awake by loops of idle priority");
+    // From here on: the loops are no idle machine to look at.
+    let _awake = setup.keep_awake.then(Awake::keep).transpose()?;
+    if setup.keep_awake {
+        report.mark("both cores are kept awake by loops of idle priority");
     }
-    for group in chosen {
+    for group in groups {
         setup.stop.check()?;
         report.say(&format!("\n## {}: {}\n", group.name, group.title));
-        if let Err(error) = (group.measure)(&setup, &mut report) {
+        if let Err(error) = (group.measure)(setup, report) {
             setup.stop.check()?;
             report.say(&format!("not measured: {error:#}"));
         }
         report.close(group)?;
     }
-    report
-        .finish()
-        .with_context(|| format!("cannot write to {}", setup.out.display()))
+    Ok(())
 }
 
 fn choose<'g>(groups: &[&'g Group], only: Option<&str>) -> anyhow::Result<Vec<&'g Group>> {

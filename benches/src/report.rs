@@ -1,19 +1,21 @@
-//! What is printed, and kept: `report.txt` as it was printed, `bars.json` and `run.json` for programs.
+//! What is printed, and kept: `report.txt` as it was printed, `bars.json` and `run.json` for programs, `table.md` for
+//! docs/performance.md.
 //!
 //! Raw results of single measurements lie beside them, each in a file or folder of its own. Its invariant: after
-//! [`Report::close`] every bar of the group has exactly one line.
+//! [`Report::close`] every bar of the group has exactly one outcome, and one that was decided is not decided again.
 
 use crate::bar::{Bar, Group};
+use crate::judging::{self, Verdict};
+use crate::provenance::Provenance;
 use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
-use millpond_press_recorder::{Load, Machine};
+use millpond_press_recorder::Interval;
 use serde::Serialize;
-use serde_json::json;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// One bar's outcome.
 #[derive(Serialize)]
@@ -23,9 +25,18 @@ struct Outcome {
     value: Option<f64>,
     op: String,
     limit: f64,
-    pass: bool,
+    verdict: Verdict,
+    /// How often it was measured.
+    tries: usize,
+    /// Of a ratio of two loads in turns: the interval of its pairs that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Interval>,
+    /// Marks of the whole run that it must be read with.
+    marks: Vec<String>,
     /// What the value was made of, run by run.
     runs: Series,
+    #[serde(skip)]
+    line: String,
 }
 
 /// The report being written.
@@ -33,9 +44,9 @@ pub(crate) struct Report {
     folder: PathBuf,
     text: File,
     started: Instant,
+    provenance: Provenance,
+    marks: Vec<String>,
     outcomes: Vec<Outcome>,
-    /// The lines of all bars, for the end.
-    lines: Vec<String>,
 }
 
 impl Report {
@@ -47,54 +58,33 @@ impl Report {
             folder,
             text,
             started: Instant::now(),
+            provenance: Provenance::read(setup),
+            marks: Vec::new(),
             outcomes: Vec::new(),
-            lines: Vec::new(),
         };
-        report.describe(setup)?;
+        report.write("run.json", &serde_json::to_string_pretty(&report.provenance)?)?;
+        let words = report.provenance.in_words();
+        report.say(&words);
         Ok(report)
     }
 
-    fn describe(&mut self, setup: &Setup) -> anyhow::Result<()> {
-        let machine = Machine::read();
-        let said = |program: &PathBuf, argument: &str| {
-            let output = std::process::Command::new(program).arg(argument).output().ok()?;
-            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        };
-        let (server, rust) = (
-            said(&setup.millpond, "--version"),
-            said(&"rustc".into(), "--version"),
-        );
-        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-        let run = json!({
-            "command": std::env::args().collect::<Vec<_>>(),
-            "started_at": millpond_press_report::rfc3339_utc(SystemTime::now()),
-            "quick": setup.quick,
-            "millpond": setup.millpond,
-            "millpond_version": server,
-            "rustc": rust,
-            "bench_profile": profile,
-            "machine": machine,
-            "load": Load::read(),
-        });
-        self.write("run.json", &serde_json::to_string_pretty(&run)?)?;
-        let unknown = || "?".to_owned();
-        self.say(&format!(
-            "machine: {}, {} cores, {:.1} GiB, Linux {}\nserver:  {} ({}), bench: {profile} profile, {}",
-            machine.cpu_model.unwrap_or_else(unknown),
-            machine.cores.unwrap_or_default(),
-            machine.memory_bytes.unwrap_or_default() as f64 / (1u64 << 30) as f64,
-            machine.kernel.unwrap_or_else(unknown),
-            setup.millpond.display(),
-            server.unwrap_or_else(unknown),
-            rust.unwrap_or_else(unknown),
-        ));
-        Ok(())
+    /// The folder of all tries.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.clone()
     }
 
     /// Prints lines for people. A report that cannot be kept is found out at the end.
     pub(crate) fn say(&mut self, text: &str) {
         println!("{text}");
         let _ = writeln!(self.text, "{text}");
+    }
+
+    /// Says what every figure of this run must be read with, once, and marks them with it.
+    pub(crate) fn mark(&mut self, text: &str) {
+        if !self.marks.iter().any(|mark| mark == text) {
+            self.marks.push(text.to_owned());
+            self.say(text);
+        }
     }
 
     /// Keeps a file beside the report.
@@ -105,17 +95,39 @@ impl Report {
 
     /// Keeps a bar's line for the end, and shows what it will say; `runs` are the figures its value was made of.
     pub(crate) fn bar(&mut self, bar: &Bar, value: f64, runs: Series) {
-        let line = bar.line(value);
-        self.say(&format!("  = {}", line.trim_start_matches("bar ")));
-        self.lines.push(line);
-        self.outcomes.push(Outcome {
+        let verdict = judging::judge(bar, value, &runs);
+        self.judged(bar, value, verdict, runs);
+    }
+
+    fn judged(&mut self, bar: &Bar, value: f64, verdict: Verdict, runs: Series) {
+        let line = bar.line(value, verdict);
+        let interval = judging::interval(&runs);
+        let beside = [interval.map(interval_in_words), runs.steal().map(steal_in_words)];
+        let beside: Vec<String> = beside.into_iter().flatten().collect();
+        let beside = match beside.join("; ") {
+            words if words.is_empty() => words,
+            words => format!("   ({words})"),
+        };
+        self.say(&format!("  = {}{beside}", line.trim_start_matches("bar ")));
+        let at = self.outcomes.iter().position(|outcome| outcome.name == bar.name);
+        let tries = at.map_or(0, |at| self.outcomes[at].tries) + 1;
+        let outcome = Outcome {
             name: bar.name,
             value: value.is_finite().then_some(value),
             op: bar.op.to_string(),
             limit: bar.limit,
-            pass: bar.passes(value),
+            verdict,
+            tries,
+            interval,
+            marks: self.marks.clone(),
             runs,
-        });
+            line,
+        };
+        match at {
+            None => self.outcomes.push(outcome),
+            Some(at) if self.outcomes[at].verdict == Verdict::Noisy => self.outcomes[at] = outcome,
+            Some(_) => self.say("    (it was decided in an earlier try, which stands)"),
+        }
     }
 
     /// Gives the bars of a group that got no line one that says so.
@@ -128,14 +140,92 @@ impl Report {
         self.write("bars.json", &serde_json::to_string_pretty(&self.outcomes)?)
     }
 
-    /// Prints the lines of all bars, which nothing follows; whether all of them passed.
-    pub(crate) fn finish(mut self) -> anyhow::Result<bool> {
-        let minutes = self.started.elapsed().as_secs_f64() / 60.0;
-        let (folder, lines) = (self.folder.display().to_string(), self.lines.join("\n"));
-        self.say(&format!(
-            "\n## All bars, after {minutes:.1} minutes; raw results in {folder}\n\n{lines}"
-        ));
-        self.text.sync_all()?;
-        Ok(self.outcomes.iter().all(|outcome| outcome.pass))
+    /// Whether a bar of the group could not be told from the machine's noise.
+    pub(crate) fn is_noisy(&self, group: &Group) -> bool {
+        let of_group = |outcome: &&Outcome| group.bars.iter().any(|bar| bar.name == outcome.name);
+        let mut outcomes = self.outcomes.iter().filter(of_group);
+        outcomes.any(|outcome| outcome.verdict == Verdict::Noisy)
     }
+
+    /// Prints the lines of all bars, which nothing follows; whether none of them failed. One that stayed noisy counts as measured.
+    pub(crate) fn finish(mut self) -> anyhow::Result<bool> {
+        self.write("table.md", &self.table())?;
+        let minutes = self.started.elapsed().as_secs_f64() / 60.0;
+        let folder = self.folder.display().to_string();
+        let mut text =
+            format!("\n## All bars, after {minutes:.1} minutes; raw results and table.md in {folder}\n");
+        for mark in &self.marks {
+            text += &format!("{mark}\n");
+        }
+        for outcome in &self.outcomes {
+            if outcome.verdict == Verdict::Noisy {
+                let interval = outcome
+                    .interval
+                    .map_or("no pairs to tell by".to_owned(), interval_in_words);
+                let (name, tries) = (outcome.name, outcome.tries);
+                text += &format!("{name} is noisy: tries {tries}, {interval}\n");
+            }
+        }
+        for outcome in &self.outcomes {
+            text += &format!("\n{}", outcome.line);
+        }
+        self.say(&text);
+        self.text.sync_all()?;
+        let failed = |outcome: &Outcome| outcome.verdict == Verdict::Fail;
+        Ok(!self.outcomes.iter().any(failed))
+    }
+
+    /// The bars as a table of docs/performance.md: one run, of one commit.
+    fn table(&self) -> String {
+        let mut text = format!("{}\n", self.provenance.in_one_line());
+        for mark in &self.marks {
+            text += &format!("**{mark}.**\n");
+        }
+        text += "\n| bar | value | runs | stolen, % of a core | limit | |\n|---|---|---|---|---|---|\n";
+        for outcome in &self.outcomes {
+            let count = outcome.runs.figures().len();
+            let runs = match count {
+                0 => String::new(),
+                1 => "one".to_owned(),
+                _ => format!(
+                    "{} to {}, {count}",
+                    crate::bar::figure(outcome.runs.min()),
+                    crate::bar::figure(outcome.runs.max())
+                ),
+            };
+            let runs = [Some(runs), outcome.interval.map(interval_in_words)];
+            let runs: Vec<String> = runs
+                .into_iter()
+                .flatten()
+                .filter(|text| !text.is_empty())
+                .collect();
+            let stolen = outcome
+                .runs
+                .steal()
+                .map_or("-".to_owned(), |(least, most)| format!("{least:.1} to {most:.1}"));
+            text += &format!(
+                "| {} | {} | {} | {stolen} | {} {} | {} |\n",
+                outcome.name,
+                outcome.value.map_or("-".to_owned(), crate::bar::figure),
+                runs.join("; "),
+                outcome.op,
+                crate::bar::figure(outcome.limit),
+                match outcome.verdict {
+                    Verdict::Pass => "pass".to_owned(),
+                    Verdict::Fail => "**fail**".to_owned(),
+                    Verdict::Noisy => format!("noisy, tries {}", outcome.tries),
+                },
+            );
+        }
+        text
+    }
+}
+
+fn interval_in_words(interval: Interval) -> String {
+    let Interval { mean, low, high, n } = interval;
+    format!("{mean:.3}, interval {low:.3} to {high:.3} of {n} pairs")
+}
+
+fn steal_in_words((least, most): (f64, f64)) -> String {
+    format!("hypervisor {least:.1} to {most:.1} % of a core")
 }

@@ -1,22 +1,58 @@
-//! Repeated figures: the middle one, and the lowest and the highest beside it.
+//! Repeated figures: the middle one, and the lowest and the highest beside it; each with the conditions it was measured under.
 //!
 //! Its invariant: nothing is left out, an odd one no less than the others.
 
+use crate::conditions::Conditions;
+use millpond_press_report::Point;
 use std::fmt;
+
+/// One figure.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub(crate) struct Figure {
+    pub(crate) value: f64,
+    /// Nothing for what a clock or a counter says by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) conditions: Option<Conditions>,
+    /// Of a ratio of two loads in turns: those of the other side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) beside: Option<Conditions>,
+}
 
 /// Figures of one kind in the order they were measured.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[serde(transparent)]
-pub(crate) struct Series(Vec<f64>);
+pub(crate) struct Series(Vec<Figure>);
 
 impl Series {
+    /// A figure that no load has part in.
     pub(crate) fn push(&mut self, value: f64) {
-        self.0.push(value);
+        self.0.push(Figure::from(value));
+    }
+
+    /// A figure of a point of load.
+    pub(crate) fn measured(&mut self, value: f64, point: &Point) {
+        self.under(value, Conditions::of(point));
+    }
+
+    /// A figure with its conditions.
+    pub(crate) fn under(&mut self, value: f64, conditions: Conditions) {
+        self.0.push(Figure {
+            conditions: Some(conditions),
+            ..Figure::from(value)
+        });
+    }
+
+    pub(crate) fn figures(&self) -> &[Figure] {
+        &self.0
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().map(|figure| figure.value)
     }
 
     /// The middle one, or the mean of the two in the middle; no number when there is none.
     pub(crate) fn median(&self) -> f64 {
-        let mut sorted = self.0.clone();
+        let mut sorted: Vec<f64> = self.values().collect();
         sorted.sort_by(f64::total_cmp);
         match (sorted.len(), sorted.len() / 2) {
             (0, _) => f64::NAN,
@@ -26,42 +62,74 @@ impl Series {
     }
 
     pub(crate) fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len() as f64
+        self.values().sum::<f64>() / self.0.len() as f64
     }
 
     pub(crate) fn min(&self) -> f64 {
-        self.0.iter().copied().fold(f64::NAN, f64::min)
+        self.values().fold(f64::NAN, f64::min)
     }
 
     pub(crate) fn max(&self) -> f64 {
-        self.0.iter().copied().fold(f64::NAN, f64::max)
+        self.values().fold(f64::NAN, f64::max)
     }
 
-    /// Each figure over the one of the same round.
+    /// Each figure over the one of the same round, in which the two took turns.
     pub(crate) fn over(&self, other: &Series) -> Series {
-        self.0
-            .iter()
-            .zip(&other.0)
-            .map(|(own, other)| own / other)
-            .collect()
+        let pairs = self.0.iter().zip(&other.0);
+        let ratio = |(own, other): (&Figure, &Figure)| Figure {
+            value: own.value / other.value,
+            conditions: own.conditions,
+            beside: other.conditions,
+        };
+        Series(pairs.map(ratio).collect())
     }
 
     /// The one that is farthest from `value`.
     pub(crate) fn farthest_from(&self, value: f64) -> f64 {
         let far = |figure: f64| (figure - value).abs();
-        let farthest = |worst: f64, figure: &f64| {
-            if worst.is_nan() || far(*figure) > far(worst) {
-                *figure
+        let farthest = |worst: f64, figure: f64| {
+            if worst.is_nan() || far(figure) > far(worst) {
+                figure
             } else {
                 worst
             }
         };
-        self.0.iter().fold(f64::NAN, farthest)
+        self.values().fold(f64::NAN, farthest)
+    }
+
+    /// What the hypervisor took meanwhile, in percent of one core, on both sides of a ratio: from least to most. Nothing where no
+    /// figure knows it.
+    pub(crate) fn steal(&self) -> Option<(f64, f64)> {
+        let both = self
+            .0
+            .iter()
+            .flat_map(|figure| [figure.conditions, figure.beside]);
+        let steals = both.flatten().map(|conditions| conditions.steal_percent);
+        steals.fold(None, |range: Option<(f64, f64)>, steal| {
+            let (least, most) = range.unwrap_or((steal, steal));
+            Some((least.min(steal), most.max(steal)))
+        })
+    }
+}
+
+impl From<f64> for Figure {
+    fn from(value: f64) -> Figure {
+        Figure {
+            value,
+            conditions: None,
+            beside: None,
+        }
     }
 }
 
 impl FromIterator<f64> for Series {
     fn from_iter<I: IntoIterator<Item = f64>>(figures: I) -> Series {
+        Series(figures.into_iter().map(Figure::from).collect())
+    }
+}
+
+impl FromIterator<Figure> for Series {
+    fn from_iter<I: IntoIterator<Item = Figure>>(figures: I) -> Series {
         Series(figures.into_iter().collect())
     }
 }
@@ -92,9 +160,27 @@ mod tests {
 
     #[test]
     fn rounds_are_compared_with_themselves() {
-        let (own, other) = (Series(vec![2.0, 9.0]), Series(vec![4.0, 3.0]));
-        assert_eq!(own.over(&other).0, [0.5, 3.0]);
-        assert_eq!(Series(vec![1.0, 0.9, 1.05]).farthest_from(1.0), 0.9);
+        let of = |values: &[f64]| values.iter().copied().collect::<Series>();
+        let ratio: Vec<f64> = of(&[2.0, 9.0]).over(&of(&[4.0, 3.0])).values().collect();
+        assert_eq!(ratio, [0.5, 3.0]);
+        assert_eq!(of(&[1.0, 0.9, 1.05]).farthest_from(1.0), 0.9);
         assert!(Series::default().farthest_from(1.0).is_nan());
+    }
+
+    #[test]
+    fn both_sides_of_a_ratio_keep_their_conditions() {
+        let (mut own, mut other) = (Series::default(), Series::default());
+        own.under(2.0, Conditions::without_load(3.0));
+        other.under(4.0, Conditions::without_load(0.5));
+        let ratio = own.over(&other);
+        assert_eq!(ratio.steal(), Some((0.5, 3.0)));
+        assert_eq!(ratio.figures()[0].beside, Some(Conditions::without_load(0.5)));
+        // A constant has none.
+        let ratio = own.over(&[910.0].into_iter().collect());
+        assert_eq!(
+            (ratio.steal(), ratio.figures()[0].beside),
+            (Some((3.0, 3.0)), None)
+        );
+        assert_eq!([1.0].into_iter().collect::<Series>().steal(), None);
     }
 }

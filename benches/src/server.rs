@@ -12,11 +12,13 @@ use anyhow::{Context as _, bail};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const READY_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(30);
+/// How many times as long a server takes that runs within another program.
+const SLOWED: u32 = 10;
 const QUIET_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -29,6 +31,19 @@ pub(crate) struct Server {
     pub(crate) admin: String,
     /// Those of the TLS port, if it has one.
     pub(crate) tls: Option<String>,
+    /// How many times as long as usual its start and its stop may take.
+    patience: u32,
+}
+
+/// What is started, and how.
+pub(crate) struct Start<'a> {
+    pub(crate) build: &'a Path,
+    /// What is put in front of its command, such as valgrind, which is a word an entry.
+    pub(crate) before: &'a [String],
+    /// Names its output's file.
+    pub(crate) name: &'a str,
+    pub(crate) config: &'a str,
+    pub(crate) set: &'a [&'a str],
 }
 
 impl Server {
@@ -51,11 +66,33 @@ impl Server {
         config: &str,
         set: &[&str],
     ) -> anyhow::Result<Server> {
-        let log = setup.out.join(format!("server-{name}.log"));
-        let mut command = Command::new(build);
-        command.args(["serve", "--config", config]);
+        let before = &[];
+        Server::launch(
+            setup,
+            &Start {
+                build,
+                before,
+                name,
+                config,
+                set,
+            },
+        )
+    }
+
+    /// The same within another program.
+    pub(crate) fn launch(setup: &Setup, start: &Start) -> anyhow::Result<Server> {
+        let log = setup.out.join(format!("server-{}.log", start.name));
+        let mut command = match start.before {
+            [] => Command::new(start.build),
+            [program, words @ ..] => {
+                let mut command = Command::new(program);
+                command.args(words).arg(start.build);
+                command
+            }
+        };
+        command.args(["serve", "--config", start.config]);
         let own = ["server.listen=127.0.0.1:0", "admin.listen=127.0.0.1:0"];
-        for pair in own.iter().chain(set) {
+        for pair in own.iter().chain(start.set) {
             command.args(["--set", pair]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -70,6 +107,7 @@ impl Server {
             address: String::new(),
             tls: None,
             admin: String::new(),
+            patience: if start.before.is_empty() { 1 } else { SLOWED },
         };
         server.read_addresses()?;
         server.ready()?;
@@ -98,12 +136,12 @@ impl Server {
     }
 
     fn ready(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + READY_MAX;
+        let deadline = Instant::now() + READY_MAX * self.patience;
         while self.get("/readyz")?.0 != 200 {
             if Instant::now() >= deadline {
                 bail!(
                     "the server is not ready after {} s, see {}",
-                    READY_MAX.as_secs(),
+                    (READY_MAX * self.patience).as_secs(),
                     self.log.display()
                 );
             }
@@ -146,18 +184,27 @@ impl Server {
     }
 
     /// Ends it with SIGTERM: it finishes what it accepted, writes its log, and must say that all went well.
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop(self) -> anyhow::Result<()> {
+        let log = self.log.clone();
+        let (status, _) = self.end()?;
+        anyhow::ensure!(
+            status.success(),
+            "the server ended with {status}, see {}",
+            log.display()
+        );
+        Ok(())
+    }
+
+    /// Ends it with SIGTERM, however that goes: its status, and how long it took.
+    pub(crate) fn end(mut self) -> anyhow::Result<(ExitStatus, Duration)> {
+        let started = Instant::now();
         terminate(&self.child)?;
-        let deadline = Instant::now() + STOP_MAX;
+        let limit = STOP_MAX * self.patience;
         loop {
             match self.child.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("the server ended with {status}, see {}", self.log.display()),
-                None if Instant::now() >= deadline => {
-                    bail!(
-                        "the server did not end within {} s of SIGTERM",
-                        STOP_MAX.as_secs()
-                    )
+                Some(status) => return Ok((status, started.elapsed())),
+                None if started.elapsed() >= limit => {
+                    bail!("the server did not end within {} s of SIGTERM", limit.as_secs())
                 }
                 None => std::thread::sleep(POLL),
             }

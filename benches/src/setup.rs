@@ -11,11 +11,17 @@ use std::time::{Duration, SystemTime};
 /// Found before anything is measured.
 pub(crate) struct Setup {
     pub(crate) quick: bool,
+    /// Whether to measure on a machine that nobody has seen idle.
+    pub(crate) anyway: bool,
+    /// Whether the cores are kept from sleeping.
+    pub(crate) keep_awake: bool,
+    /// How often what is noisy is measured at most.
+    pub(crate) tries: usize,
     /// The server's binary.
     pub(crate) millpond: PathBuf,
     /// Other builds of it.
     pub(crate) beside: Vec<PathBuf>,
-    /// The result folder.
+    /// The result folder of this try: that of the first, and `try-N` within it for later ones.
     pub(crate) out: PathBuf,
     pub(crate) stop: Stop,
 }
@@ -51,11 +57,26 @@ impl Setup {
         }
         Ok(Setup {
             quick: arguments.quick,
+            anyway: arguments.anyway,
+            keep_awake: arguments.keep_awake,
+            tries: if arguments.quick {
+                1
+            } else {
+                usize::from(arguments.tries)
+            },
             millpond,
             beside: arguments.beside.clone(),
             out,
             stop: Stop::listen()?,
         })
+    }
+
+    /// Lets the next try write to a folder of its own.
+    pub(crate) fn next_try(&mut self, folder: &Path, number: usize) -> anyhow::Result<()> {
+        let out = folder.join(format!("try-{number}"));
+        std::fs::create_dir(&out).with_context(|| format!("cannot create {}", out.display()))?;
+        self.out = out;
+        Ok(())
     }
 
     /// One of two values: the thorough one, or the quick one.

@@ -2,6 +2,7 @@
 //!
 //! Its invariant: how often that was is told, and after [`TRIES`] the last one counts, whatever it is.
 
+use crate::conditions::steal_percent;
 use crate::report::Report;
 use crate::setup::Setup;
 use millpond_press_report::Point;
@@ -10,13 +11,6 @@ use millpond_press_report::Point;
 const TAKEN_PERCENT_MAX: f64 = 2.0;
 /// Measurements of one point.
 const TRIES: usize = 8;
-
-/// The hypervisor's share over the seconds of a point; zero where the machine does not tell.
-fn taken_percent(point: &Point) -> f64 {
-    let seconds = &point.resources.seconds;
-    let sum: f64 = seconds.iter().filter_map(|second| second.steal_percent).sum();
-    sum / seconds.len().max(1) as f64
-}
 
 /// Measures until it is undisturbed; `measure` gets a name of its own for each try.
 pub(crate) fn undisturbed(
@@ -27,7 +21,7 @@ pub(crate) fn undisturbed(
 ) -> anyhow::Result<Point> {
     let mut point = measure(name)?;
     for again in 2..=setup.pick(TRIES, 1) {
-        let taken = taken_percent(&point);
+        let taken = steal_percent(&point);
         if taken <= TAKEN_PERCENT_MAX {
             break;
         }

@@ -6,13 +6,14 @@
 //! first steps are not counted as the server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
 
 use crate::bar::{Bar, Group, Op};
-use crate::cores;
+use crate::conditions::Conditions;
 use crate::http::{Connection, request};
 use crate::r1::{self, Scores};
 use crate::report::Report;
 use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
+use crate::{cores, ticks};
 use anyhow::{Context as _, ensure};
 use millpond_press_workload::RequestSet;
 use std::io::{Read as _, Write as _};
@@ -61,7 +62,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         let chosen = &requests[from..from + count];
         let server = Server::start_r1(setup, &format!("first-{}", restart + 1), &["log.level=3"])?;
         let address = server.address.clone();
-        let (times, answers) = cores::on(cores::PRESS, || exchange(&address, chosen))?;
+        let exchange = || cores::on(cores::PRESS, || exchange(&address, chosen));
+        let ((times, answers), stolen) = ticks::watched(exchange)?;
         server.stop()?;
         check(&answers, &expected[from..])?;
         let us = |time: &Duration| time.as_secs_f64() * 1e6;
@@ -77,7 +79,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             next.median(),
             sorted[sorted.len() * 99 / 100]
         ));
-        ratios.push(ratio);
+        ratios.under(ratio, Conditions::without_load(stolen));
     }
     report.say(&format!("\nfirst over median: {ratios:.2}\n"));
     report.bar(&OVER_MEDIAN, ratios.median(), ratios.clone());

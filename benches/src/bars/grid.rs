@@ -7,6 +7,7 @@
 //! late leaves no figure.
 
 use crate::bar::{Bar, Group, Op};
+use crate::judging::PAIRS_MIN;
 use crate::press::{Amount, Load};
 use crate::report::Report;
 use crate::series::Series;
@@ -84,7 +85,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
 fn take_turns(setup: &Setup, report: &mut Report, best: usize) -> anyhow::Result<Series> {
     let limit = format!("server.connections_max={LIMIT}");
     let server = Server::start_r1(setup, "grid-turns", &[&limit, "log.level=5"])?;
-    let qps = |connections: usize, round: usize| -> anyhow::Result<f64> {
+    let run = |connections: usize, round: usize| -> anyhow::Result<Point> {
         setup.stop.check()?;
         let load = Load {
             connections,
@@ -95,26 +96,32 @@ fn take_turns(setup: &Setup, report: &mut Report, best: usize) -> anyhow::Result
         server.wait_quiet()?;
         let refused = point.counters.refused_total();
         ensure!(refused == 0, "{connections} connections: {refused} refused");
-        Ok(point.qps)
+        Ok(point)
     };
-    let mut ratios = Series::default();
+    let (mut fewer, mut more) = (Series::default(), Series::default());
     report.say(&format!(
         "| round | {best} connections, qps | {MANY} connections, qps | ratio |"
     ));
     report.say("|---:|---:|---:|---:|");
-    for round in 1..=setup.pick(6, 1) {
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
         // Each is first in turn.
         let (few, many) = if round % 2 == 1 {
-            let few = qps(best, round)?;
-            (few, qps(MANY, round)?)
+            let few = run(best, round)?;
+            (few, run(MANY, round)?)
         } else {
-            let many = qps(MANY, round)?;
-            (qps(best, round)?, many)
+            let many = run(MANY, round)?;
+            (run(best, round)?, many)
         };
-        report.say(&format!("| {round} | {few:.0} | {many:.0} | {:.3} |", many / few));
-        ratios.push(many / few);
+        let ratio = many.qps / few.qps;
+        report.say(&format!(
+            "| {round} | {:.0} | {:.0} | {ratio:.3} |",
+            few.qps, many.qps
+        ));
+        fewer.measured(few.qps, &few);
+        more.measured(many.qps, &many);
     }
     server.stop()?;
+    let ratios = more.over(&fewer);
     report.say(&format!("\nratio, median of the rounds: {ratios:.3}\n"));
     Ok(ratios)
 }
@@ -141,7 +148,7 @@ impl Row {
         );
         let ms = |us: Option<f64>| us.map_or(f64::NAN, |us| us / 1e3);
         self.connections = point.offered.connections;
-        self.qps.push(point.qps);
+        self.qps.measured(point.qps, point);
         self.ms_mean
             .push(point.latency.us_mean.map_or(f64::NAN, |us| us / 1e3));
         self.ms_p50.push(ms(point.latency.us_p50));

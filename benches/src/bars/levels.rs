@@ -5,6 +5,7 @@
 //! knows of it or not.
 
 use crate::bar::{Bar, Group, Op};
+use crate::judging::PAIRS_MIN;
 use crate::press::{self, Amount, Load};
 use crate::r1;
 use crate::report::Report;
@@ -48,7 +49,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let mut levels: [Level; 6] = Default::default();
     report.say("| round | level | qps | requests | lines | dropped | MB | server, CPU us a request |");
     report.say("|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for round in 0..setup.pick(7, 1) {
+    for round in 0..setup.pick(PAIRS_MIN, 1) {
         for level in TURNS[round % TURNS.len()] {
             run(setup, report, round + 1, level, &mut levels[usize::from(level)])?;
         }
@@ -94,7 +95,8 @@ fn run(setup: &Setup, report: &mut Report, round: usize, level: u8, runs: &mut L
         bytes as f64 / 1e6,
         cpu_us / point.counters.answers() as f64
     ));
-    runs.qps.push(point.qps);
+    runs.qps.measured(point.qps, &point);
+    // Counts, which no noise changes.
     runs.dropped.push(dropped);
     runs.lines.push(lines as f64 / requests as f64);
     Ok(())

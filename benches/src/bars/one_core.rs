@@ -6,13 +6,15 @@
 
 use crate::bar::{Bar, Group, Op};
 use crate::bare_loop::{BareLoop, PARTS, Round};
+use crate::conditions::Conditions;
+use crate::judging::PAIRS_MIN;
 use crate::press::{self, Amount, Load};
 use crate::report::Report;
 use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::threads::{self, Threads};
-use crate::{cores, model_rows, r1};
+use crate::{cores, model_rows, r1, ticks};
 use millpond_press_report::Point;
 use std::time::Duration;
 
@@ -59,9 +61,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         "| round | bare loop, qps | server, qps | server over loop | p50 us | p99 us | requests a run |",
     );
     report.say("|---:|---:|---:|---:|---:|---:|---:|");
-    for round in 1..=setup.pick(5, 1) {
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
         setup.stop.check()?;
-        let alone = cores::on(cores::SERVER, || bare.run(span))?;
+        let (alone, stolen) = ticks::watched(|| cores::on(cores::SERVER, || bare.run(span)))?;
         let served = serve(setup, &server, round, span)?;
         let (qps, latency) = (served.point.qps, &served.point.latency);
         let us = |us: Option<f64>| us.map_or("-".into(), |us| format!("{us:.0}"));
@@ -73,8 +75,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             us(latency.us_p99),
             served.sums[0] / served.sums[4]
         ));
-        bare_qps.push(alone.qps());
-        served_qps.push(qps);
+        bare_qps.under(alone.qps(), Conditions::without_load(stolen));
+        served_qps.measured(qps, &served.point);
         last = Some(served);
     }
     server.stop()?;
@@ -85,7 +87,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     }
     explain_model(report, &by_rows);
     let over_loop = served_qps.over(&bare_qps);
-    let over_report = served_qps.over(&(0..5).map(|_| REPORT_QPS).collect());
+    let over_report = served_qps.over(&(0..PAIRS_MIN).map(|_| REPORT_QPS).collect());
     report.say(&format!(
         "\nserver {served_qps:.0} qps, bare loop {bare_qps:.0} qps, round by round {over_loop:.3}\n"
     ));

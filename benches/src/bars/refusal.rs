@@ -5,6 +5,8 @@
 //! connections is what "every" means.
 
 use crate::bar::{Bar, Group, Op};
+use crate::conditions::Conditions;
+use crate::judging::PAIRS_MIN;
 use crate::press::{self, Amount, Load};
 use crate::r1;
 use crate::report::Report;
@@ -42,7 +44,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let (mut alone, mut beside, mut told) = (Series::default(), Series::default(), Series::default());
     report.say("| round | 1,000 alone, qps | with 2,000 refused, qps | refused | told | refusal p50 ms | refusal max ms |");
     report.say("|---:|---:|---:|---:|---:|---:|---:|");
-    for round in 1..=setup.pick(3, 1) {
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
         let name = |what: &str| format!("refusal-{what}-{round}");
         let quiet = offer(setup, &server, &name("alone"), LIMIT, counted)?;
         ensure!(
@@ -63,8 +65,12 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             .get(&OVERLOADED)
             .copied()
             .unwrap_or(0);
-        alone.push(quiet.point.qps);
-        beside.push(crowd.point.qps);
+        alone.measured(quiet.point.qps, &quiet.point);
+        beside.under(
+            crowd.point.qps,
+            Conditions::with_refused_connections(&crowd.point),
+        );
+        // A count, which no noise changes.
         told.push(told_count as f64 / crowd.refused);
         let ms = |us: Option<f64>| us.map_or("-".into(), |us| format!("{:.1}", us / 1e3));
         let latency = &crowd.point.latency_refused;

@@ -4,12 +4,14 @@
 //! checking included. Needs `apt install nginx-light wrk`.
 
 use crate::bar::{Bar, Group, Op};
-use crate::cores;
+use crate::conditions::Conditions;
+use crate::judging::PAIRS_MIN;
 use crate::practice::point;
 use crate::report::Report;
 use crate::series::Series;
 use crate::server::terminate;
 use crate::setup::Setup;
+use crate::{cores, ticks};
 use anyhow::{Context as _, ensure};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -71,9 +73,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let (mut own, mut peer) = (Series::default(), Series::default());
     report.say("| round | wrk, requests/s | us of client CPU a request | press, requests/s | us of client CPU a request | ratio |");
     report.say("|---:|---:|---:|---:|---:|---:|");
-    for round in 1..=setup.pick(5, 1) {
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
         setup.stop.check()?;
-        let (wrk_rate, wrk_us) = wrk(seconds)?;
+        let ((wrk_rate, wrk_us), stolen) = ticks::watched(|| wrk(seconds))?;
         let text = format!(
             "[scenario]\nname = \"http\"\n[target]\naddress = \"{ADDRESS}\"\npath = \"/\"\nserver_pid = {}\n\
              [check]\ncontains = \"thirty-two\"\n[load]\nconnections = [{CONNECTIONS}]\nduration_s = {seconds}\nwarmup_s_max = 1\n\
@@ -91,8 +93,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             point.qps,
             us / wrk_us
         ));
-        own.push(us);
-        peer.push(wrk_us);
+        own.under(us, Conditions::of_press_itself(&point));
+        peer.under(wrk_us, Conditions::without_load(stolen));
     }
     let ratio = own.over(&peer);
     report.say(&format!(

@@ -1,6 +1,7 @@
 //! Whether the schedule is kept at fifty thousand requests a second, and what one core can send pipelined.
 
 use crate::bar::{Bar, Group, Op};
+use crate::conditions::Conditions;
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
 use crate::series::Series;
@@ -50,8 +51,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             cpu(deep.client_cpu),
             cpu(deep.server_cpu),
         ));
-        lateness.push(late.us_p99.context("too few samples")?);
-        rate.push(deep.qps);
+        lateness.measured(late.us_p99.context("too few samples")?, &open);
+        // What the press can send is what the press is bounded by.
+        rate.under(deep.qps, Conditions::of_press_itself(&deep));
     }
     report.say(&format!(
         "\nlateness p99 {lateness:.1} us, pipelined {rate:.0}/s\n"

@@ -6,6 +6,7 @@
 //! the requests of the truth are the requests of the point, no more, no less.
 
 use crate::bar::{Bar, Group, Op};
+use crate::conditions::Conditions;
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
 use crate::series::Series;
@@ -13,6 +14,7 @@ use crate::setup::Setup;
 use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
 use millpond_press_recorder::LatencySummary;
+use millpond_press_report::Point;
 use std::collections::BTreeMap;
 
 const OFF: Bar = Bar::new("press-percentiles-off-truth", Op::AtMost, 0.01);
@@ -43,7 +45,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     report.say("|---:|---|---:|---:|---:|---:|---:|");
     for round in 1..=setup.pick(5, 1) {
         let plain = practise(setup, report, &format!("echo-{round}"), &[], "", seconds)?;
-        let echo = figures(&plain)?;
+        let echo = Shown::of(&plain, Conditions::of(&plain))?;
         for delay in DELAYS {
             let kind = delay.split(':').next().unwrap_or(delay);
             let truth = setup.out.join(format!("truth-{round}-{kind}.json"));
@@ -53,14 +55,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
                 "--truth",
                 truth.to_str().context("a path that is no text")?,
             ];
-            let printed = figures(&practise(
-                setup,
-                report,
-                &format!("delay-{round}-{kind}"),
-                &words,
-                "",
-                seconds,
-            )?)?;
+            let name = format!("delay-{round}-{kind}");
+            let point = practise(setup, report, &name, &words, "", seconds)?;
+            let printed = Shown::of(&point, Conditions::of(&point))?;
             let achieved = read_truth(&truth, (RATE * seconds) as u64)?;
             compare(report, &mut offs, (round, delay), &achieved, &echo, &printed);
         }
@@ -75,7 +72,12 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             100.0 * series.max()
         ));
     }
-    let medians: Series = offs.values().map(Series::median).collect();
+    let mut medians = Series::default();
+    for series in offs.values() {
+        let of_each = series.figures().iter().filter_map(|figure| figure.conditions);
+        let worst = of_each.reduce(Conditions::and).context("nothing was measured")?;
+        medians.under(series.median(), worst);
+    }
     report.bar(&OFF, medians.max(), medians);
     Ok(())
 }
@@ -87,7 +89,7 @@ fn stalls(
     offs: &mut Offs,
     round: usize,
     seconds: f64,
-    echo: &[f64; 5],
+    echo: &Shown,
 ) -> anyhow::Result<()> {
     let words = ["--stall", "every:4s:1s"];
     let open = practise(
@@ -98,7 +100,8 @@ fn stalls(
         "arrivals = \"constant\"\n",
         seconds,
     )?;
-    let printed = figures(&open)?;
+    // Nothing settles while the server stands still.
+    let printed = Shown::of(&open, Conditions::of_press_itself(&open))?;
     // A request that is due inside a stall waits for its end; the k-th stall begins k periods after the first byte.
     let stalled = ((seconds / STALL_EVERY_S).ceil() - 1.0) / seconds;
     let truth = [0.5, 0.9, 0.95, 0.99, 0.999].map(|p: f64| ((p - (1.0 - stalled)) / stalled).max(0.0) * 1e6);
@@ -128,7 +131,7 @@ fn practise(
     words: &[&str],
     more: &str,
     seconds: f64,
-) -> anyhow::Result<LatencySummary> {
+) -> anyhow::Result<Point> {
     let load = format!(
         "[load]\nconnections = [64]\nin_flight = {}\nrate = [{RATE}]\nduration_s = {seconds}\nwarmup_s_max = 0\nclient_cpus = [1]\n{more}",
         if words.contains(&"--stall") { 256 } else { 1 }
@@ -144,7 +147,22 @@ fn practise(
         "{name}: {:?}",
         point.counters
     );
-    Ok(point.latency)
+    Ok(point)
+}
+
+/// The percentiles of a point, and its conditions.
+struct Shown {
+    us: [f64; 5],
+    conditions: Conditions,
+}
+
+impl Shown {
+    fn of(point: &Point, conditions: Conditions) -> anyhow::Result<Shown> {
+        Ok(Shown {
+            us: figures(&point.latency)?,
+            conditions,
+        })
+    }
 }
 
 fn figures(latency: &LatencySummary) -> anyhow::Result<[f64; 5]> {
@@ -186,17 +204,20 @@ fn compare(
     offs: &mut Offs,
     at: (usize, &str),
     truth: &[f64; 5],
-    echo: &[f64; 5],
-    printed: &[f64; 5],
+    echo: &Shown,
+    printed: &Shown,
 ) {
     let (round, name) = at;
     for at in 0..NAMES.len() {
-        let (truth, echo, printed) = (truth[at], echo[at], printed[at]);
+        let conditions = echo.conditions.and(printed.conditions);
+        let (truth, echo, printed) = (truth[at], echo.us[at], printed.us[at]);
         if truth == 0.0 {
             continue;
         }
         let off = ((printed - truth).abs() - echo).max(0.0) / truth;
-        offs.entry((name.to_owned(), NAMES[at])).or_default().push(off);
+        offs.entry((name.to_owned(), NAMES[at]))
+            .or_default()
+            .under(off, conditions);
         report.say(&format!(
             "| {round} | {name} | {} | {truth:.1} | {echo:.1} | {printed:.1} | {:.2} % |",
             NAMES[at],

@@ -130,9 +130,9 @@ impl Build {
             "| {round} | {} | {:.0} | {:.0} | {memory:.1} |",
             self.allocator, echo.qps, infer.qps
         ));
-        self.echo.push(echo.qps);
-        self.infer.push(infer.qps);
-        self.memory.push(memory);
+        self.echo.measured(echo.qps, &echo);
+        self.infer.measured(infer.qps, &infer);
+        self.memory.measured(memory, &infer);
         Ok(())
     }
 }

@@ -47,8 +47,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
                     point.qps,
                     cpu * 1e6 / point.counters.answers() as f64,
                 ));
-                own[at].push(point.qps);
-                tokio[at].push(peer.qps);
+                own[at].measured(point.qps, &point);
+                tokio[at].measured(peer.qps, &peer);
             }
         }
         server.stop()?;

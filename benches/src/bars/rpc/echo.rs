@@ -3,6 +3,7 @@
 //! Both on core 0, the press on core 1, in turns. The bare echo gets the payload's bytes alone; the server frames of 52.
 
 use crate::bar::{Bar, Group, Op};
+use crate::judging::PAIRS_MIN;
 use crate::report::Report;
 use crate::rpc::{BareEcho, Load, PAYLOAD, bare, call, start};
 use crate::series::Series;
@@ -25,7 +26,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let (mut own, mut tokio): ([Series; 2], [Series; 2]) = Default::default();
     report.say("| round | connections | in flight | tokio, req/s | Millpond, req/s | ratio | server CPU, us a request | p99, us |");
     report.say("|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for round in 1..=setup.pick(5, 1) {
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
         // Fresh processes each round: where memory lies is a part of the spread.
         let (server, echo) = (start(setup)?, BareEcho::start()?);
         for (at, (connections, in_flight)) in LOADS.into_iter().enumerate() {
@@ -47,8 +48,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
                 cpu * 1e6 / point.counters.answers() as f64,
                 point.latency.us_p99.unwrap_or(f64::NAN)
             ));
-            own[at].push(point.qps);
-            tokio[at].push(peer.qps);
+            own[at].measured(point.qps, &point);
+            tokio[at].measured(peer.qps, &peer);
         }
         server.stop()?;
     }

@@ -43,8 +43,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
                 seconds,
             };
             let name = format!("demo-{in_flight}-{round}");
-            found[at] = call(setup, report, &name, &server, (METHOD, DEMO), load)?.qps;
-            qps[at].push(found[at] / FPNN_QPS[at]);
+            let point = call(setup, report, &name, &server, (METHOD, DEMO), load)?;
+            found[at] = point.qps;
+            qps[at].measured(point.qps / FPNN_QPS[at], &point);
         }
         let open = format!(
             "[load]\nconnections = [100]\nrate = [50000]\narrivals = \"poisson\"\nduration_s = {seconds}\nwarmup_s_max = 2\n\
@@ -60,7 +61,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             &open,
         )?;
         let us = open.latency.us_p99.context("too few samples for a p99")?;
-        p99.push(us);
+        p99.measured(us, &open);
         report.say(&format!(
             "| {round} | {:.0} | {:.0} | {us:.0} |",
             found[0], found[1]

@@ -4,11 +4,13 @@
 //! compared with themselves. Its invariant: every call's line is in the file or in the count of dropped ones.
 
 use crate::bar::{Bar, Group, Op};
+use crate::judging::PAIRS_MIN;
 use crate::report::Report;
 use crate::rpc::{Load, PAYLOAD, call, start_with};
 use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
+use millpond_press_report::Point;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -34,7 +36,7 @@ const TURNS: [[&str; 4]; 4] = [
 
 /// What one server did.
 struct Run {
-    qps: f64,
+    point: Point,
     /// Calls that the server answered, their lines in the file, and lines that it says it dropped.
     calls: f64,
     lines: f64,
@@ -46,20 +48,21 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let mut accounted = Series::default();
     report.say("| round | level | calls/s | lines a call | dropped a call |");
     report.say("|---:|---|---:|---:|---:|");
-    for round in 0..setup.pick(7, 1) {
+    for round in 0..setup.pick(PAIRS_MIN, 1) {
         for level in TURNS[round % TURNS.len()] {
             setup.stop.check()?;
             let run = run(setup, report, round + 1, level)?;
             report.say(&format!(
                 "| {} | {level} | {:.0} | {:.4} | {:.4} |",
                 round + 1,
-                run.qps,
+                run.point.qps,
                 run.lines / run.calls,
                 run.dropped / run.calls
             ));
             let at = TURNS[0].iter().position(|known| *known == level).unwrap_or(0);
-            qps[at].push(run.qps);
+            qps[at].measured(run.point.qps, &run.point);
             if level == "debug" {
+                // A count, which no noise changes.
                 accounted.push((run.lines + run.dropped) / run.calls);
             }
         }
@@ -101,7 +104,7 @@ fn run(setup: &Setup, report: &mut Report, round: usize, level: &str) -> anyhow:
     let lines = count(&log)?;
     std::fs::remove_file(&log).with_context(|| format!("cannot remove {}", log.display()))?;
     Ok(Run {
-        qps: point.qps,
+        point,
         calls,
         lines: lines as f64,
         dropped,

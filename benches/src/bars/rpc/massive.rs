@@ -148,7 +148,11 @@ fn tell(setup: &Setup, report: &mut Report, point: &Point) -> anyhow::Result<()>
         !point.interrupted && (setup.quick || point.us_total >= 299_000_000),
         "the load ended before its time"
     );
-    let mut bar = |bar: &Bar, value: f64| report.bar(bar, value, Series::from_iter([value]));
+    let mut bar = |bar: &Bar, value: f64| {
+        let mut series = Series::default();
+        series.measured(value, point);
+        report.bar(bar, value, series);
+    };
     bar(&BYTES, each(held.server_bytes));
     // At the end of the five minutes, by the server's own count.
     let lasting = held.server_connections.map_or(f64::NAN, |count| count as f64);

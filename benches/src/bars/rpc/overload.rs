@@ -10,9 +10,11 @@ mod offer;
 mod recovery;
 
 use crate::bar::{Bar, Group, Op};
+use crate::conditions::Conditions;
 use crate::report::Report;
 use crate::series::Series;
 use crate::setup::Setup;
+use anyhow::Context as _;
 use case::Case;
 use offer::Offer;
 
@@ -82,8 +84,13 @@ fn measure(case: &Case, bars: &[Bar], setup: &Setup, report: &mut Report) -> any
             offers.push(case.offer(setup, report, &server, &name, rate)?);
         }
         print(report, case, round, capacity, &offers);
+        let worst = offers
+            .iter()
+            .map(|offer| offer.conditions)
+            .reduce(Conditions::and);
+        let conditions = worst.context("nothing was offered")?;
         for (series, figure) in found.iter_mut().zip(figures(case, &offers)) {
-            series.push(figure);
+            series.under(figure, conditions);
         }
         server.stop()?;
     }

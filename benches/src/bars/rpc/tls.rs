@@ -4,6 +4,7 @@
 //! figure, the point's verdict says so.
 
 use crate::bar::{Bar, Group, Op};
+use crate::judging::PAIRS_MIN;
 use crate::report::Report;
 use crate::rpc::{Load, PAYLOAD, call, call_tls, start_tls};
 use crate::series::Series;
@@ -28,7 +29,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let (mut clear, mut tls) = (Series::default(), Series::default());
     report.say("| round | in clear, req/s | TLS, req/s | ratio | server CPU, us a request, in clear and TLS | TLS verdict |");
     report.say("|---:|---:|---:|---:|---:|---|");
-    for round in 1..=setup.pick(5, 1) {
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
         setup.stop.check()?;
         let (server, port) = start_tls(setup)?;
         let first = call(
@@ -60,8 +61,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             cpu(&then),
             then.verdict.judgement
         ));
-        clear.push(first.qps);
-        tls.push(then.qps);
+        clear.measured(first.qps, &first);
+        tls.measured(then.qps, &then);
         server.stop()?;
     }
     let ratio = tls.over(&clear);

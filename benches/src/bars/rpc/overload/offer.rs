@@ -2,6 +2,8 @@
 //!
 //! Its invariant: an answer that is wrong, or an error other than a deadline that passed, leaves no figure.
 
+use crate::conditions::Conditions;
+use crate::process_memory::memory_bytes;
 use crate::threads::{self, Threads};
 use anyhow::{Context as _, ensure};
 use millpond_press_report::Point;
@@ -62,16 +64,6 @@ impl Before {
     }
 }
 
-fn memory_bytes(pid: u32, name: &str) -> anyhow::Result<f64> {
-    let file = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
-    let kib = status.lines().find_map(|line| {
-        let rest = line.strip_prefix(name)?.trim();
-        rest.strip_suffix("kB")?.trim().parse::<f64>().ok()
-    });
-    Ok(kib.with_context(|| format!("{file} has no {name}"))? * 1024.0)
-}
-
 /// What came of a rate.
 pub(super) struct Offer {
     /// Requests a second that were sent.
@@ -92,6 +84,7 @@ pub(super) struct Offer {
     /// Seconds from its end until a call was answered as quickly as without it.
     pub(super) recovery_s: f64,
     pub(super) verdict: String,
+    pub(super) conditions: Conditions,
 }
 
 impl Offer {
@@ -122,6 +115,7 @@ impl Offer {
             memory: usage.memory,
             recovery_s,
             verdict: format!("{:?}", point.verdict.judgement),
+            conditions: Conditions::of(point),
         })
     }
 
@@ -162,6 +156,7 @@ mod tests {
             memory,
             recovery_s: 0.0,
             verdict: String::new(),
+            conditions: Conditions::without_load(0.0),
         }
     }
 
