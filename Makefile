@@ -51,7 +51,7 @@ test: ## every test, Rust and Python; lists what was skipped, and fails for it w
 	$(MAKE) python PROFILE=dev
 	$(SKIPS) unittest client/python/tests
 
-bench: ## measure the bars (AREA=spine, press or rpc), in the release build
+bench: ## measure the bars (AREA=spine, press, rpc or hardening), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
 	@$(BUILT)/release/millpond-benches $(AREA)
 

@@ -6,6 +6,7 @@ mod auc;
 mod demo;
 mod first_request;
 mod grid;
+mod hardening;
 mod levels;
 mod one_core;
 mod press;
@@ -48,6 +49,14 @@ pub(crate) const RPC: &[Group] = &[
     rpc::allocators::GROUP,
 ];
 
+/// Hostile callers, stops, and what the defences cost. What moves no figure stands first; the chaos campaign is `make chaos`.
+pub(crate) const HARDENING: &[Group] = &[
+    hardening::instructions::GROUP,
+    hardening::builds::GROUP,
+    hardening::crowd::GROUP,
+    hardening::stops::GROUP,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +68,7 @@ mod tests {
             .iter()
             .chain(PRESS)
             .chain(RPC)
+            .chain(HARDENING)
             .flat_map(|group| group.bars)
             .map(|bar| bar.name)
             .collect();

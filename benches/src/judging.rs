@@ -54,6 +54,22 @@ pub(crate) fn judge(bar: &Bar, value: f64, runs: &Series) -> Verdict {
     }
 }
 
+/// Judges a bar whose value is the upper end of its ratio's interval: it says that the interval is not wholly below the limit.
+/// It decides on pairs alone, however quiet the machine was.
+pub(crate) fn judge_upper_end(bar: &Bar, runs: &Series) -> (f64, Verdict) {
+    let Some(interval) = interval(runs) else {
+        return (f64::NAN, Verdict::Fail);
+    };
+    let verdict = match worst(runs) {
+        Standing::NotSent => Verdict::Fail,
+        Standing::Unfit => Verdict::Noisy,
+        Standing::Valid | Standing::Drifted if interval.n < PAIRS_MIN => Verdict::Noisy,
+        Standing::Valid | Standing::Drifted if bar.passes(interval.high) => Verdict::Pass,
+        Standing::Valid | Standing::Drifted => Verdict::Fail,
+    };
+    (interval.high, verdict)
+}
+
 /// The interval of a ratio: the geometric mean of its pairs with Student's interval at 95 %. Pairs count whose sides lost nearly the
 /// same to the hypervisor; nothing where there is none, or where the figures are no ratio of two loads.
 pub(crate) fn interval(runs: &Series) -> Option<Interval> {
@@ -153,6 +169,7 @@ mod tests {
         assert_eq!(judge(&LEAST, 1.5, &alone(Standing::NotSent, 1.5)), Verdict::Fail);
         let runs = ratio(1.5, 9, Standing::NotSent, (0.0, 0.0));
         assert_eq!(judge(&LEAST, 1.5, &runs), Verdict::Fail);
+        assert_eq!(judge_upper_end(&LEAST, &runs).1, Verdict::Fail);
     }
 
     #[test]
@@ -209,5 +226,24 @@ mod tests {
         assert_eq!(judge(&MOST, 2.2, &runs(2.2)), Verdict::Fail);
         let one = Bar::new("d", Op::Equal, 1.0);
         assert_eq!(judge(&one, 1.0, &runs(1.0)), Verdict::Noisy);
+    }
+
+    #[test]
+    fn an_upper_end_needs_nine_pairs_and_no_valid_verdict() {
+        let check = |value, count, standing, expected| {
+            let runs = ratio(value, count, standing, (1.0, 1.0));
+            let (end, verdict) = judge_upper_end(&LEAST, &runs);
+            assert!(
+                end > value && verdict == expected,
+                "{value} {count}: {end} {verdict}"
+            );
+        };
+        check(0.9, 9, Standing::Valid, Verdict::Pass);
+        check(0.9, 9, Standing::Drifted, Verdict::Pass);
+        check(0.8, 9, Standing::Valid, Verdict::Fail);
+        check(1.0, 8, Standing::Valid, Verdict::Noisy);
+        check(1.0, 9, Standing::Unfit, Verdict::Noisy);
+        let (end, verdict) = judge_upper_end(&LEAST, &Series::default());
+        assert!(end.is_nan() && verdict == Verdict::Fail);
     }
 }

@@ -72,7 +72,8 @@ pub(crate) struct Arguments {
     /// The server's binary; `millpond` beside this program when left out.
     #[arg(long, value_name = "FILE")]
     millpond: Option<PathBuf>,
-    /// A build to compare with that one, for the group `allocators`; may be given several times.
+    /// A build to compare with that one: another allocator's for the group `allocators`, where it may be given several times, and
+    /// the build before for the area `hardening`.
     #[arg(long, value_name = "FILE")]
     beside: Vec<PathBuf>,
     /// The result folder; bench-results/AREA-TIMESTAMP when left out.
@@ -90,6 +91,8 @@ enum Area {
     /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections; overload; log levels;
     /// allocators.
     Rpc,
+    /// Hostile callers and stops: how soon it ends, what 10,000 connections hold, and what the defences cost a request.
+    Hardening,
 }
 
 /// From the beginning of a try to that of the next: five lie over an hour.
@@ -112,6 +115,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         Area::Spine => bars::SPINE.iter().collect(),
         Area::Press => bars::PRESS.iter().collect(),
         Area::Rpc => bars::RPC.iter().collect(),
+        Area::Hardening => bars::HARDENING.iter().collect(),
     };
     let mut pending = choose(&groups, arguments.only.as_deref())?;
     let mut setup = Setup::find(arguments)?;

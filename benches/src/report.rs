@@ -99,6 +99,12 @@ impl Report {
         self.judged(bar, value, verdict, runs);
     }
 
+    /// The same of a bar whose limit holds for the upper end of a ratio's interval.
+    pub(crate) fn bar_of_upper_end(&mut self, bar: &Bar, runs: Series) {
+        let (value, verdict) = judging::judge_upper_end(bar, &runs);
+        self.judged(bar, value, verdict, runs);
+    }
+
     fn judged(&mut self, bar: &Bar, value: f64, verdict: Verdict, runs: Series) {
         let line = bar.line(value, verdict);
         let interval = judging::interval(&runs);

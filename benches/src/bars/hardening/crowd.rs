@@ -1,0 +1,184 @@
+//! Ten thousand connections that read nothing or never finish a request: what the server keeps for them, and what a well-behaved
+//! caller's call takes beside them.
+//!
+//! Server on core 0, crowd and press on core 1, in processes of their own, since a process here may open 20,000 files. The crowd
+//! sends what it has first, then the well-behaved caller is measured beside it; before it came, the same caller was measured on the
+//! same server. Its invariant: the limit of memory is what `doctor` computes from the very configuration that is served.
+
+use super::hostile::{BIG, BIG_BYTES, Crowd};
+use crate::bar::{Bar, Group, Op};
+use crate::cores;
+use crate::judging::PAIRS_MIN;
+use crate::process_memory::memory_bytes;
+use crate::report::Report;
+use crate::rpc::{PAYLOAD, point};
+use crate::series::Series;
+use crate::server::Server;
+use crate::setup::Setup;
+use crate::threads;
+use anyhow::Context as _;
+use millpond_press_report::Point;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const MEMORY: Bar = Bar::new("hardening-crowd-memory-over-doctors-total", Op::AtMost, 1.0);
+const P99: Bar = Bar::new("hardening-crowd-p99-over-without", Op::AtMost, 2.0);
+
+pub(crate) const GROUP: Group = Group {
+    name: "crowd",
+    title: "10,000 connections that read nothing or never finish a request: memory, and a well-behaved caller's p99",
+    bars: &[MEMORY, P99],
+    measure,
+};
+
+/// Connections of the well-behaved caller, and the press' own beside them.
+const OTHERS: usize = 100;
+/// How long the server may work on what they send, and how long it must do next to nothing to be done.
+const SETTLE_MAX: Duration = Duration::from_secs(120);
+const SETTLE_WINDOW: Duration = Duration::from_millis(500);
+/// Words of the line in which `doctor` says what callers can hold in all.
+const TOTAL: &str = "callers can make the server hold";
+
+fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
+    let count = setup.pick(10_000, 1_000);
+    let config = config(setup)?;
+    let set = [format!("server.connections_max={}", count + OTHERS)];
+    let total = total(setup, &config, &set[0]);
+    match &total {
+        Ok(total) => report.say(&format!(
+            "doctor's total for this configuration: {:.0} MB",
+            total / 1e6
+        )),
+        Err(error) => report.say(&format!("no bar of memory: {error:#}")),
+    }
+    let (mut alone, mut beside, mut memory) = (Series::default(), Series::default(), Series::default());
+    report.say("| round | callers, closed while they sent | they sent, MB | server before, MB | at most | p99 alone, us | beside them | ratio | left in the end |");
+    report.say("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for round in 1..=setup.pick(PAIRS_MIN, 1) {
+        setup.stop.check()?;
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let server = Server::start(setup, &format!("crowd-{round}"), &config, &set)?;
+        let quiet = call(setup, report, &server, &format!("crowd-alone-{round}"))?;
+        let before = memory_bytes(server.pid(), "VmRSS:")?;
+        let crowd = cores::on(cores::PRESS, || Crowd::gather(&server.address, count))?;
+        settle(setup, server.pid())?;
+        let crowded = call(setup, report, &server, &format!("crowd-beside-{round}"))?;
+        let most = memory_bytes(server.pid(), "VmHWM:")?;
+        let left = server.metrics()?.value("millpond_connections")?;
+        let us = |point: &Point| point.latency.us_p99.context("too few samples for a p99");
+        let (quiet_us, crowded_us) = (us(&quiet)?, us(&crowded)?);
+        report.say(&format!(
+            "| {round} | {}, {} | {:.0} | {:.1} | {:.1} | {quiet_us:.0} | {crowded_us:.0} | {:.2} | {left} |",
+            crowd.len(),
+            crowd.closed,
+            crowd.sent_bytes as f64 / 1e6,
+            before / 1e6,
+            most / 1e6,
+            crowded_us / quiet_us,
+        ));
+        drop(crowd);
+        // Not how well it stops: that is another bar, of a drain that no caller prolongs.
+        server.end()?;
+        alone.measured(quiet_us, &quiet);
+        beside.measured(crowded_us, &crowded);
+        if let Ok(total) = &total {
+            memory.push(most / total);
+        }
+    }
+    if total.is_ok() {
+        report.bar(&MEMORY, memory.max(), memory);
+    }
+    let ratio = beside.over(&alone);
+    report.bar(&P99, ratio.median(), ratio);
+    Ok(())
+}
+
+/// Waits until the server has taken what the crowd sent: from then on it has nothing to do.
+fn settle(setup: &Setup, pid: u32) -> anyhow::Result<()> {
+    let used = || -> anyhow::Result<Duration> { Ok(threads::read(pid)?.values().map(|used| used.ran).sum()) };
+    let until = Instant::now() + SETTLE_MAX;
+    let mut before = used()?;
+    loop {
+        setup.pause(SETTLE_WINDOW)?;
+        let now = used()?;
+        if now.saturating_sub(before) < SETTLE_WINDOW / 20 {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            Instant::now() < until,
+            "the server still works on what the crowd sent after {} s",
+            SETTLE_MAX.as_secs()
+        );
+        before = now;
+    }
+}
+
+/// The server: an echo, and a method whose answer is large.
+pub(super) fn config(setup: &Setup) -> anyhow::Result<String> {
+    let config = setup.out.join("crowd.toml");
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\ncpus = [{}]\ndrain_ms_max = 2000\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = 5\n\
+         [methods.echo]\nkind = \"echo\"\n[methods.{BIG}]\nanswer = {{ text = \"{}\" }}\n",
+        cores::SERVER,
+        "x".repeat(BIG_BYTES)
+    );
+    std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
+    Ok(config.display().to_string())
+}
+
+/// The well-behaved caller: an open loop far below what the server can.
+fn call(setup: &Setup, report: &mut Report, server: &Server, name: &str) -> anyhow::Result<Point> {
+    let load = format!(
+        "[load]\nconnections = [8]\nrate = [2000]\narrivals = \"poisson\"\nin_flight = 16\nduration_s = {}\nwarmup_s_max = 1\n\
+         client_cpus = [{}]\n",
+        setup.pick(6, 2),
+        cores::PRESS
+    );
+    point(setup, report, name, server, ("echo", PAYLOAD), &load)
+}
+
+/// What callers can hold in all, as `doctor` computes it, in bytes.
+fn total(setup: &Setup, config: &str, set: &str) -> anyhow::Result<f64> {
+    let mut doctor = Command::new(&setup.millpond);
+    doctor.args(["doctor", "--config", config, "--set", set]);
+    let output = doctor.output().context("cannot run `millpond doctor`")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    total_in(&said).with_context(|| format!("`millpond doctor` has no line of {TOTAL:?}; it said {said:?}"))
+}
+
+/// The first number with a unit of bytes behind the words, in this line or the next.
+fn total_in(said: &str) -> Option<f64> {
+    let (_, rest) = said.split_once(TOTAL)?;
+    let words: Vec<&str> = rest.split_whitespace().take(40).collect();
+    words.windows(2).find_map(|pair| {
+        let number: f64 = pair[0].replace(',', "").parse().ok()?;
+        let unit = match pair[1].trim_end_matches([',', ';', '.', ':', ')']) {
+            "bytes" | "B" => 1.0,
+            "KiB" => 1024.0,
+            "MiB" => 1024.0 * 1024.0,
+            "GiB" => 1024.0 * 1024.0 * 1024.0,
+            "MB" => 1e6,
+            "GB" => 1e9,
+            _ => return None,
+        };
+        Some(number * unit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doctors_total_is_read() {
+        let check = |said: &str, expected: Option<f64>| assert_eq!(total_in(said), expected, "{said}");
+        let line =
+            "callers can make the server hold 802 MiB beside tables, models and stores; 21290 are available";
+        check(
+            &format!("open files: good\n  20000\nmemory at worst: good\n  {line}"),
+            Some(802.0 * 1048576.0),
+        );
+        check("callers can make the server hold 1,000,000 bytes.", Some(1e6));
+        check("open files: good\n  900 MiB", None);
+    }
+}

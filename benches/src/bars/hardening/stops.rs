@@ -1,0 +1,219 @@
+//! How long a server takes to end after SIGTERM, in the states that can be reached from outside.
+//!
+//! Busy, with a model that is stuck, with a full queue, with ten thousand connections that read nothing or finish nothing, with puts
+//! on their way to the disk; as one process and as three, one of them stopped. Threads that die and a disk that hangs are
+//! reached by the tests alone. Its invariant: the clock runs from the signal to the end of the process that was told.
+
+use super::crowd;
+use super::hostile::{Crowd, calls};
+use crate::bar::{Bar, Group, Op};
+use crate::cores;
+use crate::report::Report;
+use crate::rpc::{Load, PAYLOAD, call};
+use crate::series::Series;
+use crate::server::Server;
+use crate::setup::Setup;
+use anyhow::{Context as _, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::TcpListener;
+use std::time::Duration;
+
+const OVER: Bar = Bar::new("hardening-stop-s-over-drain", Op::AtMost, 1.0);
+
+pub(crate) const GROUP: Group = Group {
+    name: "stops",
+    title: "seconds from SIGTERM to the end, beyond server.drain_ms_max, in the worst state",
+    bars: &[OVER],
+    measure,
+};
+
+/// `server.drain_ms_max` of every server here: see [`crowd::config`].
+const DRAIN: Duration = Duration::from_secs(2);
+/// A call to the stuck model: one row of one number, in msgpack. `{"inputs": {"x": {"shape": [1, 1], "type": "f32", "data": [7]}}}`
+const STUCK: &[u8] = b"\x81\xa6inputs\x81\xa1x\x83\xa5shape\x92\x01\x01\xa4type\xa3f32\xa4data\x91\x07";
+/// A put of one byte under one byte: `{"entries": [[key, value]]}`
+const PUT: &[u8] = b"\x81\xa7entries\x91\x92\xc4\x01k\xc4\x01v";
+/// Until what was sent has come to where it waits.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What the server is doing when it is told to end.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Idle,
+    Busy,
+    StuckModel,
+    FullQueue,
+    Crowd,
+    Puts,
+    ThreeBusy,
+    ThreeStuckModel,
+    ThreeOneStopped,
+}
+
+const STATES: [State; 9] = [
+    State::Idle,
+    State::Busy,
+    State::StuckModel,
+    State::FullQueue,
+    State::Crowd,
+    State::Puts,
+    State::ThreeBusy,
+    State::ThreeStuckModel,
+    State::ThreeOneStopped,
+];
+
+impl State {
+    fn processes(self) -> usize {
+        match self {
+            State::ThreeBusy | State::ThreeStuckModel | State::ThreeOneStopped => 3,
+            _ => 1,
+        }
+    }
+}
+
+fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
+    let config = crowd::config(setup)?;
+    let mut over = Series::default();
+    report.say("| round | state | s from SIGTERM to the end | beyond the drain | exit status |\n|---:|---|---:|---:|---|");
+    for round in 1..=setup.pick(5, 1) {
+        for state in STATES {
+            setup.stop.check()?;
+            let name = format!("stop-{state:?}-{round}").to_lowercase();
+            let server = start(setup, &config, &name, state)?;
+            let (status, took) = end(setup, report, &name, server, state)?;
+            ensure!(status.code().is_some(), "{name}: ended by a signal, {status}");
+            let beyond = took.as_secs_f64() - DRAIN.as_secs_f64();
+            report.say(&format!(
+                "| {round} | {state:?} | {:.2} | {beyond:.2} | {} |",
+                took.as_secs_f64(),
+                status.code().unwrap_or_default()
+            ));
+            over.push(beyond);
+        }
+    }
+    report.bar(&OVER, over.max(), over);
+    Ok(())
+}
+
+fn start(setup: &Setup, config: &str, name: &str, state: State) -> anyhow::Result<Server> {
+    let mut set = vec!["server.connections_max=11000".to_owned()];
+    match state {
+        State::StuckModel | State::FullQueue | State::ThreeStuckModel => {
+            // The longest run there is: ten seconds, which no drain of two waits for.
+            let model = [
+                "backend=practice",
+                "behaviour=wait",
+                "us=10000000",
+                "batch_size_max=1",
+                "warm_up=[]",
+            ];
+            set.extend(model.map(|pair| format!("models.stuck.{pair}")));
+            set.push("server.deadline_ms_default=60000".to_owned());
+        }
+        State::Puts => set.push(format!(
+            "ordered.events.path={:?}",
+            setup.out.join(format!("{name}-events"))
+        )),
+        _ => {}
+    }
+    if state.processes() > 1 {
+        // Several processes share a port, so the system cannot choose one for each.
+        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr())?;
+        set.push(format!("server.listen=\"{free}\""));
+        set.push(format!("server.processes={}", state.processes()));
+    }
+    let set: Vec<&str> = set.iter().map(String::as_str).collect();
+    Server::start(setup, name, config, &set)
+}
+
+/// Brings the server into its state, and ends it.
+fn end(
+    setup: &Setup,
+    report: &mut Report,
+    name: &str,
+    server: Server,
+    state: State,
+) -> anyhow::Result<(std::process::ExitStatus, Duration)> {
+    let address = server.address.clone();
+    let crowd = |count| cores::on(cores::PRESS, || Crowd::gather(&address, count));
+    let asked = |connections, each, method, payload| {
+        cores::on(cores::PRESS, || {
+            calls(&address, connections, each, method, payload)
+        })
+    };
+    let settled = || setup.pause(SETTLE);
+    match state {
+        State::Idle => server.end(),
+        State::Busy | State::ThreeBusy => busy(setup, report, name, server),
+        State::StuckModel | State::ThreeStuckModel => {
+            let _calls = asked(16, 4, "infer", STUCK)?;
+            settled()?;
+            server.end()
+        }
+        State::FullQueue => {
+            // Beyond models.stuck.queue_max, which is 4,096.
+            let _calls = asked(50, 100, "infer", STUCK)?;
+            settled()?;
+            server.end()
+        }
+        State::Crowd => {
+            let _crowd = crowd(setup.pick(10_000, 500))?;
+            server.end()
+        }
+        State::Puts => {
+            let _calls = asked(32, 200, "ordered.put", PUT)?;
+            server.end()
+        }
+        State::ThreeOneStopped => {
+            let child = first_child(server.pid())?;
+            kill_process(child, Signal::STOP).context("cannot stop a process")?;
+            settled()?;
+            server.end()
+        }
+    }
+}
+
+/// Ends it in the middle of a load, whose own result is of no interest.
+fn busy(
+    setup: &Setup,
+    report: &mut Report,
+    name: &str,
+    server: Server,
+) -> anyhow::Result<(std::process::ExitStatus, Duration)> {
+    let load = Load {
+        connections: 100,
+        in_flight: 16,
+        seconds: 2,
+    };
+    // A first load to its end shows that it serves; then there is one that it does not see the end of.
+    call(
+        setup,
+        report,
+        name,
+        &server,
+        ("echo", PAYLOAD),
+        Load { seconds: 1, ..load },
+    )?;
+    let address = server.address.clone();
+    std::thread::scope(|scope| {
+        let flood = scope
+            .spawn(move || cores::on(cores::PRESS, || super::hostile::flood(&address, load.connections)));
+        setup.pause(SETTLE)?;
+        let ended = server.end();
+        flood.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;
+        ended
+    })
+}
+
+/// One of the processes that a parent started.
+fn first_child(pid: u32) -> anyhow::Result<Pid> {
+    // Each thread has children of its own.
+    let folder = format!("/proc/{pid}/task");
+    let tasks = std::fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?;
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let all: String = lists.collect();
+    let child = all.split_ascii_whitespace().find_map(|word| word.parse().ok());
+    child
+        .and_then(Pid::from_raw)
+        .with_context(|| format!("no process is a child of {pid}"))
+}
