@@ -41,6 +41,8 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 test: ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
 	$(PYTHON) examples/movielens/fetch.py --environment
 	$(SKIPS) $(CARGO) test --workspace --locked $(ENCRYPTED)
+	$(SKIPS) $(CARGO) run --quiet --locked -p millpond-tests-chaos -- --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos \
+		--seed 7052 --rounds 24 --generosity 5
 	$(SKIPS) unittest tests/interop
 	$(SKIPS) unittest tests/browser
 	$(SKIPS) unittest .ci

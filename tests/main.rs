@@ -12,7 +12,6 @@ mod duplex;
 mod failing_disk;
 mod harness;
 mod infer;
-mod kills;
 mod logging;
 mod methods;
 mod ordered;

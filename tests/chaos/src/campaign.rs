@@ -12,19 +12,17 @@ use crate::tally::Tally;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// What kinds of rounds follow each other.
-const ORDER: &[Kind] = &[
-    Kind::Kill,
-    Kind::Kill,
-    Kind::Storm,
-    Kind::Kill,
-    Kind::Fleet,
-    Kind::Kill,
-    Kind::Kill,
-    Kind::Storm,
-];
+/// What kinds of rounds follow each other: kills are short, so that they are many.
+fn kind_of(number: u64) -> Kind {
+    match number % 24 {
+        6 | 18 => Kind::Storm,
+        11 => Kind::Fleet,
+        _ => Kind::Kill,
+    }
+}
+
 /// A store lives for so many rounds of kills, and for fewer of other kinds: then the next one has another disk.
-const LIFE_ROUNDS: (u64, u64) = (20, 5);
+const LIFE_ROUNDS: (u64, u64) = (20, 8);
 /// One fault can break the same promise for every call: findings that begin with the same letters are told of once,
 const SHAPE_LETTERS: usize = 30;
 /// and so many different ones of a round.
@@ -61,7 +59,7 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Out
         }
         let kind = match settings.length {
             Length::Kills(_) => Kind::Kill,
-            _ => ORDER[number as usize % ORDER.len()],
+            _ => kind_of(number),
         };
         let round = plan::round(settings.seed, number, kind);
         if settings.is_verbose {

@@ -71,6 +71,15 @@ fn main() -> anyhow::Result<ExitCode> {
         is_verbose: arguments.verbose,
     };
     println!("seed: {:#x}", settings.seed);
+    // As cargo prints a test that is left out, for whoever counts these.
+    if !settings.can_mount {
+        println!(
+            "test chaos::mounts ... ignored, nobody may mount here (unshare --mount), so disks are not full and not read-only"
+        );
+    }
+    if !settings.can_trace {
+        println!("test chaos::syncs ... ignored, strace is not here or may not trace, so syncs do not fail");
+    }
     let began = Instant::now();
     let outcome = campaign::run(&settings, &mut |line| println!("{line}"))?;
     println!("{} rounds in {} s", outcome.rounds, began.elapsed().as_secs());

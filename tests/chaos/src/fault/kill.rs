@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A moment that does not come is not waited for any longer.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Waits until the moment has come.
 pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
