@@ -9,7 +9,8 @@ use crate::unread::unread;
 use millpond_wire_frame::{Limits, decode_map};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
-    Encryption, Listener, Options, Patience, PushLimits, Reply, Request, Service, Target, Ticket, Transport,
+    Encryption, Hosts, Listener, Options, Patience, PushLimits, Reply, Request, Service, Target, Ticket,
+    Transport,
 };
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -166,6 +167,7 @@ impl Running {
             },
             patience: Patience::default(),
             cors_origins: vec!["https://app.example"],
+            hosts: Hosts::default(),
             encryption: encryption.map(Arc::new),
         };
         let transport = Transport::start(listener, Vec::new(), "fuzz", options, Echo { tickets })?;

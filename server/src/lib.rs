@@ -295,7 +295,7 @@ impl Server {
                 listener,
                 Vec::new(),
                 "admin",
-                admin_options(),
+                admin_options(&shared.config.admin),
                 admin::Admin { view },
             )
         };

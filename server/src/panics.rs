@@ -65,8 +65,14 @@ mod tests {
         let logging = Logging::start(&config.log).unwrap();
         abort_on_panic(logging.handle());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
-        let transport =
-            Transport::start(listener, Vec::new(), "net", ports::admin_options(), Panicking).unwrap();
+        let transport = Transport::start(
+            listener,
+            Vec::new(),
+            "net",
+            ports::admin_options(&config.admin),
+            Panicking,
+        )
+        .unwrap();
         let mut stream = TcpStream::connect(transport.local_addr()).unwrap();
         stream
             .write_all(b"GET /any HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -4,7 +4,7 @@
 use crate::{Error, config, encryption};
 use config::Config;
 use millpond_wire_frame::Limits;
-use millpond_wire_transport::{Options, Patience, PushLimits};
+use millpond_wire_transport::{Hosts, Options, Patience, PushLimits};
 use std::time::Duration;
 
 /// Net threads of a process: where 0 is said one a processor, shared among the processes.
@@ -59,12 +59,13 @@ pub(crate) fn data_bounds(config: &Config) -> Options {
             .iter()
             .map(|origin| &*origin.clone().leak())
             .collect(),
+        hosts: hosts("server.hosts", &config.server.hosts),
         encryption: None,
     }
 }
 
-/// What connections of the admin port may use, which no key changes.
-pub(crate) fn admin_options() -> Options {
+/// What connections of the admin port may use, of which no key changes but the names it is called by.
+pub(crate) fn admin_options(admin: &config::Admin) -> Options {
     Options {
         threads: 1,
         cpus: Vec::new(),
@@ -82,6 +83,15 @@ pub(crate) fn admin_options() -> Options {
         },
         patience: Patience::default(),
         cors_origins: Vec::new(),
+        hosts: hosts("admin.hosts", &admin.hosts),
         encryption: None,
+    }
+}
+
+/// The names of a key, read once a process.
+fn hosts(key: &'static str, listed: &[String]) -> Hosts {
+    Hosts {
+        listed: listed.iter().map(|name| &*name.clone().leak()).collect(),
+        key,
     }
 }

@@ -128,6 +128,12 @@ fn connections(page: &mut Page, counters: &Counters) {
         "Answers whose connection was gone.",
         load(&counters.undelivered),
     );
+    page.single(
+        "millpond_hosts_refused_total",
+        "counter",
+        "HTTP requests refused on a loopback address for the name they called by (server.hosts).",
+        load(&counters.hosts_refused),
+    );
     pushes(page, counters);
 }
 

@@ -150,6 +150,8 @@ fn check_server(config: &Config) -> Result<(), String> {
         ));
     }
     web::check(&server.cors_origins)?;
+    web::check_hosts("server.hosts", &server.hosts)?;
+    web::check_hosts("admin.hosts", &config.admin.hosts)?;
     check_processes(config)?;
     check_addresses(config)?;
     machine::check(config)

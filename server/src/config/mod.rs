@@ -69,6 +69,8 @@ pub struct Server {
     pub listen_also: Vec<Listen>,
     /// Origins whose web pages may call; ["*"] is any.
     pub cors_origins: Vec<String>,
+    /// Names by which HTTP callers of loopback addresses may call, beside `localhost`; ["*"] is any.
+    pub hosts: Vec<String>,
     /// FPNN's encrypted channel, for old clients; not offered when left out.
     pub fpnn_encryption: Option<FpnnEncryption>,
     /// TLS 1.3 on a port of its own; none when left out.
@@ -115,6 +117,7 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 13500)),
             listen_also: Vec::new(),
             cors_origins: Vec::new(),
+            hosts: Vec::new(),
             fpnn_encryption: None,
             tls: None,
             processes: 1,
@@ -183,6 +186,8 @@ pub struct Admin {
     /// `/healthz`, `/readyz`, `/metrics`.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
+    /// As `server.hosts`, for this port.
+    pub hosts: Vec<String>,
     /// What `*tune` asks for; it is off where none is set.
     pub token: Secret,
     /// The file that holds it.
@@ -193,6 +198,7 @@ impl Default for Admin {
     fn default() -> Self {
         Admin {
             listen: SocketAddr::from(([127, 0, 0, 1], 13590)),
+            hosts: Vec::new(),
             token: Secret::default(),
             token_file: None,
         }

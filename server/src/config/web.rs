@@ -1,5 +1,5 @@
-//! `server.cors_origins`: which web pages may call.
-//! It answers no page. Its invariant: an origin that no browser would ever send is refused, because it would let nobody in.
+//! `server.cors_origins`: which web pages may call; `server.hosts` and `admin.hosts`: by which names.
+//! It answers no page. Its invariant: what no browser would ever send is refused, because it would let nobody in.
 //! Source: RFC 6454, section 6.2; the WHATWG URL standard on what browsers leave out.
 
 /// Whether each is `*`, or what a browser would say of a page.
@@ -14,6 +14,31 @@ pub(super) fn check(origins: &[String]) -> Result<(), String> {
                  \"http://localhost:8080\", or \"*\" for any"
             ));
         }
+    }
+    Ok(())
+}
+
+/// Whether each is `*`, or a name as it stands in a `Host`, without the port.
+pub(super) fn check_hosts(key: &str, hosts: &[String]) -> Result<(), String> {
+    for (at, host) in hosts.iter().enumerate() {
+        let problem = match host.as_str() {
+            "*" => continue,
+            "" => "it is empty",
+            name if name.contains("://") || name.contains('/') => "it has a scheme or a path",
+            name if name.contains(':') => "it has a port; every port is answered",
+            name if name.contains('*') => "a part of it cannot be \"*\"",
+            name if name.ends_with('.') || name.starts_with('.') => "it begins or ends with a dot",
+            name if !name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) =>
+            {
+                "it has spaces or letters beyond ASCII (which browsers send as xn--…)"
+            }
+            _ => continue,
+        };
+        return Err(format!(
+            "{key}[{at}] is {host:?}: {problem}; write a name, as in \"millpond.internal\", or \"*\" for any"
+        ));
     }
     Ok(())
 }
@@ -62,6 +87,30 @@ fn problem(origin: &str) -> Option<&'static str> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn hosts_are_names_without_ports() {
+        let good = ["*", "millpond.internal", "App_1", "xn--bcher-kva.example"];
+        assert_eq!(check_hosts("server.hosts", &good.map(str::to_owned)), Ok(()));
+        for (bad, words) in [
+            ("", "it is empty"),
+            ("http://a.example", "a scheme"),
+            ("a.example/", "a path"),
+            ("a.example:80", "a port"),
+            ("[::1]", "a port"),
+            ("*.example", "cannot be \"*\""),
+            ("a.example.", "a dot"),
+            ("a b", "spaces"),
+            ("bücher.example", "beyond ASCII"),
+        ] {
+            let refused = check_hosts("admin.hosts", &["a".to_owned(), bad.to_owned()]).unwrap_err();
+            let begins = format!("admin.hosts[1] is {bad:?}: ");
+            assert!(
+                refused.starts_with(&begins) && refused.contains(words),
+                "{refused}"
+            );
+        }
+    }
 
     #[test]
     fn origins_are_as_browsers_send_them() {

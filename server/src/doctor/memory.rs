@@ -4,7 +4,7 @@
 //! wait for them is told apart. Its invariant: each part is a bound that the server keeps.
 
 use super::{Facts, Finding, Standing, net_threads};
-use crate::config::{Config, Kind};
+use crate::config::{Admin, Config, Kind};
 use crate::ports::{admin_options, data_bounds};
 use millpond_wire_transport::{MemoryPart, MemoryUse};
 
@@ -45,7 +45,7 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
 
 /// What the admin port adds, once however many processes there are.
 pub(super) fn of_admin() -> u64 {
-    let parts = admin_options().memory_max(MemoryUse::default());
+    let parts = admin_options(&Admin::default()).memory_max(MemoryUse::default());
     parts.iter().map(|part| part.bytes).sum()
 }
 

@@ -53,7 +53,13 @@ impl Supervisor {
             is_ready: Arc::clone(&is_ready),
             events: events.clone(),
         };
-        let admin = Transport::start(listener, Vec::new(), "admin", admin_options(), Admin { view })?;
+        let admin = Transport::start(
+            listener,
+            Vec::new(),
+            "admin",
+            admin_options(&config.admin),
+            Admin { view },
+        )?;
         let beginning = Beginning {
             processes: config.server.processes,
             drain_max: Duration::from_millis(config.server.drain_ms_max),

@@ -9,7 +9,6 @@ use crate::peer::Peer;
 use crate::poller::Bell;
 use crate::quiet::Cause;
 use crate::service::Service;
-use crate::tls::Tls;
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -190,6 +189,7 @@ impl Transport {
                 peer: Peer::Inet(peer),
                 kind: Kind::Rehearsal,
                 tls: None,
+                loopback: false,
             };
             let busy = |_| std::io::Error::other("a net thread takes no more connections");
             thread.mailbox.order(order).map_err(busy)?;
@@ -274,7 +274,7 @@ impl Accept {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..ACCEPTS_IN_A_ROW {
             match acceptfrom_with(&listener.socket, flags) {
-                Ok((socket, address)) => self.place(socket, peer(address), listener.tls.clone()),
+                Ok((socket, address)) => self.place(socket, peer(address), listener),
                 Err(Errno::AGAIN) => return,
                 // The peer has left, or a signal came.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -290,7 +290,7 @@ impl Accept {
         std::thread::sleep(ACCEPT_PAUSE);
     }
 
-    fn place(&self, socket: OwnedFd, peer: Peer, tls: Option<Arc<Tls>>) {
+    fn place(&self, socket: OwnedFd, peer: Peer, listener: &Listener) {
         let counters = &self.counters;
         counters.accepted.fetch_add(1, Ordering::Relaxed);
         if let Peer::Inet(_) = peer {
@@ -321,7 +321,8 @@ impl Accept {
             socket,
             peer,
             kind,
-            tls,
+            tls: listener.tls.clone(),
+            loopback: listener.is_loopback(),
         };
         if thread.mailbox.order(order).is_err() {
             thread.uncount(counters, kind);

@@ -16,6 +16,7 @@ mod answer;
 mod connection;
 mod encryption;
 mod error;
+mod hosts;
 mod listener;
 mod lull;
 mod mailbox;
@@ -35,6 +36,7 @@ pub use answer::Body;
 pub use connection::Run;
 pub use encryption::Encryption;
 pub use error::Error;
+pub use hosts::Hosts;
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use memory::{MemoryPart, MemoryUse};
 pub use peer::Peer;
@@ -82,6 +84,8 @@ pub struct Options {
     pub patience: Patience,
     /// Origins whose pages may call and read the answers (CORS), or `*` for any; pages of all others are refused.
     pub cors_origins: Vec<&'static str>,
+    /// By which names HTTP's callers may call on loopback listeners.
+    pub hosts: Hosts,
     /// The key of FPNN's encrypted channel, for old clients; a call to `*key` is any other call without it.
     pub encryption: Option<Arc<Encryption>>,
 }
@@ -114,6 +118,8 @@ pub struct Counters {
     pub(crate) quiet: quiet::Quiet,
     /// Connections closed for bytes that are no frame and no HTTP, or that ended in the middle of a request.
     pub malformed: AtomicU64,
+    /// HTTP requests refused for their `Host`.
+    pub hosts_refused: AtomicU64,
     /// Answers whose connection was gone.
     pub undelivered: AtomicU64,
     /// Bytes of answers and pushes that wait for peers, in buffers and mailboxes.

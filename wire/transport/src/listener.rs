@@ -163,6 +163,13 @@ impl Listener {
         self
     }
 
+    /// Whether none but this machine reaches it, and with that any page that a browser of this machine shows.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.bound
+            .addr()
+            .is_some_and(|addr| addr.ip().to_canonical().is_loopback())
+    }
+
     /// Where it listens, with the port the system chose where 0 was asked for.
     pub fn bound(&self) -> &Bound {
         &self.bound

@@ -54,6 +54,8 @@ pub(crate) enum Order {
         peer: Peer,
         kind: Kind,
         tls: Option<Arc<Tls>>,
+        /// Its listener is on a loopback address.
+        loopback: bool,
     },
     /// Send what is owed, for this long at most, then close everything and end.
     Close { grace: Duration, done: SyncSender<()> },
@@ -279,7 +281,8 @@ impl<S: Service> Loop<S> {
                     peer,
                     kind,
                     tls,
-                } => self.adopt(socket, peer, kind, tls.as_deref()),
+                    loopback,
+                } => self.adopt(socket, (peer, kind, loopback), tls.as_deref()),
                 Order::Close { grace, done } => self.begin_close(grace, done),
             }
         }
@@ -323,7 +326,7 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    fn adopt(&mut self, socket: OwnedFd, peer: Peer, kind: Kind, tls: Option<&Tls>) {
+    fn adopt(&mut self, socket: OwnedFd, (peer, kind, loopback): (Peer, Kind, bool), tls: Option<&Tls>) {
         let kind = self.find_place(kind);
         let begun = contain(|| tls.map(Tls::begin).transpose());
         let session = match begun {
@@ -351,6 +354,7 @@ impl<S: Service> Loop<S> {
             return uncount(&self.net.counters, &self.live, kind);
         }
         let mut connection = Connection::new(socket, peer, kind, key, self.timers.now_s());
+        connection.set_loopback(loopback);
         if let Some(session) = session {
             connection.begin_tls(session);
         }

@@ -14,6 +14,7 @@ use millpond_wire_frame::{
 };
 use millpond_wire_schema::{Code, Status};
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 
 pub(super) fn serve_http<S: Service>(
     net: &Net<S>,
@@ -96,7 +97,31 @@ fn hides_its_origin<S>(net: &Net<S>, request: &HttpRequest<'_>) -> bool {
         && service_method(request.path).is_some()
 }
 
-/// Answers what is no call: the change to a WebSocket, a preflight, and a page of an origin that may not call.
+/// Refuses a request on a loopback listener that calls this server by a name that a stranger could own.
+fn refused_by_host<S: Service>(
+    net: &Net<S>,
+    connection: &mut Connection,
+    request: &HttpRequest<'_>,
+    form: Form,
+) -> bool {
+    let hosts = &net.options.hosts;
+    if !connection.flags.loopback || hosts.answers(request.host) {
+        return false;
+    }
+    let host = request.host.unwrap_or_default();
+    let before = net.counters.hosts_refused.fetch_add(1, Ordering::Relaxed);
+    // A page asks as often as it likes: the 1st, 2nd, 4th, 8th, … is told.
+    if (before + 1).is_power_of_two() {
+        tracing::info!(peer = %connection.peer, host, refused = before + 1, "refused: a Host that is not answered ({})", hosts.key);
+    }
+    form.error(
+        &mut connection.out,
+        &Status::new(Code::Forbidden, hosts.refusal(host)),
+    );
+    true
+}
+
+/// Answers what is no call: a Host that is not answered, the change to a WebSocket, a preflight, and a page of an origin that may not call.
 fn answered_here<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
@@ -104,6 +129,9 @@ fn answered_here<S: Service>(
     form: Form,
     keep_alive: bool,
 ) -> bool {
+    if refused_by_host(net, connection, request, form) {
+        return true;
+    }
     let allowed = net.options.allowed(request.origin);
     if request.verb == "OPTIONS" && request.origin.is_some() {
         write_preflight(&mut connection.out, allowed, keep_alive);

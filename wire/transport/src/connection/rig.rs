@@ -9,7 +9,7 @@ use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
 use crate::service::{Reply, Request, Service};
 use crate::totals::Totals;
-use crate::{Options, Patience, Peer, PushLimits};
+use crate::{Hosts, Options, Patience, Peer, PushLimits};
 use millpond_wire_frame::Limits;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -122,6 +122,7 @@ fn net() -> Net<Told> {
             limits: Limits::default(),
             patience: Patience::default(),
             cors_origins: Vec::new(),
+            hosts: Hosts::default(),
             encryption: None,
         },
         counters: Arc::default(),

@@ -7,6 +7,7 @@ mod connections;
 mod encryption;
 mod half_closed;
 mod hostile;
+mod hosts;
 mod json;
 mod listeners;
 mod lulls;

@@ -3,7 +3,8 @@
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
-    Listener, Options, Patience, Peer, PushLimits, Reply, Request, Run, Service, Target, Ticket, Transport,
+    Hosts, Listener, Options, Patience, Peer, PushLimits, Reply, Request, Run, Service, Target, Ticket,
+    Transport,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -195,6 +196,10 @@ pub(crate) fn options(threads: usize, patience: Patience) -> Options {
         },
         patience,
         cors_origins: vec!["https://app.example"],
+        hosts: Hosts {
+            listed: vec!["app.internal"],
+            key: "server.hosts",
+        },
         encryption: None,
     }
 }

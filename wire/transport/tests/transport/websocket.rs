@@ -16,7 +16,7 @@ pub(crate) const MASK: [u8; 4] = [1, 2, 3, 4];
 
 pub(crate) fn upgrade(stream: &mut (impl Read + Write)) {
     let request = format!(
-        "GET /service/any HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        "GET /service/any HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
