@@ -1,8 +1,9 @@
 //! How many calls may be worked on at a time, and until when.
 //!
 //! Calls answered on the net thread itself are not counted: they hold nothing. Calls that wait for their callers' answers are
-//! counted apart, and bounded by what each connection may have waiting: nobody works on them. Its invariant: a permit is given back
-//! when it is dropped, whichever way its call ends.
+//! counted apart, and bounded by what each connection may have waiting: nobody works on them. Calls that no queue of a model
+//! counts say how many bytes they hold, which are bounded too. Its invariant: a permit is given back when it is dropped,
+//! whichever way its call ends.
 
 use crate::metrics::Arrival;
 use millpond_wire_schema::{Code, Status};
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 pub struct Admission {
     in_flight: AtomicUsize,
     in_flight_max: usize,
+    /// Bytes that calls in flight have said that they hold.
+    held_bytes: AtomicUsize,
+    held_bytes_max: usize,
     /// Calls that wait for their callers.
     awaiting_callers: AtomicUsize,
     deadline_default: Duration,
@@ -36,14 +40,18 @@ const LULL_SHARE: u64 = 8;
 pub struct Permit {
     admission: Arc<Admission>,
     waits_for_caller: bool,
+    held_bytes: usize,
 }
 
 impl Admission {
-    /// Admits up to `in_flight_max` calls; one that names no deadline gets `deadline_default`.
-    pub fn new(in_flight_max: usize, deadline_default: Duration) -> Admission {
+    /// Admits up to `in_flight_max` calls, which hold up to `held_bytes_max` bytes; one that names no deadline gets
+    /// `deadline_default`.
+    pub fn new(in_flight_max: usize, held_bytes_max: usize, deadline_default: Duration) -> Admission {
         Admission {
             in_flight: AtomicUsize::new(0),
             in_flight_max,
+            held_bytes: AtomicUsize::new(0),
+            held_bytes_max,
             awaiting_callers: AtomicUsize::new(0),
             deadline_default,
             began: Instant::now(),
@@ -83,11 +91,37 @@ impl Admission {
         let permit = Permit {
             admission: Arc::clone(self),
             waits_for_caller: false,
+            held_bytes: 0,
         };
         if before >= self.in_flight_max {
             let max = self.in_flight_max;
             let ex =
                 format!("{max} calls are in flight already; try again later, or raise server.in_flight_max");
+            return Err(Status::new(Code::Overloaded, ex));
+        }
+        Ok(permit)
+    }
+
+    /// Admits a call that holds so many bytes until it is answered.
+    ///
+    /// # Errors
+    /// As [`Admission::enter`], also where too many bytes are held; [`Code::TooLarge`] where the call alone would hold too many.
+    pub fn enter_holding(self: &Arc<Self>, bytes: usize) -> Result<Permit, Status> {
+        let max = self.held_bytes_max;
+        if bytes > max {
+            let ex = format!(
+                "the call would hold {bytes} bytes until it is answered; the limit is {max} (send less at once, or raise \
+                 server.in_flight_bytes_max)"
+            );
+            return Err(Status::new(Code::TooLarge, ex));
+        }
+        let mut permit = self.enter()?;
+        let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        permit.held_bytes = bytes;
+        if before.saturating_add(bytes) > max {
+            let ex = format!(
+                "calls in flight hold {before} bytes already, and this one {bytes}; try again later, or raise server.in_flight_bytes_max"
+            );
             return Err(Status::new(Code::Overloaded, ex));
         }
         Ok(permit)
@@ -100,6 +134,7 @@ impl Admission {
         Permit {
             admission: Arc::clone(self),
             waits_for_caller: true,
+            held_bytes: 0,
         }
     }
 
@@ -111,6 +146,11 @@ impl Admission {
     /// Calls that are not answered yet, for whomever they wait: what a stop waits for.
     pub fn unfinished(&self) -> usize {
         self.in_flight() + self.awaiting_callers()
+    }
+
+    /// Bytes that calls in flight hold now, beside those that wait for models.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
     /// Calls worked on now.
@@ -152,6 +192,11 @@ impl Drop for Permit {
             false => &self.admission.in_flight,
         };
         count.fetch_sub(1, Ordering::Relaxed);
+        if self.held_bytes > 0 {
+            self.admission
+                .held_bytes
+                .fetch_sub(self.held_bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -164,7 +209,7 @@ mod tests {
 
     #[test]
     fn full_is_refused_and_permits_come_back() {
-        let admission = Arc::new(Admission::new(2, Duration::from_secs(1)));
+        let admission = Arc::new(Admission::new(2, 0, Duration::from_secs(1)));
         let (first, _second) = (admission.enter().unwrap(), admission.enter().unwrap());
         assert_eq!(admission.enter().unwrap_err().code, Code::Overloaded);
         assert_eq!(admission.in_flight(), 2);
@@ -173,8 +218,26 @@ mod tests {
     }
 
     #[test]
+    fn what_calls_hold_is_bounded_and_comes_back() {
+        let admission = Arc::new(Admission::new(9, 100, Duration::from_secs(1)));
+        let refused = |bytes| admission.enter_holding(bytes).unwrap_err();
+        assert_eq!(refused(101).code, Code::TooLarge);
+        let first = admission.enter_holding(60).unwrap();
+        let full = refused(41);
+        assert!(
+            full.code == Code::Overloaded && full.ex.contains("in_flight_bytes_max"),
+            "{full}"
+        );
+        assert_eq!((admission.held_bytes(), admission.in_flight()), (60, 1));
+        let _second = admission.enter_holding(40).unwrap();
+        drop(first);
+        assert_eq!((admission.held_bytes(), admission.in_flight()), (40, 1));
+        let _third = admission.enter_holding(60).unwrap();
+    }
+
+    #[test]
     fn a_refusal_is_remembered_for_a_moment() {
-        let admission = Admission::new(1, Duration::from_secs(1));
+        let admission = Admission::new(1, 0, Duration::from_secs(1));
         let at = |ms| admission.began + Duration::from_millis(ms);
         assert!(!admission.refuses(at(0)));
         admission.note_refusal(at(50), None);
@@ -184,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_long_wait_allows_a_lull_and_a_full_queue_does_not() {
-        let admission = Admission::new(1, Duration::from_secs(1));
+        let admission = Admission::new(1, 0, Duration::from_secs(1));
         assert_eq!(admission.lull(), Duration::ZERO);
         admission.note_refusal(Instant::now(), Some(800));
         assert_eq!(admission.lull(), Duration::from_micros(100));
@@ -194,7 +257,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_caller_takes_nobodys_place() {
-        let admission = Arc::new(Admission::new(1, Duration::from_secs(1)));
+        let admission = Arc::new(Admission::new(1, 0, Duration::from_secs(1)));
         let waiting: Vec<Permit> = (0..3).map(|_| admission.await_caller()).collect();
         let worked_on = admission.enter().unwrap();
         assert_eq!((admission.in_flight(), admission.awaiting_callers()), (1, 3));
@@ -207,7 +270,7 @@ mod tests {
 
     #[test]
     fn deadlines_count_from_the_read() {
-        let admission = Admission::new(1, Duration::from_secs(60));
+        let admission = Admission::new(1, 0, Duration::from_secs(60));
         let methods = Methods::new(&Config::default());
         let now = Instant::now();
         let arrival = Arrival {

@@ -95,7 +95,11 @@ impl Shared {
         let methods = Methods::new(&config);
         let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
         Shared {
-            admission: Arc::new(Admission::new(config.server.in_flight_max, deadline_default)),
+            admission: Arc::new(Admission::new(
+                config.server.in_flight_max,
+                config.server.in_flight_bytes_max,
+                deadline_default,
+            )),
             metrics: Metrics::new(methods.len()),
             access: Access::new(&config, &methods),
             slow: SlowLog::new(config.log.slow_ms),

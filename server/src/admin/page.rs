@@ -21,6 +21,12 @@ pub(crate) fn metrics(shared: &Shared) -> String {
         shared.admission.in_flight() as f64,
     );
     page.single(
+        "millpond_in_flight_bytes",
+        "gauge",
+        "Bytes that they hold, beside those that wait for models.",
+        shared.admission.held_bytes() as f64,
+    );
+    page.single(
         "millpond_awaiting_callers",
         "gauge",
         "Calls that wait for their callers to answer what they were asked.",

@@ -127,6 +127,12 @@ fn check_server(config: &Config) -> Result<(), String> {
             return Err(format!("{key} is {found}; expected 1024 to 1073741824 bytes"));
         }
     }
+    if server.in_flight_bytes_max < server.frame_bytes_max {
+        return Err(format!(
+            "server.in_flight_bytes_max is {}; one call may hold {} bytes (server.frame_bytes_max): raise the one, or lower the other",
+            server.in_flight_bytes_max, server.frame_bytes_max
+        ));
+    }
     // Its buffer grows by doubling, and where that moves it, it is there twice.
     let unfinished_min = server.frame_bytes_max.saturating_mul(2);
     if server.unfinished_bytes_max < unfinished_min {

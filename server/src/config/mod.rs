@@ -87,6 +87,8 @@ pub struct Server {
     pub connections_max: usize,
     /// Calls that each process works on at a time, over all its connections; further ones are told `Overloaded`.
     pub in_flight_max: usize,
+    /// Bytes that they hold, over all connections of a process, beside those that wait for models.
+    pub in_flight_bytes_max: usize,
     /// Calls one connection may have unanswered before it is not read further.
     pub in_flight_per_connection_max: usize,
     /// Calls to one connection's peer that may wait for its answer.
@@ -126,6 +128,7 @@ impl Default for Server {
             numa_node: None,
             connections_max: 10_000,
             in_flight_max: 8192,
+            in_flight_bytes_max: 64 << 20,
             in_flight_per_connection_max: 1024,
             pushes_per_connection_max: 1024,
             owed_bytes_max: 32 << 20,

@@ -69,6 +69,11 @@ fn unknown_and_wrong_keys_are_named() {
         "server.unfinished_bytes_max is 16777215; one request may take 16777216 bytes",
     );
     check(
+        "[server]\nin_flight_bytes_max = 8388607",
+        &[],
+        "server.in_flight_bytes_max is 8388607; one call may hold 8388608 bytes",
+    );
+    check(
         "[server]\nwrite_buffers_total_bytes_max = 16777215",
         &[],
         "server.write_buffers_total_bytes_max is 16777215; one answer may take 16777216 bytes",

@@ -34,6 +34,15 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
         what: "calls in flight",
         bytes: (server.in_flight_max as u64).saturating_mul(CALL_BYTES),
     });
+    // A group of them is joined once more for the log.
+    let puts = match config.ordered.is_empty() {
+        true => 0,
+        false => (server.in_flight_bytes_max as u64).saturating_mul(2),
+    };
+    parts.push(MemoryPart {
+        what: "puts that wait for their stores",
+        bytes: puts,
+    });
     parts.push(MemoryPart {
         what: "the log's queue",
         bytes: (config.log.queue_lines_max as u64)
@@ -136,6 +145,7 @@ mod tests {
             ("[server]\nwrite_buffers_total_bytes_max = 368435456", 100_000_000),
             ("[server]\nconnections_max = 20000", 10_000 * (8 << 10)),
             ("[log]\nqueue_bytes_max = 116777216", 100_000_000),
+            ("[ordered.a]\ndurability = \"memory\"", 2 * 67_108_864),
             ("[methods.m]\nkind = \"duplex\"\npush = \"p\"", 65_536 << 10),
             (
                 "[server.tls]\ncertificate = \"c\"\nprivate_key = \"k\"\nclient_certificates = \"r\"",

@@ -14,15 +14,20 @@ use std::time::{Duration, Instant};
 /// A disk that fails every write fails them often: the log has a line for the first failure of so long a time.
 const FAILURE_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
+/// What an entry takes beside its bytes while it waits for the log.
+const ENTRY_BYTES: usize = 128;
+
 pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(map) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
+    let lengths = decoded.entries.iter().map(|(key, value)| key.len() + value.len());
+    let bytes = lengths.map(|length| length + ENTRY_BYTES).sum();
     let admitted = call
         .deadline(reserved.deadline_ms)
         .and_then(|_| store(call, decoded.table.as_ref()))
-        .and_then(|store| Ok((store, call.shared.admission.enter()?)));
+        .and_then(|store| Ok((store, call.shared.admission.enter_holding(bytes)?)));
     let (store, permit) = match admitted {
         Ok(admitted) => admitted,
         Err(status) => return call.refuse(reply, &status),

@@ -205,8 +205,9 @@ mod tests {
     /// The gauges that the server prints, in the order of `admin/page.rs`. Whoever adds one says here how it is merged.
     #[test]
     fn every_gauge_has_been_thought_of() {
-        const ADDED_UP: [&str; 9] = [
+        const ADDED_UP: [&str; 10] = [
             "millpond_in_flight",
+            "millpond_in_flight_bytes",
             "millpond_awaiting_callers",
             "millpond_connections",
             "millpond_connections_beside",
