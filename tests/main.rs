@@ -23,4 +23,5 @@ mod press_recipes;
 mod processes;
 mod rank;
 mod slow_reader;
+mod stopping;
 mod tls;

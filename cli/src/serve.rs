@@ -4,13 +4,19 @@
 use anyhow::Context as _;
 use clap::Args;
 use millpond_server::config::{Config, Origin, load};
-use millpond_server::{Logging, Member, Program, Server, Supervisor};
+use millpond_server::{
+    Logging, Member, PARENT_STOP_LATE, Program, STOP_LATE, Server, Stopped, Supervisor, say_within,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
+/// How long the last words on standard error wait for a reader.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(30);
+/// How long the line that says where it serves waits for a reader.
+const READER_MAX: Duration = Duration::from_secs(1);
 /// How long killed processes are waited for.
 const KILLED_MAX: Duration = Duration::from_secs(5);
 
@@ -32,7 +38,8 @@ impl Source {
     }
 }
 
-/// Serves until SIGTERM or Ctrl-C, then finishes what was accepted. Flags come before environment variables
+/// Serves until SIGTERM or Ctrl-C, then finishes what was accepted, for server.drain_ms_max, and ends within a second after that; its
+/// status is 1 where it left anything unfinished. Flags come before environment variables
 /// (MILLPOND__LOG__LEVEL=2 is log.level = 2), those before the file, that before the defaults.
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -74,9 +81,15 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
     let signals = runtime
         .block_on(async { Signals::new() })
         .context("cannot catch signals")?;
+    let late = if config.server.processes > 1 && arguments.process.is_none() {
+        PARENT_STOP_LATE
+    } else {
+        STOP_LATE
+    };
     let running = Running {
         runtime,
         signals,
+        stop_max: Duration::from_millis(config.server.drain_ms_max) + late,
         logging,
     };
     match arguments.process {
@@ -90,6 +103,8 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
 struct Running {
     runtime: Runtime,
     signals: Signals,
+    /// From the word to stop to the end of the process.
+    stop_max: Duration,
     /// Dropped last: it writes what is queued.
     logging: Logging,
 }
@@ -138,6 +153,7 @@ impl Running {
             tokio::select! {
                 ready = &mut ready => ready.context("the start failed")?.map(Some).map_err(Into::into),
                 () = self.signals.stop(&reload) => {
+                    end_within(self.stop_max);
                     stop(false);
                     // It comes when none of them is left.
                     drop(ready.await);
@@ -195,7 +211,8 @@ impl Running {
                 () = self.signals.stop(|| server.reload()) => {}
             }
         });
-        finished(server.shutdown())
+        end_within(self.stop_max);
+        finished(&server.shutdown())
     }
 
     fn program(&self) -> Program {
@@ -216,26 +233,33 @@ impl Running {
             // Nobody waits any more when a signal came first.
             drop(done.send(start()));
         });
-        self.runtime.block_on(async {
-            tokio::select! {
-                server = &mut started => Ok(Some(server.context("the start failed")??)),
-                () = self.signals.stop(|| {}) => Ok(None),
-                () = stopped => Ok(None),
-            }
-        })
+        self.runtime
+            .block_on(async {
+                tokio::select! {
+                    server = &mut started => Ok(Some(server.context("the start failed")??)),
+                    () = self.signals.stop(|| {}) => Ok(None),
+                    () = stopped => Ok(None),
+                }
+            })
+            .inspect(|started| {
+                if started.is_none() {
+                    end_within(self.stop_max);
+                }
+            })
     }
 
     /// Stops. A further signal ends that; `kill` then ends whoever else takes part.
     fn stop(
         mut self,
-        stop: impl FnOnce() -> bool + Send + 'static,
+        stop: impl FnOnce() -> Stopped + Send + 'static,
         kill: Option<impl FnOnce()>,
     ) -> anyhow::Result<()> {
+        end_within(self.stop_max);
         let (done, mut finished_all) = oneshot::channel();
         std::thread::spawn(move || done.send(stop()));
         self.runtime.block_on(async {
             tokio::select! {
-                all = &mut finished_all => finished(all.context("the stop failed")?),
+                stopped = &mut finished_all => finished(&stopped.context("the stop failed")?),
                 () = self.signals.stop(|| {}) => {
                     if let Some(kill) = kill {
                         kill();
@@ -250,17 +274,44 @@ impl Running {
 
 fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>) {
     let tls = tls.map_or(String::new(), |addr| format!(", TLS on {addr}"));
-    crate::print(&format!(
-        "millpond serves on {address}, health and metrics on {admin}{tls}"
-    ));
+    let line = format!("millpond serves on {address}, health and metrics on {admin}{tls}");
+    let (done, said) = std::sync::mpsc::sync_channel(1);
+    // A standard output that nobody reads must not keep this thread from the signals.
+    std::thread::spawn(move || {
+        crate::print(&line);
+        let _ = done.send(());
+    });
+    let _ = said.recv_timeout(READER_MAX);
 }
 
-fn finished(all: bool) -> anyhow::Result<()> {
+fn finished(stopped: &Stopped) -> anyhow::Result<()> {
     anyhow::ensure!(
-        all,
-        "stopped, but with unfinished calls after server.drain_ms_max, or with an ordered store that failed; see the log"
+        stopped.is_clean(),
+        "stopped after server.drain_ms_max with something left behind: {}",
+        stopped.left.join(", ")
     );
     Ok(())
+}
+
+/// Ends the process within that time, whatever its threads wait for: a log or a standard error that nobody reads, a lock.
+fn end_within(stop_max: Duration) {
+    let at = Instant::now() + stop_max;
+    let limit = std::thread::Builder::new()
+        .name("stop-limit".into())
+        .spawn(move || {
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            say_within(
+                "millpond: the stop has taken too long; the process ends without it",
+                LAST_WORDS_MAX,
+            );
+            std::process::exit(1)
+        });
+    if let Err(error) = limit {
+        say_within(
+            &format!("millpond: nobody limits the time of the stop: {error}"),
+            LAST_WORDS_MAX,
+        );
+    }
 }
 
 /// SIGTERM, Ctrl-C, and SIGHUP, which has certificates read again and ends nothing: accepted calls would be lost.

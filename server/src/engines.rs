@@ -137,19 +137,6 @@ impl Engines {
         Ok(())
     }
 
-    /// Closes the ordered stores: what they had taken in is written, and synced whatever their durability. Whether all of them
-    /// could, and none was read-only; the log says why not.
-    pub fn close_stores(&self) -> bool {
-        let mut is_kept = true;
-        for (name, store) in &self.stores {
-            if let Err(error) = store.clone().close() {
-                tracing::error!(store = name, %error, "store closed after a failure");
-                is_kept = false;
-            }
-        }
-        is_kept
-    }
-
     /// Lets every count begin at zero.
     pub fn forget_counts(&self) {
         for model in self.models.values() {

@@ -35,14 +35,17 @@ mod rehearsal;
 mod router;
 mod slow;
 mod stages;
+mod stop;
 mod tls;
+mod watch;
 
 pub use error::Error;
 pub use load::{LoadSummary, load_events};
-pub use log::{LogHandle, Logging, say};
+pub use log::{LogHandle, Logging, say, say_within};
 pub use panics::abort_on_panic;
 pub use processes::{Member, Supervisor};
 pub use program::Program;
+pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 
 use access::Access;
 use admission::Admission;
@@ -60,13 +63,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use watch::{Health, Watch};
 
-/// How long a stop waits for answers to leave their sockets.
-const FLUSH_GRACE: Duration = Duration::from_secs(2);
 /// Bytes of an error's words that the log shows; whoever called has all of them.
 const EX_SHOWN_BYTES_MAX: usize = 512;
-/// How long one with nothing left to do refuses what callers still send: a round trip and a thought of theirs.
-const STRAGGLERS: Duration = Duration::from_millis(250);
 
 /// What every thread of the server sees.
 pub(crate) struct Shared {
@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     /// Nobody calls but the process itself: calls are not logged.
     is_rehearsal: bool,
     draining: AtomicBool,
+    /// Whether its threads turn.
+    health: Health,
     started: Instant,
     data_counters: OnceLock<Arc<Counters>>,
     certificate: OnceLock<Arc<tls::Certificate>>,
@@ -108,6 +110,7 @@ impl Shared {
             engines: OnceLock::new(),
             is_rehearsal,
             draining: AtomicBool::new(false),
+            health: Health::default(),
             started: Instant::now(),
             data_counters: OnceLock::new(),
             certificate: OnceLock::new(),
@@ -175,8 +178,18 @@ impl Shared {
     }
 
     fn is_ready(&self) -> bool {
-        let is_open = self.engines.get().is_some() && !self.draining.load(Ordering::Relaxed);
-        is_open && self.read_only_store().is_none()
+        self.why_not_ready().is_none()
+    }
+
+    /// Why no call should come, if there is a reason.
+    fn why_not_ready(&self) -> Option<String> {
+        if self.engines.get().is_none() {
+            return Some("it is warming up".to_owned());
+        }
+        if self.draining.load(Ordering::Relaxed) {
+            return Some("it is stopping".to_owned());
+        }
+        self.health.complaint().or_else(|| self.read_only_store())
     }
 
     /// What to say of a store that a failure made read-only, if there is one.
@@ -220,6 +233,8 @@ pub struct Server {
     /// None where the process is one of several: their parent has it.
     admin: Option<Transport>,
     tls: Option<tls::Port>,
+    /// Asks the threads whether they turn.
+    watch: Watch,
 }
 
 impl Server {
@@ -327,20 +342,33 @@ impl Server {
             allocator,
             "{state}; warming up"
         );
-        let mut server = Server {
-            shared,
-            data,
-            admin,
-            tls,
-        };
+        let mut server = Server::watched(shared, data, admin, tls)?;
         let warm = server.warm(Arc::new(engines), &rehearsal);
         match warm.and_then(|()| server.join(member)) {
             Ok(()) => Ok(server),
             Err(error) => {
-                server.close();
+                server.close(Instant::now());
                 Err(error)
             }
         }
+    }
+
+    /// The parts of it, and somebody who looks after them.
+    fn watched(
+        shared: Arc<Shared>,
+        data: Transport,
+        admin: Option<Transport>,
+        tls: Option<tls::Port>,
+    ) -> Result<Server, Error> {
+        let admin_pulses = admin.as_ref().map(Transport::pulses).unwrap_or_default();
+        let watch = Watch::start(&shared, data.pulses().and(admin_pulses))?;
+        Ok(Server {
+            shared,
+            data,
+            admin,
+            tls,
+            watch,
+        })
     }
 
     fn warm(&self, engines: Arc<Engines>, rehearsal: &Shared) -> Result<(), Error> {
@@ -388,52 +416,6 @@ impl Server {
         match &self.tls {
             Some(tls) => tls.reload(),
             None => tracing::info!("nothing to read again: there is no server.tls; SIGTERM stops"),
-        }
-    }
-
-    /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most).
-    /// Returns whether all of it was, and the ordered stores kept what they had acknowledged.
-    pub fn shutdown(self) -> bool {
-        self.data.stop_accepting();
-        self.shared.draining.store(true, Ordering::Relaxed);
-        let admission = &self.shared.admission;
-        tracing::info!(in_flight = admission.unfinished(), "draining");
-        let until = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
-        while admission.unfinished() > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let left = admission.unfinished();
-        if left > 0 {
-            tracing::warn!(
-                in_flight = left,
-                "stopping with unfinished calls: server.drain_ms_max is over"
-            );
-        }
-        self.answer_stragglers(until);
-        let engines = self.shared.engines.get().cloned();
-        self.close();
-        let is_kept = engines.is_none_or(|engines| engines.close_stores());
-        tracing::info!("stopped");
-        left == 0 && is_kept
-    }
-
-    /// Goes on telling callers that the server stops, for as long as connections are open, [`STRAGGLERS`] pass and `until` is to
-    /// come: who had an answer just now is sending the next call.
-    fn answer_stragglers(&self, until: Instant) {
-        let until = until.min(Instant::now() + STRAGGLERS);
-        let counters = self.data.counters();
-        while counters.live.load(Ordering::Relaxed) > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn close(self) {
-        self.data.close(FLUSH_GRACE);
-        if let Some(admin) = self.admin {
-            admin.close(FLUSH_GRACE);
-        }
-        if let Some(tls) = self.tls {
-            tls.close();
         }
     }
 }

@@ -22,7 +22,7 @@ use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-pub use target::say;
+pub use target::{say, say_within};
 
 /// How long the end waits for a log that takes no more lines.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);

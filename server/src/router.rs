@@ -196,6 +196,9 @@ impl Router {
             return reply.error(&status);
         }
         match (verb, path) {
+            ("GET" | "HEAD", "/v2/health/live") if self.shared.health.hopeless().is_some() => {
+                reply.body(&plain(503, "hopeless\n"))
+            }
             ("GET" | "HEAD", "/v2/health/live") => reply.body(&plain(200, "live\n")),
             ("GET" | "HEAD", "/v2/health/ready") if self.shared.is_ready() => {
                 reply.body(&plain(200, "ready\n"))

@@ -160,8 +160,9 @@ impl Port {
         let _ = self.ask.try_send(());
     }
 
-    pub(crate) fn close(self) {
+    /// Tells its thread to end, which may stand in a read of the files.
+    pub(crate) fn close(self) -> JoinHandle<()> {
         drop(self.ask);
-        let _ = self.watch.join();
+        self.watch
     }
 }

@@ -23,11 +23,12 @@ pub use warm_up::{WarmUp, WarmUpRun};
 
 use crate::Error;
 use millpond_backends_interface::{Model, Port, Tensor};
+use millpond_threads::ends_by;
 use queue::Queue;
 use state::{Asked, Evicted};
 use stats::Counters;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -181,6 +182,8 @@ struct Shared {
 pub struct Batcher {
     shared: Arc<Shared>,
     instances: Vec<JoinHandle<()>>,
+    /// A stop was given up: nobody waits for the instances any more.
+    is_left: AtomicBool,
 }
 
 impl fmt::Debug for Batcher {
@@ -216,6 +219,7 @@ impl Batcher {
         let mut batcher = Batcher {
             shared,
             instances: Vec::new(),
+            is_left: AtomicBool::new(false),
         };
         let (ready, started) = mpsc::sync_channel(batcher.shared.options.instances);
         for instance in 0..batcher.shared.options.instances {
@@ -353,6 +357,25 @@ impl Batcher {
         &self.shared.options
     }
 
+    /// Whether every instance thread lives; they end only by a stop, or by a panic outside of a run.
+    pub fn is_whole(&self) -> bool {
+        self.shared.queue.is_stopping() || !self.instances.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Refuses new requests from here on, and waits for nothing.
+    pub fn begin_stop(&self) {
+        self.shared.queue.stop();
+    }
+
+    /// As [`Batcher::stop`], until then at most; whether all threads have ended. Those that have not are left to their runs, and
+    /// dropping this waits for them no more.
+    pub fn stop_by(&self, until: Instant) -> bool {
+        self.begin_stop();
+        let ended = ends_by(until, || self.instances.iter().all(JoinHandle::is_finished));
+        self.is_left.store(!ended, Ordering::Relaxed);
+        ended
+    }
+
     /// Refuses new requests, finishes the accepted ones, and ends the threads.
     pub fn stop(self) {
         drop(self);
@@ -362,7 +385,9 @@ impl Batcher {
 impl Drop for Batcher {
     fn drop(&mut self) {
         self.shared.queue.stop();
-        for thread in self.instances.drain(..) {
+        let is_left = self.is_left.load(Ordering::Relaxed);
+        let waited_for = |thread: &JoinHandle<()>| !is_left || thread.is_finished();
+        for thread in self.instances.drain(..).filter(waited_for) {
             // The last handle may be dropped by a `done` on an instance thread, which cannot join itself.
             if thread.thread().id() != thread::current().id() && thread.join().is_err() {
                 tracing::error!(model = self.shared.name, "an instance thread ended by a panic");

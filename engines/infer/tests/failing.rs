@@ -9,6 +9,7 @@ use millpond_backends_interface::{ElementType, Model, Port, Signature};
 use millpond_engines_infer::{Batcher, BatcherOptions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Three requests in one batch, the second of them `bad`: it fails with `words`, alone.
 fn check_fails_alone(bad: f32, words: &str, expected_runs: &[&[f32]]) {
@@ -194,4 +195,28 @@ fn models_that_cannot_be_batched_are_refused() {
         vec![port(&[None, None])],
         "output p: f32[N, N] cannot be cut by rows",
     );
+}
+
+/// A run that never ends holds up no stop: it is given up, and dropping the batcher waits no more either.
+#[test]
+fn a_run_that_does_not_end_is_not_waited_for_beyond_the_limit() {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 2, 8, 8);
+    let stuck = submit(&batcher, &[1.0]);
+    gate.entered();
+    assert!(batcher.is_whole());
+    assert!(!batcher.stop_by(Instant::now() + Duration::from_millis(20)));
+    drop(batcher);
+    gate.open();
+    check_answer(&stuck, &[1.0]);
+}
+
+#[test]
+fn a_stop_in_time_finishes_what_was_accepted() {
+    let (model, _gate) = GateModel::free();
+    let batcher = start(model, 2, 8, 8);
+    let accepted = submit(&batcher, &[1.0]);
+    assert!(batcher.stop_by(Instant::now() + Duration::from_secs(60)));
+    assert!(batcher.is_whole(), "its threads ended because they were told to");
+    check_answer(&accepted, &[1.0]);
 }

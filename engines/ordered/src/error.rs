@@ -162,6 +162,12 @@ pub enum Error {
     /// The log thread ended by a panic; its message is on standard error.
     #[error("ordered store: the log thread died; restart to recover from the log")]
     LogThreadDied,
+
+    /// [`crate::Store::close_by`] gave up: the log thread still writes or syncs.
+    #[error(
+        "ordered store: its log thread has not ended in time, in a write or a sync that hangs; what waited for it was not acknowledged; look at the disk"
+    )]
+    NotEnded,
 }
 
 fn folder_mend(error: &io::Error) -> &'static str {

@@ -163,6 +163,12 @@ impl Queue {
         self.room.notify_all();
     }
 
+    /// Whether the log thread ended before it was told to.
+    pub fn has_died(&self) -> bool {
+        let end = self.lock().end.clone();
+        matches!(end, Some(PutError::Storage(error)) if matches!(*error, Error::LogThreadDied))
+    }
+
     fn has_room(&self, state: &State, bytes: usize) -> bool {
         state.waiting.is_empty()
             || (state.waiting.len() < self.puts_max && state.bytes + bytes <= QUEUE_BYTES_MAX)

@@ -3,12 +3,13 @@
 //! Holds threads and locks together; the work is in the modules below it. Invariant: every put taken
 //! in is answered, and while a store is open no other can open its folder.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Instant;
 
 use crate::commit::Committer;
 use crate::disk::{Disk, RealDisk};
@@ -20,6 +21,7 @@ use crate::queue::{self, Queue, Refused};
 use crate::recover::{self, Recovery};
 use crate::scan::{Range, Scan};
 use crate::settle::sync_folders;
+use millpond_threads::ends_by;
 
 /// Entries of a scan that are collected under one read lock.
 const SCAN_CHUNK_ENTRIES: usize = 1024;
@@ -307,6 +309,39 @@ impl Store {
     pub fn close(self) -> Result<(), Error> {
         self.handle.stop()
     }
+
+    /// Refuses puts from here on, as [`Store::close`] does first, and waits for nothing.
+    pub fn begin_close(&self) {
+        self.handle.queue.close();
+    }
+
+    /// As [`Store::close`], until then at most. A log thread that has not ended by then, in a sync that hangs, is left to itself, and
+    /// so is the folder, until the process ends; dropping the store waits for it no more.
+    ///
+    /// # Errors
+    /// As [`Store::close`]; [`Error::NotEnded`].
+    pub fn close_by(&self, until: Instant) -> Result<(), Error> {
+        self.begin_close();
+        let join = &self.handle.join;
+        let is_over = || match join.try_lock() {
+            Ok(join) => join.as_ref().is_none_or(JoinHandle::is_finished),
+            // Somebody who waits without an end holds it.
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Poisoned(_)) => true,
+        };
+        if ends_by(until, is_over) {
+            return self.handle.stop();
+        }
+        if let Ok(mut join) = join.try_lock() {
+            *join = None;
+        }
+        Err(Error::NotEnded)
+    }
+
+    /// Whether the log thread has ended by a panic: no put succeeds any more.
+    pub fn has_died(&self) -> bool {
+        self.handle.queue.has_died()
+    }
 }
 
 impl Handle {
@@ -357,8 +392,8 @@ fn lock(dir: &Path) -> Result<File, Error> {
         .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+        Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { dir: dir.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
     }
 }
 

@@ -13,13 +13,11 @@ pub(crate) const METRICS_TYPE: &str = "text/plain; version=0.0.4";
 
 /// What the admin port shows: this process, or several.
 pub(crate) trait View: Clone + Send + 'static {
-    /// Whether calls are served.
-    fn is_ready(&self) -> bool;
+    /// Why calls should not come now, if there is a reason.
+    fn why_not_ready(&self) -> Option<String>;
 
-    /// Why not, where that is worth a word.
-    fn complaint(&self) -> Option<String> {
-        None
-    }
+    /// What only a restart mends, if there is such a thing.
+    fn why_hopeless(&self) -> Option<String>;
 
     /// Answers the page of metrics, now or later.
     fn metrics(&self, reply: Reply<'_>);
@@ -32,12 +30,12 @@ pub(crate) struct Admin<V> {
 }
 
 impl View for Arc<Shared> {
-    fn is_ready(&self) -> bool {
-        Shared::is_ready(self)
+    fn why_not_ready(&self) -> Option<String> {
+        Shared::why_not_ready(self)
     }
 
-    fn complaint(&self) -> Option<String> {
-        self.read_only_store()
+    fn why_hopeless(&self) -> Option<String> {
+        self.health.hopeless()
     }
 
     fn metrics(&self, reply: Reply<'_>) {
@@ -52,30 +50,26 @@ impl View for Arc<Shared> {
 
 impl<V: View> Service for Admin<V> {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        fn plain(status: u16, bytes: &[u8]) -> Body<'_> {
-            Body {
+        let plain = |reply: Reply<'_>, good: &str, bad: &str, why: Option<String>| {
+            let (status, text) = match why {
+                None => (200, format!("{good}\n")),
+                Some(why) => (503, format!("{bad}: {why}\n")),
+            };
+            reply.body(&Body {
                 status,
                 content_type: "text/plain",
-                bytes,
-            }
-        }
+                bytes: text.as_bytes(),
+            });
+        };
         match request.target {
             Target::Path {
                 verb: "GET" | "HEAD",
                 path: "/healthz",
-            } => reply.body(&plain(200, b"alive\n")),
+            } => plain(reply, "alive", "hopeless", self.view.why_hopeless()),
             Target::Path {
                 verb: "GET" | "HEAD",
                 path: "/readyz",
-            } => {
-                if self.view.is_ready() {
-                    reply.body(&plain(200, b"ready\n"))
-                } else {
-                    let why = self.view.complaint();
-                    let why = why.map_or("not ready\n".to_owned(), |why| format!("not ready: {why}\n"));
-                    reply.body(&plain(503, why.as_bytes()))
-                }
-            }
+            } => plain(reply, "ready", "not ready", self.view.why_not_ready()),
             Target::Path {
                 verb: "GET" | "HEAD",
                 path: "/metrics",

@@ -39,6 +39,12 @@ pub(crate) fn metrics(shared: &Shared) -> String {
         f64::from(u8::from(shared.is_ready())),
     );
     page.single(
+        "millpond_threads_stuck",
+        "gauge",
+        "Net threads and acceptors that have not turned for about a second.",
+        f64::from(shared.health.stuck()),
+    );
+    page.single(
         "millpond_uptime_seconds",
         "gauge",
         "Since the start.",

@@ -45,6 +45,11 @@ fn stderr() -> io::Result<File> {
 
 /// Writes a line to standard error, and gives it up after a second in which nobody takes it.
 pub fn say(text: &str) {
+    say_within(text, READER_PATIENCE);
+}
+
+/// The same, given up after that long.
+pub fn say_within(text: &str, patience: Duration) {
     let line = format!("{text}\n");
     let Ok(mut to) = stderr() else {
         return;
@@ -58,6 +63,6 @@ pub fn say(text: &str) {
     });
     if started.is_ok() {
         // The process may end while the thread still stands in its write.
-        let _ = written.recv_timeout(READER_PATIENCE);
+        let _ = written.recv_timeout(patience);
     }
 }

@@ -1,25 +1,78 @@
 //! The admin port of several processes, served by their parent.
-//! Its invariant: it answers while processes start, drain or die, and never waits for one of them on its own thread.
+//! Its invariant: it answers while processes start, drain or die, and never waits for one of them, or for the parent's thread, on its own.
 
 use super::running::Event;
 use crate::admin::View;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+/// How old the last turn of the parent's thread may be: it turns three times a second.
+const TURN_MAX: Duration = Duration::from_millis(1500);
+/// And after which nothing but a restart helps.
+const HOPELESS: Duration = Duration::from_secs(10);
+
+/// What the parent's thread says of the processes, and of itself.
+#[derive(Debug)]
+pub(super) struct State {
+    is_ready: AtomicBool,
+    began: Instant,
+    /// Its last turn, in ms since `began`.
+    turned_ms: AtomicU64,
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            is_ready: AtomicBool::new(false),
+            began: Instant::now(),
+            turned_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Every process is ready, or not.
+    pub(super) fn set_ready(&self, is_ready: bool) {
+        self.is_ready.store(is_ready, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Relaxed)
+    }
+
+    /// The thread turns.
+    pub(super) fn beat(&self) {
+        let ms = self.began.elapsed().as_millis() as u64;
+        self.turned_ms.store(ms, Ordering::Relaxed);
+    }
+
+    fn is_older_than(&self, limit: Duration) -> bool {
+        let turned = Duration::from_millis(self.turned_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(turned) > limit
+    }
+}
 
 /// All processes as one.
 #[derive(Clone)]
 pub(super) struct Together {
-    /// Set while every process is ready.
-    pub(super) is_ready: Arc<AtomicBool>,
+    pub(super) state: Arc<State>,
     pub(super) events: SyncSender<Event>,
 }
 
 impl View for Together {
-    fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Relaxed)
+    fn why_not_ready(&self) -> Option<String> {
+        if self.state.is_older_than(TURN_MAX) {
+            return Some("the parent of the processes does not turn".to_owned());
+        }
+        let is_ready = self.state.is_ready();
+        (!is_ready).then(|| "not every process is; see millpond_process_ready in /metrics".to_owned())
+    }
+
+    fn why_hopeless(&self) -> Option<String> {
+        let is_hopeless = self.state.is_older_than(HOPELESS);
+        is_hopeless.then(|| "the parent of the processes does not turn".to_owned())
     }
 
     fn metrics(&self, reply: Reply<'_>) {

@@ -4,7 +4,9 @@
 //! process, and when the thread ends none is left.
 
 mod beat;
+mod stopping;
 
+use super::admin::State;
 use super::merge::Sheet;
 use super::message::{Order, Said};
 use super::running::{Event, Running, Who};
@@ -14,12 +16,12 @@ use crate::access::AllowList;
 use crate::handlers::tune::{Asked, Setting};
 use crate::log::LogHandle;
 use crate::metrics::Page;
-use millpond_wire_transport::{Body, Ticket};
+use millpond_wire_transport::{Body, Pulses, Ticket};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
+use stopping::Stopping;
 
 /// Pauses before a process is started again: the first, and the longest that they double up to.
 const AGAIN_FIRST: Duration = Duration::from_millis(100);
@@ -28,10 +30,6 @@ const AGAIN_MAX: Duration = Duration::from_secs(10);
 const SOUND: Duration = Duration::from_secs(30);
 /// How long processes have to tell their metrics; of one that does not, the last known ones count.
 const PAGES_MAX: Duration = Duration::from_secs(1);
-/// What a process may need to stop beside its drain: to send what is owed and to end.
-const STOP_GRACE: Duration = Duration::from_secs(10);
-/// How long what was killed may take to end before it is killed again.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// Makes the command of the process of this number.
 pub(super) type Launch = Box<dyn Fn(usize) -> Command + Send>;
@@ -43,8 +41,10 @@ pub(super) struct Beginning {
     pub(super) launch: Launch,
     pub(super) events: SyncSender<Event>,
     pub(super) heard: Receiver<Event>,
-    /// Whether all are ready.
-    pub(super) is_ready: Arc<AtomicBool>,
+    /// Whether all are ready, and this thread turns.
+    pub(super) state: Arc<State>,
+    /// The parent's own threads.
+    pub(super) admin: Pulses,
     /// Who may call before anything is tuned.
     pub(super) configured: AllowList,
     /// How the start went, told once.
@@ -75,14 +75,16 @@ pub(super) struct Fleet {
     round: Round,
     /// All were ready once.
     has_begun: bool,
-    /// When what is left is killed.
-    stopping: Option<Instant>,
+    /// The stop under way.
+    stopping: Option<Stopping>,
+    /// The parent's own threads that did not turn last.
+    stuck: Vec<String>,
     /// When the processes are asked next whether they still answer.
     beat_at: Instant,
     /// Questions that all were asked.
     beats: usize,
-    /// Every process that was told to stop finished what it had accepted.
-    is_clean: bool,
+    /// What the stop found unfinished.
+    left: Vec<String>,
 }
 
 /// Who asked for the metrics, and who has not told them yet.
@@ -108,16 +110,18 @@ impl Fleet {
             stopping: None,
             beat_at: Instant::now() + beat::BEAT,
             beats: 0,
-            is_clean: true,
+            stuck: Vec::new(),
+            left: Vec::new(),
             beginning,
         }
     }
 
-    /// Runs until every process has ended; whether all of them finished what they had accepted.
-    pub(super) fn run(mut self) -> bool {
+    /// Runs until every process has ended, or a stop is over; what was not finished.
+    pub(super) fn run(mut self) -> Vec<String> {
         // The first one alone: what is wrong is said once, and what it reads is in memory for the others.
         self.start(0);
-        while self.stopping.is_none() || self.members.iter().any(|member| member.running.is_some()) {
+        while !self.is_over() {
+            self.beginning.state.beat();
             match self.beginning.heard.recv_timeout(self.wait()) {
                 Ok(event) => self.on(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -127,13 +131,13 @@ impl Fleet {
             self.on_time(Instant::now());
         }
         self.publish();
-        self.is_clean
+        self.left
     }
 
     /// How long nothing is due.
     fn wait(&self) -> Duration {
         let again = self.members.iter().filter_map(|member| member.again_at);
-        let always = self.stopping.unwrap_or(self.beat_at);
+        let always = self.stopping.as_ref().map_or(self.beat_at, Stopping::next);
         let due = again.chain(self.round.until).fold(always, Instant::min);
         due.saturating_duration_since(Instant::now())
     }
@@ -151,10 +155,7 @@ impl Fleet {
             }
             Event::Reload => self.reload(),
             Event::Stop => self.stop(),
-            Event::Kill => {
-                self.stop();
-                self.stopping = Some(Instant::now());
-            }
+            Event::Kill => self.stop_at_once(),
         }
     }
 
@@ -168,17 +169,7 @@ impl Fleet {
         if self.round.until.is_some_and(|until| now >= until) {
             self.end_round();
         }
-        if self.stopping.is_some_and(|until| now >= until) {
-            for member in &mut self.members {
-                if let Some(running) = &mut member.running {
-                    tracing::error!(pid = running.pid(), "a process has not stopped; it is killed");
-                    self.is_clean = false;
-                    running.kill();
-                }
-            }
-            // Once is enough: a killed process ends.
-            self.stopping = Some(now + IDLE);
-        }
+        self.stop_on_time(now);
         for number in 0..self.members.len() {
             if self.members[number].again_at.is_some_and(|at| now >= at) {
                 self.members[number].again_at = None;
@@ -209,8 +200,7 @@ impl Fleet {
         match said {
             Said::Warm => self.warm(who.number),
             Said::Ready => self.ready(who.number),
-            // It was heard of, whatever it says.
-            Said::Beats => {}
+            Said::Beats { why_not_ready } => self.has_beaten(who.number, why_not_ready.as_deref()),
             Said::Metrics { round, page } => {
                 self.members[who.number].sheet = Some(Sheet::read(&page));
                 if round == self.round.number {
@@ -280,7 +270,7 @@ impl Fleet {
     /// Tells whoever looks whether all are ready.
     fn publish(&mut self) {
         let all = self.stopping.is_none() && self.members.iter().all(Member::is_ready);
-        self.beginning.is_ready.store(all, Ordering::Relaxed);
+        self.beginning.state.set_ready(all);
         if all && !self.has_begun {
             self.has_begun = true;
             let _ = self.beginning.first.try_send(Ok(()));
@@ -301,7 +291,10 @@ impl Fleet {
             Err(error) => return self.failed(who.number, Error::Process(format!("process {pid}: {error}"))),
         };
         if self.stopping.is_some() {
-            self.is_clean &= status.success();
+            if !status.success() {
+                self.left
+                    .push(format!("process {} (pid {pid}) ended with {status}", who.number));
+            }
             self.told(who.number);
             return self.publish();
         }
@@ -323,8 +316,8 @@ impl Fleet {
     fn failed(&mut self, number: usize, error: Error) {
         self.told(number);
         if !self.has_begun {
+            self.left.push(format!("process {number}"));
             let _ = self.beginning.first.try_send(Err(error));
-            self.is_clean = false;
             self.stop();
             return;
         }
@@ -336,23 +329,6 @@ impl Fleet {
             self.restarts += 1;
             let pause_ms = pause.as_millis() as u64;
             tracing::error!(process = number, pause_ms, "{error}; it is started again");
-        }
-        self.publish();
-    }
-
-    fn stop(&mut self) {
-        if self.stopping.is_some() {
-            return;
-        }
-        tracing::info!("stopping the processes");
-        self.stopping = Some(Instant::now() + self.beginning.drain_max + STOP_GRACE);
-        for member in &mut self.members {
-            member.again_at = None;
-            if let Some(running) = &mut member.running
-                && !running.tell(Order::Stop)
-            {
-                running.kill();
-            }
         }
         self.publish();
     }
@@ -373,7 +349,7 @@ impl Fleet {
         self.round.missing = (0..self.members.len())
             .filter(|&number| {
                 let member = &self.members[number];
-                let running = member.running.as_ref().filter(|_| member.is_ready());
+                let running = member.running.as_ref().filter(|_| member.answers());
                 running.is_some_and(|running| running.tell(Order::Metrics { round }))
             })
             .collect();
@@ -469,7 +445,7 @@ impl Fleet {
             "millpond_ready",
             "gauge",
             "1 once warm and until draining.",
-            f64::from(u8::from(self.beginning.is_ready.load(Ordering::Relaxed))),
+            f64::from(u8::from(self.beginning.state.is_ready())),
         );
         page.into_text()
     }

@@ -199,8 +199,9 @@ fn obey(
                     break;
                 }
             }
-            (Order::Beat, _) => {
-                if answers.send(Said::Beats).is_err() {
+            (Order::Beat, shared) => {
+                let why_not_ready = shared.and_then(|shared| shared.health.complaint());
+                if answers.send(Said::Beats { why_not_ready }).is_err() {
                     break;
                 }
             }
@@ -256,7 +257,8 @@ mod tests {
             on_stop,
         );
         drop(answers);
-        assert_eq!(told.iter().collect::<Vec<_>>(), [Said::Beats, Said::Beats]);
+        let beats = Said::Beats { why_not_ready: None };
+        assert_eq!(told.iter().collect::<Vec<_>>(), [beats.clone(), beats]);
         assert_eq!((reloads.get(), stops.get()), (1, 1));
     }
 

@@ -209,6 +209,7 @@ mod tests {
             "millpond_in_flight",
             "millpond_in_flight_bytes",
             "millpond_awaiting_callers",
+            "millpond_threads_stuck",
             "millpond_connections",
             "millpond_connections_beside",
             "millpond_write_buffer_bytes",

@@ -40,8 +40,8 @@ pub(super) enum Said {
     Warm,
     /// It accepts.
     Ready,
-    /// It hears.
-    Beats,
+    /// It hears; and its threads turn, or not.
+    Beats { why_not_ready: Option<String> },
     /// Its page of metrics.
     Metrics { round: u64, page: String },
     /// `*tune` asks for this here, in the call of this number.
@@ -86,7 +86,10 @@ mod tests {
         let said = [
             Said::Warm,
             Said::Ready,
-            Said::Beats,
+            Said::Beats { why_not_ready: None },
+            Said::Beats {
+                why_not_ready: Some("net-0 does not turn".into()),
+            },
             Said::Metrics {
                 round: 7,
                 page: "# HELP a b\na{x=\"\\n\"} 1\n".into(),

@@ -47,6 +47,10 @@ pub(super) struct Running {
     pub(super) ready_since: Option<Instant>,
     /// How often it was asked since it last said something.
     pub(super) silent: u32,
+    /// How often in a row it has said that it is not ready.
+    pub(super) unfit: u32,
+    /// It cannot be ended, and so is not waited for.
+    is_left: bool,
 }
 
 impl Running {
@@ -76,6 +80,8 @@ impl Running {
             is_warm: false,
             ready_since: None,
             silent: 0,
+            unfit: 0,
+            is_left: false,
         };
         let (Some(input), Some(output)) = (input, output) else {
             return Err(failed(std::io::Error::other("its pipes are not there")));
@@ -107,6 +113,11 @@ impl Running {
         self.child.wait()
     }
 
+    /// Lets go of one that does not end, and does not wait for it.
+    pub(super) fn leave(mut self) {
+        self.is_left = true;
+    }
+
     /// Ends it at once; that it has gone is heard like any other end.
     pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
@@ -115,7 +126,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        if !self.is_left && matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

@@ -2,25 +2,31 @@
 //!
 //! Its invariant: when it has been stopped or dropped, no process is left and the admin port is closed.
 
-use super::admin::Together;
+use super::admin::{State, Together};
 use super::fleet::{Beginning, Fleet};
 use super::running::Event;
 use crate::access::AllowList;
 use crate::admin::Admin;
 use crate::config::{Config, Listen};
 use crate::ports::admin_options;
-use crate::{Error, FLUSH_GRACE, LogHandle};
+use crate::stop::{GONE_LATE, Stopped};
+use crate::{Error, LogHandle};
+use millpond_threads::join_by;
 use millpond_wire_transport::{Listener, Transport, raise_file_limit};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Events that wait for the parent's thread; whoever has one more waits, but for those who ask for metrics.
 const EVENTS_MAX: usize = 256;
+
+/// How long the parent's thread may take to make room for an event of a signal.
+const TELL_MAX: Duration = Duration::from_millis(50);
+/// What the parent's thread may take to end beside its processes.
+const PARENT_END: Duration = Duration::from_millis(20);
 
 /// The parent.
 pub struct Supervisor {
@@ -29,7 +35,8 @@ pub struct Supervisor {
     admin_addr: SocketAddr,
     events: SyncSender<Event>,
     first: Receiver<Result<(), Error>>,
-    thread: Option<JoinHandle<bool>>,
+    thread: Option<JoinHandle<Vec<String>>>,
+    drain_max: Duration,
 }
 
 impl Supervisor {
@@ -48,9 +55,9 @@ impl Supervisor {
         let listener = Listener::bind(config.admin.listen, "admin.listen")?;
         let (events, heard) = sync_channel(EVENTS_MAX);
         let (first, told) = sync_channel(1);
-        let is_ready = Arc::new(AtomicBool::new(false));
+        let state = Arc::new(State::new());
         let view = Together {
-            is_ready: Arc::clone(&is_ready),
+            state: Arc::clone(&state),
             events: events.clone(),
         };
         let admin = Transport::start(
@@ -66,7 +73,8 @@ impl Supervisor {
             launch: Box::new(launch),
             events: events.clone(),
             heard,
-            is_ready,
+            state,
+            admin: admin.pulses(),
             configured: AllowList::of(&config.access.ip_allow),
             first,
             log,
@@ -83,6 +91,7 @@ impl Supervisor {
             events,
             first: told,
             thread: Some(thread),
+            drain_max: Duration::from_millis(config.server.drain_ms_max),
         })
     }
 
@@ -114,39 +123,66 @@ impl Supervisor {
         let events = self.events.clone();
         move |at_once| {
             let event = if at_once { Event::Kill } else { Event::Stop };
-            let _ = events.send(event);
+            tell(&events, event);
         }
     }
 
     /// Has every process read the files of `server.tls` again, those that start by then too.
     pub fn reloader(&self) -> impl Fn() + Send + 'static {
         let events = self.events.clone();
-        move || drop(events.send(Event::Reload))
+        move || tell(&events, Event::Reload)
     }
 
-    /// Stops every process as a lone one would be (`server.drain_ms_max`), then the admin port. Whether all of them finished
-    /// what they had accepted.
-    pub fn shutdown(mut self) -> bool {
+    /// Stops every process as a lone one would be (`server.drain_ms_max`), then the admin port; returns less than a second
+    /// after that. What was not finished or has not ended is named.
+    pub fn shutdown(mut self) -> Stopped {
         self.end()
     }
 
-    fn end(&mut self) -> bool {
+    fn end(&mut self) -> Stopped {
         let Some(thread) = self.thread.take() else {
-            return false;
+            return Stopped::default();
         };
-        let _ = self.events.send(Event::Stop);
-        let is_clean = thread.join().unwrap_or(false);
-        if let Some(admin) = self.admin.take() {
-            admin.close(FLUSH_GRACE);
+        let until = Instant::now() + self.drain_max + GONE_LATE + PARENT_END;
+        tell(&self.events, Event::Stop);
+        let mut left = match join_by(thread, until) {
+            Ok(Ok(left)) => left,
+            Ok(Err(_)) | Err(_) => vec!["the parent's thread, and the processes with it".to_owned()],
+        };
+        let admin = self.admin.take();
+        let close = move || admin.map_or(Vec::new(), |admin| admin.close(Duration::ZERO));
+        if left.is_empty() {
+            left = close();
+        } else {
+            // The time is up.
+            let closing = std::thread::Builder::new().name("stop".into());
+            let _ = closing.spawn(close);
         }
-        tracing::info!("stopped");
-        is_clean
+        match left.is_empty() {
+            true => tracing::info!("stopped"),
+            false => tracing::error!(left = left.join(", "), "stopped"),
+        }
+        Stopped { left }
+    }
+}
+
+/// Tells the parent's thread something; one that has not taken anything for that long is told nothing more.
+fn tell(events: &SyncSender<Event>, event: Event) {
+    let until = Instant::now() + TELL_MAX;
+    let mut offered = events.try_send(event);
+    while let Err(TrySendError::Full(event)) = offered {
+        if Instant::now() >= until {
+            return tracing::error!("the parent's thread of the processes hears nothing");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        offered = events.try_send(event);
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        self.end();
+        // Whoever wants to know how it ended calls `shutdown`.
+        let _ = self.end();
     }
 }
 

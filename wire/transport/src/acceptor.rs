@@ -4,21 +4,24 @@
 //! accepted and told so, as long as no more than [`beside_max`] are being told at once.
 
 use crate::listener::Bound;
-use crate::net_thread::{self, Kind, NetThread, Order};
+use crate::net_thread::{self, Kind, NetThread, Order, PARTING};
 use crate::peer::Peer;
 use crate::poller::Bell;
+use crate::pulse::{Pulse, Pulses};
 use crate::quiet::Cause;
 use crate::service::Service;
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
+use millpond_threads::join_by;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, sockopt};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Most connections that may be refused at a time.
 const BESIDE_MAX: u64 = 2048;
@@ -29,26 +32,37 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Connections accepted from one socket before the others are looked at.
 const ACCEPTS_IN_A_ROW: usize = 256;
 
+/// What the acceptor may take to end: it waits for nobody.
+const ACCEPTOR_END: Duration = Duration::from_millis(50);
+/// What a net thread may take to end beside what it owes and the parting.
+const NET_THREAD_END: Duration = Duration::from_millis(100);
+
 /// Running listeners with their threads.
 pub struct Transport {
     bounds: Vec<Bound>,
     counters: Arc<Counters>,
     threads: Arc<Vec<NetThread>>,
+    /// Beside the threads, of which the acceptor has a share.
+    joins: Vec<JoinHandle<()>>,
+    name: String,
     stop: Arc<Stop>,
     acceptor: Acceptor,
 }
 
 /// The thread that accepts, or what it will begin with.
 enum Acceptor {
-    Waiting(Box<Accept>, String),
-    Running(std::thread::JoinHandle<()>),
+    Waiting(Box<Accept>),
+    Running(JoinHandle<()>),
     Failed,
 }
 
-/// Tells the acceptor to end.
-struct Stop {
+/// Tells the acceptor to end, and asks whether it turns.
+#[derive(Debug)]
+pub(crate) struct Stop {
     asked: AtomicBool,
-    bell: Bell,
+    pub(crate) bell: Bell,
+    /// Whether the acceptor turns.
+    pub(crate) pulse: Pulse,
 }
 
 impl Transport {
@@ -88,9 +102,10 @@ impl Transport {
             options.push.outstanding_total_max,
         ));
         let mut threads = Vec::with_capacity(count);
+        let mut joins = Vec::with_capacity(count);
         for number in 0..count {
             let cpu = options.cpus.get(number % options.cpus.len().max(1)).copied();
-            threads.push(net_thread::start(
+            let (thread, join) = net_thread::start(
                 name,
                 number,
                 cpu,
@@ -98,12 +113,15 @@ impl Transport {
                 options.clone(),
                 Arc::clone(&counters),
                 &totals,
-            )?);
+            )?;
+            threads.push(thread);
+            joins.push(join);
         }
         let threads = Arc::new(threads);
         let stop = Arc::new(Stop {
             asked: AtomicBool::new(false),
             bell: Bell::new().map_err(|source| thread_error(name, source))?,
+            pulse: Pulse::default(),
         });
         let mut listeners = vec![listener];
         listeners.extend(others);
@@ -123,8 +141,10 @@ impl Transport {
             bounds,
             counters,
             threads,
+            joins,
+            name: name.to_owned(),
             stop,
-            acceptor: Acceptor::Waiting(Box::new(accept), name.to_owned()),
+            acceptor: Acceptor::Waiting(Box::new(accept)),
         })
     }
 
@@ -133,8 +153,8 @@ impl Transport {
     /// # Errors
     /// [`Error::Bind`] and [`Error::Thread`]; the transport will not accept then.
     pub fn accept(&mut self) -> Result<(), Error> {
-        let (mut accept, name) = match std::mem::replace(&mut self.acceptor, Acceptor::Failed) {
-            Acceptor::Waiting(accept, name) => (accept, name),
+        let mut accept = match std::mem::replace(&mut self.acceptor, Acceptor::Failed) {
+            Acceptor::Waiting(accept) => accept,
             begun => {
                 self.acceptor = begun;
                 return Ok(());
@@ -142,9 +162,9 @@ impl Transport {
         };
         accept.listeners.iter_mut().try_for_each(Listener::listen)?;
         let acceptor = std::thread::Builder::new()
-            .name(format!("{name}-accept"))
+            .name(format!("{}-accept", self.name))
             .spawn(move || accept.run())
-            .map_err(|source| thread_error(&name, source))?;
+            .map_err(|source| thread_error(&self.name, source))?;
         self.acceptor = Acceptor::Running(acceptor);
         Ok(())
     }
@@ -204,27 +224,43 @@ impl Transport {
         self.stop.bell.ring();
     }
 
-    /// Sends what is owed, for at most `grace`, closes every connection and joins the threads.
-    pub fn close(self, grace: Duration) {
-        self.stop_accepting();
-        if let Acceptor::Running(acceptor) = self.acceptor {
-            let _ = acceptor.join();
-        }
-        let mut pending = Vec::new();
-        for thread in self.threads.iter() {
-            let (done, closed) = mpsc::sync_channel(1);
-            if thread.mailbox.order(Order::Close { grace, done }).is_ok() {
-                pending.push(closed);
+    /// Its threads, to be asked whether they turn.
+    pub fn pulses(&self) -> Pulses {
+        let mailboxes = self.threads.iter().map(|thread| Arc::clone(&thread.mailbox));
+        Pulses::of(&self.name, mailboxes, &self.stop)
+    }
+
+    /// Sends what is owed, for at most `grace`, closes every connection and waits for the threads, for less than half a second more.
+    /// Returns the names of those that have not ended by then: they are left to themselves, and end when they come back.
+    pub fn close(self, grace: Duration) -> Vec<String> {
+        Transport::close_all(vec![self], grace)
+    }
+
+    /// Does that with several at the same time.
+    pub fn close_all(transports: Vec<Transport>, grace: Duration) -> Vec<String> {
+        transports.iter().for_each(Transport::stop_accepting);
+        let (mut running, mut left) = (Vec::new(), Vec::new());
+        let accepted = Instant::now() + ACCEPTOR_END;
+        for transport in transports {
+            if let Acceptor::Running(acceptor) = transport.acceptor
+                && join_by(acceptor, accepted).is_err()
+            {
+                left.push(format!("{}-accept", transport.name));
+            }
+            for (number, join) in transport.joins.into_iter().enumerate() {
+                running.push((format!("{}-{number}", transport.name), join));
+            }
+            for thread in transport.threads.iter() {
+                // One that has ended needs no word.
+                let _ = thread.mailbox.order(Order::Close { grace });
             }
         }
-        for closed in pending {
-            let _ = closed.recv();
-        }
-        if let Ok(threads) = Arc::try_unwrap(self.threads) {
-            for thread in threads {
-                let _ = thread.join.join();
-            }
-        }
+        let until = Instant::now() + grace + PARTING + NET_THREAD_END;
+        let ended = running
+            .into_iter()
+            .map(|(name, join)| (name, join_by(join, until).is_ok()));
+        left.extend(ended.filter(|(_, ended)| !ended).map(|(name, _)| name));
+        left
     }
 }
 
@@ -245,6 +281,7 @@ struct Accept {
 
 impl Accept {
     fn run(self) {
+        self.stop.pulse.begin();
         loop {
             let bell = PollFd::new(&self.stop.bell, PollFlags::IN);
             let sockets = self.listeners.iter();
@@ -253,8 +290,10 @@ impl Accept {
                 .chain([bell])
                 .collect();
             let waited = poll(&mut watched, None);
+            self.stop.pulse.beat();
+            self.stop.bell.heard();
             if self.stop.asked.load(Ordering::Relaxed) {
-                return;
+                return self.stop.pulse.end();
             }
             if let Err(error) = waited
                 && error != Errno::INTR
@@ -311,7 +350,11 @@ impl Accept {
                 return;
             }
         }
-        let fewest = |thread: &&NetThread| thread.live.load(Ordering::Relaxed);
+        // One that does not turn gets connections only where all do not.
+        let fewest = |thread: &&NetThread| {
+            let is_stuck = thread.mailbox.pulse().is_stuck();
+            (is_stuck, thread.live.load(Ordering::Relaxed))
+        };
         let Some(thread) = self.threads.iter().min_by_key(fewest) else {
             return;
         };
@@ -340,4 +383,94 @@ fn peer(address: Option<SocketAddrAny>) -> Peer {
 /// Connections that may be refused at a time beside as many as may be served; and as many again may linger.
 pub(crate) fn beside_max(connections_max: u64) -> u64 {
     connections_max.saturating_mul(2).clamp(BESIDE_MIN, BESIDE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::service::{Reply, Request};
+    use crate::{Patience, PushLimits, raise_file_limit};
+    use millpond_wire_frame::Limits;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    /// Keeps its net thread with the first call, until the test lets go.
+    #[derive(Clone)]
+    struct Blocking {
+        entered: SyncSender<()>,
+        gate: Arc<Mutex<Receiver<()>>>,
+    }
+
+    impl Service for Blocking {
+        fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+            self.entered.send(()).unwrap();
+            let _ = self.gate.lock().unwrap().recv();
+            reply.ok(|out| out.map(0));
+        }
+    }
+
+    fn options() -> Options {
+        Options {
+            threads: 1,
+            cpus: Vec::new(),
+            connections_max: 100_000,
+            connections_mend: "raise it",
+            idlest_gives_way: false,
+            in_flight_max: 1,
+            owed_bytes_max: 1 << 20,
+            write_buffers_total_bytes_max: 64 << 20,
+            unfinished_bytes_max: 64 << 20,
+            unfinished_mend: "raise it",
+            push: PushLimits::default(),
+            limits: Limits::default(),
+            patience: Patience::default(),
+            cors_origins: Vec::new(),
+            encryption: None,
+        }
+    }
+
+    #[test]
+    fn a_full_queue_of_orders_holds_up_neither_the_acceptor_nor_a_stop() {
+        raise_file_limit();
+        let ((entered, inside), (go, gate)) = (sync_channel(8), sync_channel::<()>(8));
+        let gate = Arc::new(Mutex::new(gate));
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
+        let service = Blocking { entered, gate };
+        let transport = Transport::start(listener, Vec::new(), "net", options(), service).unwrap();
+        let mut first = TcpStream::connect(transport.local_addr()).unwrap();
+        first
+            .write_all(b"GET /any HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        inside.recv().unwrap();
+        let (ours, _) = UnixStream::pair().unwrap();
+        let mut waiting = 0;
+        loop {
+            let order = Order::Adopt {
+                socket: ours.try_clone().unwrap().into(),
+                peer: Peer::Unix,
+                kind: Kind::Rehearsal,
+                tls: None,
+            };
+            if transport.threads[0].mailbox.order(order).is_err() {
+                break;
+            }
+            waiting += 1;
+        }
+        assert_eq!(waiting, 4096);
+        for _ in 0..3 {
+            let mut further = TcpStream::connect(transport.local_addr()).unwrap();
+            further.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            // It closes, by an end or by a reset, and does not hang.
+            assert_eq!(further.read(&mut [0]).unwrap_or(0), 0);
+        }
+        assert_eq!(transport.close(Duration::ZERO), ["net-0"]);
+        // It had its order among all the others, and carries it out when it comes back.
+        drop(go);
+        while inside.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

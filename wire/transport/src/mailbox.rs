@@ -6,6 +6,7 @@
 
 use crate::net_thread::Order;
 use crate::poller::Bell;
+use crate::pulse::Pulse;
 use crate::push::Push;
 use crate::totals::{NoPlace, Totals};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +53,8 @@ pub(crate) struct Mailbox {
     totals: Arc<Totals>,
     /// Its net thread's number.
     thread: usize,
+    /// Whether the net thread turns.
+    pulse: Pulse,
 }
 
 /// What lies in a mailbox.
@@ -76,7 +79,12 @@ impl Mailbox {
             bell: Bell::new()?,
             totals,
             thread,
+            pulse: Pulse::default(),
         })
+    }
+
+    pub(crate) fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     pub(crate) fn totals(&self) -> &Arc<Totals> {
@@ -91,7 +99,7 @@ impl Mailbox {
         &self.bell
     }
 
-    /// Leaves an answer; where there is no place for it, its connection ends instead.
+    /// Leaves an answer; where there is no place for it, its connection ends instead. Nobody takes it where the net thread has ended.
     pub(crate) fn post(&self, delivery: Delivery) {
         let (key, bytes) = (delivery.key, delivery.bytes.len());
         let parcel = match self.totals.admit(bytes) {
@@ -107,10 +115,16 @@ impl Mailbox {
     }
 
     fn leave_parcel(&self, parcel: Parcel) {
-        let _ = self.leave(|left| {
+        let left = self.leave(|left| {
+            if left.closed {
+                return Err(parcel);
+            }
             left.parcels.push(parcel);
-            Ok::<_, ()>(())
+            Ok(())
         });
+        if let Err(Parcel::Answer(delivery)) = left {
+            self.totals.take(delivery.bytes.len());
+        }
     }
 
     /// Leaves a call to a peer.
@@ -130,14 +144,15 @@ impl Mailbox {
     /// Leaves an order.
     ///
     /// # Errors
-    /// The order, when too many wait already.
+    /// The order, when the net thread has ended, or too many wait already. The order to close always finds a place.
     pub(crate) fn order(&self, order: Order) -> Result<(), Order> {
-        self.leave(|left| match left.orders.len() {
-            ORDERS_MAX.. => Err(order),
-            _ => {
-                left.orders.push(order);
-                Ok(())
+        self.leave(|left| {
+            let is_full = left.orders.len() >= ORDERS_MAX && !matches!(order, Order::Close { .. });
+            if left.closed || is_full {
+                return Err(order);
             }
+            left.orders.push(order);
+            Ok(())
         })
     }
 
@@ -210,13 +225,20 @@ mod tests {
     #[test]
     fn orders_are_bounded() {
         let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, 1)), 0).unwrap();
-        let order = || Order::Close {
-            grace: std::time::Duration::ZERO,
-            done: std::sync::mpsc::sync_channel(1).0,
+        let adopt = || Order::Adopt {
+            socket: Bell::new().unwrap().into(),
+            peer: crate::Peer::Unix,
+            kind: crate::net_thread::Kind::Served,
+            tls: None,
         };
+        crate::raise_file_limit();
         for _ in 0..ORDERS_MAX {
-            mailbox.order(order()).unwrap();
+            mailbox.order(adopt()).unwrap();
         }
-        assert!(mailbox.order(order()).is_err());
+        assert!(mailbox.order(adopt()).is_err());
+        let grace = std::time::Duration::ZERO;
+        assert!(mailbox.order(Order::Close { grace }).is_ok(), "however many wait");
+        drop(mailbox.close());
+        assert!(mailbox.order(Order::Close { grace }).is_err() && mailbox.order(adopt()).is_err());
     }
 }

@@ -29,7 +29,6 @@ use slab::Slab;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// One read's worth of bytes, shared by all connections of the thread.
@@ -38,7 +37,7 @@ pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 const RECHECK: Duration = Duration::from_millis(5);
 /// How long a stop holds connections whose end was said, so that no reset overtakes the last answer: a round trip to a peer
 /// far away. It ends with the last of them.
-const PARTING: Duration = Duration::from_millis(250);
+pub(crate) const PARTING: Duration = Duration::from_millis(250);
 /// Pause after a wait that failed, instead of a busy loop.
 const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -58,7 +57,7 @@ pub(crate) enum Order {
         loopback: bool,
     },
     /// Send what is owed, for this long at most, then close everything and end.
-    Close { grace: Duration, done: SyncSender<()> },
+    Close { grace: Duration },
 }
 
 /// What a connection is for.
@@ -77,7 +76,6 @@ pub(crate) struct NetThread {
     pub(crate) mailbox: Arc<Mailbox>,
     /// Connections served on it now.
     pub(crate) live: Arc<AtomicUsize>,
-    pub(crate) join: std::thread::JoinHandle<()>,
 }
 
 impl NetThread {
@@ -162,7 +160,6 @@ struct Closing {
     until: Instant,
     /// Until when peers that have heard of it may take to go; none while some have not.
     told: Option<Instant>,
-    done: SyncSender<()>,
 }
 
 impl<S: Service> Loop<S> {
@@ -184,8 +181,11 @@ impl<S: Service> Loop<S> {
     }
 
     fn run(mut self) {
+        let mailbox = Arc::clone(&self.net.mailbox);
+        mailbox.pulse().begin();
         loop {
             let rang = self.wait();
+            mailbox.pulse().beat();
             self.timers.set_now(Instant::now());
             if rang {
                 self.take_mail();
@@ -193,6 +193,7 @@ impl<S: Service> Loop<S> {
             std::mem::swap(&mut self.due, &mut self.due_next);
             for at in 0..self.due.len() {
                 self.turn(self.due[at]);
+                mailbox.pulse().beat();
             }
             self.due.clear();
             self.begin_lull();
@@ -201,7 +202,7 @@ impl<S: Service> Loop<S> {
             }
             self.look_at_the_time();
             if self.is_closed() {
-                return;
+                return mailbox.pulse().end();
             }
         }
     }
@@ -283,7 +284,7 @@ impl<S: Service> Loop<S> {
                     tls,
                     loopback,
                 } => self.adopt(socket, (peer, kind, loopback), tls.as_deref()),
-                Order::Close { grace, done } => self.begin_close(grace, done),
+                Order::Close { grace } => self.begin_close(grace),
             }
         }
         self.left = left;
@@ -432,11 +433,10 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    fn begin_close(&mut self, grace: Duration, done: SyncSender<()>) {
+    fn begin_close(&mut self, grace: Duration) {
         self.closing = Some(Closing {
             until: Instant::now() + grace,
             told: None,
-            done,
         });
         // What a peer had sent by now is read once more, so that it is answered.
         for (slot, connection) in &mut self.connections {
@@ -467,10 +467,6 @@ impl<S: Service> Loop<S> {
         for slot in 0..self.connections.capacity() {
             self.forget(slot);
         }
-        // Whoever still waits for the answer to a push is told that there will be none.
-        drop(self.net.mailbox.close());
-        // Whoever asked may have stopped waiting.
-        let _ = closing.done.send(());
         true
     }
 }

@@ -62,6 +62,13 @@ impl Bell {
     }
 }
 
+#[cfg(test)]
+impl From<Bell> for OwnedFd {
+    fn from(bell: Bell) -> OwnedFd {
+        bell.0
+    }
+}
+
 impl AsFd for Bell {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()

@@ -168,6 +168,10 @@ impl Queue {
         self.wake.notify_all();
     }
 
+    pub(super) fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
     pub(super) fn load(&self) -> Load {
         self.lock().load()
     }

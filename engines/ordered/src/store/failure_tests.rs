@@ -353,3 +353,52 @@ fn a_store_that_cannot_be_opened_says_why() {
         store.put_wait(one("a", "0")).unwrap();
     }
 }
+
+/// A sync that hangs holds up no stop: it is given up, and the store's drop waits no more either.
+#[test]
+fn a_sync_that_hangs_is_not_waited_for_beyond_the_limit() {
+    let bed = Bed::new(Options::default());
+    bed.hold_with(0, one("a", "0"));
+    bed.put(1, one("b", "1")).unwrap();
+    let soon = Instant::now() + std::time::Duration::from_millis(20);
+    let given_up = bed.store.close_by(soon).unwrap_err();
+    assert!(matches!(given_up, Error::NotEnded), "{given_up}");
+    assert!(matches!(
+        bed.store.put_wait(one("late", "v")),
+        Err(PutError::Closed)
+    ));
+    assert!(!bed.store.has_died(), "it may still come to an end");
+    let Bed {
+        store, disk, answers, ..
+    } = bed;
+    drop(store);
+    disk.open_gate();
+    // The disk came back: what had been taken in is answered.
+    let answered: Vec<Answer> = (0..2).map(|_| answers.recv().unwrap()).collect();
+    assert_eq!(words(&answered), ["0: [1]", "1: [2]"]);
+}
+
+#[test]
+fn a_store_that_ends_in_time_is_closed_in_order() {
+    let bed = Bed::new(Options::default());
+    bed.put(0, one("a", "0")).unwrap();
+    let later = Instant::now() + std::time::Duration::from_secs(60);
+    bed.store.close_by(later).unwrap();
+    assert_eq!(words(&bed.collect(1)), ["0: [1]"]);
+    assert!(bed.store.close_by(later).is_ok(), "it is closed already");
+}
+
+#[test]
+fn a_log_thread_that_died_shows() {
+    let bed = Bed::new(Options::default());
+    assert!(!bed.store.has_died());
+    bed.disk.plan(Plan {
+        panic_on_write: true,
+        ..Plan::default()
+    });
+    fails(&bed, one("a", "0"), "storage");
+    // The caller is answered by the unwinding; the queue is told just after it.
+    while !bed.store.has_died() {
+        std::thread::yield_now();
+    }
+}

@@ -1,4 +1,4 @@
-//! Finds the processes that run and do nothing: each that is ready is asked every second whether it hears.
+//! Finds the processes that run and do nothing: each that is ready is asked over and over whether it hears and its threads turn.
 //!
 //! Its invariant: silence is counted in questions and not in time, so a machine or a parent that stood still blames nobody.
 
@@ -7,21 +7,27 @@ use crate::processes::message::Order;
 use std::time::{Duration, Instant};
 
 /// How often each process is asked.
-pub(super) const BEAT: Duration = Duration::from_secs(1);
-/// Each is asked for its metrics with one question in so many, which keeps most of what it counted if it is killed; and not all in the
-/// same second, because a dozen processes that print a page at a time keep their net threads waiting.
-const PAGE_EVERY: usize = 10;
+pub(super) const BEAT: Duration = Duration::from_millis(300);
+/// Each is asked for its metrics with one question in so many (ten seconds), which keeps most of what it counted if it is killed; and not
+/// all at the same time, because a dozen processes that print a page at a time keep their net threads waiting.
+const PAGE_EVERY: usize = 33;
 /// These pages are for nobody who asked for metrics; such rounds have higher numbers.
 const NO_ROUND: u64 = 0;
-/// Questions in a row without a word, after which a process counts as not ready, and is killed.
+/// Questions in a row without a word, after which a process counts as not ready: a second.
 const UNREADY: u32 = 3;
-const KILLED: u32 = 10;
+/// Questions in a row without a word, or with the word that it is not ready, after which it is killed: ten seconds.
+const KILLED: u32 = 33;
 
 impl Member {
     /// It accepts, and has said something lately.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(super) fn answers(&self) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.ready_since.is_some() && running.silent < UNREADY)
+    }
+
+    /// It does, and its threads turn.
+    pub(super) fn is_ready(&self) -> bool {
+        self.answers() && self.running.as_ref().is_some_and(|running| running.unfit == 0)
     }
 }
 
@@ -44,8 +50,12 @@ impl Fleet {
             if running.silent == UNREADY {
                 tracing::warn!(process = number, pid, "does not answer its parent; not ready");
             }
-            if running.silent == KILLED {
-                tracing::error!(process = number, pid, "has not answered its parent; it is killed");
+            if running.silent == KILLED || running.unfit == KILLED {
+                let what = match running.silent {
+                    KILLED => "has not answered its parent",
+                    _ => "has been stuck for long",
+                };
+                tracing::error!(process = number, pid, "{what}; it is killed");
                 running.kill();
             }
             running.silent += 1;
@@ -56,6 +66,36 @@ impl Fleet {
             });
         }
         self.beats = self.beats.wrapping_add(1);
+        self.watch_own_threads();
+        self.publish();
+    }
+
+    /// The parent has threads too: those of the admin port. Where they are stuck nobody can ask there, so the log says it.
+    fn watch_own_threads(&mut self) {
+        let stuck: Vec<String> = (self.beginning.admin.ask().into_iter())
+            .map(|found| found.thread)
+            .collect();
+        if stuck != self.stuck {
+            match stuck.as_slice() {
+                [] => tracing::info!("all threads of the parent turn again"),
+                names => tracing::error!("{} of the parent does not turn", names.join(", ")),
+            }
+            self.stuck = stuck;
+        }
+    }
+
+    /// The process has said whether its threads turn.
+    pub(super) fn has_beaten(&mut self, number: usize, why_not_ready: Option<&str>) {
+        let Some(running) = &mut self.members[number].running else {
+            return;
+        };
+        let (pid, before) = (running.pid(), running.unfit);
+        running.unfit = why_not_ready.map_or(0, |_| before.saturating_add(1));
+        match why_not_ready {
+            Some(why) if before == 0 => tracing::error!(process = number, pid, why, "is not ready"),
+            None if before > 0 => tracing::info!(process = number, pid, "is ready again"),
+            _ => return,
+        }
         self.publish();
     }
 

@@ -27,7 +27,8 @@ fn fleet(folder: &Path) -> Fleet {
         }),
         events,
         heard,
-        is_ready: Arc::default(),
+        state: Arc::new(State::new()),
+        admin: Pulses::default(),
         configured: AllowList::of(&["10.0.0.1".to_owned(), "10.0.0.2".to_owned()]),
         first,
         log: None,
@@ -121,5 +122,77 @@ fn changes_of_the_list_that_cross_are_both_made_or_one_is_refused() {
     assert!(
         problem.contains(remove) && problem.contains("the last of the list"),
         "{problem}"
+    );
+}
+
+/// Says how the first process is, and has the parent ask again.
+fn says(fleet: &mut Fleet, why_not_ready: Option<&str>) {
+    let why_not_ready = why_not_ready.map(str::to_owned);
+    fleet.on(said(0, Said::Beats { why_not_ready }));
+    fleet.beat();
+}
+
+#[test]
+fn a_process_that_says_it_is_stuck_is_not_ready_and_killed_if_it_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = fleet(folder.path());
+    assert!(fleet.beginning.state.is_ready());
+    fleet.on(said(
+        0,
+        Said::Beats {
+            why_not_ready: Some("net-0 does not turn".into()),
+        },
+    ));
+    assert!(!fleet.beginning.state.is_ready(), "at once");
+    says(&mut fleet, None);
+    assert!(fleet.beginning.state.is_ready());
+    let gone = |fleet: &Fleet| {
+        matches!(
+            fleet.beginning.heard.try_recv(),
+            Ok(Event::Gone(Who { number: 0, life: 1 }))
+        )
+    };
+    let until = Instant::now() + WAIT_MAX;
+    while !gone(&fleet) {
+        says(&mut fleet, Some("net-0 does not turn"));
+        fleet.on(said(1, Said::Beats { why_not_ready: None }));
+        assert!(Instant::now() < until, "it is not killed");
+    }
+    assert!(fleet.members[1].is_ready());
+}
+
+/// One that hears nothing is killed. One that not even that ends, which here leaves a child that has its output, is left behind.
+#[test]
+fn a_process_that_does_not_obey_holds_up_no_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = fleet(folder.path());
+    fleet.beginning.launch = Box::new(|number| {
+        let mut shell = Command::new("sh");
+        let deaf = ["trap '' TERM; exec sleep 100", "sleep 100 & wait"];
+        shell.args(["-c", deaf[number]]);
+        shell
+    });
+    for number in 0..2 {
+        fleet.on(Event::Gone(Who { number, life: 1 }));
+        fleet.start(number);
+    }
+    let children = fleet.members.iter().filter_map(|member| member.running.as_ref());
+    let groups: Vec<String> = children.map(|running| format!("-{}", running.pid())).collect();
+    fleet.beginning.events.send(Event::Stop).unwrap();
+    let (done, ended) = sync_channel(1);
+    std::thread::spawn(move || done.send(fleet.run()));
+    let left = ended.recv_timeout(WAIT_MAX).expect("the stop ends");
+    // What the second one left.
+    let _ = Command::new("kill").args(["-KILL", "--", &groups[1]]).status();
+    let [killed, left] = left.as_slice() else {
+        panic!("{left:?}")
+    };
+    assert!(
+        killed.starts_with("process 0 ") && killed.contains("SIGKILL"),
+        "{killed}"
+    );
+    assert!(
+        left.starts_with("process 1 (pid ") && left.ends_with(')'),
+        "{left}"
     );
 }

@@ -10,7 +10,8 @@ use crate::service::Service;
 use crate::totals::Totals;
 use crate::{Counters, Error, Options};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 /// Starts the net thread of that number, named `NAME-NUMBER`, pinned to `cpu` where one is given.
 pub(crate) fn start<S: Service>(
@@ -21,7 +22,7 @@ pub(crate) fn start<S: Service>(
     options: Options,
     counters: Arc<Counters>,
     totals: &Arc<Totals>,
-) -> Result<NetThread, Error> {
+) -> Result<(NetThread, JoinHandle<()>), Error> {
     let name = format!("{name}-{number}");
     let thread_error = |source| Error::Thread {
         what: format!("net thread {name}"),
@@ -32,6 +33,11 @@ pub(crate) fn start<S: Service>(
     let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
+    let end = End {
+        mailbox: Arc::clone(&mailbox),
+        live: Arc::clone(&live),
+        counters: Arc::clone(&counters),
+    };
     let (net, thread_live) = (
         Net {
             service,
@@ -46,6 +52,7 @@ pub(crate) fn start<S: Service>(
         let pin = cpu.map_or(Ok(()), pin_to);
         let failed = pin.is_err();
         let _ = pinned.send(pin);
+        let _end = end;
         if !failed {
             Loop::new(net, Poller::new(epoll), thread_live).run();
         }
@@ -60,7 +67,27 @@ pub(crate) fn start<S: Service>(
             cpu,
             source,
         }),
-        _ => Ok(NetThread { mailbox, live, join }),
+        _ => Ok((NetThread { mailbox, live }, join)),
+    }
+}
+
+/// The end of a net thread, however it comes: nothing is left in its mailbox any more, so whoever waits for something of it hears
+/// that there will be nothing.
+struct End {
+    mailbox: Arc<Mailbox>,
+    live: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let left = self.mailbox.close();
+        if std::thread::panicking() {
+            // The sockets are closed, and none of them was counted out.
+            let lost = self.live.swap(0, Ordering::Relaxed) as u64;
+            self.counters.live.fetch_sub(lost, Ordering::Relaxed);
+        }
+        drop(left);
     }
 }
 

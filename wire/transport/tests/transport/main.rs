@@ -14,6 +14,7 @@ mod lulls;
 mod panics;
 mod probe;
 mod push;
+mod stuck;
 mod tls;
 mod tls_files;
 mod tls_hostile;

@@ -1,0 +1,149 @@
+//! The stop of a server: what each part of it may take, and what is left behind.
+//!
+//! There is one deadline, counted from the word to stop: accepted calls have `server.drain_ms_max`, and everything else fits into the
+//! second behind it, for the process ends then. Its invariant: no part waits for a thread that may never end.
+
+use crate::engines::Engines;
+use crate::{Server, Shared};
+use millpond_threads::join_by;
+use millpond_wire_transport::Transport;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a stop waits for answers to leave their sockets, where nothing else presses.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
+/// What answers have at least, behind the drain.
+const FLUSH_LATE: Duration = Duration::from_millis(150);
+/// When models and stores must have ended, behind the drain.
+const ENGINES_LATE: Duration = Duration::from_millis(550);
+/// When the process of a server ends at the latest, behind the drain; the log is flushed by then.
+pub const STOP_LATE: Duration = Duration::from_millis(750);
+/// When a parent kills the processes that have not ended by themselves, behind the drain.
+pub(crate) const KILL_LATE: Duration = Duration::from_millis(820);
+/// When a parent leaves behind what not even that has ended, behind the drain.
+pub(crate) const GONE_LATE: Duration = Duration::from_millis(900);
+/// When a parent's process ends at the latest, behind the drain.
+pub const PARENT_STOP_LATE: Duration = Duration::from_millis(950);
+/// How long one with nothing left to do refuses what callers still send: a round trip and a thought of theirs.
+const STRAGGLERS: Duration = Duration::from_millis(250);
+/// From one look whether calls are finished to the next.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a stop left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Stopped {
+    /// Calls that were not finished, threads that had not ended, stores that were not closed; each as a noun.
+    pub left: Vec<String>,
+}
+
+impl Stopped {
+    /// Whether everything was finished that was accepted, and everything has ended.
+    pub fn is_clean(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+impl Server {
+    /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most). It returns less
+    /// than a second after that, whatever hangs; what has not ended by then is left to itself, and named.
+    pub fn shutdown(self) -> Stopped {
+        self.data.stop_accepting();
+        self.shared.draining.store(true, Ordering::Relaxed);
+        let admission = &self.shared.admission;
+        tracing::info!(in_flight = admission.unfinished(), "draining");
+        let drained = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
+        while admission.unfinished() > 0 && Instant::now() < drained {
+            std::thread::sleep(LOOK);
+        }
+        let unfinished = admission.unfinished();
+        self.answer_stragglers(drained);
+        let mut left: Vec<String> = (unfinished > 0)
+            .then(|| format!("{unfinished} unfinished calls"))
+            .into_iter()
+            .collect();
+        left.extend(self.close(drained));
+        if left.is_empty() {
+            tracing::info!("stopped");
+        } else {
+            let left = left.join(", ");
+            tracing::error!(left, "stopped; server.drain_ms_max and its grace are over");
+        }
+        Stopped { left }
+    }
+
+    /// Goes on telling callers that the server stops, for as long as connections are open, [`STRAGGLERS`] pass and `until` is to
+    /// come: who had an answer just now is sending the next call.
+    fn answer_stragglers(&self, until: Instant) {
+        let until = until.min(Instant::now() + STRAGGLERS);
+        let counters = self.data.counters();
+        while counters.live.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends everything, which a drain until then has left without work; returns what has not ended.
+    pub(crate) fn close(self, drained: Instant) -> Vec<String> {
+        let now = Instant::now();
+        let ends = drained + ENGINES_LATE;
+        let engines = stop_engines(&self.shared, ends);
+        let watch = Some(("the thread that watches the others", self.watch.stop()));
+        let tls = self
+            .tls
+            .map(|tls| ("the thread that watches the files of server.tls", tls.close()));
+        let grace = (drained + FLUSH_LATE)
+            .saturating_duration_since(now)
+            .min(FLUSH_MAX);
+        let transports = [Some(self.data), self.admin].into_iter().flatten().collect();
+        let mut left = Transport::close_all(transports, grace);
+        left.extend(engines());
+        for (name, thread) in watch.into_iter().chain(tls) {
+            if join_by(thread, ends).is_err() {
+                left.push(name.to_owned());
+            }
+        }
+        left
+    }
+}
+
+/// Begins to stop what answers; the function that is returned waits for the end, and says what has none.
+fn stop_engines(shared: &Arc<Shared>, until: Instant) -> impl FnOnce() -> Vec<String> + use<> {
+    let engines = shared.engines.get().cloned();
+    let here = engines.clone();
+    let thread = std::thread::Builder::new().name("stop".into());
+    let stopping = thread.spawn(move || engines.map_or(Vec::new(), |engines| engines.stop_by(until)));
+    move || match stopping {
+        Ok(stopping) => match join_by(stopping, until + LOOK * 10) {
+            Ok(Ok(left)) => left,
+            Ok(Err(_)) | Err(_) => vec!["models and stores".to_owned()],
+        },
+        // Without a thread it is done here, one behind the other.
+        Err(_) => here.map_or(Vec::new(), |engines| engines.stop_by(until)),
+    }
+}
+
+impl Engines {
+    /// Ends every model and store at the same time: finishes what they have taken in, for as long as there is time. Returns those that
+    /// have not ended.
+    fn stop_by(&self, until: Instant) -> Vec<String> {
+        self.models.values().for_each(|model| model.batcher.begin_stop());
+        self.stores.values().for_each(|store| store.begin_close());
+        let mut left = Vec::new();
+        for (name, model) in &self.models {
+            if !model.batcher.stop_by(until) {
+                left.push(format!("a run of models.{name}"));
+            }
+        }
+        for (name, store) in &self.stores {
+            if let Err(error) = store.close_by(until) {
+                tracing::error!(store = name, %error, "the store was not closed in order");
+                left.push(format!("ordered.{name}"));
+            }
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests;

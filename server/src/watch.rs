@@ -1,0 +1,167 @@
+//! Looks whether the server's threads still do their work, and says so behind `/readyz` and `/healthz`.
+//!
+//! It mends nothing: a thread that is stuck may come back, and one that has ended is for whoever supervises the process. Its
+//! invariant: while it does not run itself, or a thread has not turned for about a second, the server is not ready.
+
+use crate::Shared;
+use crate::engines::Engines;
+use millpond_wire_transport::{Pulses, Stuck};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// From one question to each thread to the next. After three without an answer it is stuck: a second, and less than one and a half.
+pub(crate) const BEAT: Duration = Duration::from_millis(300);
+/// Questions without an answer, after which nothing but a restart helps: ten seconds.
+pub(crate) const HOPELESS: u32 = 33;
+
+/// How the server's threads are.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// Somebody looks.
+    is_watched: AtomicBool,
+    /// Threads that do not turn.
+    stuck: AtomicU32,
+    /// There is no hope for one of the threads.
+    hopeless: AtomicBool,
+    /// What is wrong, for those who ask.
+    words: Mutex<String>,
+}
+
+impl Health {
+    /// Why no call should come here, if there is a reason.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        if !self.is_watched.load(Ordering::Relaxed) {
+            return Some("nobody watches the server's threads".to_owned());
+        }
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        (!words.is_empty()).then(|| words.clone())
+    }
+
+    /// The same where only a restart helps.
+    pub(crate) fn hopeless(&self) -> Option<String> {
+        let hopeless = self.hopeless.load(Ordering::Relaxed);
+        hopeless.then(|| self.complaint().unwrap_or_default())
+    }
+
+    /// Threads that do not turn now.
+    pub(crate) fn stuck(&self) -> u32 {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Takes down what was found; says in the log what has changed.
+    fn set(&self, stuck: &[Stuck], ended: &[String]) {
+        let hopeless = !ended.is_empty() || stuck.iter().any(|found| found.silent >= HOPELESS);
+        let names = stuck
+            .iter()
+            .map(|found| format!("{} does not turn", found.thread));
+        let ended = ended.iter().map(|name| format!("{name} has ended"));
+        let words = names.chain(ended).collect::<Vec<_>>().join(", ");
+        self.stuck.store(stuck.len() as u32, Ordering::Relaxed);
+        self.hopeless.store(hopeless, Ordering::Relaxed);
+        let mut before = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        if *before == words {
+            return;
+        }
+        match words.is_empty() {
+            true => tracing::info!("all threads turn again"),
+            false => tracing::error!("not ready: {words}"),
+        }
+        *before = words;
+    }
+}
+
+/// The thread that looks.
+pub(crate) struct Watch {
+    /// It ends when this is dropped.
+    stop: SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// However it ends, that is seen.
+struct Watching(Arc<Shared>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.health.is_watched.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Watch {
+    /// Begins to look.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn start(shared: &Arc<Shared>, pulses: Pulses) -> Result<Watch, crate::Error> {
+        let (stop, stopped) = sync_channel(1);
+        shared.health.is_watched.store(true, Ordering::Relaxed);
+        let watching = Watching(Arc::clone(shared));
+        let thread = std::thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || watch(&watching, &pulses, &stopped))
+            .map_err(|source| millpond_wire_transport::Error::Thread {
+                what: "the thread that watches the others".into(),
+                source,
+            })?;
+        Ok(Watch { stop, thread })
+    }
+
+    /// Tells it to end; its thread.
+    pub(crate) fn stop(self) -> JoinHandle<()> {
+        drop(self.stop);
+        self.thread
+    }
+}
+
+fn watch(watching: &Watching, pulses: &Pulses, stopped: &Receiver<()>) {
+    let Watching(shared) = watching;
+    while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+        let ended = shared.ready_engines().map_or(Vec::new(), ended);
+        shared.health.set(&pulses.ask(), &ended);
+    }
+}
+
+/// Threads of engines that have ended by a panic, in a program that does not end by one.
+fn ended(engines: &Engines) -> Vec<String> {
+    let models = engines
+        .models
+        .iter()
+        .filter(|(_, model)| !model.batcher.is_whole());
+    let models = models.map(|(name, _)| format!("an instance of models.{name}"));
+    let stores = engines.stores.iter().filter(|(_, store)| store.has_died());
+    models
+        .chain(stores.map(|(name, _)| format!("the log thread of ordered.{name}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_stuck_for_long_or_has_ended_is_hopeless() {
+        let health = Health::default();
+        assert!(health.complaint().unwrap().contains("nobody watches"));
+        health.is_watched.store(true, Ordering::Relaxed);
+        assert_eq!((health.complaint(), health.hopeless()), (None, None));
+        let stuck = |silent| Stuck {
+            thread: "net-0".into(),
+            silent,
+        };
+        health.set(&[stuck(3)], &[]);
+        assert_eq!(health.complaint().unwrap(), "net-0 does not turn");
+        assert_eq!((health.stuck(), health.hopeless()), (1, None));
+        health.set(&[stuck(HOPELESS)], &[]);
+        assert_eq!(health.hopeless().unwrap(), "net-0 does not turn");
+        health.set(&[], &["an instance of models.m".into()]);
+        assert_eq!(health.hopeless().unwrap(), "an instance of models.m has ended");
+        health.set(&[], &[]);
+        assert_eq!(
+            (health.complaint(), health.hopeless(), health.stuck()),
+            (None, None, 0)
+        );
+    }
+}

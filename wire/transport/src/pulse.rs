@@ -1,0 +1,142 @@
+//! Whether threads still turn: each is asked from outside, and answers with its next turn.
+//!
+//! A thread that sleeps is woken by its bell for it, so that an idle one costs a wake-up a question and a busy one nothing. It
+//! reads no clock. Its invariant: silence is counted in questions and not in time, so a machine or a process that stood still blames
+//! no thread.
+
+use crate::acceptor::Stop;
+use crate::mailbox::Mailbox;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Questions in a row without an answer, after which a thread counts as stuck: no new connection is given to it.
+pub(crate) const STUCK: u32 = 3;
+
+/// A thread's side of it.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    /// The thread's loop has begun, and nobody has told it to end.
+    is_expected: AtomicBool,
+    asked: AtomicU64,
+    answered: AtomicU64,
+    silent: AtomicU32,
+}
+
+impl Pulse {
+    /// The thread begins its loop.
+    pub(crate) fn begin(&self) {
+        self.is_expected.store(true, Ordering::Relaxed);
+    }
+
+    /// The thread's loop ends because it was told to; a panic's unwinding does not come here.
+    pub(crate) fn end(&self) {
+        self.is_expected.store(false, Ordering::Relaxed);
+    }
+
+    /// The thread turns.
+    #[inline]
+    pub(crate) fn beat(&self) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        if self.answered.load(Ordering::Relaxed) != asked {
+            self.answered.store(asked, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has not turned for long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.silent.load(Ordering::Relaxed) >= STUCK
+    }
+
+    /// Asks again, unless the last question is still open; how many times in a row it was.
+    fn ask(&self) -> u32 {
+        if !self.is_expected.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let asked = self.asked.load(Ordering::Relaxed);
+        let silent = match self.answered.load(Ordering::Relaxed) == asked {
+            true => {
+                self.asked.store(asked + 1, Ordering::Relaxed);
+                0
+            }
+            false => self.silent.load(Ordering::Relaxed).saturating_add(1),
+        };
+        self.silent.store(silent, Ordering::Relaxed);
+        silent
+    }
+}
+
+/// Whose thread it is.
+#[derive(Debug, Clone)]
+enum Owner {
+    Net(Arc<Mailbox>),
+    Acceptor(Arc<Stop>),
+}
+
+/// The threads of a transport, to be asked; one asker at a time.
+#[derive(Debug, Clone, Default)]
+pub struct Pulses(Vec<(String, Owner)>);
+
+/// A thread that has not turned for long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its name.
+    pub thread: String,
+    /// Questions in a row that it has not answered.
+    pub silent: u32,
+}
+
+impl Pulses {
+    pub(crate) fn of(name: &str, mailboxes: impl Iterator<Item = Arc<Mailbox>>, stop: &Arc<Stop>) -> Pulses {
+        let net = (0..).zip(mailboxes);
+        let net = net.map(|(number, mailbox): (usize, _)| (format!("{name}-{number}"), Owner::Net(mailbox)));
+        let acceptor = (format!("{name}-accept"), Owner::Acceptor(Arc::clone(stop)));
+        Pulses(net.chain([acceptor]).collect())
+    }
+
+    /// These and those of another transport.
+    #[must_use]
+    pub fn and(mut self, others: Pulses) -> Pulses {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Asks every thread, and says which have not answered the last three times.
+    pub fn ask(&self) -> Vec<Stuck> {
+        let asked = self.0.iter().map(|(thread, owner)| {
+            let (pulse, bell) = match owner {
+                Owner::Net(mailbox) => (mailbox.pulse(), mailbox.bell()),
+                Owner::Acceptor(stop) => (&stop.pulse, &stop.bell),
+            };
+            let silent = pulse.ask();
+            bell.ring();
+            (thread, silent)
+        });
+        asked
+            .filter(|(_, silent)| *silent >= STUCK)
+            .map(|(thread, silent)| Stuck {
+                thread: thread.clone(),
+                silent,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_counted_in_questions() {
+        let pulse = Pulse::default();
+        assert_eq!([pulse.ask(), pulse.ask()], [0, 0], "it has not begun");
+        pulse.begin();
+        assert_eq!([pulse.ask(), pulse.ask(), pulse.ask()], [0, 1, 2]);
+        assert!(!pulse.is_stuck());
+        assert_eq!(pulse.ask(), 3);
+        assert!(pulse.is_stuck());
+        pulse.beat();
+        assert_eq!([pulse.ask(), pulse.ask()], [0, 1]);
+        pulse.end();
+        assert_eq!(pulse.ask(), 0);
+    }
+}
