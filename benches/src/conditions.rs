@@ -16,7 +16,7 @@ pub(crate) enum Standing {
     Valid,
     /// Something else on the machine took part: ENV-DRIFT.
     Drifted,
-    /// The press could not keep up, or nothing settled: the figure is not the server's.
+    /// The press could not keep up, nothing settled, or the machine kept requests back: the figure is not the server's.
     Unfit,
     /// Requests were never sent: the load was not the one that was asked for.
     NotSent,
@@ -33,8 +33,10 @@ pub(crate) struct Conditions {
 impl Conditions {
     /// Those of a point of load.
     pub(crate) fn of(point: &Point) -> Conditions {
-        let standing = match point.counters.not_sent {
-            0 => standing(point.verdict.judgement),
+        let standing = match (point.counters.not_sent, point.verdict.judgement) {
+            (0, judgement) => standing(judgement),
+            // The machine or the press kept them back: another moment may tell.
+            (_, Judgement::EnvDrift | Judgement::GeneratorBound) => Standing::Unfit,
             _ => Standing::NotSent,
         };
         Conditions {
@@ -48,7 +50,9 @@ impl Conditions {
     pub(crate) fn of_press_itself(point: &Point) -> Conditions {
         let conditions = Conditions::of(point);
         match conditions.standing {
-            Standing::Unfit => Conditions::without_load(conditions.steal_percent),
+            Standing::Unfit if point.counters.not_sent == 0 => {
+                Conditions::without_load(conditions.steal_percent)
+            }
             _ => conditions,
         }
     }
@@ -118,7 +122,10 @@ mod tests {
         check(Judgement::Unstable, 0, Standing::Unfit);
         check(Judgement::GeneratorBound, 0, Standing::Unfit);
         check(Judgement::Valid, 1, Standing::NotSent);
-        check(Judgement::EnvDrift, 1, Standing::NotSent);
+        check(Judgement::Unstable, 1, Standing::NotSent);
+        // Not the server's doing.
+        check(Judgement::EnvDrift, 1, Standing::Unfit);
+        check(Judgement::GeneratorBound, 1, Standing::Unfit);
     }
 
     #[test]
@@ -130,7 +137,8 @@ mod tests {
         check(Judgement::GeneratorBound, 0, Standing::Valid);
         check(Judgement::Unstable, 0, Standing::Valid);
         check(Judgement::EnvDrift, 0, Standing::Drifted);
-        check(Judgement::GeneratorBound, 1, Standing::NotSent);
+        check(Judgement::GeneratorBound, 1, Standing::Unfit);
+        check(Judgement::Valid, 1, Standing::NotSent);
     }
 
     #[test]
