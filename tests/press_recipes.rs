@@ -202,7 +202,8 @@ fn capacity(recipe: &Recipe) {
             "search.resolution=0.5",
         ],
     );
-    assert_eq!(found.code, Some(0), "{found:?}");
+    // 3: the machine was too busy to believe it.
+    assert!(matches!(found.code, Some(0 | 3)), "{found:?}");
     let search = &found.result["search"];
     let (met, missed) = (search["rate_met"].as_f64(), search["rate_missed"].as_f64());
     assert!(met.is_some() && missed.is_some() && met < missed, "{search}");

@@ -37,10 +37,22 @@ pub(crate) fn exit_code(result: &RunResult, until_missed: bool) -> u8 {
     [1, 3].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
 }
 
-/// A search that found no rate failed, unless all it saw was a load generator or a machine that could not do it.
+/// A search that found no rate failed, unless all it saw was a load generator or a machine that could not do it. One whose rate
+/// was never met in a point that can be believed is run again.
 fn of_search(search: &Search, points: &[Point]) -> u8 {
-    if search.rate_met.is_some() {
-        return 0;
+    if let Some(rate) = search.rate_met {
+        let at_rate = search
+            .tried
+            .iter()
+            .filter(|tried| tried.met && tried.rate == rate);
+        let mut met = at_rate.filter_map(|tried| points.iter().find(|point| point.number == tried.point));
+        let is_believed = |point: &Point| {
+            !matches!(
+                point.verdict.judgement,
+                Judgement::GeneratorBound | Judgement::Unstable
+            )
+        };
+        return if met.any(is_believed) { 0 } else { 3 };
     }
     let is_doubted = |point: &Point| {
         matches!(
@@ -170,17 +182,33 @@ mod tests {
 
     #[test]
     fn a_search_that_saw_only_a_slow_generator_is_run_again() {
-        let search = |rate_met, judgements: &[Judgement]| {
-            let points = judgements.iter().map(|judgement| judged(Some(false), *judgement));
+        let search = |rate_met: Option<f64>, judgements: &[Judgement]| {
+            let points = judgements.iter().enumerate().map(|(at, judgement)| Point {
+                number: at + 1,
+                ..judged(Some(rate_met.is_some()), *judgement)
+            });
             let mut result = complete(points.collect());
+            let tried = (1..=judgements.len()).map(|point| Tried {
+                rate: 5.0,
+                point,
+                met: rate_met.is_some(),
+            });
             result.search = Some(Search {
                 rate_met,
-                tried: vec![Tried::default()],
+                tried: tried.collect(),
                 ..Search::default()
             });
             exit_code(&result, false)
         };
-        assert_eq!(search(Some(5.0), &[Judgement::GeneratorBound]), 0);
+        assert_eq!(
+            search(Some(5.0), &[Judgement::GeneratorBound, Judgement::Valid]),
+            0
+        );
+        assert_eq!(search(Some(5.0), &[Judgement::EnvDrift]), 0);
+        assert_eq!(
+            search(Some(5.0), &[Judgement::GeneratorBound, Judgement::Unstable]),
+            3
+        );
         assert_eq!(search(None, &[Judgement::GeneratorBound, Judgement::EnvDrift]), 3);
         assert_eq!(search(None, &[Judgement::GeneratorBound, Judgement::Failing]), 1);
     }

@@ -6,7 +6,7 @@
 use millpond_press_report::{LoadKind, Point};
 
 /// The share of requests that may fail in a point whose figures are worth reading.
-const FAILING: f64 = 0.01;
+pub(crate) const FAILING: f64 = 0.01;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcomes {

@@ -384,6 +384,27 @@ fn failures_come_before_everything_and_are_told_by_kind() {
 }
 
 #[test]
+fn a_rare_operation_that_always_fails_is_told() {
+    use millpond_press_report::OperationResult;
+    let mut point = calm();
+    point.counters.wrong = 40;
+    point.operations = [("read", 10_000, 0), ("write", 0, 40)]
+        .map(|(name, answers, failed)| OperationResult {
+            name: name.into(),
+            answers,
+            failed,
+            ..OperationResult::default()
+        })
+        .into();
+    check(
+        &point,
+        Judgement::Valid,
+        Bound::Unknown,
+        "40 of 10040 requests failed (0.4 %). Of the operation `write` 40 of 40 requests failed.",
+    );
+}
+
+#[test]
 fn refusals_are_told_and_decide_nothing() {
     let mut point = calm();
     point.counters.refused.insert(30_101, 30_000);

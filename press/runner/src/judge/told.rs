@@ -5,7 +5,7 @@
 use millpond_press_recorder::SILENCE_NS_MIN;
 use millpond_press_report::{LoadKind, Point};
 
-use crate::outcomes::Outcomes;
+use crate::outcomes::{FAILING, Outcomes};
 
 /// A silence is told when it is so many times as long as answers are apart: chance makes none of these.
 const SILENT_GAPS: f64 = 20.0;
@@ -18,6 +18,7 @@ const OFFERED_DIFFERS: f64 = 0.03;
 pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
     let told = [
         failures(point),
+        operations(point),
         refusals(point),
         never_sent(point),
         warm_up(point),
@@ -57,6 +58,25 @@ fn part(outcomes: &Outcomes, count: u64, what: &str) -> Option<String> {
 fn failures(point: &Point) -> Option<String> {
     let outcomes = Outcomes::of(point);
     part(&outcomes, outcomes.failed, "failed").filter(|_| !outcomes.is_failing())
+}
+
+/// Operations of a mix that fail although the mix does not: a rare one may fail every time.
+fn operations(point: &Point) -> Option<String> {
+    let mut failing = point.operations.iter().filter(|one| {
+        let all = one.answers + one.refused + one.failed;
+        one.failed as f64 > FAILING * all as f64
+    });
+    let first = failing.next().filter(|_| !Outcomes::of(point).is_failing())?;
+    let others = match failing.count() {
+        0 => String::new(),
+        others => format!(" (and of {others} more operations)"),
+    };
+    Some(format!(
+        "Of the operation `{}` {} of {} requests failed{others}",
+        first.name,
+        first.failed,
+        first.answers + first.refused + first.failed
+    ))
 }
 
 /// How many were refused. It decides nothing: a refusal in time is an answer to who asked for too much.

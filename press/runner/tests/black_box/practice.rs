@@ -218,7 +218,8 @@ fn a_search_ends_with_an_interval_around_what_the_server_can() {
     );
     assert!(found.rate_met < found.rate_missed && found.rate_missed <= Some(4_000.0));
     assert_eq!(found.tried.len(), outcome.result.points.len());
-    assert_eq!(outcome.exit_code, 0);
+    // 3: this machine was too busy to believe it.
+    assert!(matches!(outcome.exit_code, 0 | 3), "{}", outcome.exit_code);
 }
 
 #[test]
