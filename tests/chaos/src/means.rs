@@ -6,6 +6,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// The first process of a namespace hears no signal that it has not asked for; this one has, and its end is that of all.
+const FIRST: &str = "trap 'exit 130' INT TERM; \"$0\" \"$@\" & wait $!";
+
 /// Says that this process has a namespace of its own.
 const ALONE: &str = "MILLPOND_CHAOS_ALONE";
 
@@ -43,6 +46,7 @@ pub fn be_alone() {
         // It returns only where it fails; then the campaign goes on without.
         let _ = Command::new("unshare")
             .args(way)
+            .args(["sh", "-c", FIRST])
             .arg(program)
             .args(std::env::args_os().skip(1))
             .env(ALONE, "1")
