@@ -205,7 +205,7 @@ mod tests {
     /// The gauges that the server prints, in the order of `admin/page.rs`. Whoever adds one says here how it is merged.
     #[test]
     fn every_gauge_has_been_thought_of() {
-        const ADDED_UP: [&str; 10] = [
+        const ADDED_UP: [&str; 11] = [
             "millpond_in_flight",
             "millpond_in_flight_bytes",
             "millpond_awaiting_callers",

@@ -113,7 +113,7 @@ fn with_standing_calls() -> (Server, Gate) {
         bind(),
         Vec::new(),
         "admin",
-        ports::admin_options(),
+        ports::admin_options(&config.admin),
         admin::Admin { view },
     );
     let server = Server::watched(shared, data, Some(admin.unwrap()), None).unwrap();

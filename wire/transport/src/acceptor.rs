@@ -428,6 +428,7 @@ mod tests {
             limits: Limits::default(),
             patience: Patience::default(),
             cors_origins: Vec::new(),
+            hosts: crate::Hosts::default(),
             encryption: None,
         }
     }
@@ -453,6 +454,7 @@ mod tests {
                 peer: Peer::Unix,
                 kind: Kind::Rehearsal,
                 tls: None,
+                loopback: true,
             };
             if transport.threads[0].mailbox.order(order).is_err() {
                 break;

@@ -230,6 +230,7 @@ mod tests {
             peer: crate::Peer::Unix,
             kind: crate::net_thread::Kind::Served,
             tls: None,
+            loopback: true,
         };
         crate::raise_file_limit();
         for _ in 0..ORDERS_MAX {
