@@ -86,7 +86,7 @@ fn a_put_that_may_be_found_later_is_told_so_and_the_store_shows_it() {
     assert_eq!(server.terminate().code(), Some(1));
     let log = disk.log();
     assert_eq!(log.matches("cannot write its log").count(), 1, "{log}");
-    assert!(log.contains("store closed after a failure"), "{log}");
+    assert!(log.contains("the store was not closed in order"), "{log}");
 
     disk.fail("");
     let server = disk.start(&[]);

@@ -349,7 +349,7 @@ fn a_process_that_starts_again_has_the_list_of_the_others() {
         ("removeIP", "127.0.0.1"),
     ] {
         let key = format!("server.security.ip.whiteList.{command}");
-        let tune = json!({"key": key, "value": value, "_token": "t"});
+        let tune = json!({"key": key, "value": value, "force": true, "_token": "t"});
         let (status, answer) = http.call("*tune", &tune);
         assert_eq!(status, 200, "{answer}");
     }

@@ -287,13 +287,14 @@ fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>
 fn finished(stopped: &Stopped) -> anyhow::Result<()> {
     anyhow::ensure!(
         stopped.is_clean(),
-        "stopped after server.drain_ms_max with something left behind: {}",
+        "stopped, and not all of it ended in order: {}; see the log",
         stopped.left.join(", ")
     );
     Ok(())
 }
 
 /// Ends the process within that time, whatever its threads wait for: a log or a standard error that nobody reads, a lock.
+#[allow(clippy::disallowed_methods)] // Destructors are what may hang here, and `main` may be what waits.
 fn end_within(stop_max: Duration) {
     let at = Instant::now() + stop_max;
     let limit = std::thread::Builder::new()

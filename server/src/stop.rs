@@ -68,7 +68,7 @@ impl Server {
             tracing::info!("stopped");
         } else {
             let left = left.join(", ");
-            tracing::error!(left, "stopped; server.drain_ms_max and its grace are over");
+            tracing::error!(left, "stopped, and not all of it ended in order");
         }
         Stopped { left }
     }

@@ -396,7 +396,7 @@ fn a_log_thread_that_died_shows() {
         panic_on_write: true,
         ..Plan::default()
     });
-    fails(&bed, one("a", "0"), "storage");
+    fails(&bed, one("a", "0"), "unknown");
     // The caller is answered by the unwinding; the queue is told just after it.
     while !bed.store.has_died() {
         std::thread::yield_now();
