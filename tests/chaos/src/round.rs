@@ -9,7 +9,7 @@ use crate::life::{FLEET, Life};
 use crate::load;
 use crate::plan::{End, Kind, Moment, Round};
 use crate::scene::Scene;
-use crate::server::{Launch, Server};
+use crate::server::{Launch, Server, ended_by};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use rustix::process::Signal;
@@ -31,8 +31,9 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
     let starting = launch.begin()?;
     if let (Kind::Kill, End::Kill(Moment::Starting(time))) = (round.kind, round.end) {
         std::thread::sleep(time);
-        starting.kill()?;
-        tally.count("fault kill-9");
+        if ended_by(starting.kill()?, Signal::KILL) {
+            tally.count("fault kill-9-in-start");
+        }
         return Ok(findings.into_inner());
     }
     match starting.ready() {
@@ -130,9 +131,12 @@ fn end(scene: &Scene<'_>, end: End) {
             std::thread::sleep(Duration::from_millis(100));
             scene.server.signal(Signal::TERM);
             std::thread::sleep(time);
-            scene.tally.count("fault kill-9-in-stop");
             scene.server.signal(Signal::KILL);
-            let _ = scene.server.wait(Duration::from_secs(20));
+            // It may have ended by itself.
+            let status = scene.server.wait(Duration::from_secs(20));
+            if status.is_some_and(|status| ended_by(status, Signal::KILL)) {
+                scene.tally.count("fault kill-9-in-stop");
+            }
         }
     }
 }

@@ -129,13 +129,13 @@ impl Starting {
         })
     }
 
-    /// kill -9.
+    /// kill -9; returns how it ended.
     ///
     /// # Errors
     /// What the system says.
-    pub fn kill(mut self) -> io::Result<()> {
+    pub fn kill(mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
-        self.child.wait().map(drop)
+        self.child.wait()
     }
 }
 

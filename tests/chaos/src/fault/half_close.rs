@@ -6,7 +6,7 @@
 use crate::finding::Broken;
 use crate::front::{Answer, Came, Connection, Front, Protocol};
 use crate::load::TRY_AGAIN;
-use crate::scene::Scene;
+use crate::scene::{Scene, Truth};
 use crate::tally::Tally;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -27,6 +27,7 @@ pub(super) fn run(scene: &Scene<'_>, who: u64, count: u32) {
 
 fn await_answers(scene: &Scene<'_>, mut connection: Connection, random: &mut StdRng) {
     let front = connection.front();
+    let truth = scene.truth();
     let calls = random.random_range(1..12);
     let payload = json!({"inputs": {"x": {"shape": [1, 1], "type": "f32", "data": [3]}}});
     if connection
@@ -53,7 +54,20 @@ fn await_answers(scene: &Scene<'_>, mut connection: Connection, random: &mut Std
                     );
                 }
             }
-            Came::Closed => return,
+            Came::Closed => {
+                // Whatever hurts the server meanwhile may close it.
+                let was_well = truth.0 == Truth::Ready && scene.truth() == truth && !scene.is_over();
+                if must_answer && was_well && connection.owed() > 0 && scene.server.ended().is_none() {
+                    let owed = connection.owed();
+                    scene.tell(
+                        Broken::Answer,
+                        format!(
+                            "a half-closed connection over {front} was closed with {owed} calls unanswered"
+                        ),
+                    );
+                }
+                return;
+            }
             Came::Nothing => {
                 scene.tell(
                     Broken::Answer,

@@ -37,8 +37,10 @@ pub fn wait(scene: &Scene<'_>, limit: Duration, holds: impl Fn() -> bool) -> boo
 pub fn watch(scene: &Scene<'_>) {
     let limit = LIE_MAX * scene.settings.generosity;
     let mut told = None;
+    // Since when each answer is a lie, and of which truth.
+    let mut lying: Option<(Instant, Instant)> = None;
     while !scene.is_over() {
-        let asked = scene.truth();
+        let (asked, began) = (scene.truth(), Instant::now());
         let is_ready = is_ready(scene);
         let (truth, since) = scene.truth();
         let lies = match truth {
@@ -47,8 +49,15 @@ pub fn watch(scene: &Scene<'_>) {
             Truth::Unknown => false,
         };
         // What changed while it was asked may be answered either way.
-        if lies && asked == (truth, since) && scene.server.ended().is_none() {
-            let lie = since.elapsed();
+        if !lies || asked != (truth, since) {
+            lying = None;
+        } else if scene.server.ended().is_none() {
+            let first = match lying {
+                Some((of, first)) if of == since => first,
+                _ => began,
+            };
+            lying = Some((since, first));
+            let lie = first.elapsed();
             Tally::raise_ms(&scene.tally.lie_ms_max, lie);
             if lie > limit && told != Some(since) {
                 told = Some(since);
@@ -59,7 +68,11 @@ pub fn watch(scene: &Scene<'_>) {
                 };
                 scene.tell(
                     Broken::Ready,
-                    format!("/readyz says {says} after {} ms of {truth:?}", lie.as_millis()),
+                    format!(
+                        "/readyz says {says} for {} ms, {} ms after {truth:?} began",
+                        lie.as_millis(),
+                        since.elapsed().as_millis()
+                    ),
                 );
             }
         }
