@@ -6,20 +6,55 @@
 use crate::Shared;
 use crate::engines::Engines;
 use millpond_wire_transport::{Pulses, Stuck};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// From one question to each thread to the next. After three without an answer it is stuck: a second, and less than one and a half.
 pub(crate) const BEAT: Duration = Duration::from_millis(300);
 /// Questions without an answer, after which nothing but a restart helps: ten seconds.
 pub(crate) const HOPELESS: u32 = 33;
 
+/// How old the last look may be: the thread that looks asks locks of models and stores, which might not come back.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// And after which nothing but a restart helps.
+const LOOK_HOPELESS: Duration = Duration::from_secs(10);
+
+/// When a thread last turned, for those who ask on others.
+#[derive(Debug)]
+pub(crate) struct LastTurn {
+    began: Instant,
+    /// In ms since `began`.
+    turned_ms: AtomicU64,
+}
+
+impl LastTurn {
+    pub(crate) fn now() -> LastTurn {
+        LastTurn {
+            began: Instant::now(),
+            turned_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// It turns.
+    pub(crate) fn note(&self) {
+        let ms = self.began.elapsed().as_millis() as u64;
+        self.turned_ms.store(ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_older_than(&self, limit: Duration) -> bool {
+        let turned = Duration::from_millis(self.turned_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(turned) > limit
+    }
+}
+
 /// How the server's threads are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Health {
+    /// When somebody last looked.
+    looked: LastTurn,
     /// Somebody looks.
     is_watched: AtomicBool,
     /// Threads that do not turn.
@@ -30,11 +65,26 @@ pub(crate) struct Health {
     words: Mutex<String>,
 }
 
+impl Default for Health {
+    fn default() -> Health {
+        Health {
+            looked: LastTurn::now(),
+            is_watched: AtomicBool::new(false),
+            stuck: AtomicU32::new(0),
+            hopeless: AtomicBool::new(false),
+            words: Mutex::default(),
+        }
+    }
+}
+
 impl Health {
     /// Why no call should come here, if there is a reason.
     pub(crate) fn complaint(&self) -> Option<String> {
         if !self.is_watched.load(Ordering::Relaxed) {
             return Some("nobody watches the server's threads".to_owned());
+        }
+        if self.looked.is_older_than(LOOK_MAX) {
+            return Some("the thread that watches the others does not turn".to_owned());
         }
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         (!words.is_empty()).then(|| words.clone())
@@ -42,7 +92,8 @@ impl Health {
 
     /// The same where only a restart helps.
     pub(crate) fn hopeless(&self) -> Option<String> {
-        let hopeless = self.hopeless.load(Ordering::Relaxed);
+        let is_stuck = self.is_watched.load(Ordering::Relaxed) && self.looked.is_older_than(LOOK_HOPELESS);
+        let hopeless = is_stuck || self.hopeless.load(Ordering::Relaxed);
         hopeless.then(|| self.complaint().unwrap_or_default())
     }
 
@@ -53,6 +104,7 @@ impl Health {
 
     /// Takes down what was found; says in the log what has changed.
     fn set(&self, stuck: &[Stuck], ended: &[String]) {
+        self.looked.note();
         let hopeless = !ended.is_empty() || stuck.iter().any(|found| found.silent >= HOPELESS);
         let names = stuck
             .iter()
@@ -96,6 +148,7 @@ impl Watch {
     /// The system refuses a thread.
     pub(crate) fn start(shared: &Arc<Shared>, pulses: Pulses) -> Result<Watch, crate::Error> {
         let (stop, stopped) = sync_channel(1);
+        shared.health.looked.note();
         shared.health.is_watched.store(true, Ordering::Relaxed);
         let watching = Watching(Arc::clone(shared));
         let thread = std::thread::Builder::new()

@@ -3,12 +3,13 @@
 
 use super::running::Event;
 use crate::admin::View;
+use crate::watch::LastTurn;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How old the last turn of the parent's thread may be: it turns three times a second.
 const TURN_MAX: Duration = Duration::from_millis(1500);
@@ -19,17 +20,14 @@ const HOPELESS: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct State {
     is_ready: AtomicBool,
-    began: Instant,
-    /// Its last turn, in ms since `began`.
-    turned_ms: AtomicU64,
+    turned: LastTurn,
 }
 
 impl State {
     pub(super) fn new() -> State {
         State {
             is_ready: AtomicBool::new(false),
-            began: Instant::now(),
-            turned_ms: AtomicU64::new(0),
+            turned: LastTurn::now(),
         }
     }
 
@@ -44,13 +42,7 @@ impl State {
 
     /// The thread turns.
     pub(super) fn beat(&self) {
-        let ms = self.began.elapsed().as_millis() as u64;
-        self.turned_ms.store(ms, Ordering::Relaxed);
-    }
-
-    fn is_older_than(&self, limit: Duration) -> bool {
-        let turned = Duration::from_millis(self.turned_ms.load(Ordering::Relaxed));
-        self.began.elapsed().saturating_sub(turned) > limit
+        self.turned.note();
     }
 }
 
@@ -63,7 +55,7 @@ pub(super) struct Together {
 
 impl View for Together {
     fn why_not_ready(&self) -> Option<String> {
-        if self.state.is_older_than(TURN_MAX) {
+        if self.state.turned.is_older_than(TURN_MAX) {
             return Some("the parent of the processes does not turn".to_owned());
         }
         let is_ready = self.state.is_ready();
@@ -71,7 +63,7 @@ impl View for Together {
     }
 
     fn why_hopeless(&self) -> Option<String> {
-        let is_hopeless = self.state.is_older_than(HOPELESS);
+        let is_hopeless = self.state.turned.is_older_than(HOPELESS);
         is_hopeless.then(|| "the parent of the processes does not turn".to_owned())
     }
 

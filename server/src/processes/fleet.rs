@@ -137,7 +137,9 @@ impl Fleet {
     /// How long nothing is due.
     fn wait(&self) -> Duration {
         let again = self.members.iter().filter_map(|member| member.again_at);
-        let always = self.stopping.as_ref().map_or(self.beat_at, Stopping::next);
+        // A drain may take long: this thread turns all the while, or the admin port would say that it does not.
+        let turn = |stopping: &Stopping| stopping.next().min(Instant::now() + beat::BEAT);
+        let always = self.stopping.as_ref().map_or(self.beat_at, turn);
         let due = again.chain(self.round.until).fold(always, Instant::min);
         due.saturating_duration_since(Instant::now())
     }

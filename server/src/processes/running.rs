@@ -49,6 +49,8 @@ pub(super) struct Running {
     pub(super) silent: u32,
     /// How often in a row it has said that it is not ready.
     pub(super) unfit: u32,
+    /// It was killed, and its end is still to come.
+    pub(super) is_killed: bool,
     /// It cannot be ended, and so is not waited for.
     is_left: bool,
 }
@@ -81,6 +83,7 @@ impl Running {
             ready_since: None,
             silent: 0,
             unfit: 0,
+            is_killed: false,
             is_left: false,
         };
         let (Some(input), Some(output)) = (input, output) else {
@@ -120,6 +123,7 @@ impl Running {
 
     /// Ends it at once; that it has gone is heard like any other end.
     pub(super) fn kill(&mut self) {
+        self.is_killed = true;
         let _ = self.child.kill();
     }
 }

@@ -50,15 +50,16 @@ impl Fleet {
             if running.silent == UNREADY {
                 tracing::warn!(process = number, pid, "does not answer its parent; not ready");
             }
-            if running.silent == KILLED || running.unfit == KILLED {
+            // Answers that come together count together, so a count may pass a limit without meeting it.
+            if running.silent.max(running.unfit) >= KILLED && !running.is_killed {
                 let what = match running.silent {
-                    KILLED => "has not answered its parent",
+                    KILLED.. => "has not answered its parent",
                     _ => "has been stuck for long",
                 };
                 tracing::error!(process = number, pid, "{what}; it is killed");
                 running.kill();
             }
-            running.silent += 1;
+            running.silent = running.silent.saturating_add(1);
             // Where there is no room it is silent too.
             running.tell(match (self.beats + number) % PAGE_EVERY {
                 0 => Order::Metrics { round: NO_ROUND },
