@@ -101,11 +101,17 @@ fn status_of(error: &PutError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// What the log was told of stores that fail. All puts of a group, and all after a failure that ended writing, fail for the same
-/// one, which is logged once.
+/// What the log was told of stores that fail. All puts after a failure that ended writing fail for the same one, which is logged
+/// once a store; of others the log has a line a second.
 #[derive(Default)]
-pub(crate) struct PutFailures {
-    last: Mutex<Option<(Arc<Error>, Instant)>>,
+pub(crate) struct PutFailures(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    /// What ended the writing of a store: no more than there are stores.
+    ends: Vec<Arc<Error>>,
+    /// When another failure was last told.
+    last: Option<Instant>,
 }
 
 impl PutFailures {
@@ -114,16 +120,52 @@ impl PutFailures {
         else {
             return;
         };
-        let now = Instant::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_told = last.as_ref().is_some_and(|(told, at)| {
-            let is_last = matches!(**cause, Error::ReadOnly { .. });
-            Arc::ptr_eq(told, cause) || (!is_last && now.duration_since(*at) < FAILURE_LOGGED_EVERY)
-        });
-        if !is_told {
-            *last = Some((Arc::clone(cause), now));
-            drop(last);
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_new(cause, Instant::now()) {
+            drop(told);
             tracing::error!(%error, "an ordered store cannot write its log");
         }
+    }
+}
+
+impl Told {
+    fn is_new(&mut self, cause: &Arc<Error>, now: Instant) -> bool {
+        if matches!(**cause, Error::ReadOnly { .. }) {
+            let is_new = !self.ends.iter().any(|end| Arc::ptr_eq(end, cause));
+            if is_new {
+                self.ends.push(Arc::clone(cause));
+            }
+            return is_new;
+        }
+        let is_new = self
+            .last
+            .is_none_or(|last| now.saturating_duration_since(last) >= FAILURE_LOGGED_EVERY);
+        if is_new {
+            self.last = Some(now);
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_that_failed_are_told_once_each_and_other_failures_once_a_second() {
+        let end = || {
+            Arc::new(Error::ReadOnly {
+                file: "log".into(),
+                reason: "it failed".into(),
+            })
+        };
+        let (mut told, now) = (Told::default(), Instant::now());
+        let (a, b) = (end(), end());
+        let found = [&a, &b, &a, &b].map(|cause| told.is_new(cause, now));
+        assert_eq!(found, [true, true, false, false]);
+        let mut other = |at| told.is_new(&Arc::new(Error::LogThreadDied), now + at);
+        assert!(other(Duration::ZERO));
+        assert!(!other(FAILURE_LOGGED_EVERY / 2));
+        assert!(other(FAILURE_LOGGED_EVERY));
     }
 }

@@ -7,7 +7,7 @@ use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, batch};
 use crate::{Error, affinity};
 use millpond_backends_interface::{Error as ModelError, Instance, Signature, Tensor};
-use millpond_threads::contain;
+use millpond_threads::{Panic, contain};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         shared,
         number,
         instance: None,
+        panic_told: None,
+        panics_untold: 0,
     };
     let started = runner.pin().and_then(|()| {
         runner
@@ -56,7 +58,13 @@ pub(super) struct Runner<'a> {
     number: usize,
     /// `None` after a panic, until it is built again.
     instance: Option<Box<dyn Instance>>,
+    /// When a panic was last told in the log, and how many were not since: whoever knows an input that panics can send it at any rate.
+    panic_told: Option<Instant>,
+    panics_untold: u64,
 }
+
+/// The log has one panic of an instance in so long a time.
+const PANIC_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 impl Runner<'_> {
     pub(super) fn signature(&self) -> &Signature {
@@ -103,7 +111,7 @@ impl Runner<'_> {
         if self.instance.is_none() {
             let built = contain(|| self.shared.model.instance());
             self.instance = Some(built.unwrap_or_else(|panic| {
-                tracing::error!(model = self.shared.name, %panic, "building an instance panicked");
+                self.tell_panic(&panic, "building an instance panicked");
                 Err(ModelError::Run {
                     problem: format!("a panic while building it: {}", panic.message),
                 })
@@ -117,8 +125,20 @@ impl Runner<'_> {
     /// Lets go of an instance that a panic has left in an unknown state, whose own end may panic too.
     fn drop_instance(&mut self) {
         if let Err(panic) = contain(|| self.instance = None) {
-            tracing::error!(model = self.shared.name, %panic, "the end of an instance panicked");
+            self.tell_panic(&panic, "the end of an instance panicked");
         }
+    }
+
+    fn tell_panic(&mut self, panic: &Panic, what: &str) {
+        let now = Instant::now();
+        let is_recent = |told: Instant| now.saturating_duration_since(told) < PANIC_LOGGED_EVERY;
+        if self.panic_told.is_some_and(is_recent) {
+            self.panics_untold += 1;
+            return;
+        }
+        let left_out = std::mem::take(&mut self.panics_untold);
+        self.panic_told = Some(now);
+        tracing::error!(model = self.shared.name, %panic, left_out, "{what}");
     }
 
     /// Runs the model once; a panic is an error that costs the instance.
@@ -127,7 +147,7 @@ impl Runner<'_> {
         match contain(|| instance.run(inputs)) {
             Ok(result) => result,
             Err(panic) => {
-                tracing::error!(model = self.shared.name, %panic, "a run of the model panicked");
+                self.tell_panic(&panic, "a run of the model panicked");
                 self.drop_instance();
                 add(&self.shared.counters.panics, 1);
                 Err(ModelError::Run {
