@@ -155,8 +155,14 @@ impl Running {
                 () = self.signals.stop(&reload) => {
                     end_within(self.stop_max);
                     stop(false);
-                    // It comes when none of them is left.
-                    drop(ready.await);
+                    // It comes when none of them is left, and a second signal ends them at once.
+                    tokio::select! {
+                        _ = &mut ready => {}
+                        () = self.signals.stop(&reload) => {
+                            stop(true);
+                            drop(ready.await);
+                        }
+                    }
                     anyhow::Ok(None)
                 }
             }
