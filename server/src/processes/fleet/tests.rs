@@ -154,11 +154,27 @@ fn a_process_that_says_it_is_stuck_is_not_ready_and_killed_if_it_stays_so() {
     };
     let until = Instant::now() + WAIT_MAX;
     while !gone(&fleet) {
+        // Two that come together count twice, and step over the limit.
+        fleet.on(said(
+            0,
+            Said::Beats {
+                why_not_ready: Some("net-0 does not turn".into()),
+            },
+        ));
         says(&mut fleet, Some("net-0 does not turn"));
         fleet.on(said(1, Said::Beats { why_not_ready: None }));
         assert!(Instant::now() < until, "it is not killed");
     }
     assert!(fleet.members[1].is_ready());
+}
+
+#[test]
+fn the_parent_turns_all_the_while_that_processes_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = fleet(folder.path());
+    fleet.beginning.drain_max = Duration::from_secs(600);
+    fleet.stop();
+    assert!(fleet.wait() <= beat::BEAT);
 }
 
 /// One that hears nothing is killed. One that not even that ends, which here leaves a child that has its output, is left behind.
