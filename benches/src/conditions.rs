@@ -16,7 +16,9 @@ pub(crate) enum Standing {
     Valid,
     /// Something else on the machine took part: ENV-DRIFT.
     Drifted,
-    /// The press could not keep up, nothing settled, or the machine kept requests back: the figure is not the server's.
+    /// It did not settle, or too many requests failed: that is the server's too, so the figure may fail a bar, but pass none.
+    Unsettled,
+    /// The press could not keep up, or the machine kept requests back: the figure is not the server's.
     Unfit,
     /// Requests were never sent: the load was not the one that was asked for.
     NotSent,
@@ -50,7 +52,7 @@ impl Conditions {
     pub(crate) fn of_press_itself(point: &Point) -> Conditions {
         let conditions = Conditions::of(point);
         match conditions.standing {
-            Standing::Unfit if point.counters.not_sent == 0 => {
+            Standing::Unfit | Standing::Unsettled if point.counters.not_sent == 0 => {
                 Conditions::without_load(conditions.steal_percent)
             }
             _ => conditions,
@@ -90,7 +92,8 @@ fn standing(judgement: Judgement) -> Standing {
     match judgement {
         Judgement::Valid => Standing::Valid,
         Judgement::EnvDrift => Standing::Drifted,
-        _ => Standing::Unfit,
+        Judgement::Unstable | Judgement::Failing => Standing::Unsettled,
+        Judgement::GeneratorBound => Standing::Unfit,
     }
 }
 
@@ -119,10 +122,12 @@ mod tests {
         };
         check(Judgement::Valid, 0, Standing::Valid);
         check(Judgement::EnvDrift, 0, Standing::Drifted);
-        check(Judgement::Unstable, 0, Standing::Unfit);
+        check(Judgement::Unstable, 0, Standing::Unsettled);
+        check(Judgement::Failing, 0, Standing::Unsettled);
         check(Judgement::GeneratorBound, 0, Standing::Unfit);
         check(Judgement::Valid, 1, Standing::NotSent);
         check(Judgement::Unstable, 1, Standing::NotSent);
+        check(Judgement::Failing, 1, Standing::NotSent);
         // Not the server's doing.
         check(Judgement::EnvDrift, 1, Standing::Unfit);
         check(Judgement::GeneratorBound, 1, Standing::Unfit);
@@ -136,6 +141,7 @@ mod tests {
         };
         check(Judgement::GeneratorBound, 0, Standing::Valid);
         check(Judgement::Unstable, 0, Standing::Valid);
+        check(Judgement::Failing, 0, Standing::Valid);
         check(Judgement::EnvDrift, 0, Standing::Drifted);
         check(Judgement::GeneratorBound, 1, Standing::Unfit);
         check(Judgement::Valid, 1, Standing::NotSent);

@@ -2,7 +2,8 @@
 //!
 //! Figures of valid points decide by their value. Where the machine drifted, a ratio of two loads that took turns may still
 //! decide: by the interval of at least [`PAIRS_MIN`] pairs whose sides lost nearly the same to the hypervisor. Its invariant: a load
-//! that was not offered as asked, and a figure that is no number, pass nothing; and nothing unfit to decide passes or fails.
+//! that was not offered as asked, one that did not settle, and a figure that is no number, pass nothing; and nothing unfit to decide
+//! passes or fails.
 
 use crate::bar::{Bar, Op};
 use crate::conditions::Standing;
@@ -42,15 +43,25 @@ pub(crate) fn judge(bar: &Bar, value: f64, runs: &Series) -> Verdict {
     } else {
         Verdict::Fail
     };
+    let decided = match (holds(runs, Standing::Drifted), interval(runs)) {
+        (false, _) => by_value,
+        (true, Some(interval)) if interval.n >= PAIRS_MIN => by_interval(bar, interval),
+        (true, _) => Verdict::Noisy,
+    };
     match worst(runs) {
         _ if value.is_nan() => Verdict::Fail,
         Standing::NotSent => Verdict::Fail,
-        Standing::Valid => by_value,
         Standing::Unfit => Verdict::Noisy,
-        Standing::Drifted => match interval(runs) {
-            Some(interval) if interval.n >= PAIRS_MIN => by_interval(bar, interval),
-            _ => Verdict::Noisy,
-        },
+        Standing::Unsettled => unsettled(decided),
+        Standing::Valid | Standing::Drifted => decided,
+    }
+}
+
+/// What is left of a verdict where a load did not settle: a good figure may be luck, a bad one is the server's.
+fn unsettled(decided: Verdict) -> Verdict {
+    match decided {
+        Verdict::Pass => Verdict::Noisy,
+        other => other,
     }
 }
 
@@ -60,12 +71,16 @@ pub(crate) fn judge_upper_end(bar: &Bar, runs: &Series) -> (f64, Verdict) {
     let Some(interval) = interval(runs) else {
         return (f64::NAN, Verdict::Fail);
     };
+    let decided = match interval.n >= PAIRS_MIN {
+        false => Verdict::Noisy,
+        true if bar.passes(interval.high) => Verdict::Pass,
+        true => Verdict::Fail,
+    };
     let verdict = match worst(runs) {
         Standing::NotSent => Verdict::Fail,
         Standing::Unfit => Verdict::Noisy,
-        Standing::Valid | Standing::Drifted if interval.n < PAIRS_MIN => Verdict::Noisy,
-        Standing::Valid | Standing::Drifted if bar.passes(interval.high) => Verdict::Pass,
-        Standing::Valid | Standing::Drifted => Verdict::Fail,
+        Standing::Unsettled => unsettled(decided),
+        Standing::Valid | Standing::Drifted => decided,
     };
     (interval.high, verdict)
 }
@@ -83,16 +98,21 @@ fn counts(figure: &Figure) -> bool {
     sides.is_some_and(|(own, beside)| (own.steal_percent - beside.steal_percent).abs() < STEAL_APART_MAX)
 }
 
-/// The worst standing of all figures, on either side.
-fn worst(runs: &Series) -> Standing {
+/// The standings of all figures, on either side.
+fn standings(runs: &Series) -> impl Iterator<Item = Standing> {
     let both = runs
         .figures()
         .iter()
         .flat_map(|figure| [figure.conditions, figure.beside]);
-    both.flatten()
-        .map(|conditions| conditions.standing)
-        .max()
-        .unwrap_or(Standing::Valid)
+    both.flatten().map(|conditions| conditions.standing)
+}
+
+fn worst(runs: &Series) -> Standing {
+    standings(runs).max().unwrap_or(Standing::Valid)
+}
+
+fn holds(runs: &Series, sought: Standing) -> bool {
+    standings(runs).any(|standing| standing == sought)
 }
 
 /// A whole interval on one side of the limit decides.
@@ -173,7 +193,37 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_settle_or_was_the_presss_own_decides_nothing() {
+    fn what_did_not_settle_fails_but_never_passes() {
+        // The failing figures passed as noise once.
+        for (value, expected) in [(0.5, Verdict::Fail), (1.5, Verdict::Noisy)] {
+            let one = alone(Standing::Unsettled, value);
+            assert_eq!(judge(&LEAST, value, &one), expected, "{value}");
+            let runs = ratio(value, 20, Standing::Unsettled, (0.0, 0.0));
+            assert_eq!(judge(&LEAST, value, &runs), expected, "{value}");
+            assert_eq!(judge_upper_end(&LEAST, &runs).1, expected, "{value}");
+        }
+        let few = ratio(0.5, 8, Standing::Unsettled, (0.0, 0.0));
+        assert_eq!(judge_upper_end(&LEAST, &few).1, Verdict::Noisy);
+    }
+
+    #[test]
+    fn what_did_not_settle_on_a_drifting_machine_fails_by_its_interval_alone() {
+        let check = |value, count, expected| {
+            let steals = (30.0, 31.0);
+            let (drifted, unsettled) = (
+                ratio(value, count, Standing::Drifted, steals),
+                ratio(value, 1, Standing::Unsettled, steals),
+            );
+            let both = drifted.figures().iter().chain(unsettled.figures()).copied();
+            assert_eq!(judge(&LEAST, value, &both.collect()), expected, "{value} {count}");
+        };
+        check(0.8, 9, Verdict::Fail);
+        check(0.8, 3, Verdict::Noisy);
+        check(1.0, 9, Verdict::Noisy);
+    }
+
+    #[test]
+    fn what_was_the_presss_own_decides_nothing() {
         for value in [0.5, 1.5] {
             assert_eq!(
                 judge(&LEAST, value, &alone(Standing::Unfit, value)),
