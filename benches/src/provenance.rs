@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 /// One run of the bench.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Provenance {
     command: Vec<String>,
     /// Of the tree that the bench runs in, which `make bench` builds first; with `-changed` where it has changes.

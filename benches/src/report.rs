@@ -136,10 +136,16 @@ impl Report {
         }
     }
 
-    /// Gives the bars of a group that got no line one that says so.
-    pub(crate) fn close(&mut self, group: &Group) -> anyhow::Result<()> {
+    /// Gives the bars of a group that got no line one that says so. Where the group could not be measured to its end, those that
+    /// an earlier try left noisy get one too: it was no noise that the try found.
+    pub(crate) fn close(&mut self, group: &Group, was_measured: bool) -> anyhow::Result<()> {
         for bar in group.bars {
-            if !self.outcomes.iter().any(|outcome| outcome.name == bar.name) {
+            let outcome = self.outcomes.iter().find(|outcome| outcome.name == bar.name);
+            let is_open = match outcome {
+                None => true,
+                Some(outcome) => outcome.verdict == Verdict::Noisy && !was_measured,
+            };
+            if is_open {
                 self.bar(bar, f64::NAN, Series::default());
             }
         }
@@ -234,4 +240,79 @@ fn interval_in_words(interval: Interval) -> String {
 
 fn steal_in_words((least, most): (f64, f64)) -> String {
     format!("hypervisor {least:.1} to {most:.1} % of a core")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::bar::Op;
+    use crate::conditions::{Conditions, Standing};
+
+    const NOISY: Bar = Bar::new("a-over-b", Op::AtLeast, 0.9);
+    const DECIDED: Bar = Bar::new("c-us", Op::AtMost, 2.0);
+    const MISSING: Bar = Bar::new("d-count", Op::Equal, 1.0);
+    const GROUP: Group = Group {
+        name: "group",
+        title: "a group",
+        bars: &[NOISY, DECIDED, MISSING],
+        measure: |_, _| Ok(()),
+    };
+
+    /// A report of a try in which one bar was noisy, one was decided, and one was not measured.
+    fn first_try(name: &str, was_measured: bool) -> Report {
+        let folder = std::env::temp_dir().join(format!("millpond-report-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut report = Report {
+            text: File::create(folder.join("report.txt")).unwrap(),
+            folder,
+            started: Instant::now(),
+            provenance: Provenance::default(),
+            marks: Vec::new(),
+            outcomes: Vec::new(),
+        };
+        let unfit = Conditions {
+            standing: Standing::Unfit,
+            steal_percent: 0.0,
+        };
+        let mut runs = Series::default();
+        runs.under(1.0, unfit);
+        report.bar(&NOISY, 1.0, runs);
+        report.bar(&DECIDED, 1.0, Series::from_iter([1.0]));
+        report.close(&GROUP, was_measured).unwrap();
+        report
+    }
+
+    fn verdicts(report: &Report) -> Vec<(&'static str, Verdict)> {
+        let outcomes = report.outcomes.iter();
+        outcomes.map(|outcome| (outcome.name, outcome.verdict)).collect()
+    }
+
+    #[test]
+    fn a_later_try_that_cannot_be_measured_fails_what_was_noisy() {
+        let mut report = first_try("later", true);
+        assert!(report.is_noisy(&GROUP));
+        let noisy = |verdict| {
+            vec![
+                ("a-over-b", verdict),
+                ("c-us", Verdict::Pass),
+                ("d-count", Verdict::Fail),
+            ]
+        };
+        assert_eq!(verdicts(&report), noisy(Verdict::Noisy));
+        report.close(&GROUP, false).unwrap();
+        assert_eq!(verdicts(&report), noisy(Verdict::Fail));
+        assert!(!report.is_noisy(&GROUP));
+        assert_eq!(report.outcomes[0].line, "bar a-over-b NaN >= 0.9000 fail");
+        let folder = report.folder();
+        assert!(!report.finish().unwrap());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_try_that_ends_early_leaves_nothing_noisy() {
+        let report = first_try("early", false);
+        assert!(!report.is_noisy(&GROUP));
+        std::fs::remove_dir_all(report.folder()).unwrap();
+    }
 }
