@@ -2,7 +2,7 @@
 //!
 //! Counting is off while the server starts. Then it is counted under a load, and again under three times as much; what lies between
 //! the two is the requests' own, since connecting is the same. Its invariant: every request of both loads was answered, and
-//! rightly.
+//! rightly; and a sum that does not grow with the requests is no figure.
 
 use super::builds::before;
 use super::kinds::{self, Kind};
@@ -97,7 +97,17 @@ fn a_request(setup: &Setup, build: (&Path, &str), who: &str, kind: &Kind) -> any
         total(&text).with_context(|| format!("{} has no sum of its instructions", file.display()))
     };
     let (few, many) = (sum(setup.out.join(format!("{name}.out.1")))?, sum(out)?);
-    Ok((many - few) / (2 * each * connections) as f64)
+    own_of_a_request(few, many, each * connections).with_context(|| format!("{name}: callgrind"))
+}
+
+/// Instructions a request, from the sums under `requests` and under three times as many.
+fn own_of_a_request(few: f64, many: f64, requests: usize) -> anyhow::Result<f64> {
+    // Connecting takes far fewer than the requests do, so that the second sum is nearly three times the first.
+    ensure!(
+        few > 0.0 && many > 2.0 * few,
+        "{requests} requests took {few} instructions and three times as many took {many}: not all of them were counted"
+    );
+    Ok((many - few) / (2 * requests) as f64)
 }
 
 /// Tells callgrind what to do in a server.
@@ -157,5 +167,19 @@ mod tests {
         let file = "version: 1\nevents: Ir\nsummary: 0\nfn=(1)\n7 9\n\ntotals: 1200\n";
         assert_eq!(total(file), Some(1200.0));
         assert_eq!(total("events: Ir\nsummary: 0\n"), None);
+    }
+
+    #[test]
+    fn sums_that_did_not_count_the_requests_are_no_figure() {
+        let check = |few, many, expected: Option<f64>| {
+            let found = own_of_a_request(few, many, 100).ok();
+            assert_eq!(found, expected, "{few} {many}");
+        };
+        check(1_200.0, 3_400.0, Some(11.0));
+        check(0.0, 0.0, None);
+        check(0.0, 3_000.0, None);
+        check(1_000.0, 2_000.0, None);
+        check(3_000.0, 1_000.0, None);
+        check(f64::NAN, f64::NAN, None);
     }
 }
