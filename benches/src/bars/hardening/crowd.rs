@@ -3,7 +3,9 @@
 //!
 //! Server on core 0, crowd and press on core 1, in processes of their own, since a process here may open 20,000 files. The crowd
 //! sends what it has first, then the well-behaved caller is measured beside it; before it came, the same caller was measured on the
-//! same server. Its invariant: the limit of memory is what `doctor` computes from the very configuration that is served.
+//! same server. Its invariants: the limit of memory is what `doctor` computes from the very configuration that is served; and a
+//! figure beside the crowd counts only where the server closed none of it for its timeouts, and all that its bounds of
+//! bytes do not close, a quarter at least, is still there at the end.
 
 use super::hostile::{BIG, BIG_BYTES, Crowd};
 use crate::bar::{Bar, Group, Op};
@@ -16,7 +18,7 @@ use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::threads;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use millpond_press_report::Point;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -36,6 +38,8 @@ const OTHERS: usize = 100;
 /// How long the server may work on what they send, and how long it must do next to nothing to be done.
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 const SETTLE_WINDOW: Duration = Duration::from_millis(500);
+/// The server's timeouts: longer than the crowd takes to settle, and than the caller beside it is measured at most, eight times over.
+const TIMEOUT_S: u32 = 900;
 /// Words of the line in which `doctor` says what callers can hold in all.
 const TOTAL: &str = "callers can make the server hold";
 
@@ -52,8 +56,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         Err(error) => report.say(&format!("no bar of memory: {error:#}")),
     }
     let (mut alone, mut beside, mut memory) = (Series::default(), Series::default(), Series::default());
-    report.say("| round | callers, closed while they sent | they sent, MB | server before, MB | at most | p99 alone, us | beside them | ratio | left in the end |");
-    report.say("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    report.say("| round | callers, closed while they sent | they sent, MB | server before, MB | at most | p99 alone, us | beside them | ratio | closed by its bounds | there before the point | and after it |");
+    report.say("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for round in 1..=setup.pick(PAIRS_MIN, 1) {
         setup.stop.check()?;
         let set: Vec<&str> = set.iter().map(String::as_str).collect();
@@ -62,13 +66,15 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         let before = memory_bytes(server.pid(), "VmRSS:")?;
         let crowd = cores::on(cores::PRESS, || Crowd::gather(&server.address, count))?;
         settle(setup, server.pid())?;
+        let (there, _) = still_there(&server, count)?;
         let crowded = call(setup, report, &server, &format!("crowd-beside-{round}"))?;
         let most = memory_bytes(server.pid(), "VmHWM:")?;
-        let left = server.metrics()?.value("millpond_connections")?;
+        // The crowd does not come back, so that it was there in every try of the point.
+        let (left, bounded) = still_there(&server, count)?;
         let us = |point: &Point| point.latency.us_p99.context("too few samples for a p99");
         let (quiet_us, crowded_us) = (us(&quiet)?, us(&crowded)?);
         report.say(&format!(
-            "| {round} | {}, {} | {:.0} | {:.1} | {:.1} | {quiet_us:.0} | {crowded_us:.0} | {:.2} | {left} |",
+            "| {round} | {}, {} | {:.0} | {:.1} | {:.1} | {quiet_us:.0} | {crowded_us:.0} | {:.2} | {bounded} | {there} | {left} |",
             crowd.len(),
             crowd.closed,
             crowd.sent_bytes as f64 / 1e6,
@@ -93,6 +99,43 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How many of a crowd of `count` the server has, and how many it closed by its bounds of bytes: together all of them.
+pub(super) fn still_there(server: &Server, count: usize) -> anyhow::Result<(f64, f64)> {
+    let page = server.metrics()?;
+    let sum = |name: &str, label: &str, values: &[&str]| -> anyhow::Result<f64> {
+        let each = values
+            .iter()
+            .map(|value| page.value(&format!("{name}{{{label}=\"{value}\"}}")));
+        each.sum()
+    };
+    let reasons = ["request", "rest_of_request", "reader"];
+    let overdue = sum("millpond_connections_overdue_total", "for", &reasons)?;
+    let kinds = ["slow_reader", "write_buffers"];
+    let bounded = sum("millpond_connections_cut_total", "kind", &kinds)?
+        + page.value("millpond_refused_total{reason=\"unfinished\"}")?;
+    let there = page.value("millpond_connections")?;
+    is_crowd(there, bounded, overdue, count)?;
+    Ok((there, bounded))
+}
+
+/// Whether a crowd of `count` is one still. Of 10,000 the bounds of 256 MiB leave about 3,200.
+fn is_crowd(there: f64, bounded: f64, overdue: f64, count: usize) -> anyhow::Result<()> {
+    ensure!(
+        overdue == 0.0,
+        "the server closed {overdue} connections for its timeouts: the crowd left while it was measured"
+    );
+    ensure!(
+        there + bounded >= count as f64,
+        "of a crowd of {count}, {there} connections are there and {bounded} were closed by the server's bounds: where are the others?"
+    );
+    let least = (count / 4) as f64;
+    ensure!(
+        there >= least,
+        "{there} connections are left of a crowd of {count}, {bounded} were closed by the server's bounds; at least {least} make one"
+    );
+    Ok(())
+}
+
 /// Waits until the server has taken what the crowd sent: from then on it has nothing to do.
 fn settle(setup: &Setup, pid: u32) -> anyhow::Result<()> {
     let used = || -> anyhow::Result<Duration> { Ok(threads::read(pid)?.values().map(|used| used.ran).sum()) };
@@ -104,7 +147,7 @@ fn settle(setup: &Setup, pid: u32) -> anyhow::Result<()> {
         if now.saturating_sub(before) < SETTLE_WINDOW / 20 {
             return Ok(());
         }
-        anyhow::ensure!(
+        ensure!(
             Instant::now() < until,
             "the server still works on what the crowd sent after {} s",
             SETTLE_MAX.as_secs()
@@ -117,7 +160,8 @@ fn settle(setup: &Setup, pid: u32) -> anyhow::Result<()> {
 pub(super) fn config(setup: &Setup) -> anyhow::Result<String> {
     let config = setup.out.join("crowd.toml");
     let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\ncpus = [{}]\ndrain_ms_max = 2000\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = 5\n\
+        "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\ncpus = [{}]\ndrain_ms_max = 2000\n\
+         idle_s_max = {TIMEOUT_S}\nrequest_s_max = {TIMEOUT_S}\nwrite_s_max = {TIMEOUT_S}\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = 5\n\
          [methods.echo]\nkind = \"echo\"\n[methods.{BIG}]\nanswer = {{ text = \"{}\" }}\n",
         cores::SERVER,
         "x".repeat(BIG_BYTES)
@@ -168,6 +212,24 @@ fn total_in(said: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowd_that_left_is_none() {
+        let check = |there, bounded, overdue, expected| {
+            assert_eq!(
+                is_crowd(there, bounded, overdue, 10_000).is_ok(),
+                expected,
+                "{there} {bounded} {overdue}"
+            );
+        };
+        check(10_000.0, 0.0, 0.0, true);
+        check(2_500.0, 7_500.0, 0.0, true);
+        check(2_499.0, 7_501.0, 0.0, false);
+        // Some are gone for a reason that nobody counts.
+        check(9_999.0, 0.0, 0.0, false);
+        check(8.0, 0.0, 0.0, false);
+        check(9_999.0, 1.0, 1.0, false);
+    }
 
     #[test]
     fn doctors_total_is_read() {
