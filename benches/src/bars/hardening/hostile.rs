@@ -3,7 +3,7 @@
 //! They send what fits and then nothing more. Its invariant: no write waits for the server, so that a crowd is there in bounded
 //! time whatever the server does with it.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -154,6 +154,9 @@ impl Crowd {
 }
 
 /// Sends the same call many times over each of some connections, which then wait for answers that nobody reads.
+///
+/// # Errors
+/// Where the server did not take all of it.
 pub(super) fn calls(
     address: &str,
     connections: usize,
@@ -180,15 +183,20 @@ pub(super) fn calls(
                     Err(error) => return Err(error).context("a server closed a connection that calls it"),
                 }
             }
+            ensure!(
+                sent == bytes.len(),
+                "a server took {sent} of {} bytes of calls in 5 s",
+                bytes.len()
+            );
             Ok(stream)
         })
         .collect()
 }
 
-/// Echoes on some connections, several in flight on each, until the server closes all of them.
-pub(super) fn flood(address: &str, connections: usize) -> anyhow::Result<()> {
+/// Calls on some connections, several in flight on each, until the server closes all of them. `once` is a call whose answer is no
+/// longer than itself.
+pub(super) fn flood(address: &str, connections: usize, once: &[u8]) -> anyhow::Result<()> {
     const IN_FLIGHT: usize = 16;
-    let once = frame("echo", b"\x81\xa1a\x01", 4, 1);
     let mut callers = Vec::with_capacity(connections);
     for _ in 0..connections {
         let mut stream =
@@ -202,7 +210,7 @@ pub(super) fn flood(address: &str, connections: usize) -> anyhow::Result<()> {
     while !callers.is_empty() && Instant::now() < until {
         callers.retain_mut(|stream| match stream.read(&mut answers) {
             Ok(0) => false,
-            // As many again as were answered, or a few more: an answer is no longer than its request.
+            // As many again as were answered where an answer is as long as its request, and one at least.
             Ok(count) => stream.write_all(&once.repeat(count.div_ceil(once.len()))).is_ok(),
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         });

@@ -1,11 +1,12 @@
 //! How long a server takes to end after SIGTERM, in the states that can be reached from outside.
 //!
 //! Busy, with a model that is stuck, with a full queue, with ten thousand connections that read nothing or finish nothing, with puts
-//! on their way to the disk; as one process and as three, one of them stopped. Threads that die and a disk that hangs are
-//! reached by the tests alone. Its invariant: the clock runs from the signal to the end of the process that was told.
+//! on their way to the disk; as one process and as three, one of them stopped. A full queue of connections, a net thread that is
+//! stuck, threads that die and a sync that hangs are reached by the tests alone. Its invariants: the clock runs from the signal to
+//! the end of the process that was told, and /metrics has shown the state before.
 
 use super::crowd;
-use super::hostile::{Crowd, calls};
+use super::hostile::{Crowd, calls, frame};
 use crate::bar::{Bar, Group, Op};
 use crate::cores;
 use crate::report::Report;
@@ -16,13 +17,15 @@ use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 const OVER: Bar = Bar::new("hardening-stop-s-over-drain", Op::AtMost, 1.0);
 
 pub(crate) const GROUP: Group = Group {
     name: "stops",
-    title: "seconds from SIGTERM to the end, beyond server.drain_ms_max, in the worst state",
+    title: "seconds from SIGTERM to the end, beyond server.drain_ms_max, in the worst state that callers can bring about (a full \
+            queue of connections, a net thread that is stuck and a sync that hangs: by tests alone)",
     bars: &[OVER],
     measure,
 };
@@ -31,10 +34,15 @@ pub(crate) const GROUP: Group = Group {
 const DRAIN: Duration = Duration::from_secs(2);
 /// A call to the stuck model: one row of one number, in msgpack. `{"inputs": {"x": {"shape": [1, 1], "type": "f32", "data": [7]}}}`
 const STUCK: &[u8] = b"\x81\xa6inputs\x81\xa1x\x83\xa5shape\x92\x01\x01\xa4type\xa3f32\xa4data\x91\x07";
-/// A put of one byte under one byte: `{"entries": [[key, value]]}`
-const PUT: &[u8] = b"\x81\xa7entries\x91\x92\xc4\x01k\xc4\x01v";
-/// Until what was sent has come to where it waits.
-const SETTLE: Duration = Duration::from_millis(500);
+/// Bytes of the value of a put: more than an answer takes.
+const VALUE_BYTES: u8 = 250;
+/// Connections of a caller that does not stop calling, as when it puts.
+const CALLERS: usize = 100;
+/// How long what was sent may take to come to where it waits.
+const REACHED_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
+/// Fewer than models.stuck.queue_max (4,096), since the queue gives a call up now and then.
+const QUEUED: f64 = 4_000.0;
 
 /// What the server is doing when it is told to end.
 #[derive(Debug, Clone, Copy)]
@@ -133,7 +141,7 @@ fn end(
     name: &str,
     server: Server,
     state: State,
-) -> anyhow::Result<(std::process::ExitStatus, Duration)> {
+) -> anyhow::Result<(ExitStatus, Duration)> {
     let address = server.address.clone();
     let crowd = |count| cores::on(cores::PRESS, || Crowd::gather(&address, count));
     let asked = |connections, each, method, payload| {
@@ -141,36 +149,73 @@ fn end(
             calls(&address, connections, each, method, payload)
         })
     };
-    let settled = || setup.pause(SETTLE);
     match state {
         State::Idle => server.end(),
         State::Busy | State::ThreeBusy => busy(setup, report, name, server),
         State::StuckModel | State::ThreeStuckModel => {
             let _calls = asked(16, 4, "infer", STUCK)?;
-            settled()?;
+            reached(setup, &server, "millpond_model_busy{model=\"stuck\"}", 1.0)?;
             server.end()
         }
         State::FullQueue => {
-            // Beyond models.stuck.queue_max, which is 4,096.
+            // Beyond models.stuck.queue_max.
             let _calls = asked(50, 100, "infer", STUCK)?;
-            settled()?;
+            reached(setup, &server, "millpond_model_busy{model=\"stuck\"}", 1.0)?;
+            reached(setup, &server, "millpond_model_queued{model=\"stuck\"}", QUEUED)?;
             server.end()
         }
         State::Crowd => {
-            let _crowd = crowd(setup.pick(10_000, 500))?;
+            let count = setup.pick(10_000, 500);
+            let _crowd = crowd(count)?;
+            // Some may not be accepted yet, or be about to be closed.
+            wait(setup, "a crowd is there", || {
+                Ok(crowd::still_there(&server, count).is_ok())
+            })?;
             server.end()
         }
         State::Puts => {
-            let _calls = asked(32, 200, "ordered.put", PUT)?;
-            server.end()
+            let first = [
+                ("millpond_store_keys{store=\"events\"}", 1.0),
+                // One put at least, which takes its value and more.
+                ("millpond_in_flight_bytes", f64::from(VALUE_BYTES)),
+            ];
+            flooded(setup, server, put(), &first)
         }
         State::ThreeOneStopped => {
             let child = first_child(server.pid())?;
             kill_process(child, Signal::STOP).context("cannot stop a process")?;
-            settled()?;
+            wait(setup, "a process is stopped", || is_stopped(child))?;
             server.end()
         }
     }
+}
+
+/// Waits until a sample of /metrics is at least so large.
+fn reached(setup: &Setup, server: &Server, sample: &str, least: f64) -> anyhow::Result<()> {
+    wait(setup, &format!("{sample} is {least} at least"), || {
+        Ok(server.metrics()?.value(sample)? >= least)
+    })
+}
+
+/// Waits until it is so.
+fn wait(setup: &Setup, what: &str, is_so: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let until = Instant::now() + REACHED_MAX;
+    while !is_so()? {
+        ensure!(
+            Instant::now() < until,
+            "the state was not reached in {} s: {what}",
+            REACHED_MAX.as_secs()
+        );
+        setup.pause(POLL)?;
+    }
+    Ok(())
+}
+
+/// A put of a value under a key of one byte: `{"entries": [[key, value]]}`
+fn put() -> Vec<u8> {
+    let value = [b"\xc4".as_slice(), &[VALUE_BYTES], &[b'v'; VALUE_BYTES as usize]].concat();
+    let payload = [b"\x81\xa7entries\x91\x92\xc4\x01k".as_slice(), &value].concat();
+    frame("ordered.put", &payload, payload.len() as u32, 1)
 }
 
 /// Ends it in the middle of a load, whose own result is of no interest.
@@ -179,30 +224,48 @@ fn busy(
     report: &mut Report,
     name: &str,
     server: Server,
-) -> anyhow::Result<(std::process::ExitStatus, Duration)> {
+) -> anyhow::Result<(ExitStatus, Duration)> {
     let load = Load {
-        connections: 100,
+        connections: CALLERS,
         in_flight: 16,
-        seconds: 2,
+        seconds: 1,
     };
     // A first load to its end shows that it serves; then there is one that it does not see the end of.
-    call(
-        setup,
-        report,
-        name,
-        &server,
-        ("echo", PAYLOAD),
-        Load { seconds: 1, ..load },
-    )?;
+    call(setup, report, name, &server, ("echo", PAYLOAD), load)?;
+    let echo = frame("echo", b"\x81\xa1a\x01", 4, 1);
+    flooded(setup, server, echo, &[("millpond_connections", CALLERS as f64)])
+}
+
+/// Ends it while callers go on with the same call, once samples of /metrics are at least so large.
+fn flooded(
+    setup: &Setup,
+    server: Server,
+    once: Vec<u8>,
+    first: &[(&str, f64)],
+) -> anyhow::Result<(ExitStatus, Duration)> {
     let address = server.address.clone();
     std::thread::scope(|scope| {
-        let flood = scope
-            .spawn(move || cores::on(cores::PRESS, || super::hostile::flood(&address, load.connections)));
-        setup.pause(SETTLE)?;
+        let caller =
+            scope.spawn(move || cores::on(cores::PRESS, || super::hostile::flood(&address, CALLERS, &once)));
+        for (sample, least) in first {
+            reached(setup, &server, sample, *least)?;
+        }
         let ended = server.end();
-        flood.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;
+        caller
+            .join()
+            .map_err(|_| anyhow::anyhow!("the load panicked"))??;
         ended
     })
+}
+
+/// Whether SIGSTOP has come to a process.
+fn is_stopped(process: Pid) -> anyhow::Result<bool> {
+    let file = format!("/proc/{}/stat", process.as_raw_nonzero());
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    // The state stands behind the name, which may hold anything.
+    Ok(text
+        .rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('T')))
 }
 
 /// One of the processes that a parent started.
