@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use millpond_press_report::{Judgement, LoadKind, Point, RunResult, Search, State};
 
+use crate::judge::is_doubted;
+
 /// An SLO decides where there is one; without one, any failure is one too many. With `until_missed` a rate that misses is the
 /// end of the rates, and a failure only where none met it.
 pub(crate) fn exit_code(result: &RunResult, until_missed: bool) -> u8 {
@@ -54,12 +56,6 @@ fn of_search(search: &Search, points: &[Point]) -> u8 {
         };
         return if met.any(is_believed) { 0 } else { 3 };
     }
-    let is_doubted = |point: &Point| {
-        matches!(
-            point.verdict.judgement,
-            Judgement::GeneratorBound | Judgement::EnvDrift
-        )
-    };
     if points.iter().all(is_doubted) { 3 } else { 1 }
 }
 
@@ -71,16 +67,15 @@ fn of_point(point: &Point) -> u8 {
     let failed = counters.failed_total() + counters.connections_failed > 0;
     // An SLO says what refusals are worth; without one, a server that only refuses was not measured.
     let has_result = counters.answers() > 0 || failed || (met.is_some() && counters.refused_total() > 0);
-    let is_doubted = matches!(judgement, Judgement::GeneratorBound | Judgement::EnvDrift);
     match met {
         _ if !has_result => 3,
-        Some(false) if is_doubted => 3,
+        Some(false) if is_doubted(point) => 3,
         Some(false) => 1,
         Some(true) if matches!(judgement, Judgement::GeneratorBound | Judgement::Unstable) => 3,
         Some(true) => 0,
         None if failed => 1,
         // A load generator that is late leaves the end of its schedule unsent.
-        None if counters.not_sent > 0 && is_doubted && point.offered.kind == LoadKind::Open => 3,
+        None if counters.not_sent > 0 && is_doubted(point) && point.offered.kind == LoadKind::Open => 3,
         None => u8::from(counters.not_sent > 0),
     }
 }
@@ -88,6 +83,7 @@ fn of_point(point: &Point) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_press_recorder::ResourceSecond;
     use millpond_press_report::{SloOutcome, Tried};
 
     fn judged(met: Option<bool>, judgement: Judgement) -> Point {
@@ -140,6 +136,34 @@ mod tests {
             3,
             "a point without an answer is no result"
         );
+    }
+
+    #[test]
+    fn a_load_that_was_not_offered_meets_nothing_and_others_who_took_part_excuse_a_miss() {
+        let code = |met, foreign_percent, change: fn(&mut Point)| {
+            let mut point = judged(Some(met), Judgement::Valid);
+            point.resources.seconds = vec![ResourceSecond {
+                foreign_percent: Some(foreign_percent),
+                ..ResourceSecond::default()
+            }];
+            change(&mut point);
+            point.verdict = crate::judge::judge(&point);
+            of_point(&point)
+        };
+        let closed = |point: &mut Point| {
+            point.offered.connections = 100;
+            point.counters.connections_failed = 300;
+            point.counters.connections_down = 60;
+        };
+        let open = |point: &mut Point| {
+            point.offered.kind = LoadKind::Open;
+            point.counters.not_sent = 90;
+        };
+        for change in [closed, open] {
+            assert_eq!((code(true, 0.0, change), code(true, 60.0, change)), (3, 3));
+            assert_eq!((code(false, 0.0, change), code(false, 60.0, change)), (1, 3));
+        }
+        assert_eq!(code(true, 60.0, |_| {}), 0, "the whole load was offered");
     }
 
     #[test]

@@ -51,6 +51,20 @@ pub(crate) fn judge(point: &Point) -> Verdict {
     }
 }
 
+/// Whether a point that missed its SLO says nothing of the server: the load generator was the limit, or something else took part.
+pub(crate) fn is_doubted(point: &Point) -> bool {
+    match point.verdict.judgement {
+        Judgement::GeneratorBound | Judgement::EnvDrift => true,
+        // What others take may be why less was offered. An outage is too long for that.
+        Judgement::Unstable => {
+            shortfall(point).is_some()
+                && outage(point).is_none()
+                && environment(&Observed::of(point)).is_some()
+        }
+        Judgement::Valid | Judgement::Failing => false,
+    }
+}
+
 /// The first judgement that applies, what bounded the point, and why, as a sentence.
 fn ruling(point: &Point, seen: &Observed) -> (Judgement, Bound, String) {
     // What failed is told before what disturbed it: failures are nobody's speed.
@@ -73,8 +87,13 @@ fn ruling(point: &Point, seen: &Observed) -> (Judgement, Bound, String) {
         return (Judgement::GeneratorBound, Bound::ClientCpu, sentence);
     }
     let (bound, reason) = bound(point, seen);
-    let doubt = environment(seen)
-        .map(|why| (Judgement::EnvDrift, why))
+    // Others who took part make figures worse, a smaller load makes them better: that is no drift which a met SLO survives.
+    let doubt = shortfall(point)
+        .map(|why| {
+            let also = environment(seen).map_or_else(String::new, |also| format!("; {}", lower_first(&also)));
+            (Judgement::Unstable, why + &also)
+        })
+        .or_else(|| environment(seen).map(|why| (Judgement::EnvDrift, why)))
         .or_else(|| stability(point).map(|why| (Judgement::Unstable, why)));
     match doubt {
         Some((judgement, why)) => (judgement, bound, format!("{why}; {}", lower_first(&reason))),
@@ -156,8 +175,8 @@ fn environment(seen: &Observed) -> Option<String> {
     })
 }
 
-/// What did not settle, if anything.
-fn stability(point: &Point) -> Option<String> {
+/// How much less was offered than what names the point, if it was.
+fn shortfall(point: &Point) -> Option<String> {
     let counters = &point.counters;
     let offered = counters.offered().max(1);
     if point.offered.kind == LoadKind::Open && counters.not_sent as f64 > NOT_SENT * offered as f64 {
@@ -176,6 +195,11 @@ fn stability(point: &Point) -> Option<String> {
     if point.offered.kind == LoadKind::Closed && down > DOWN * point.offered.connections as f64 {
         return told::connections_down(point);
     }
+    None
+}
+
+/// What did not settle, if anything.
+fn stability(point: &Point) -> Option<String> {
     let whole = whole_seconds(point);
     let outstanding: Vec<f64> = whole.iter().map(|second| second.outstanding as f64).collect();
     if point.offered.kind == LoadKind::Open && is_growing(&outstanding) {

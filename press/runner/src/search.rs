@@ -12,6 +12,7 @@ use millpond_press_report::{Judgement, Search, Tried};
 
 use crate::Error;
 use crate::engine::{Amount, Offer};
+use crate::judge::is_doubted;
 use crate::scenario::Scenario;
 use crate::scenario_run::{At, Run, Up};
 use crate::session::Session;
@@ -119,14 +120,14 @@ impl Walk {
             }
             let Some(point) = run.last() else { return Ok(false) };
             let met = point.slo.as_ref().is_some_and(|slo| slo.met);
-            let judgement = point.verdict.judgement;
-            judged = (met, judgement == Judgement::GeneratorBound);
+            judged = (met, point.verdict.judgement == Judgement::GeneratorBound);
+            let is_doubted = is_doubted(point);
             self.tried.push(Tried {
                 rate,
                 point: point.number,
                 met,
             });
-            if met || !matches!(judgement, Judgement::GeneratorBound | Judgement::EnvDrift) {
+            if met || !is_doubted {
                 break;
             }
             // A miss that is not the server's is no miss: the rate is offered again.

@@ -208,6 +208,47 @@ fn others_on_the_machine_make_a_drift() {
 }
 
 #[test]
+fn a_load_that_was_not_offered_is_told_before_a_drift() {
+    let mut disturbed = calm();
+    for second in &mut disturbed.resources.seconds {
+        second.foreign_percent = Some(60.0);
+    }
+    let check = |point: &Point, judgement, words: [&str; 2]| {
+        let verdict = judge(point);
+        assert_eq!(verdict.judgement, judgement, "{}", verdict.sentence);
+        let says = |words: &&str| verdict.sentence.contains(*words);
+        assert!(words.iter().all(says), "{}", verdict.sentence);
+    };
+    let others = "other processes of the machine used 60 %";
+    let mut closed = disturbed.clone();
+    closed.offered.connections = 100;
+    closed.counters.connections_down = 60;
+    check(
+        &closed,
+        Judgement::Unstable,
+        ["60 of 100 connections were down", others],
+    );
+    let mut open = disturbed.clone();
+    open.offered.kind = LoadKind::Open;
+    open.counters.not_sent = 90_000;
+    check(
+        &open,
+        Judgement::Unstable,
+        ["90.0 % of the schedule was never sent", others],
+    );
+    // Not where the whole load was offered: others made a queue grow, and none shorter.
+    open.counters.not_sent = 0;
+    for (at, second) in open.series.iter_mut().enumerate() {
+        second.outstanding = 100 * at as u64;
+    }
+    check(
+        &open,
+        Judgement::EnvDrift,
+        ["Other processes of the machine used 60 %"; 2],
+    );
+}
+
+#[test]
 fn a_point_without_an_answer_is_not_valid() {
     let mut point = calm();
     point.counters.ok = 0;
