@@ -59,6 +59,9 @@ pub struct Counters {
     pub status_codes: BTreeMap<u32, u64>,
     /// Requests of a fixed number that were never sent, because their connection was refused or lost for good.
     pub not_sent: u64,
+    /// Of `not_sent` those left on connections that were lost for good and not refused; 0 in results from before it was counted.
+    #[serde(default)]
+    pub not_sent_lost: u64,
     /// Requests on their way when the run was interrupted.
     pub cut: u64,
     /// Connections opened, reconnections included.
@@ -106,6 +109,7 @@ impl Counters {
         add(&mut self.errors, &other.errors);
         add(&mut self.status_codes, &other.status_codes);
         self.not_sent += other.not_sent;
+        self.not_sent_lost += other.not_sent_lost;
         self.cut += other.cut;
         self.connections_opened += other.connections_opened;
         self.connections_refused += other.connections_refused;

@@ -3,7 +3,7 @@
 //! Nothing is judged here but what counts as a failure. Its invariant: answers, failures, refusals and requests that were never
 //! sent add up to what was offered; what an interruption cut off is none of them.
 
-use millpond_press_report::{LoadKind, Point};
+use millpond_press_report::Point;
 
 /// The share of requests that may fail in a point whose figures are worth reading.
 pub(crate) const FAILING: f64 = 0.01;
@@ -29,14 +29,6 @@ impl Outcomes {
         let checked = u128::from(counters.ok) + u128::from(counters.wrong);
         let assumed = u128::from(counters.unchecked) * u128::from(counters.wrong) / checked.max(1);
         let assumed = u64::try_from(assumed).unwrap_or(u64::MAX);
-        let each = point.offered.requests_per_connection.unwrap_or(0);
-        let lost = match point.offered.kind {
-            LoadKind::Open => 0,
-            // A refused connection takes its whole number with it.
-            LoadKind::Closed => counters
-                .not_sent
-                .saturating_sub(counters.connections_refused.saturating_mul(each)),
-        };
         Outcomes {
             offered: counters.offered() - counters.cut,
             answers: counters.answers() - assumed,
@@ -44,7 +36,7 @@ impl Outcomes {
             refused: counters.refused_total(),
             not_sent: counters.not_sent,
             assumed,
-            lost,
+            lost: counters.not_sent_lost,
         }
     }
 
@@ -110,23 +102,17 @@ mod tests {
     #[test]
     fn what_a_lost_connection_never_sent_failed() {
         let mut point = closed();
-        point.offered.requests_per_connection = Some(100);
-        point.counters.not_sent = 100;
-        assert!(Outcomes::of(&point).is_failing(), "nobody refused it");
+        point.counters.not_sent = 99;
         point.counters.connections_refused = 1;
         point.counters.refused.insert(30_101, 1);
-        point.counters.not_sent = 99;
         let outcomes = Outcomes::of(&point);
         assert!(!outcomes.is_failing());
         assert_eq!(
             outcomes.unanswered_in_words().as_deref(),
             Some("1 of 1000 requests were refused, 99 were never sent")
         );
-        point.counters.not_sent = 120;
-        assert!(Outcomes::of(&point).is_failing());
-        // Of a schedule nobody knows whose connection would have sent it.
-        point.offered.kind = LoadKind::Open;
-        assert!(!Outcomes::of(&point).is_failing());
+        point.counters.not_sent_lost = 11;
+        assert!(Outcomes::of(&point).is_failing(), "nobody refused these");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{Cpu, LoadKind, Point, RunResult, describe};
 const COLUMNS: &str = "point repeat target protocol address path grid load connections in_flight rate arrivals think_ms \
     requests_per_connection duration_s client_threads interrupted warm_up_s warm_up_answers warm_up_failed warm_up_stationary us_total \
     qps sent_per_s ok unchecked wrong refused errors not_sent cut late connections_opened connections_refused \
-    connections_failed connections_down";
+    connections_failed connections_down not_sent_lost";
 
 const LATENCY: [&str; 10] = [
     "count",
@@ -104,7 +104,8 @@ fn counted(point: &Point, row: &mut Row) {
         .whole(counters.connections_opened)
         .whole(counters.connections_refused)
         .whole(counters.connections_failed)
-        .whole(counters.connections_down);
+        .whole(counters.connections_down)
+        .whole(counters.not_sent_lost);
 }
 
 fn latency(latency: &LatencySummary, row: &mut Row) {

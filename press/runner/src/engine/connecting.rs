@@ -60,6 +60,9 @@ impl<P: Protocol> ClientThread<P> {
         let connection = &mut self.connections[number];
         let is_given_up = connection.refused || connection.failures >= FAILURES_MAX;
         if is_counted_out && (is_given_up || connection.left == 0) {
+            if !connection.refused {
+                self.tally.counters.not_sent_lost += connection.left;
+            }
             connection.status = Status::Over;
             return self.is_done(number);
         }

@@ -152,6 +152,29 @@ fn requests_that_were_never_sent_are_no_success() {
 }
 
 #[test]
+fn a_refused_connection_hides_no_lost_one() {
+    // Two connections are refused at their last request, so they leave nothing unsent; another one is lost at its first.
+    let fake = Fake::start(|seen| match (seen.connection, seen.request) {
+        (0, _) | (1 | 2, ..299) => vec![right()],
+        (1 | 2, _) => vec![refusal("Connection: close\r\n"), Act::Close],
+        _ => vec![Act::Close],
+    });
+    let run = run(&fake, "", &[]);
+    assert_eq!(
+        (run.judgement.as_str(), run.code),
+        ("FAILING", 1),
+        "{}",
+        run.sentence
+    );
+    assert!(
+        run.sentence
+            .contains("295 never sent on connections that were lost"),
+        "{}",
+        run.sentence
+    );
+}
+
+#[test]
 fn a_sample_of_wrong_answers_stands_for_the_others() {
     let fake = mostly(|_| vec![answer(200, "", "{}")]);
     let run = run(&fake, "p99 < 60s", &["check.share=0.03"]);

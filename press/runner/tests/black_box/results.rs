@@ -106,6 +106,10 @@ fn an_interrupted_run_leaves_a_valid_partial_result() {
         (counters.ok, counters.cut, counters.not_sent, counters.offered()),
         (12, 4, 4, 20)
     );
+    // No connection was lost, so nothing failed.
+    let judgement = result.points[0].verdict.judgement;
+    assert_eq!(counters.not_sent_lost, 0);
+    assert_ne!(judgement, millpond_press_report::Judgement::Failing);
     assert!(outcome.markdown.contains("interrupted"), "{}", outcome.markdown);
 }
 
