@@ -67,6 +67,45 @@ fn documents() -> Vec<(String, Vec<Written>)> {
         .collect()
 }
 
+/// Whether `CI` says so, as .ci/skips.py reads it.
+fn is_ci(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "1" | "true")
+}
+
+/// The line of .ci/skips.py for what was left out, as cargo prints an ignored test. What cargo has begun to print stays above it.
+fn ignored(name: &str, reason: &str) -> String {
+    format!("\ntest commands::{name} ... ignored, {reason}\n")
+}
+
+#[test]
+fn what_is_left_out_is_seen_by_the_list_of_skips() {
+    let check = |value: &str, expected: bool| assert_eq!(is_ci(value), expected, "CI={value}");
+    check("1", true);
+    check("true", true);
+    check("TRUE", true);
+    check("false", false);
+    check("", false);
+    let skips = |ci: &str| {
+        let line = ignored("some.toml", "needs redis-server, which is not here");
+        let program = root().join(".ci/skips.py");
+        let mut command = std::process::Command::new("python3");
+        command.arg(program).args(["printf", "%s", &line]).env("CI", ci);
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let named = "commands::some.toml: needs redis-server, which is not here";
+    let (may_be, said) = skips("");
+    assert!(
+        may_be && said.contains(&format!("skipped, which would fail in CI: {named}")),
+        "{said}"
+    );
+    let (may_be, said) = skips("1");
+    assert!(
+        !may_be && said.contains("SKIPPED") && said.contains(named),
+        "{said}"
+    );
+}
+
 /// A scenario that says no command of its own is run once all the same.
 #[test]
 fn every_shipped_scenario_runs_as_its_head_says() {
@@ -76,14 +115,11 @@ fn every_shipped_scenario_runs_as_its_head_says() {
                 let name = path.file_name().unwrap().to_str().unwrap().to_owned();
                 let missing = place::missing_programs(&name);
                 if !missing.is_empty() {
-                    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-                    assert!(!in_ci, "{name} needs {}: CI skips nothing", missing.join(" and "));
+                    let reason = format!("needs {}, which is not here", missing.join(" and "));
+                    let in_ci = is_ci(&std::env::var("CI").unwrap_or_default());
+                    assert!(!in_ci, "{name} {reason}: CI skips nothing");
                     // Not by println!, which shows nothing of a test that passes.
-                    let _ = writeln!(
-                        std::io::stderr(),
-                        "skipped: {name} needs {}, which is not here",
-                        missing.join(" and ")
-                    );
+                    let _ = std::io::stdout().write_all(ignored(&name, &reason).as_bytes());
                     return;
                 }
                 let place = Place::new(&name);
