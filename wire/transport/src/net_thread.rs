@@ -144,6 +144,8 @@ struct Loop<S> {
     connections: Slab<Connection>,
     /// Those of them that keep bytes for their peers.
     keepers: Keepers,
+    /// Room is to be made, once the connections had their turns.
+    wants_room: bool,
     /// Slots of the connections that have something to do, and of those that will have in the turn after it.
     due: Vec<usize>,
     due_next: Vec<usize>,
@@ -171,6 +173,7 @@ impl<S: Service> Loop<S> {
             live,
             connections: Slab::new(),
             keepers: Keepers::default(),
+            wants_room: false,
             due: Vec::new(),
             due_next: Vec::new(),
             room: Room::new(),
@@ -201,6 +204,7 @@ impl<S: Service> Loop<S> {
                 self.room.message = Vec::new();
             }
             self.look_at_the_time();
+            self.make_wanted_room();
             if self.is_closed() {
                 return mailbox.pulse().end();
             }
@@ -272,7 +276,8 @@ impl<S: Service> Loop<S> {
                 Parcel::Answer(delivery) => self.deliver(&delivery),
                 Parcel::Push(push) => self.push(*push),
                 Parcel::NoPlace(answer) => self.give_up(&answer),
-                Parcel::MakeRoom => self.make_room_for_others(),
+                // Made after the turns: what came with it may leave at once, and is counted until then.
+                Parcel::MakeRoom => self.wants_room = true,
             }
         }
         for order in left.orders.drain(..) {

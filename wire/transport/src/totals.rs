@@ -7,8 +7,12 @@
 
 use crate::Counters;
 use crate::mailbox::{Key, Mailbox};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+
+/// A connection that keeps less is not closed while most of what is counted is on its way to peers that read.
+const SPARED_BYTES: usize = 256 << 10;
 
 /// The bounds of one transport, and where its net threads stand.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct Totals {
 struct Share {
     /// Bytes of the connection on it that keeps most.
     largest: AtomicUsize,
+    /// Bytes of all connections on it.
+    kept: AtomicUsize,
     /// It was asked to make room, and has not looked yet.
     asked: AtomicBool,
     mailbox: OnceLock<Weak<Mailbox>>,
@@ -92,29 +98,52 @@ impl Totals {
 
     /// The last eighth is what comes while room is being made.
     fn level_of(&self, bytes: u64) -> Level {
-        let most = self.write_bytes_max as u64;
         match bytes {
-            _ if bytes > most => Level::Over,
-            _ if bytes > most - most / 8 => Level::High,
+            _ if bytes > self.most_at(Level::High) => Level::Over,
+            _ if bytes > self.most_at(Level::Low) => Level::High,
             _ => Level::Low,
         }
     }
 
-    /// Says how much the connection keeps that keeps most on this thread.
-    pub(crate) fn tell_largest(&self, thread: usize, bytes: usize) {
-        if let Some(share) = self.threads.get(thread) {
-            share.largest.store(bytes, Ordering::Relaxed);
+    fn most_at(&self, level: Level) -> u64 {
+        let most = self.write_bytes_max as u64;
+        match level {
+            Level::Low => most - most / 8,
+            Level::High | Level::Over => most,
         }
     }
 
-    /// The thread whose largest connection keeps most, if that is more than `bytes`.
-    pub(crate) fn larger(&self, bytes: usize) -> Option<usize> {
+    /// Says how much the connections of this thread keep.
+    pub(crate) fn tell_kept(&self, thread: usize, keepers: &Keepers) {
+        if let Some(share) = self.threads.get(thread) {
+            let largest = keepers.largest().map_or(0, |(bytes, _)| bytes);
+            share.largest.store(largest, Ordering::Relaxed);
+            share.kept.store(keepers.bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread whose largest connection keeps most, and how much, if that is more than `bytes`.
+    pub(crate) fn larger(&self, bytes: usize) -> Option<(usize, usize)> {
         let shares = self
             .threads
             .iter()
             .map(|share| share.largest.load(Ordering::Relaxed));
-        let (largest, thread) = shares.zip(0..).max()?;
-        (largest > bytes).then_some(thread)
+        let largest = shares.zip(0..).max()?;
+        (largest.0 > bytes).then_some(largest)
+    }
+
+    /// Whether it helps to close the connection that keeps most, which is so many bytes. What lies in mailboxes, or leaves with
+    /// its connection's next turn, is counted too, and no closing makes that less.
+    pub(crate) fn helps(&self, level: Level, bytes: usize) -> bool {
+        let shares = self.threads.iter();
+        let kept: usize = shares.map(|share| share.kept.load(Ordering::Relaxed)).sum();
+        let is_spared = level < Level::Over && bytes < SPARED_BYTES && kept < self.write_bytes_max / 2;
+        let most = match level {
+            Level::Over => self.most_at(Level::High),
+            _ => self.most_at(Level::Low),
+        };
+        let counted = self.counters.write_buffer_bytes.load(Ordering::Relaxed);
+        !is_spared && kept as u64 >= counted.saturating_sub(most)
     }
 
     /// Has that thread make room, unless it was asked already.
@@ -141,7 +170,7 @@ impl Totals {
     pub(crate) fn admit(&self, bytes: usize) -> bool {
         let level = self.add(bytes);
         if level > Level::Low
-            && let Some(thread) = self.larger(0)
+            && let Some((_, thread)) = self.larger(0)
         {
             self.ask(thread);
         }
@@ -165,22 +194,26 @@ impl Totals {
 
 /// The connections of one net thread that keep bytes for their peers, by how many.
 #[derive(Debug, Default)]
-pub(crate) struct Keepers(std::collections::BTreeSet<(usize, usize)>);
+pub(crate) struct Keepers {
+    by_bytes: BTreeSet<(usize, usize)>,
+    /// Of all of them.
+    bytes: usize,
+}
 
 impl Keepers {
     /// The connection at `slot` keeps so many bytes now.
     pub(crate) fn change(&mut self, slot: usize, before: usize, bytes: usize) {
-        if before > 0 {
-            self.0.remove(&(before, slot));
+        if before > 0 && self.by_bytes.remove(&(before, slot)) {
+            self.bytes -= before;
         }
-        if bytes > 0 {
-            self.0.insert((bytes, slot));
+        if bytes > 0 && self.by_bytes.insert((bytes, slot)) {
+            self.bytes += bytes;
         }
     }
 
     /// Bytes and place of the one that keeps most.
     pub(crate) fn largest(&self) -> Option<(usize, usize)> {
-        self.0.last().copied()
+        self.by_bytes.last().copied()
     }
 }
 
@@ -209,9 +242,9 @@ mod tests {
             left.parcels.len()
         };
         assert!(totals.admit(700) && asked(0) + asked(1) == 0);
-        totals.tell_largest(0, 10);
-        totals.tell_largest(1, 11);
-        assert_eq!((totals.larger(10), totals.larger(11)), (Some(1), None));
+        totals.tell_kept(0, &keeping(&[10]));
+        totals.tell_kept(1, &keeping(&[11, 3]));
+        assert_eq!((totals.larger(10), totals.larger(11)), (Some((11, 1)), None));
         for _ in 0..3 {
             assert!(totals.admit(1));
         }
@@ -224,6 +257,36 @@ mod tests {
         assert_eq!(totals.level(), Level::Low);
     }
 
+    fn keeping(bytes: &[usize]) -> Keepers {
+        let mut keepers = Keepers::default();
+        for (slot, bytes) in bytes.iter().enumerate() {
+            keepers.change(slot, 0, *bytes);
+        }
+        keepers
+    }
+
+    /// `kept` by one connection, the rest in mailboxes.
+    fn helps(kept: usize, counted: usize) -> bool {
+        let totals = Totals::new(Arc::default(), 1, 64 << 20, 1);
+        totals.tell_kept(0, &keeping(&[kept]));
+        totals.add(counted);
+        totals.helps(totals.level(), kept)
+    }
+
+    #[test]
+    fn nothing_is_closed_for_what_no_connection_keeps() {
+        const MIB: usize = 1 << 20;
+        assert!(!helps(MIB, 58 * MIB), "too little to bring it down");
+        assert!(helps(2 * MIB, 58 * MIB));
+        assert!(!helps(SPARED_BYTES - 1, (56 * MIB) + 1), "a few bytes");
+        assert!(helps(SPARED_BYTES, (56 * MIB) + 1));
+        assert!(helps(SPARED_BYTES - 1, (64 * MIB) + 1), "past the bound");
+        let many = Totals::new(Arc::default(), 1, 64 << 20, 1);
+        many.tell_kept(0, &keeping(&[SPARED_BYTES / 2; 256]));
+        many.add(57 * MIB);
+        assert!(many.helps(many.level(), SPARED_BYTES / 2), "small ones keep most");
+    }
+
     #[test]
     fn keepers_are_ordered_by_what_they_keep() {
         let mut keepers = Keepers::default();
@@ -233,6 +296,6 @@ mod tests {
         assert_eq!(keepers.largest(), Some((70, 2)));
         keepers.change(2, 70, 0);
         keepers.change(1, 50, 60);
-        assert_eq!(keepers.largest(), Some((60, 1)));
+        assert_eq!((keepers.largest(), keepers.bytes), (Some((60, 1)), 60));
     }
 }

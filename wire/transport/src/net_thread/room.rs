@@ -23,9 +23,11 @@ impl<S: Service> Loop<S> {
         self.keepers.change(slot, before.kept, keeps);
         totals.add(keeps);
         totals.take(before.kept + before.mailed);
-        self.tell_largest();
-        if totals.level() > Level::Low {
-            self.make_room((keeps > before.kept).then_some(slot));
+        self.tell_kept();
+        let level = totals.level();
+        self.wants_room |= level > Level::Low;
+        if level == Level::Over {
+            self.make_room(Level::High, (keeps > before.kept).then_some(slot));
         }
     }
 
@@ -38,30 +40,35 @@ impl<S: Service> Loop<S> {
         if !before.is_nothing() {
             self.keepers.change(slot, before.kept, 0);
             self.net.mailbox.totals().take(before.kept + before.mailed);
-            self.tell_largest();
+            self.tell_kept();
         }
     }
 
-    fn tell_largest(&self) {
-        let largest = self.keepers.largest().map_or(0, |(bytes, _)| bytes);
+    fn tell_kept(&self) {
         let mailbox = &self.net.mailbox;
-        mailbox.totals().tell_largest(mailbox.thread(), largest);
+        mailbox.totals().tell_kept(mailbox.thread(), &self.keepers);
     }
 
-    /// Closes connections, that which keeps most first, until little enough is kept, or another thread has a larger one: that
-    /// thread is asked. Where more is kept than may be, `grown`, which came to keep more, does not wait for it.
-    fn make_room(&mut self, grown: Option<usize>) {
+    /// Closes connections, that which keeps most first, until no more is kept than `until` says, another thread has a larger one
+    /// (that thread is asked), or closing would not help. Where more is kept than may be, `grown`, which came to keep more, does
+    /// not wait for it.
+    fn make_room(&mut self, until: Level, grown: Option<usize>) {
         loop {
             let totals = self.net.mailbox.totals();
             let level = totals.level();
-            let own = self.keepers.largest();
-            if level == Level::Low {
+            if level <= until {
                 return;
             }
-            let mut gives_way = own.map(|(_, slot)| slot);
-            if let Some(thread) = totals.larger(own.map_or(0, |(bytes, _)| bytes)) {
+            let (bytes, own) = self.keepers.largest().unzip();
+            let bytes = bytes.unwrap_or_default();
+            let larger = totals.larger(bytes);
+            let helps = totals.helps(level, larger.map_or(bytes, |(bytes, _)| bytes));
+            let gives_way = match larger {
+                None if helps => own,
+                _ => grown.filter(|slot| level == Level::Over && self.connections.contains(*slot)),
+            };
+            if let Some((_, thread)) = larger.filter(|_| helps) {
                 totals.ask(thread);
-                gives_way = grown.filter(|slot| level == Level::Over && self.connections.contains(*slot));
             }
             let Some(slot) = gives_way else { return };
             if let Some(connection) = self.connections.get_mut(slot) {
@@ -71,11 +78,14 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    /// Another thread has asked for room.
-    pub(super) fn make_room_for_others(&mut self) {
-        let mailbox = &self.net.mailbox;
-        mailbox.totals().looks(mailbox.thread());
-        self.make_room(None);
+    /// Makes room where a turn or another thread has asked for it: by now everything that could leave has left, and only what
+    /// its peer does not read is kept.
+    pub(super) fn make_wanted_room(&mut self) {
+        if std::mem::take(&mut self.wants_room) {
+            let mailbox = &self.net.mailbox;
+            mailbox.totals().looks(mailbox.thread());
+            self.make_room(Level::Low, None);
+        }
     }
 
     /// An answer found no place in the mailbox.

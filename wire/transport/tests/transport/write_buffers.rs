@@ -2,11 +2,14 @@
 
 use crate::hostile::Large;
 use crate::probe::{Probe, answers, connect, loopback, options, quest};
-use millpond_wire_transport::{Counters, Options, Patience, Ticket, Transport};
+use millpond_wire_transport::{
+    Counters, Options, Patience, Reply, Request, Service, Target, Ticket, Transport,
+};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const BOUND: usize = 4 << 20;
@@ -109,10 +112,10 @@ fn the_connection_that_keeps_most_gives_way_on_whichever_thread_it_is() {
         let idle = (round % 2 == 0).then(|| connect(&transport));
         let (mut reader, ticket) = ask();
         answer(ticket, 7 << 20);
-        assert_eq!(answers(&mut reader, 1), [(0, 1)], "round {round}");
         while counted(&counters.write_buffers_cut) < round {
             std::thread::sleep(Duration::from_millis(1));
         }
+        assert_eq!(answers(&mut reader, 1), [(0, 1)], "round {round}");
         assert!(gone.load(Ordering::Relaxed), "round {round}");
         drop((silent, reader, idle));
         wait_until_nothing_is_kept(&counters);
@@ -139,4 +142,87 @@ fn an_answer_that_finds_no_place_takes_its_connection_with_it() {
     assert_eq!(counted(&counters.write_buffers_cut), 1);
     wait_until_nothing_is_kept(&counters);
     transport.close(Duration::from_secs(5));
+}
+
+/// "block" keeps its net thread until the test lets go, "later" gives its ticket to the test; everything else is answered.
+#[derive(Clone)]
+struct Blocking {
+    entered: SyncSender<()>,
+    gate: Arc<Mutex<Receiver<()>>>,
+    tickets: SyncSender<Ticket>,
+}
+
+impl Service for Blocking {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        match request.target {
+            Target::Method("block") => {
+                self.entered.send(()).unwrap();
+                let _ = self.gate.lock().unwrap().recv();
+                reply.ok(|out| out.map(0));
+            }
+            Target::Method("later") => self.tickets.send(reply.detach()).unwrap(),
+            _ => reply.ok(|out| out.map(0)),
+        }
+    }
+}
+
+/// What is on its way to peers that read is counted for a moment, and is nobody's fault who is a little behind.
+#[test]
+fn who_is_a_little_behind_stays_whatever_is_on_its_way_to_others() {
+    const ANSWER: usize = 512 << 10;
+    let ((entered, inside), (go, gate), (tickets, asked)) =
+        (sync_channel(8), sync_channel(8), sync_channel(64));
+    let gate = Arc::new(Mutex::new(gate));
+    let options = Options {
+        in_flight_max: 64,
+        write_buffers_total_bytes_max: 32 << 20,
+        ..options(1, Patience::default())
+    };
+    let service = Blocking {
+        entered,
+        gate,
+        tickets,
+    };
+    let transport = Transport::start(loopback(), Vec::new(), "net", options, service).unwrap();
+    let counters = transport.counters();
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(&quest("later", 1, &[0x80])).unwrap();
+        asked.recv_timeout(Duration::from_secs(20)).unwrap()
+    };
+    let mut other = connect(&transport);
+    let mut behind = connect(&transport);
+    socket2::SockRef::from(&behind)
+        .set_recv_buffer_size(4096)
+        .unwrap();
+    let gone = loop {
+        let ticket = ask(&mut behind);
+        let gone = ticket.gone();
+        answer(ticket, 50_000);
+        // By the second of them it had its turn.
+        for seq in 0..2 {
+            other.write_all(&quest("echo", seq, &[0x80])).unwrap();
+            assert_eq!(answers(&mut other, 1), [(0, seq)]);
+        }
+        if counted(&counters.write_buffer_bytes) > 0 {
+            break gone;
+        }
+    };
+    let mut readers: Vec<TcpStream> = (0..58).map(|_| connect(&transport)).collect();
+    let tickets: Vec<Ticket> = readers.iter_mut().map(ask).collect();
+    other.write_all(&quest("block", 3, &[0x80])).unwrap();
+    inside.recv_timeout(Duration::from_secs(20)).unwrap();
+    tickets.into_iter().for_each(|ticket| answer(ticket, ANSWER));
+    let bytes = counted(&counters.write_buffer_bytes);
+    assert!(
+        bytes > 28 << 20,
+        "{bytes} bytes would not have made anybody give way"
+    );
+    go.send(()).unwrap();
+    for reader in &mut readers {
+        assert_eq!(answers(reader, 1), [(0, 1)]);
+    }
+    assert_eq!(answers(&mut other, 1), [(0, 3)]);
+    assert_eq!(counted(&counters.write_buffers_cut), 0);
+    assert!(!gone.load(Ordering::Relaxed));
+    transport.close(Duration::ZERO);
 }
