@@ -137,7 +137,7 @@ pub(crate) struct Room {
 }
 
 /// Everything that one net thread owns.
-struct Loop<S> {
+struct Loop<S: Service> {
     net: Net<S>,
     poller: Poller,
     live: Arc<AtomicUsize>,
@@ -469,9 +469,15 @@ impl<S: Service> Loop<S> {
             self.closing = Some(closing);
             return false;
         }
+        true
+    }
+}
+
+/// However the thread ends, its connections are counted out.
+impl<S: Service> Drop for Loop<S> {
+    fn drop(&mut self) {
         for slot in 0..self.connections.capacity() {
             self.forget(slot);
         }
-        true
     }
 }

@@ -42,13 +42,14 @@ impl Pulse {
         }
     }
 
-    /// Whether it has not turned for long.
+    /// Whether it has not turned for long, and not since either.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.silent.load(Ordering::Relaxed) >= STUCK
+        let is_silent = self.silent.load(Ordering::Relaxed) >= STUCK;
+        is_silent && self.answered.load(Ordering::Relaxed) != self.asked.load(Ordering::Relaxed)
     }
 
     /// Asks again, unless the last question is still open; how many times in a row it was.
-    fn ask(&self) -> u32 {
+    pub(crate) fn ask(&self) -> u32 {
         if !self.is_expected.load(Ordering::Relaxed) {
             return 0;
         }
@@ -135,6 +136,7 @@ mod tests {
         assert_eq!(pulse.ask(), 3);
         assert!(pulse.is_stuck());
         pulse.beat();
+        assert!(!pulse.is_stuck());
         assert_eq!([pulse.ask(), pulse.ask()], [0, 1]);
         pulse.end();
         assert_eq!(pulse.ask(), 0);

@@ -35,6 +35,14 @@ struct Share {
     mailbox: OnceLock<Weak<Mailbox>>,
 }
 
+impl Share {
+    /// Whether room can be had of it: a thread that has ended or does not turn closes nothing.
+    fn turns(&self) -> bool {
+        let mailbox = self.mailbox.get().and_then(Weak::upgrade);
+        mailbox.is_some_and(|mailbox| !mailbox.pulse().is_stuck())
+    }
+}
+
 /// How much is held, beside what may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
@@ -124,18 +132,17 @@ impl Totals {
 
     /// The thread whose largest connection keeps most, and how much, if that is more than `bytes`.
     pub(crate) fn larger(&self, bytes: usize) -> Option<(usize, usize)> {
-        let shares = self
-            .threads
-            .iter()
-            .map(|share| share.largest.load(Ordering::Relaxed));
-        let largest = shares.zip(0..).max()?;
+        let shares = self.threads.iter().zip(0..).filter(|(share, _)| share.turns());
+        let largest = shares
+            .map(|(share, thread)| (share.largest.load(Ordering::Relaxed), thread))
+            .max()?;
         (largest.0 > bytes).then_some(largest)
     }
 
     /// Whether it helps to close the connection that keeps most, which is so many bytes. What lies in mailboxes, or leaves with
     /// its connection's next turn, is counted too, and no closing makes that less.
     pub(crate) fn helps(&self, level: Level, bytes: usize) -> bool {
-        let shares = self.threads.iter();
+        let shares = self.threads.iter().filter(|share| share.turns());
         let kept: usize = shares.map(|share| share.kept.load(Ordering::Relaxed)).sum();
         let is_spared = level < Level::Over && bytes < SPARED_BYTES && kept < self.write_bytes_max / 2;
         let most = match level {
@@ -229,13 +236,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    #[test]
-    fn the_thread_with_the_largest_is_asked_once_until_it_looks() {
-        let totals = Arc::new(Totals::new(Arc::default(), 2, 800, 1));
+    /// The totals of two net threads, and their mailboxes.
+    fn introduced(write_bytes_max: usize) -> (Arc<Totals>, [Arc<Mailbox>; 2]) {
+        let totals = Arc::new(Totals::new(Arc::default(), 2, write_bytes_max, 1));
         let mailboxes = [0, 1].map(|thread| Arc::new(Mailbox::new(Arc::clone(&totals), thread).unwrap()));
         for (thread, mailbox) in mailboxes.iter().enumerate() {
             totals.introduce(thread, mailbox);
         }
+        (totals, mailboxes)
+    }
+
+    #[test]
+    fn the_thread_with_the_largest_is_asked_once_until_it_looks() {
+        let (totals, mailboxes) = introduced(800);
         let asked = |thread: usize| {
             let mut left = crate::mailbox::Left::default();
             mailboxes[thread].take(&mut left);
@@ -265,9 +278,29 @@ mod tests {
         keepers
     }
 
+    #[test]
+    fn nobody_waits_for_a_thread_that_does_not_turn() {
+        let (totals, mailboxes) = introduced(800);
+        totals.tell_kept(0, &keeping(&[10]));
+        totals.tell_kept(1, &keeping(&[500]));
+        totals.add(750);
+        assert_eq!(totals.larger(10), Some((500, 1)));
+        let pulse = mailboxes[1].pulse();
+        pulse.begin();
+        while !pulse.is_stuck() {
+            pulse.ask();
+        }
+        assert_eq!((totals.larger(0), totals.larger(10)), (Some((10, 0)), None));
+        assert!(!totals.helps(Level::High, 10), "what it keeps cannot be had");
+        pulse.beat();
+        assert_eq!(totals.larger(10), Some((500, 1)), "it turns again");
+        drop(mailboxes);
+        assert_eq!(totals.larger(0), None);
+    }
+
     /// `kept` by one connection, the rest in mailboxes.
     fn helps(kept: usize, counted: usize) -> bool {
-        let totals = Totals::new(Arc::default(), 1, 64 << 20, 1);
+        let (totals, _mailboxes) = introduced(64 << 20);
         totals.tell_kept(0, &keeping(&[kept]));
         totals.add(counted);
         totals.helps(totals.level(), kept)
@@ -281,7 +314,7 @@ mod tests {
         assert!(!helps(SPARED_BYTES - 1, (56 * MIB) + 1), "a few bytes");
         assert!(helps(SPARED_BYTES, (56 * MIB) + 1));
         assert!(helps(SPARED_BYTES - 1, (64 * MIB) + 1), "past the bound");
-        let many = Totals::new(Arc::default(), 1, 64 << 20, 1);
+        let (many, _mailboxes) = introduced(64 << 20);
         many.tell_kept(0, &keeping(&[SPARED_BYTES / 2; 256]));
         many.add(57 * MIB);
         assert!(many.helps(many.level(), SPARED_BYTES / 2), "small ones keep most");

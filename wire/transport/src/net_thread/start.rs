@@ -2,9 +2,9 @@
 //!
 //! Its invariant: a thread that could not be pinned runs no loop, and whoever starts it hears why.
 
-use super::{Loop, Net, NetThread};
+use super::{Loop, Net, NetThread, Order, uncount};
 use crate::lull::Tally;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Parcel};
 use crate::poller::{self, Poller};
 use crate::service::Service;
 use crate::totals::Totals;
@@ -72,7 +72,7 @@ pub(crate) fn start<S: Service>(
 }
 
 /// The end of a net thread, however it comes: nothing is left in its mailbox any more, so whoever waits for something of it hears
-/// that there will be nothing.
+/// that there will be nothing, and nothing stays counted that nobody takes.
 struct End {
     mailbox: Arc<Mailbox>,
     live: Arc<AtomicUsize>,
@@ -82,8 +82,18 @@ struct End {
 impl Drop for End {
     fn drop(&mut self) {
         let left = self.mailbox.close();
+        for parcel in &left.parcels {
+            if let Parcel::Answer(delivery) = parcel {
+                self.mailbox.totals().take(delivery.bytes.len());
+            }
+        }
+        for order in &left.orders {
+            if let Order::Adopt { kind, .. } = order {
+                uncount(&self.counters, &self.live, *kind);
+            }
+        }
         if std::thread::panicking() {
-            // The sockets are closed, and none of them was counted out.
+            // What it was about to adopt went with it.
             let lost = self.live.swap(0, Ordering::Relaxed) as u64;
             self.counters.live.fetch_sub(lost, Ordering::Relaxed);
         }
@@ -99,4 +109,57 @@ fn pin_to(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Peer;
+    use crate::mailbox::{Delivery, Key};
+    use crate::net_thread::Kind;
+    use crate::poller::Bell;
+
+    #[test]
+    fn what_nobody_takes_any_more_is_counted_out() {
+        let counters = Arc::<Counters>::default();
+        let totals = Arc::new(Totals::new(Arc::clone(&counters), 1, 1 << 20, 1));
+        let mailbox = Arc::new(Mailbox::new(Arc::clone(&totals), 0).unwrap());
+        let net_thread = NetThread {
+            mailbox: Arc::clone(&mailbox),
+            live: Arc::default(),
+        };
+        mailbox.post(Delivery {
+            key: Key {
+                slot: 0,
+                generation: 1,
+            },
+            bytes: vec![0; 1000],
+            close: false,
+            ready: None,
+        });
+        for kind in [Kind::Served, Kind::Refused, Kind::Rehearsal] {
+            net_thread.count(&counters, kind);
+            let order = Order::Adopt {
+                socket: Bell::new().unwrap().into(),
+                peer: Peer::Unix,
+                kind,
+                tls: None,
+                loopback: false,
+            };
+            mailbox.order(order).unwrap();
+        }
+        let counted = || {
+            let of_all = [&counters.write_buffer_bytes, &counters.live, &counters.refusing];
+            of_all.map(|counter| counter.load(Ordering::Relaxed))
+        };
+        assert_eq!(counted(), [1000, 1, 1]);
+        drop(End {
+            mailbox,
+            live: Arc::clone(&net_thread.live),
+            counters: Arc::clone(&counters),
+        });
+        assert_eq!(counted(), [0, 0, 0]);
+        assert_eq!(net_thread.live.load(Ordering::Relaxed), 0);
+    }
 }
