@@ -186,12 +186,14 @@ impl Line {
 struct Queued {
     line: Arc<Line>,
     bytes: usize,
+    /// Those of them that count for all connections; none once the connection counts them.
+    counted: usize,
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
         self.line.queued_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.line.totals.take(self.bytes);
+        self.line.totals.take(self.counted);
     }
 }
 
@@ -258,7 +260,14 @@ pub(crate) struct Push {
     /// Who waits for its answer; nobody, where it has none.
     pub(crate) waiting: Option<Waiting>,
     /// Counts its bytes until it is sent.
-    _queued: Queued,
+    queued: Queued,
+}
+
+impl Push {
+    /// From here on whoever sends it counts its bytes among those of all connections: how many are counted.
+    pub(crate) fn take_counted(&mut self) -> usize {
+        std::mem::take(&mut self.queued.counted)
+    }
 }
 
 /// The way to call the peer of one connection. It is cheap to clone, and outlives the connection: then it says so.
@@ -358,6 +367,7 @@ impl Pusher {
         let queued = Queued {
             line: Arc::clone(&self.line),
             bytes,
+            counted: bytes,
         };
         let owed = before + self.line.unsent_bytes.load(Ordering::Relaxed);
         if owed >= OWED_BYTES_MAX {
@@ -372,7 +382,7 @@ impl Pusher {
             encoding,
             payload,
             waiting: None,
-            _queued: queued,
+            queued,
         }))
     }
 

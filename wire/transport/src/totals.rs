@@ -100,6 +100,16 @@ impl Totals {
             .fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Counts bytes in the place of others. At no moment are both counted: another thread would close a connection for that.
+    pub(crate) fn change(&self, before: usize, bytes: usize) {
+        match bytes.checked_sub(before) {
+            Some(more) => {
+                self.add(more);
+            }
+            None => self.take(before - bytes),
+        }
+    }
+
     pub(crate) fn level(&self) -> Level {
         self.level_of(self.counters.write_buffer_bytes.load(Ordering::Relaxed))
     }
@@ -276,6 +286,17 @@ mod tests {
             keepers.change(slot, 0, *bytes);
         }
         keepers
+    }
+
+    #[test]
+    fn bytes_in_the_place_of_others_are_never_counted_beside_them() {
+        let (totals, _mailboxes) = introduced(800);
+        totals.add(700);
+        for (before, bytes) in [(700, 750), (750, 750), (750, 20), (20, 0)] {
+            totals.change(before, bytes);
+            let counted = totals.counters.write_buffer_bytes.load(Ordering::Relaxed);
+            assert_eq!(counted, bytes as u64);
+        }
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// Sends a push, unless the connection ends; when to look at the clock for its answer, where nothing else does sooner.
-    pub(crate) fn push<S>(&mut self, push: Push, net: &Net<S>, room: &mut Room) -> Option<Instant> {
+    pub(crate) fn push<S>(&mut self, mut push: Push, net: &Net<S>, room: &mut Room) -> Option<Instant> {
         let flags = &self.flags;
         let ends = flags.closing || flags.ended || flags.broken || flags.lingers;
         let pushes = self.pushes.as_mut().filter(|_| !ends)?;
@@ -137,6 +137,10 @@ impl Connection {
                 method,
                 seq: pushes.number(),
             },
+        };
+        let seq = match kind {
+            FrameKind::Twoway { seq, .. } => Some(seq),
+            _ => None,
         };
         self.borrow_out(room);
         let start = self.out.len();
@@ -154,17 +158,14 @@ impl Connection {
         }
         self.seal(start);
         let bytes = self.out.len() - start;
-        net.mailbox.totals().add(bytes);
+        net.mailbox.totals().change(push.take_counted(), bytes);
         self.kept.mailed += bytes;
         net.counters.pushes.fetch_add(1, Ordering::Relaxed);
         let (owed, pushes) = (self.unsent(), self.pushes.as_mut()?);
         pushes.set_unsent(owed);
-        let FrameKind::Twoway { seq, .. } = kind else {
-            return None;
-        };
         let waiting = push.waiting?;
         let until = waiting.until;
-        pushes.waiting.insert(seq, waiting);
+        pushes.waiting.insert(seq?, waiting);
         let sooner = pushes.armed.is_none_or(|armed| until < armed);
         sooner.then(|| *pushes.armed.insert(until))
     }

@@ -21,8 +21,7 @@ impl<S: Service> Loop<S> {
         }
         let totals = self.net.mailbox.totals();
         self.keepers.change(slot, before.kept, keeps);
-        totals.add(keeps);
-        totals.take(before.kept + before.mailed);
+        totals.change(before.kept + before.mailed, keeps);
         self.tell_kept();
         let level = totals.level();
         self.wants_room |= level > Level::Low;
