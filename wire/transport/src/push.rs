@@ -7,6 +7,7 @@
 //! Source: fpnn-wire.md, 1.3.
 
 use crate::mailbox::{Key, Mailbox};
+use crate::quiet::{Cause, Quiet};
 use crate::totals::Totals;
 use millpond_threads::contain;
 use millpond_wire_frame::{Encoder, Encoding};
@@ -217,18 +218,21 @@ impl Waiting {
 
     fn end(mut self, result: Result<PushAnswer<'_>, PushError>) {
         let on_answer = self.on_answer.take();
+        let totals = Arc::clone(&self.line.totals);
         // Counted out first: who is told may ask the next thing.
         drop(self);
         if let Some(on_answer) = on_answer {
-            tell(on_answer, result);
+            tell(on_answer, result, totals.quiet());
         }
     }
 }
 
 /// Tells whoever waits. The code is the caller's: a panic in it ends nothing else.
-fn tell(on_answer: OnAnswer, result: Result<PushAnswer<'_>, PushError>) {
-    if let Err(panic) = contain(|| on_answer(result)) {
-        tracing::error!(%panic, "the receiver of a peer's answer panicked");
+fn tell(on_answer: OnAnswer, result: Result<PushAnswer<'_>, PushError>, quiet: &Quiet) {
+    if let Err(panic) = contain(|| on_answer(result))
+        && let Some(left_out) = quiet.admits(Cause::ReceiverPanicked)
+    {
+        tracing::error!(%panic, left_out, "the receiver of a peer's answer panicked");
     }
 }
 
@@ -237,7 +241,7 @@ impl Drop for Waiting {
         self.line.outstanding.fetch_sub(1, Ordering::Relaxed);
         self.line.totals.forget_push();
         if let Some(on_answer) = self.on_answer.take() {
-            tell(on_answer, Err(PushError::Closed));
+            tell(on_answer, Err(PushError::Closed), self.line.totals.quiet());
         }
     }
 }

@@ -24,9 +24,11 @@ pub(crate) enum Cause {
     Dropped,
     NotAccepted,
     OverLimit,
+    Panicked,
+    ReceiverPanicked,
 }
 
-const KINDS: [(Cause, &str); 13] = [
+const KINDS: [(Cause, &str); 15] = [
     (Cause::NotHttp, "bad HTTP requests"),
     (Cause::NotFrame, "bytes that are no frame"),
     (Cause::NotWebSocket, "bad WebSocket frames"),
@@ -43,6 +45,8 @@ const KINDS: [(Cause, &str); 13] = [
     (Cause::Dropped, "connections that could not begin"),
     (Cause::NotAccepted, "connections that could not be accepted"),
     (Cause::OverLimit, "connections over the limit"),
+    (Cause::Panicked, "panics in serving a connection"),
+    (Cause::ReceiverPanicked, "panics of receivers of a peer's answer"),
 ];
 
 /// What was written and left out, by kind.

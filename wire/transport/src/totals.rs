@@ -7,6 +7,7 @@
 
 use crate::Counters;
 use crate::mailbox::{Key, Mailbox};
+use crate::quiet::Quiet;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -74,6 +75,10 @@ impl Totals {
         if let Some(share) = self.threads.get(thread) {
             let _ = share.mailbox.set(Arc::downgrade(mailbox));
         }
+    }
+
+    pub(crate) fn quiet(&self) -> &Quiet {
+        &self.counters.quiet
     }
 
     pub(crate) fn write_bytes_max(&self) -> usize {
