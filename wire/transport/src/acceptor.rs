@@ -361,11 +361,11 @@ impl Accept {
         thread.count(counters, kind);
         // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
         let order = Order::Adopt {
+            loopback: listener.is_loopback(&socket),
             socket,
             peer,
             kind,
             tls: listener.tls.clone(),
-            loopback: listener.is_loopback(),
         };
         if thread.mailbox.order(order).is_err() {
             thread.uncount(counters, kind);

@@ -116,7 +116,7 @@ struct Flags {
     /// An HTTP answer is outstanding: HTTP/1.1 has no numbers, so the next request waits.
     http_waits: bool,
     continue_sent: bool,
-    /// Its listener is on a loopback address: not every `Host` is answered.
+    /// It came over loopback: not every `Host` is answered.
     loopback: bool,
     /// Whether it speaks HTTP, once its first bytes have told: a peer that spoke both would have answers by number and answers in
     /// turn on one connection, and either could come before the other.

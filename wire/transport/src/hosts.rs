@@ -2,12 +2,12 @@
 //!
 //! A browser lets a page call the site that it came from, and who owns a name may point it at 127.0.0.1 after the page has come
 //! (DNS rebinding): such a page calls without an Origin that anybody could refuse, and reads the answers. Only the `Host` tells.
-//! It looks at no origin and knows no configuration file. Its invariant: on a loopback listener no name is answered that a
+//! It looks at no origin and knows no configuration file. Its invariant: over loopback no name is answered that a
 //! stranger could own.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Which names callers of loopback listeners may use beside addresses and `localhost`.
+/// Which names callers over loopback may use beside addresses and `localhost`.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
     /// Names without a port, or `*` for any.
@@ -17,7 +17,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Whether a request for that `Host` is answered on a loopback listener. One without any is of HTTP/1.0, which no browser
+    /// Whether a request for that `Host` is answered over loopback. One without any is of HTTP/1.0, which no browser
     /// speaks.
     pub(crate) fn answers(&self, host: Option<&str>) -> bool {
         let Some(host) = host else { return true };

@@ -86,7 +86,7 @@ pub struct Options {
     pub patience: Patience,
     /// Origins whose pages may call and read the answers (CORS), or `*` for any; pages of all others are refused.
     pub cors_origins: Vec<&'static str>,
-    /// By which names HTTP's callers may call on loopback listeners.
+    /// By which names HTTP's callers may call over loopback.
     pub hosts: Hosts,
     /// The key of FPNN's encrypted channel, for old clients; a call to `*key` is any other call without it.
     pub encryption: Option<Arc<Encryption>>,

@@ -8,6 +8,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -163,11 +164,19 @@ impl Listener {
         self
     }
 
-    /// Whether none but this machine reaches it, and with that any page that a browser of this machine shows.
-    pub(crate) fn is_loopback(&self) -> bool {
-        self.bound
-            .addr()
-            .is_some_and(|addr| addr.ip().to_canonical().is_loopback())
+    /// Whether a connection that it has accepted came over loopback, as any page may that a browser of this machine shows. Only
+    /// where it listens on every address that is asked of the connection.
+    pub(crate) fn is_loopback(&self, accepted: &OwnedFd) -> bool {
+        let Some(bound) = self.bound.addr().map(|addr| addr.ip().to_canonical()) else {
+            return false;
+        };
+        if !bound.is_unspecified() {
+            return bound.is_loopback();
+        }
+        let local = rustix::net::getsockname(accepted).ok();
+        let local = local.and_then(|local| SocketAddr::try_from(local).ok());
+        // Where that cannot be told, the stricter of the two.
+        local.is_none_or(|local| local.ip().to_canonical().is_loopback())
     }
 
     /// Where it listens, with the port the system chose where 0 was asked for.

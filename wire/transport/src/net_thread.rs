@@ -53,7 +53,7 @@ pub(crate) enum Order {
         peer: Peer,
         kind: Kind,
         tls: Option<Arc<Tls>>,
-        /// Its listener is on a loopback address.
+        /// It came over loopback.
         loopback: bool,
     },
     /// Send what is owed, for this long at most, then close everything and end.

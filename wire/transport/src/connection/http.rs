@@ -97,7 +97,7 @@ fn hides_its_origin<S>(net: &Net<S>, request: &HttpRequest<'_>) -> bool {
         && service_method(request.path).is_some()
 }
 
-/// Refuses a request on a loopback listener that calls this server by a name that a stranger could own.
+/// Refuses a request over loopback that calls this server by a name that a stranger could own.
 fn refused_by_host<S: Service>(
     net: &Net<S>,
     connection: &mut Connection,
