@@ -4,6 +4,7 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
+mod awaited;
 mod contained;
 mod crowd;
 mod lingering;
@@ -328,7 +329,7 @@ impl<S: Service> Loop<S> {
             self.due_next.push(key.slot);
         }
         if let Some(until) = until {
-            self.timers.await_answer(until, key);
+            self.await_answer(until, key);
         }
     }
 
@@ -413,7 +414,7 @@ impl<S: Service> Loop<S> {
                 found.time_out_pushes(now, &net.counters)
             });
             if let Some(until) = until.flatten() {
-                self.timers.await_answer(until, key);
+                self.await_answer(until, key);
             }
         }
         while let Some(key) = self.timers.expired() {

@@ -18,6 +18,8 @@ const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(1);
 /// What waits for an answer is looked at no more often than this.
 const ANSWER_TICK: Duration = Duration::from_millis(100);
+/// Ends of waits that may be remembered in vain, beside one a connection.
+const AWAITED_SPARE: usize = 64;
 /// Sweeps that go once over all connections.
 const SWEEPS: usize = 4;
 
@@ -146,10 +148,32 @@ impl Timers {
 
     /// A connection waits for an answer until then; the end is put off to the next tick, so that those near each other are one.
     pub(crate) fn await_answer(&mut self, until: Instant, key: Key) {
+        let end = self.end_of_tick(until);
+        self.awaiting.push(Reverse((end, key.slot, key.generation)));
+    }
+
+    fn end_of_tick(&self, until: Instant) -> Instant {
         let since = until.saturating_duration_since(self.started).as_nanos();
         let ticks = since.div_ceil(ANSWER_TICK.as_nanos());
-        let end = self.started + ANSWER_TICK * u32::try_from(ticks).unwrap_or(u32::MAX);
-        self.awaiting.push(Reverse((end, key.slot, key.generation)));
+        self.started + ANSWER_TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets the ends that were put off or whose connections are gone, once there are many more than connections: whoever asks
+    /// chooses how long, and each shorter time is an entry that would stay until its end. `until` says until when a connection
+    /// waits.
+    pub(crate) fn keep_few_awaited(&mut self, connections: usize, until: impl Fn(Key) -> Option<Instant>) {
+        if self.awaiting.len() <= 2 * connections + AWAITED_SPARE {
+            return;
+        }
+        let mut ends = std::mem::take(&mut self.awaiting).into_vec();
+        ends.retain(|Reverse((end, slot, generation))| {
+            let (slot, generation) = (*slot, *generation);
+            until(Key { slot, generation }).is_some_and(|until| self.end_of_tick(until) == *end)
+        });
+        ends.sort_unstable();
+        ends.dedup();
+        ends.shrink_to(2 * connections + AWAITED_SPARE);
+        self.awaiting = ends.into();
     }
 
     /// A connection that may have waited long enough for an answer, and what time it is; it may be gone already.
@@ -257,6 +281,30 @@ mod tests {
         timers.set_now(at(2000));
         assert_eq!(timers.answers_due(), Some((key(1), at(2000))));
         assert_eq!(timers.next(0), None);
+    }
+
+    #[test]
+    fn ends_that_were_put_off_are_few() {
+        let start = Instant::now();
+        let mut timers = Timers::start(Patience::default(), start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut last = [at(0); 4];
+        // The fourth has gone.
+        let waits = |last: [Instant; 4], key: Key| (key.slot < 3).then(|| last[key.slot]);
+        for seconds in (1000..80_000).rev() {
+            let slot = seconds as usize % 4;
+            last[slot] = at(seconds);
+            timers.await_answer(at(seconds), key(slot));
+            // In the same tick.
+            timers.await_answer(at(seconds) - Duration::from_micros(1), key(slot));
+            timers.keep_few_awaited(3, |key| waits(last, key));
+            assert!(timers.awaiting.len() <= 2 * 3 + AWAITED_SPARE);
+        }
+        timers.set_now(at(1003));
+        let due: std::collections::BTreeSet<usize> = std::iter::from_fn(|| timers.answers_due())
+            .map(|(key, _)| key.slot)
+            .collect();
+        assert!(due.is_superset(&[0, 1, 2].into()), "{due:?}");
     }
 
     #[test]

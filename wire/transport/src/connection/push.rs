@@ -170,6 +170,11 @@ impl Connection {
         sooner.then(|| *pushes.armed.insert(until))
     }
 
+    /// When the thread's clock looks at its pushes next, if it does.
+    pub(crate) fn awaits_until(&self) -> Option<Instant> {
+        self.pushes.as_ref()?.armed
+    }
+
     /// Asks for a turn; false if it is queued for one.
     pub(crate) fn ask_for_turn(&mut self) -> bool {
         !std::mem::replace(&mut self.flags.due, true)
