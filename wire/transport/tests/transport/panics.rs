@@ -2,12 +2,16 @@
 
 use crate::probe::{answers, connect, loopback, options, quest};
 use millpond_wire_frame::{Encoding, FrameKind, write_frame};
+use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{Patience, Reply, Request, Run, Service, Target, Ticket, Transport};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Waits end here only so that what never comes fails.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Panics where it is told to; "later" gives its ticket to the test, and everything else is answered at once.
 #[derive(Clone)]
@@ -148,4 +152,44 @@ fn whoever_waits_for_a_peer_may_panic() {
     assert_eq!(transport.counters().push_answers.load(Ordering::Relaxed), 1);
     assert_eq!(transport.counters().panics.load(Ordering::Relaxed), 0);
     transport.close(Duration::from_secs(5));
+}
+
+/// Refuses every call, and panics where nothing of a connection is under way.
+#[derive(Clone)]
+struct Lulled;
+
+impl Service for Lulled {
+    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+        reply.error(&Status::new(Code::Overloaded, "full"));
+    }
+
+    fn lull(&self) -> Duration {
+        panic!("between two turns")
+    }
+}
+
+#[test]
+fn a_thread_that_panics_counts_its_connections_out() {
+    let options = options(1, Patience::default());
+    let transport = Transport::start(loopback(), Vec::new(), "net", options, Lulled).unwrap();
+    let counters = transport.counters();
+    let mut held = connect(&transport);
+    let (mut large, kind) = (Vec::new(), FrameKind::Oneway { method: "any" });
+    write_frame(&mut large, Encoding::Msgpack, kind, &vec![0xc0; 900_000]).unwrap();
+    held.write_all(&large[..800_000]).unwrap();
+    while counters.unfinished_bytes.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    let mut stream = connect(&transport);
+    stream.write_all(&quest("any", 1, &[0x80])).unwrap();
+    // It may close before its answer, and with a reset.
+    let _ = stream.read_to_end(&mut Vec::new());
+    let counted =
+        || [&counters.live, &counters.unfinished_bytes].map(|counter| counter.load(Ordering::Relaxed));
+    let until = Instant::now() + WAIT_MAX;
+    while counted() != [0, 0] {
+        assert!(Instant::now() < until, "{:?} stay counted", counted());
+        std::thread::yield_now();
+    }
+    transport.close(Duration::ZERO);
 }
