@@ -39,6 +39,8 @@ impl Conditions {
             (0, judgement) => standing(judgement),
             // The machine or the press kept them back: another moment may tell.
             (_, Judgement::EnvDrift | Judgement::GeneratorBound) => Standing::Unfit,
+            // The press names a load that was not offered before it names what else took part.
+            (_, Judgement::Unstable) if was_disturbed(point) => Standing::Unfit,
             _ => Standing::NotSent,
         };
         Conditions {
@@ -97,6 +99,14 @@ fn standing(judgement: Judgement) -> Standing {
     }
 }
 
+/// Whether other processes or the hypervisor took so much that the press calls it drift.
+fn was_disturbed(point: &Point) -> bool {
+    let seconds = &point.resources.seconds;
+    let foreign: f64 = seconds.iter().filter_map(|second| second.foreign_percent).sum();
+    let foreign_percent = foreign / seconds.len().max(1) as f64;
+    steal_percent(point).max(foreign_percent) >= STEAL_PERCENT_MAX
+}
+
 /// The hypervisor's share over the seconds of a point, in percent of one core; zero where the machine does not tell.
 pub(crate) fn steal_percent(point: &Point) -> f64 {
     let seconds = &point.resources.seconds;
@@ -107,6 +117,7 @@ pub(crate) fn steal_percent(point: &Point) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_press_recorder::ResourceSecond;
 
     fn point(judgement: Judgement, not_sent: u64) -> Point {
         let mut point = Point::default();
@@ -128,6 +139,12 @@ mod tests {
         check(Judgement::Valid, 1, Standing::NotSent);
         check(Judgement::Unstable, 1, Standing::NotSent);
         check(Judgement::Failing, 1, Standing::NotSent);
+        let mut disturbed = point(Judgement::Unstable, 1);
+        disturbed.resources.seconds.push(ResourceSecond {
+            foreign_percent: Some(STEAL_PERCENT_MAX),
+            ..ResourceSecond::default()
+        });
+        assert_eq!(Conditions::of(&disturbed).standing, Standing::Unfit);
         // Not the server's doing.
         check(Judgement::EnvDrift, 1, Standing::Unfit);
         check(Judgement::GeneratorBound, 1, Standing::Unfit);

@@ -28,7 +28,7 @@ const P99: Bar = Bar::new("hardening-crowd-p99-over-without", Op::AtMost, 2.0);
 
 pub(crate) const GROUP: Group = Group {
     name: "crowd",
-    title: "10,000 connections that read nothing or never finish a request: memory, and a well-behaved caller's p99",
+    title: "10,000 connections that read nothing or never finish a request: memory, and a well-behaved caller's p99 beside those that the bounds leave",
     bars: &[MEMORY, P99],
     measure,
 };
