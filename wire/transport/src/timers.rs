@@ -87,18 +87,28 @@ pub(crate) struct Sweep {
     pub(crate) to: usize,
 }
 
+/// Nanoseconds since the thread's clock started. A turn compares a few of them, which as an `Instant` would take ten times as long.
+type Nanos = u64;
+
 /// A net thread's clocks.
 #[derive(Debug)]
 pub(crate) struct Timers {
     started: Instant,
     now: Instant,
+    /// The same since the start.
+    now_ns: Nanos,
     sweeps: bool,
-    swept: Instant,
+    /// When the next sweep is due.
+    sweep_ns: Nanos,
     part: usize,
-    lingering: VecDeque<(Instant, Key)>,
-    refused: VecDeque<(Instant, Key)>,
+    lingering: VecDeque<(Nanos, Key)>,
+    refused: VecDeque<(Nanos, Key)>,
     /// Slot and generation of connections that wait for answers, the first end in front; several a connection, sometimes.
-    awaiting: BinaryHeap<Reverse<(Instant, usize, u64)>>,
+    awaiting: BinaryHeap<Reverse<(Nanos, usize, u64)>>,
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos::try_from(span.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
 impl Timers {
@@ -107,8 +117,9 @@ impl Timers {
         Timers {
             started: now,
             now,
+            now_ns: 0,
             sweeps: !(idle.is_zero() && request.is_zero() && write.is_zero()),
-            swept: now,
+            sweep_ns: nanos(TICK),
             part: 0,
             lingering: VecDeque::new(),
             refused: VecDeque::new(),
@@ -119,6 +130,7 @@ impl Timers {
     /// Tells it the time.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = now;
+        self.now_ns = nanos(now.saturating_duration_since(self.started));
     }
 
     /// The time it was told last.
@@ -128,12 +140,12 @@ impl Timers {
 
     /// Whole seconds since the start.
     pub(crate) fn now_s(&self) -> u32 {
-        self.now.saturating_duration_since(self.started).as_secs() as u32
+        (self.now_ns / nanos(Duration::from_secs(1))) as u32
     }
 
     /// Gives a connection its last second.
     pub(crate) fn linger(&mut self, key: Key) {
-        self.lingering.push_back((self.now + LINGER, key));
+        self.lingering.push_back((self.now_ns + nanos(LINGER), key));
     }
 
     /// The connection that has lingered for longest has done so for long enough; it may be gone already.
@@ -143,7 +155,7 @@ impl Timers {
 
     /// Gives a refused connection its five.
     pub(crate) fn refuse(&mut self, key: Key) {
-        self.refused.push_back((self.now + REFUSAL_WAIT, key));
+        self.refused.push_back((self.now_ns + nanos(REFUSAL_WAIT), key));
     }
 
     /// A connection waits for an answer until then; the end is put off to the next tick, so that those near each other are one.
@@ -152,10 +164,11 @@ impl Timers {
         self.awaiting.push(Reverse((end, key.slot, key.generation)));
     }
 
-    fn end_of_tick(&self, until: Instant) -> Instant {
-        let since = until.saturating_duration_since(self.started).as_nanos();
-        let ticks = since.div_ceil(ANSWER_TICK.as_nanos());
-        self.started + ANSWER_TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+    fn end_of_tick(&self, until: Instant) -> Nanos {
+        let since = nanos(until.saturating_duration_since(self.started));
+        since
+            .div_ceil(nanos(ANSWER_TICK))
+            .saturating_mul(nanos(ANSWER_TICK))
     }
 
     /// Forgets the ends that were put off or whose connections are gone, once there are many more than connections: whoever asks
@@ -179,7 +192,7 @@ impl Timers {
     /// A connection that may have waited long enough for an answer, and what time it is; it may be gone already.
     pub(crate) fn answers_due(&mut self) -> Option<(Key, Instant)> {
         let Reverse((end, slot, generation)) = *self.awaiting.peek()?;
-        if end > self.now {
+        if end > self.now_ns {
             return None;
         }
         self.awaiting.pop();
@@ -188,18 +201,24 @@ impl Timers {
 
     /// How long nothing of all this is due; for ever where there is nothing.
     pub(crate) fn next(&self, connections: usize) -> Option<Duration> {
-        let fronts = [self.lingering.front(), self.refused.front()];
-        let ends = fronts.into_iter().flatten().map(|(end, _)| *end);
-        let sweep = (self.sweeps && connections > 0).then(|| self.swept + TICK);
-        let answers = self.awaiting.peek().map(|Reverse((end, _, _))| *end);
-        let first = ends.chain(sweep).chain(answers).min()?;
-        Some(first.saturating_duration_since(self.now))
+        let end = |front: Option<&(Nanos, Key)>| front.map_or(Nanos::MAX, |(end, _)| *end);
+        let sweep = if self.sweeps && connections > 0 {
+            self.sweep_ns
+        } else {
+            Nanos::MAX
+        };
+        let answers = self.awaiting.peek().map_or(Nanos::MAX, |Reverse((end, ..))| *end);
+        let first = end(self.lingering.front())
+            .min(end(self.refused.front()))
+            .min(sweep)
+            .min(answers);
+        (first < Nanos::MAX).then(|| Duration::from_nanos(first.saturating_sub(self.now_ns)))
     }
 
     /// A connection whose time of lingering, or of being refused, is over; it may be gone already.
     pub(crate) fn expired(&mut self) -> Option<Key> {
         for queue in [&mut self.lingering, &mut self.refused] {
-            if queue.front().is_some_and(|(end, _)| *end <= self.now) {
+            if queue.front().is_some_and(|(end, _)| *end <= self.now_ns) {
                 return queue.pop_front().map(|(_, key)| key);
             }
         }
@@ -208,10 +227,10 @@ impl Timers {
 
     /// The slots to look at now, of `slots` in all; nothing between two ticks.
     pub(crate) fn sweep(&mut self, slots: usize) -> Option<Sweep> {
-        if !self.sweeps || self.now < self.swept + TICK {
+        if !self.sweeps || self.now_ns < self.sweep_ns {
             return None;
         }
-        self.swept = self.now;
+        self.sweep_ns = self.now_ns + nanos(TICK);
         self.part = (self.part + 1) % SWEEPS;
         let at = |part: usize| slots * part / SWEEPS;
         Some(Sweep {
