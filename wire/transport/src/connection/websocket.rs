@@ -133,6 +133,9 @@ impl Connection {
     /// Ends the connection: a WebSocket's peer is told why, and has a moment to read it where the kernel takes all of it now.
     /// In a stop every peer to whom all is said has that moment: it may be sending, and a reset would take answers from it.
     pub(crate) fn say_goodbye<S: Service>(&mut self, net: &Net<S>, room: &mut Room, why: Goodbye) -> Turn {
+        if why == Goodbye::Overdue(Overdue::Write) {
+            self.reset_at_end();
+        }
         let flags = &self.flags;
         if why == Goodbye::Stop && (flags.lingers || self.websocket.is_none()) {
             return self.part_quietly(net);

@@ -9,7 +9,7 @@ use crate::net_thread::{Kind, Net, Room};
 use crate::quiet::Cause;
 use crate::service::Service;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A buffer for answers that grew beyond this is not kept for the next connection.
 pub(super) const OUT_BYTES_KEPT: usize = 256 << 10;
@@ -244,12 +244,20 @@ impl Connection {
         self.cut_off();
     }
 
-    /// Nothing more is sent.
+    /// Nothing more is sent, nor what the kernel has of it.
     fn cut_off(&mut self) {
+        self.reset_at_end();
         (self.out, self.sent, self.timed) = (Vec::new(), 0, Vec::new());
         self.forget_sealed(usize::MAX);
         self.flags.broken = true;
         self.tell_gone();
+    }
+
+    /// Has the kernel drop what its peer did not take as soon as the socket is closed. It would keep megabytes of it else, and go on
+    /// asking the peer whether there is room: of thousands of such peers that is what delays everybody else.
+    pub(super) fn reset_at_end(&self) {
+        // A Unix socket has no such thing, and needs none.
+        let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::probe::{Probe, answers, connect, loopback, options, quest};
 use millpond_wire_transport::{
     Counters, Options, Patience, Reply, Request, Service, Target, Ticket, Transport,
 };
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -117,6 +117,14 @@ fn the_connection_that_keeps_most_gives_way_on_whichever_thread_it_is() {
         }
         assert_eq!(answers(&mut reader, 1), [(0, 1)], "round {round}");
         assert!(gone.load(Ordering::Relaxed), "round {round}");
+        let ended = (&silent)
+            .read_to_end(&mut Vec::new())
+            .map_err(|error| error.kind());
+        assert_eq!(
+            ended,
+            Err(ErrorKind::ConnectionReset),
+            "the kernel keeps nothing of it either"
+        );
         drop((silent, reader, idle));
         wait_until_nothing_is_kept(&counters);
         while counted(&counters.live) > 0 {
