@@ -1,14 +1,16 @@
 //! Ten thousand connections that read nothing or never finish a request: what the server keeps for them, and what a well-behaved
 //! caller's call takes beside them.
 //!
-//! Server on core 0, crowd and press on core 1, in processes of their own, since a process here may open 20,000 files. The crowd
+//! Server on core 0, crowd and press on core 1, both kept awake, in processes of their own, since a process here may open 20,000 files. The crowd
 //! sends what it has first, then the well-behaved caller is measured beside it; before it came, the same caller was measured on the
 //! same server. Its invariants: the limit of memory is what `doctor` computes from the very configuration that is served; and a
 //! figure beside the crowd counts only where the server closed none of it for its timeouts, and all that its bounds of
 //! bytes do not close, a quarter at least, is still there at the end.
 
 use super::hostile::{BIG, BIG_BYTES, Crowd};
+use crate::awake::Awake;
 use crate::bar::{Bar, Group, Op};
+use crate::conditions::{Conditions, Standing};
 use crate::cores;
 use crate::judging::PAIRS_MIN;
 use crate::process_memory::memory_bytes;
@@ -33,6 +35,8 @@ pub(crate) const GROUP: Group = Group {
     measure,
 };
 
+/// How often a point is measured at most in which the press was the limit.
+const TRIES: usize = 4;
 /// Connections of the well-behaved caller, and the press' own beside them.
 const OTHERS: usize = 100;
 /// How long the server may work on what they send, and how long it must do next to nothing to be done.
@@ -46,6 +50,9 @@ const TOTAL: &str = "callers can make the server hold";
 fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let count = setup.pick(10_000, 1_000);
     let config = config(setup)?;
+    // A virtual core that sleeps comes back a millisecond late, ten times what a call takes here: both sides would measure that.
+    let _awake = (!setup.keep_awake).then(Awake::keep).transpose()?;
+    report.say("both cores are kept awake by loops of idle priority");
     let set = [format!("server.connections_max={}", count + OTHERS)];
     let total = total(setup, &config, &set[0]);
     match &total {
@@ -178,6 +185,17 @@ fn call(setup: &Setup, report: &mut Report, server: &Server, name: &str) -> anyh
         setup.pick(6, 2),
         cores::PRESS
     );
+    // A press that was late itself says nothing of the server; the load stays what it is.
+    for again in 1..TRIES {
+        let tried = format!("{name}-{again}");
+        let point = point(setup, report, &tried, server, ("echo", PAYLOAD), &load)?;
+        if Conditions::of(&point).standing != Standing::Unfit {
+            return Ok(point);
+        }
+        report.say(&format!(
+            "note: {tried}: the press could not keep up; measured again"
+        ));
+    }
     point(setup, report, name, server, ("echo", PAYLOAD), &load)
 }
 
