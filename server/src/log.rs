@@ -48,6 +48,11 @@ impl LogHandle {
         self.queue.dropped() + self.file.load(Ordering::Relaxed)
     }
 
+    /// Whether its thread has ended by a panic: nothing is written any more.
+    pub(crate) fn has_died(&self) -> bool {
+        self.queue.has_died()
+    }
+
     /// Waits until everything is written that was logged, and until then at most.
     pub(crate) fn flush_by(&self, until: Instant) {
         self.queue.flush_by(until);
@@ -63,6 +68,20 @@ impl LogHandle {
         self.floor.0.store(level as u8, Ordering::Relaxed);
         // Every place that logs remembers whether it is heard.
         tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+#[cfg(test)]
+impl LogHandle {
+    /// Of a log whose thread has died.
+    pub(crate) fn dead() -> LogHandle {
+        let queue = Arc::new(Queue::new(1, 1, 1, None));
+        drop(queue.begin());
+        LogHandle {
+            queue,
+            file: Arc::default(),
+            floor: Floor(Arc::default()),
+        }
     }
 }
 
@@ -158,7 +177,7 @@ impl Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // Where it fails, the thread stands in a write that does not end; the process ends without it.
+        // Where it fails, the thread stands in a write that does not end, or has died; the process ends without it.
         if !self.handle.queue.stop(STOP_PATIENCE) && !self.is_on_stderr {
             say("millpond: the log takes no more lines; what was queued is lost");
         }

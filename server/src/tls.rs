@@ -7,7 +7,7 @@ use crate::{Error, config};
 use millpond_wire_transport::{Listener, Tls};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -60,6 +60,19 @@ pub(crate) struct Certificate {
     tls: Arc<Tls>,
     reloaded: AtomicU64,
     kept: AtomicU64,
+    /// A panic has ended the thread that watches the files, in a program that does not end by one.
+    watch_died: AtomicBool,
+}
+
+/// A thread that watches, whose panic is to be known.
+struct Watching<'a>(&'a AtomicBool);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Certificate {
@@ -71,6 +84,11 @@ impl Certificate {
     /// How often its files were read again with success, and without.
     pub(crate) fn reloads(&self) -> [u64; 2] {
         [&self.reloaded, &self.kept].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Whether nobody looks at its files any more, although it is served.
+    pub(crate) fn has_watch_died(&self) -> bool {
+        self.watch_died.load(Ordering::Relaxed)
     }
 
     fn warn(&self) {
@@ -100,6 +118,7 @@ impl Certificate {
 
     /// Until nobody can ask any more.
     fn watch(&self, asked: &Receiver<()>) {
+        let _watching = Watching(&self.watch_died);
         loop {
             match asked.recv_timeout(LOOK) {
                 Ok(()) => self.reload(),
@@ -133,6 +152,7 @@ impl Port {
             tls: Arc::clone(&tls),
             reloaded: AtomicU64::new(0),
             kept: AtomicU64::new(0),
+            watch_died: AtomicBool::new(false),
         });
         certificate.warn();
         let listener = bind(asked.listen, "server.tls.listen")?.with_tls(tls);

@@ -1,10 +1,13 @@
 //! Looks whether the server's threads still do their work, and says so behind `/readyz` and `/healthz`.
 //!
-//! It mends nothing: a thread that is stuck may come back, and one that has ended is for whoever supervises the process. Its
-//! invariant: while it does not run itself, or a thread has not turned for about a second, the server is not ready.
+//! It mends nothing: a thread that is stuck may come back, and one that has ended is for whoever supervises the process. Net
+//! threads and acceptors are asked whether they turn; of the others it sees only that one has ended. Its invariant: while a net
+//! thread or an acceptor has not turned for about a second, a thread has ended, or it has not looked itself for five seconds, the
+//! server is not ready.
 
 use crate::Shared;
 use crate::engines::Engines;
+use crate::log::LogHandle;
 use millpond_wire_transport::{Pulses, Stuck};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -171,13 +174,25 @@ impl Watch {
 fn watch(watching: &Watching, pulses: &Pulses, stopped: &Receiver<()>) {
     let Watching(shared) = watching;
     while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-        let ended = shared.ready_engines().map_or(Vec::new(), ended);
-        shared.health.set(&pulses.ask(), &ended);
+        shared.health.set(&pulses.ask(), &ended(shared));
     }
 }
 
-/// Threads of engines that have ended by a panic, in a program that does not end by one.
-fn ended(engines: &Engines) -> Vec<String> {
+/// Threads that have ended by a panic, in a program that does not end by one.
+fn ended(shared: &Shared) -> Vec<String> {
+    let log = shared.log().is_some_and(LogHandle::has_died);
+    let tls = shared.certificate.get().is_some_and(|tls| tls.has_watch_died());
+    let beside = [
+        (log, "the log's thread"),
+        (tls, "the thread that watches the files of server.tls"),
+    ];
+    let beside = beside.into_iter().filter(|(has_died, _)| *has_died);
+    let mut ended = shared.ready_engines().map_or(Vec::new(), ended_of_engines);
+    ended.extend(beside.map(|(_, name)| name.to_owned()));
+    ended
+}
+
+fn ended_of_engines(engines: &Engines) -> Vec<String> {
     let models = engines
         .models
         .iter()
@@ -216,5 +231,17 @@ mod tests {
             (health.complaint(), health.hopeless(), health.stuck()),
             (None, None, 0)
         );
+    }
+
+    #[test]
+    fn the_end_of_the_logs_thread_is_seen() {
+        let shared = Shared::new(crate::config::Config::default(), false);
+        assert!(ended(&shared).is_empty());
+        let program = crate::Program {
+            log: Some(LogHandle::dead()),
+            ..crate::Program::default()
+        };
+        assert!(shared.program.set(program).is_ok());
+        assert_eq!(ended(&shared), ["the log's thread"]);
     }
 }

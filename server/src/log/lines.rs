@@ -13,6 +13,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// Writes until the queue says that it is over.
 pub(super) fn write_all(queue: &Queue, mut lines: Lines<impl Write>, format: Format) {
+    let writing = queue.begin();
     let (mut chunk, mut seen, mut told) = (Chunk::default(), 0, 0);
     while let Some(taken) = queue.next(chunk, seen) {
         lines.write(&taken.chunk);
@@ -28,7 +29,7 @@ pub(super) fn write_all(queue: &Queue, mut lines: Lines<impl Write>, format: For
         }
         chunk = taken.chunk;
     }
-    queue.end();
+    writing.end();
 }
 
 /// The line that says how many are missing before it, in the form of the others.

@@ -76,9 +76,34 @@ struct State {
     /// The log's thread has nothing to do.
     idle: bool,
     stopping: bool,
-    ended: bool,
+    end: Option<End>,
     /// Chunks written so far, by which a stop sees that it goes on.
     written: u64,
+}
+
+/// How the log's thread ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It was told to, and has written everything.
+    InOrder,
+    /// By a panic, in a program that does not end by one: nobody writes any more.
+    Died,
+}
+
+/// What the log's thread does while it lives; however it ends, the queue knows.
+pub(super) struct Writing<'a>(&'a Queue);
+
+impl Writing<'_> {
+    /// It has written its last.
+    pub(super) fn end(self) {
+        self.0.end(End::InOrder);
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.end(End::Died);
+    }
 }
 
 /// What the log's thread has to write.
@@ -170,10 +195,20 @@ impl Queue {
         }
     }
 
-    /// Says that the log's thread has written its last.
-    pub(super) fn end(&self) {
-        self.lock().ended = true;
+    /// The log's thread begins.
+    pub(super) fn begin(&self) -> Writing<'_> {
+        Writing(self)
+    }
+
+    /// The first word counts.
+    fn end(&self, end: End) {
+        self.lock().end.get_or_insert(end);
         self.progress.notify_all();
+    }
+
+    /// Whether the log's thread has ended without being told to.
+    pub(super) fn has_died(&self) -> bool {
+        self.lock().end == Some(End::Died)
     }
 
     /// Lines that found no room, since the start.
@@ -184,7 +219,7 @@ impl Queue {
     /// Waits until everything is written that lies there, or until then: for the last words of a process.
     pub(super) fn flush_by(&self, until: Instant) {
         let mut state = self.lock();
-        while state.lines > 0 {
+        while state.lines > 0 && state.end.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -194,21 +229,21 @@ impl Queue {
         }
     }
 
-    /// Waits until everything is written, or nothing was for so long: whether all of it was.
+    /// Waits until everything is written, or nothing was for so long, or nobody writes: whether all of it was.
     pub(super) fn stop(&self, patience: Duration) -> bool {
         let mut state = self.lock();
         state.stopping = true;
         self.lines.notify_one();
-        while !state.ended {
+        while state.end.is_none() {
             let before = state.written;
             let waited = self.progress.wait_timeout(state, patience);
             let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = now;
-            if timeout.timed_out() && state.written == before && !state.ended {
+            if timeout.timed_out() && state.written == before && state.end.is_none() {
                 return false;
             }
         }
-        true
+        state.end == Some(End::InOrder)
     }
 }
 
@@ -295,13 +330,28 @@ mod tests {
         assert!(!queue.stop(Duration::from_millis(1)), "nobody writes");
         let writer = Arc::clone(&queue);
         let thread = std::thread::spawn(move || {
-            let mut chunk = Chunk::default();
+            let (writing, mut chunk) = (writer.begin(), Chunk::default());
             while let Some(taken) = writer.next(chunk, 0) {
                 chunk = taken.chunk;
             }
-            writer.end();
+            writing.end();
         });
         assert!(queue.stop(Duration::from_secs(60)));
         thread.join().unwrap();
+        assert!(!queue.has_died());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_writer_that_died() {
+        let queue = Queue::new(10, 1000, FILE_CHUNK_BYTES, None);
+        put(&queue, &["one\n"]);
+        let panics = || {
+            let _writing = queue.begin();
+            panic!("in the log's thread")
+        };
+        assert!(millpond_threads::contain(panics).is_err());
+        assert!(queue.has_died());
+        queue.flush_by(Instant::now() + Duration::from_secs(3600));
+        assert!(!queue.stop(Duration::from_secs(3600)), "a line was lost");
     }
 }
