@@ -67,11 +67,6 @@ fn documents() -> Vec<(String, Vec<Written>)> {
         .collect()
 }
 
-/// Whether `CI` says so, as .ci/skips.py reads it.
-fn is_ci(value: &str) -> bool {
-    matches!(value.to_ascii_lowercase().as_str(), "1" | "true")
-}
-
 /// The line of .ci/skips.py for what was left out, as cargo prints an ignored test. What cargo has begun to print stays above it.
 fn ignored(name: &str, reason: &str) -> String {
     format!("\ntest commands::{name} ... ignored, {reason}\n")
@@ -79,12 +74,6 @@ fn ignored(name: &str, reason: &str) -> String {
 
 #[test]
 fn what_is_left_out_is_seen_by_the_list_of_skips() {
-    let check = |value: &str, expected: bool| assert_eq!(is_ci(value), expected, "CI={value}");
-    check("1", true);
-    check("true", true);
-    check("TRUE", true);
-    check("false", false);
-    check("", false);
     let skips = |ci: &str| {
         let line = ignored("some.toml", "needs redis-server, which is not here");
         let program = root().join(".ci/skips.py");
@@ -116,8 +105,7 @@ fn every_shipped_scenario_runs_as_its_head_says() {
                 let missing = place::missing_programs(&name);
                 if !missing.is_empty() {
                     let reason = format!("needs {}, which is not here", missing.join(" and "));
-                    let in_ci = is_ci(&std::env::var("CI").unwrap_or_default());
-                    assert!(!in_ci, "{name} {reason}: CI skips nothing");
+                    // Whether that may be is for .ci/skips.py to say, which reads this.
                     // Not by println!, which shows nothing of a test that passes.
                     let _ = std::io::stdout().write_all(ignored(&name, &reason).as_bytes());
                     return;
