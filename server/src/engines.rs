@@ -65,7 +65,9 @@ impl Engines {
             engines.tables.insert(name.clone(), Arc::new(handle));
         }
         for (name, store) in &config.ordered {
-            engines.stores.insert(name.clone(), open_store(name, store)?);
+            engines
+                .stores
+                .insert(name.clone(), open_store(name, store, &config.server)?);
         }
         for (name, model) in &config.models {
             engines
@@ -145,14 +147,24 @@ impl Engines {
     }
 }
 
-/// Opens a store as `serve` and `millpond ordered load` both do.
-pub(crate) fn open_store(name: &str, config: &config::Ordered) -> Result<Store, Error> {
-    let options = Options {
+fn store_options(config: &config::Ordered, server: &config::Server) -> Options {
+    Options {
         durability: config.durability.into(),
         queue_max: config.queue_max,
         segment_bytes_max: config.segment_bytes_max,
         memory_bytes_max: config.memory_bytes_max,
-    };
+        // Admission counts more for a put than its store does, so this is never what refuses one.
+        queue_bytes_max: server.in_flight_bytes_max,
+    }
+}
+
+/// Opens a store as `serve` and `millpond ordered load` both do.
+pub(crate) fn open_store(
+    name: &str,
+    config: &config::Ordered,
+    server: &config::Server,
+) -> Result<Store, Error> {
+    let options = store_options(config, server);
     let Some(path) = &config.path else {
         tracing::info!(store = name, durability = "memory", "store opened, empty");
         return Ok(Store::in_memory(options));
@@ -233,5 +245,20 @@ fn practice(model: &config::Model) -> Practice {
         run: micros(model.us),
         row: micros(model.us_per_row),
         width: model.width.unwrap_or(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stores_queue_holds_what_admission_lets_in() {
+        let server = config::Server {
+            in_flight_bytes_max: 1 << 30,
+            ..config::Server::default()
+        };
+        let options = store_options(&config::Ordered::at("events".into()), &server);
+        assert_eq!(options.queue_bytes_max, 1 << 30);
     }
 }

@@ -2,7 +2,7 @@
 //! Its invariant: a line that cannot be loaded stops the load and is named; what was loaded before it stays.
 
 use crate::Error;
-use crate::config::Ordered;
+use crate::config::{Ordered, Server};
 use crate::engines::open_store;
 use millpond_engines_ordered::Put;
 use serde::Deserialize;
@@ -42,7 +42,7 @@ pub fn load_events(
     let place = file.display().to_string();
     let opened =
         File::open(file).map_err(|error| Error::config(&place, format!("cannot be read: {error}")))?;
-    let store = open_store("load", config)?;
+    let store = open_store("load", config, &Server::default())?;
     let mut entries = 0;
     let mut batch = Vec::with_capacity(ENTRIES_A_PUT);
     let mut write = |batch: &mut Vec<(Vec<u8>, Vec<u8>)>| {

@@ -110,9 +110,25 @@ pub enum PutError {
         max: usize,
     },
 
-    /// The queue of the log is full; [`crate::Store::put`] says so by [`Busy`], which leaves the put whole.
-    #[error("as many puts wait for the log as may; try again later, or raise queue_max")]
-    QueueFull,
+    /// As many puts wait for the log as may; [`crate::Store::put`] says so by [`Busy`], which leaves the put whole.
+    #[error("{max} puts wait for the log already; try again later, or raise queue_max")]
+    QueueFull {
+        /// How many may.
+        max: usize,
+    },
+
+    /// The puts that wait for the log hold too much for this one; said by [`Busy`] too.
+    #[error(
+        "puts that wait for the log hold {waiting} bytes already, this one has {bytes}, and {max} are allowed; try again later, put less at once, or raise queue_bytes_max"
+    )]
+    QueueBytesFull {
+        /// Bytes that wait.
+        waiting: usize,
+        /// Bytes of the put.
+        bytes: usize,
+        /// How many may wait.
+        max: usize,
+    },
 
     /// The entries may take no more memory. Nothing was written.
     #[error(
@@ -156,19 +172,22 @@ pub struct Busy {
     pub put: Put,
     /// The callback, not called.
     pub done: Done,
+    /// What is full: [`PutError::QueueFull`] or [`PutError::QueueBytesFull`].
+    pub error: PutError,
 }
 
 impl fmt::Debug for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Busy")
             .field("put", &self.put)
+            .field("error", &self.error)
             .finish_non_exhaustive()
     }
 }
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the store's queue of puts is full; try again later")
+        self.error.fmt(f)
     }
 }
 

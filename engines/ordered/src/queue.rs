@@ -11,9 +11,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::error::Error;
 use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 
-/// Bytes of puts that may wait, beside the bound on their number. One put always finds an empty queue open.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
-
 /// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died over it.
 pub(crate) struct Reply(Option<Done>);
 
@@ -70,6 +67,7 @@ pub(crate) struct Queue {
     /// Signalled when something was taken, or the end has come.
     room: Condvar,
     puts_max: usize,
+    bytes_max: usize,
 }
 
 #[derive(Default)]
@@ -81,12 +79,14 @@ struct State {
 }
 
 impl Queue {
-    pub fn new(puts_max: usize) -> Queue {
+    /// Bounded in puts and in their bytes; one put always finds an empty queue open.
+    pub fn new(puts_max: usize, bytes_max: usize) -> Queue {
         Queue {
             state: Mutex::default(),
             ready: Condvar::new(),
             room: Condvar::new(),
             puts_max: puts_max.max(1),
+            bytes_max,
         }
     }
 
@@ -97,9 +97,9 @@ impl Queue {
             drop(state);
             return Err(Refused::Ended(done, end));
         }
-        if !self.has_room(&state, bytes) {
+        if let Some(error) = self.why_no_room(&state, bytes) {
             drop(state);
-            return Err(Refused::Full(Busy { put, done }));
+            return Err(Refused::Full(Busy { put, done, error }));
         }
         state.bytes += bytes;
         state.waiting.push_back(Pending {
@@ -115,7 +115,7 @@ impl Queue {
     /// Waits until a put of this size could be taken in, or the end has come.
     pub fn wait_for_room(&self, bytes: usize) {
         let state = self.lock();
-        let full = |state: &mut State| state.end.is_none() && !self.has_room(state, bytes);
+        let full = |state: &mut State| state.end.is_none() && self.why_no_room(state, bytes).is_some();
         drop(self.room.wait_while(state, full));
     }
 
@@ -169,9 +169,16 @@ impl Queue {
         matches!(end, Some(PutError::Storage(error)) if matches!(*error, Error::LogThreadDied))
     }
 
-    fn has_room(&self, state: &State, bytes: usize) -> bool {
-        state.waiting.is_empty()
-            || (state.waiting.len() < self.puts_max && state.bytes + bytes <= QUEUE_BYTES_MAX)
+    /// What keeps a put of that size out, if anything does.
+    fn why_no_room(&self, state: &State, bytes: usize) -> Option<PutError> {
+        if state.waiting.is_empty() {
+            return None;
+        }
+        if state.waiting.len() >= self.puts_max {
+            return Some(PutError::QueueFull { max: self.puts_max });
+        }
+        let (waiting, max) = (state.bytes, self.bytes_max);
+        (bytes > max.saturating_sub(waiting)).then_some(PutError::QueueBytesFull { waiting, bytes, max })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -184,8 +191,6 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
-    const MIB: usize = 1 << 20;
-
     fn sized(bytes: usize) -> Put {
         Put {
             entries: vec![(Vec::new(), vec![0; bytes - 8])],
@@ -193,13 +198,22 @@ mod tests {
         }
     }
 
+    /// What a put of that size is told at once, if it is refused.
+    fn refusal(queue: &Queue, bytes: usize) -> Option<String> {
+        match queue.push(sized(bytes), Box::new(|_| ())) {
+            Ok(()) => None,
+            Err(Refused::Full(busy)) => Some(busy.to_string()),
+            Err(Refused::Ended(..)) => panic!("it has not ended"),
+        }
+    }
+
     fn push(queue: &Queue, bytes: usize) -> bool {
-        queue.push(sized(bytes), Box::new(|_| ())).is_ok()
+        refusal(queue, bytes).is_none()
     }
 
     /// Pushes puts of these sizes, then takes groups of up to `bytes_max`.
     fn check(sizes: &[usize], bytes_max: usize, expected: &[&[usize]]) {
-        let queue = Queue::new(100);
+        let queue = Queue::new(100, 2000);
         assert!(sizes.iter().all(|&size| push(&queue, size)));
         queue.close();
         let groups = std::iter::from_fn(|| queue.take(bytes_max));
@@ -221,18 +235,21 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_as_puts_are() {
-        let queue = Queue::new(100);
+    fn bytes_are_bounded_as_puts_are_and_the_refusal_says_which() {
+        let queue = Queue::new(4, 1000);
+        assert!(push(&queue, 1001), "an empty queue takes any one put");
+        let told = refusal(&queue, 8).unwrap();
         assert!(
-            push(&queue, QUEUE_BYTES_MAX + MIB),
-            "an empty queue takes any one put"
+            told.contains("hold 1001 bytes already, this one has 8, and 1000 are allowed"),
+            "{told}"
         );
-        assert!(!push(&queue, MIB));
+        assert!(told.contains("queue_bytes_max"), "{told}");
         assert_eq!(queue.take(usize::MAX).unwrap().len(), 1);
-        for _ in 0..QUEUE_BYTES_MAX / MIB {
-            assert!(push(&queue, MIB));
-        }
-        assert!(!push(&queue, 8));
+        assert!([300, 300, 300].map(|bytes| push(&queue, bytes)) == [true; 3]);
+        assert!(!push(&queue, 101) && push(&queue, 100));
+        let told = refusal(&queue, 8).unwrap();
+        assert!(told.contains("4 puts wait for the log already"), "{told}");
+        assert!(told.contains("raise queue_max"), "{told}");
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Options {
     pub durability: Durability,
     /// Puts that may wait for the log thread, at least 1; beyond that they are [`Busy`].
     pub queue_max: usize,
+    /// Bytes of puts that may; a put that finds none waiting is taken whatever its size.
+    pub queue_bytes_max: usize,
     /// Bytes of a log segment. A single put that is larger has a segment of its own.
     pub segment_bytes_max: u64,
     /// Memory that the entries may take, with what each takes beside its key and value; no limit where it is `None`. Puts that
@@ -67,6 +69,7 @@ impl Default for Options {
         Options {
             durability: Durability::Synced,
             queue_max: 1024,
+            queue_bytes_max: 64 << 20,
             segment_bytes_max: 256 << 20,
             memory_bytes_max: None,
         }
@@ -133,7 +136,8 @@ impl Store {
             segment_bytes_max,
             memory_bytes_max,
         };
-        let store = Store::start(index, committer, options.queue_max, Some(lock))?;
+        let queue = Queue::new(options.queue_max, options.queue_bytes_max);
+        let store = Store::start(index, committer, queue, Some(lock))?;
         Ok((store, recovered.recovery))
     }
 
@@ -150,12 +154,13 @@ impl Store {
             segment_bytes_max: options.segment_bytes_max,
             memory_bytes_max: options.memory_bytes_max,
         };
-        let started = Store::start(index.clone(), committer, options.queue_max, None);
+        let queue = Queue::new(options.queue_max, options.queue_bytes_max);
+        let started = Store::start(index.clone(), committer, queue, None);
         started.unwrap_or_else(|error| Store::refusing(index, error))
     }
 
     fn refusing(index: Arc<Index>, error: Error) -> Store {
-        let queue = Arc::new(Queue::new(1));
+        let queue = Arc::new(Queue::new(1, 0));
         queue.refuse(PutError::Storage(Arc::new(error)));
         let handle = Handle {
             index,
@@ -173,10 +178,10 @@ impl Store {
     fn start(
         index: Arc<Index>,
         committer: Committer,
-        queue_max: usize,
+        queue: Queue,
         lock: Option<File>,
     ) -> Result<Store, Error> {
-        let queue = Arc::new(Queue::new(queue_max));
+        let queue = Arc::new(queue);
         let durability = committer.durability;
         let read_only = committer
             .log
@@ -267,7 +272,7 @@ impl Store {
             let _ = sender.send(result);
         });
         let mut offered = self.put(put, done);
-        while let Err(Busy { put, done }) = offered {
+        while let Err(Busy { put, done, .. }) = offered {
             self.handle.queue.wait_for_room(put.bytes());
             offered = self.put(put, done);
         }

@@ -70,7 +70,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         drop(permit);
     };
     if let Err(busy) = store.put(put, Box::new(done)) {
-        (busy.done)(Err(PutError::QueueFull));
+        (busy.done)(Err(busy.error));
     }
 }
 
@@ -80,7 +80,15 @@ fn status_of(error: &PutError) -> Status {
         PutError::TooLarge { .. } => Code::TooLarge,
         PutError::Empty => Code::BadArgument,
         PutError::Full { .. } => Code::Full,
-        PutError::QueueFull => Code::Overloaded,
+        PutError::QueueFull { .. } => Code::Overloaded,
+        // The store's bound is the server's (`engines::store_options`).
+        PutError::QueueBytesFull { waiting, bytes, max } => {
+            let ex = format!(
+                "puts that wait for the store hold {waiting} bytes already, this one has {bytes}, and {max} are allowed; try again \
+                 later, put less at once, or raise server.in_flight_bytes_max"
+            );
+            return Status::new(Code::Overloaded, ex);
+        }
         PutError::Closed => Code::Stopping,
         // The client's answer names no file of this machine.
         PutError::ReadOnly(_) | PutError::Storage(_) => {
@@ -150,6 +158,25 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_queue_names_what_bounds_it() {
+        let check = |error: PutError, words: &[&str]| {
+            let status = status_of(&error);
+            assert_eq!(status.code, Code::Overloaded);
+            assert!(words.iter().all(|word| status.ex.contains(word)), "{}", status.ex);
+        };
+        check(
+            PutError::QueueFull { max: 7 },
+            &["7 puts wait", "raise queue_max"],
+        );
+        let bytes = PutError::QueueBytesFull {
+            waiting: 90,
+            bytes: 20,
+            max: 100,
+        };
+        check(bytes, &["90 bytes", "server.in_flight_bytes_max"]);
+    }
 
     #[test]
     fn stores_that_failed_are_told_once_each_and_other_failures_once_a_second() {

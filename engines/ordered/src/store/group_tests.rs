@@ -134,7 +134,7 @@ fn a_full_queue_hands_put_and_done_back() {
     bed.hold_with(0, one("a", "0"));
     bed.put(1, one("b", "1")).unwrap();
     bed.put(2, one("c", "2")).unwrap();
-    let Busy { put, done } = bed.put(3, one("d", "3")).unwrap_err();
+    let Busy { put, done, .. } = bed.put(3, one("d", "3")).unwrap_err();
     assert_eq!(put, one("d", "3"));
     bed.answers.try_recv().unwrap_err();
     bed.disk.open_gate();
