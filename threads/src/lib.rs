@@ -1,7 +1,8 @@
-//! Threads of a server: what a panic on one of them ends, and how long the end of one is waited for.
+//! Threads of a server: what a panic on one of them ends, how often the log is told of such a thing, and how long the end of a
+//! thread is waited for.
 //!
 //! Work whose panic ends that work alone (a connection's turn, a model's run, a caller's callback) runs in [`contain`], which gives
-//! the panic to somebody who knows what it was about, and logs it. A program that calls [`abort_on_panic`] is ended by
+//! the panic to somebody who knows what it was about, and logs it within a [`LineLimit`]. A program that calls [`abort_on_panic`] is ended by
 //! every other panic at once: a thread that died quietly would leave a server that neither serves nor stops. A program
 //! that does not keeps its own panic hook; its threads then end alone, and a server in it says that it is not ready.
 //! Nothing here knows what the threads do. Its invariant: with the hook, a panic is either contained or the end of the process.
@@ -12,6 +13,10 @@
 //! let panic = millpond_threads::contain(|| { if true { panic!("no {}", "luck") } }).err();
 //! assert!(panic.is_some_and(|panic| panic.to_string().starts_with("no luck")));
 //! ```
+
+mod line_limit;
+
+pub use line_limit::{LeftOut, LineLimit};
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -23,7 +23,7 @@ pub use warm_up::{WarmUp, WarmUpRun};
 
 use crate::Error;
 use millpond_backends_interface::{Model, Port, Tensor};
-use millpond_threads::ends_by;
+use millpond_threads::{LineLimit, ends_by};
 use queue::Queue;
 use state::{Asked, Evicted};
 use stats::Counters;
@@ -176,6 +176,10 @@ struct Shared {
     options: BatcherOptions,
     queue: Queue,
     counters: Counters,
+    /// What the log is told of panics in the model.
+    model_panics: LineLimit,
+    /// And in those who receive answers.
+    receiver_panics: LineLimit,
 }
 
 /// The running instances of one model. Dropping it does what [`Batcher::stop`] does.
@@ -212,6 +216,8 @@ impl Batcher {
         let shared = Arc::new(Shared {
             queue: Queue::new(&options),
             counters: Counters::default(),
+            model_panics: LineLimit::default(),
+            receiver_panics: LineLimit::default(),
             name,
             model,
             options,
@@ -317,7 +323,7 @@ impl Batcher {
                 limit,
                 waited_us: stats::micros(waiting.submitted.elapsed()),
             };
-            worker::deliver(&self.shared.name, waiting, Err(error));
+            worker::deliver(&self.shared, waiting, Err(error));
         }
     }
 

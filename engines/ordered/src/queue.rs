@@ -3,7 +3,7 @@
 //! Knows nothing of what a put means. Invariants: a `Reply` is answered exactly once, even if it is
 //! dropped; no `Done` runs while the queue's lock is held.
 
-use millpond_threads::contain;
+use millpond_threads::{LeftOut, LineLimit, contain};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,11 @@ use crate::error::Error;
 use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 
 /// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died over it.
-pub(crate) struct Reply(Option<Done>);
+pub(crate) struct Reply {
+    done: Option<Done>,
+    /// What the log is told of panics in those who receive answers.
+    panics: Arc<LineLimit>,
+}
 
 impl Reply {
     pub fn send(mut self, result: Result<PutOutcome, PutError>) {
@@ -20,11 +24,12 @@ impl Reply {
     }
 
     fn answer(&mut self, result: Result<PutOutcome, PutError>) {
-        if let Some(done) = self.0.take() {
-            // One caller's panic must not take the log thread from all the others.
-            if let Err(panic) = contain(|| done(result)) {
-                tracing::error!(%panic, "the receiver of a put's answer panicked");
-            }
+        // One caller's panic must not take the log thread from all the others.
+        if let Some(done) = self.done.take()
+            && let Err(panic) = contain(|| done(result))
+            && let Some(LeftOut(left_out)) = self.panics.admits()
+        {
+            tracing::error!(%panic, left_out, "the receiver of a put's answer panicked");
         }
     }
 }
@@ -68,6 +73,8 @@ pub(crate) struct Queue {
     room: Condvar,
     puts_max: usize,
     bytes_max: usize,
+    /// Of all replies.
+    panics: Arc<LineLimit>,
 }
 
 #[derive(Default)]
@@ -87,6 +94,7 @@ impl Queue {
             room: Condvar::new(),
             puts_max: puts_max.max(1),
             bytes_max,
+            panics: Arc::default(),
         }
     }
 
@@ -105,7 +113,10 @@ impl Queue {
         state.waiting.push_back(Pending {
             put,
             bytes,
-            reply: Reply(Some(done)),
+            reply: Reply {
+                done: Some(done),
+                panics: Arc::clone(&self.panics),
+            },
         });
         drop(state);
         self.ready.notify_one();
@@ -255,7 +266,10 @@ mod tests {
     #[test]
     fn a_reply_that_is_dropped_answers() {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        drop(Reply(Some(Box::new(move |result| sender.send(result).unwrap()))));
+        drop(Reply {
+            done: Some(Box::new(move |result| sender.send(result).unwrap())),
+            panics: Arc::default(),
+        });
         assert!(matches!(
             receiver.recv().unwrap(),
             Err(PutError::OutcomeUnknown(_))

@@ -5,14 +5,12 @@ use super::store;
 use crate::router::Call;
 use crate::slow::ModelTime;
 use millpond_engines_ordered::{Error, Put, PutError};
+use millpond_threads::{LeftOut, LineLimit};
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, ordered_put as schema};
 use millpond_wire_transport::Reply;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// A disk that fails every write fails them often: the log has a line for the first failure of so long a time.
-const FAILURE_LOGGED_EVERY: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// What an entry takes beside its bytes while it waits for the log.
 const ENTRY_BYTES: usize = 128;
@@ -109,17 +107,13 @@ fn status_of(error: &PutError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// What the log was told of stores that fail. All puts after a failure that ended writing fail for the same one, which is logged
-/// once a store; of others the log has a line a second.
+/// What the log is told of stores that fail. All puts after a failure that ended writing fail for the same one, which is logged
+/// once a store; a disk that fails every write fails them often, so of others the log has a line a second.
 #[derive(Default)]
-pub(crate) struct PutFailures(Mutex<Told>);
-
-#[derive(Default)]
-struct Told {
+pub(crate) struct PutFailures {
     /// What ended the writing of a store: no more than there are stores.
-    ends: Vec<Arc<Error>>,
-    /// When another failure was last told.
-    last: Option<Instant>,
+    ends: Mutex<Vec<Arc<Error>>>,
+    others: LineLimit,
 }
 
 impl PutFailures {
@@ -128,30 +122,21 @@ impl PutFailures {
         else {
             return;
         };
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_new(cause, Instant::now()) {
-            drop(told);
-            tracing::error!(%error, "an ordered store cannot write its log");
+        if let Some(LeftOut(left_out)) = self.admits(cause) {
+            tracing::error!(%error, left_out, "an ordered store cannot write its log");
         }
     }
-}
 
-impl Told {
-    fn is_new(&mut self, cause: &Arc<Error>, now: Instant) -> bool {
-        if matches!(**cause, Error::ReadOnly { .. }) {
-            let is_new = !self.ends.iter().any(|end| Arc::ptr_eq(end, cause));
-            if is_new {
-                self.ends.push(Arc::clone(cause));
-            }
-            return is_new;
+    fn admits(&self, cause: &Arc<Error>) -> Option<LeftOut> {
+        if !matches!(**cause, Error::ReadOnly { .. }) {
+            return self.others.admits();
         }
-        let is_new = self
-            .last
-            .is_none_or(|last| now.saturating_duration_since(last) >= FAILURE_LOGGED_EVERY);
-        if is_new {
-            self.last = Some(now);
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.iter().any(|end| Arc::ptr_eq(end, cause)) {
+            return None;
         }
-        is_new
+        ends.push(Arc::clone(cause));
+        Some(LeftOut(None))
     }
 }
 
@@ -179,20 +164,18 @@ mod tests {
     }
 
     #[test]
-    fn stores_that_failed_are_told_once_each_and_other_failures_once_a_second() {
+    fn stores_that_failed_are_told_once_each() {
         let end = || {
             Arc::new(Error::ReadOnly {
                 file: "log".into(),
                 reason: "it failed".into(),
             })
         };
-        let (mut told, now) = (Told::default(), Instant::now());
+        let told = PutFailures::default();
         let (a, b) = (end(), end());
-        let found = [&a, &b, &a, &b].map(|cause| told.is_new(cause, now));
+        let found = [&a, &b, &a, &b].map(|cause| told.admits(cause).is_some());
         assert_eq!(found, [true, true, false, false]);
-        let mut other = |at| told.is_new(&Arc::new(Error::LogThreadDied), now + at);
-        assert!(other(Duration::ZERO));
-        assert!(!other(FAILURE_LOGGED_EVERY / 2));
-        assert!(other(FAILURE_LOGGED_EVERY));
+        let other = Arc::new(Error::LogThreadDied);
+        assert_eq!(told.admits(&other), Some(LeftOut(None)));
     }
 }

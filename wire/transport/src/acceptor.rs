@@ -8,7 +8,7 @@ use crate::net_thread::{self, Kind, NetThread, Order, PARTING};
 use crate::peer::Peer;
 use crate::poller::Bell;
 use crate::pulse::{Pulse, Pulses};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
@@ -323,7 +323,7 @@ impl Accept {
     }
 
     fn pause(&self, what: &str, error: Errno) {
-        if let Some(left_out) = self.counters.quiet.admits(Cause::NotAccepted) {
+        if let Some(LeftOut(left_out)) = self.counters.quiet.admits(Cause::NotAccepted) {
             tracing::warn!(%error, left_out, "{what}");
         }
         std::thread::sleep(ACCEPT_PAUSE);
@@ -341,7 +341,7 @@ impl Accept {
             let untold = counters.refusing.load(Ordering::Relaxed) >= beside_max(self.connections_max);
             if untold || !self.idlest_gives_way {
                 counters.refused.fetch_add(1, Ordering::Relaxed);
-                if let Some(left_out) = counters.quiet.admits(Cause::OverLimit) {
+                if let Some(LeftOut(left_out)) = counters.quiet.admits(Cause::OverLimit) {
                     let limit = self.connections_max;
                     tracing::warn!(%peer, limit, left_out, "connection refused: as many as may be are served");
                 }

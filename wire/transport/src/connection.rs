@@ -32,7 +32,7 @@ use crate::mailbox::{Delivery, Key};
 use crate::net_thread::{Kind, Net, Room};
 use crate::peer::Peer;
 use crate::poller::Ready;
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use crate::timers::Ages;
 use http::serve_http;
@@ -439,7 +439,7 @@ impl Connection {
         let flags = &self.flags;
         if flags.ended && !flags.broken && !self.input.is_empty() && !self.refused() {
             let (peer, bytes) = (self.peer, self.input.len());
-            if let Some(left_out) = net.counters.quiet.admits(Cause::CutShort) {
+            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::CutShort) {
                 tracing::info!(%peer, bytes, left_out, "connection closed by its peer in the middle of a request");
             }
             net.counters.malformed.fetch_add(1, Ordering::Relaxed);

@@ -116,7 +116,7 @@ pub struct Counters {
     pub refusing: AtomicU64,
     /// Connections to which everything was said, held until their peers have read it.
     pub lingering: AtomicU64,
-    /// Lines of the log that were left out.
+    /// Limits the lines of the log that connections cause.
     pub(crate) quiet: quiet::Quiet,
     /// Connections closed for bytes that are no frame and no HTTP, or that ended in the middle of a request.
     pub malformed: AtomicU64,

@@ -19,7 +19,7 @@ use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
 use crate::poller::{Poller, Ready};
 use crate::push::Push;
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use crate::timers::{Sweep, Timers};
 use crate::tls::Tls;
@@ -343,7 +343,7 @@ impl<S: Service> Loop<S> {
                 return uncount(&self.net.counters, &self.live, kind);
             }
             Ok(Err(error)) => {
-                if let Some(left_out) = self.net.counters.quiet.admits(Cause::Dropped) {
+                if let Some(LeftOut(left_out)) = self.net.counters.quiet.admits(Cause::Dropped) {
                     tracing::warn!(%peer, %error, left_out, "connection dropped: TLS cannot begin");
                 }
                 return uncount(&self.net.counters, &self.live, kind);
@@ -355,7 +355,7 @@ impl<S: Service> Loop<S> {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
         };
         if let Err(error) = self.poller.add(&socket, key) {
-            if let Some(left_out) = self.net.counters.quiet.admits(Cause::Dropped) {
+            if let Some(LeftOut(left_out)) = self.net.counters.quiet.admits(Cause::Dropped) {
                 tracing::warn!(%peer, %error, left_out, "connection dropped: it cannot be watched");
             }
             return uncount(&self.net.counters, &self.live, kind);

@@ -7,7 +7,7 @@
 //! Source: fpnn-wire.md, 1.3.
 
 use crate::mailbox::{Key, Mailbox};
-use crate::quiet::{Cause, Quiet};
+use crate::quiet::{Cause, LeftOut, Quiet};
 use crate::totals::Totals;
 use millpond_threads::contain;
 use millpond_wire_frame::{Encoder, Encoding};
@@ -230,7 +230,7 @@ impl Waiting {
 /// Tells whoever waits. The code is the caller's: a panic in it ends nothing else.
 fn tell(on_answer: OnAnswer, result: Result<PushAnswer<'_>, PushError>, quiet: &Quiet) {
     if let Err(panic) = contain(|| on_answer(result))
-        && let Some(left_out) = quiet.admits(Cause::ReceiverPanicked)
+        && let Some(LeftOut(left_out)) = quiet.admits(Cause::ReceiverPanicked)
     {
         tracing::error!(%panic, left_out, "the receiver of a peer's answer panicked");
     }

@@ -7,7 +7,7 @@ use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, batch};
 use crate::{Error, affinity};
 use millpond_backends_interface::{Error as ModelError, Instance, Signature, Tensor};
-use millpond_threads::{Panic, contain};
+use millpond_threads::{LeftOut, Panic, contain};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,6 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         shared,
         number,
         instance: None,
-        panic_told: None,
-        panics_untold: 0,
     };
     let started = runner.pin().and_then(|()| {
         runner
@@ -58,13 +56,7 @@ pub(super) struct Runner<'a> {
     number: usize,
     /// `None` after a panic, until it is built again.
     instance: Option<Box<dyn Instance>>,
-    /// When a panic was last told in the log, and how many were not since: whoever knows an input that panics can send it at any rate.
-    panic_told: Option<Instant>,
-    panics_untold: u64,
 }
-
-/// The log has one panic of an instance in so long a time.
-const PANIC_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 impl Runner<'_> {
     pub(super) fn signature(&self) -> &Signature {
@@ -129,16 +121,11 @@ impl Runner<'_> {
         }
     }
 
-    fn tell_panic(&mut self, panic: &Panic, what: &str) {
-        let now = Instant::now();
-        let is_recent = |told: Instant| now.saturating_duration_since(told) < PANIC_LOGGED_EVERY;
-        if self.panic_told.is_some_and(is_recent) {
-            self.panics_untold += 1;
-            return;
+    /// Whoever knows an input that panics can send it at any rate.
+    fn tell_panic(&self, panic: &Panic, what: &str) {
+        if let Some(LeftOut(left_out)) = self.shared.model_panics.admits() {
+            tracing::error!(model = self.shared.name, %panic, left_out, "{what}");
         }
-        let left_out = std::mem::take(&mut self.panics_untold);
-        self.panic_told = Some(now);
-        tracing::error!(model = self.shared.name, %panic, left_out, "{what}");
     }
 
     /// Runs the model once; a panic is an error that costs the instance.
@@ -329,14 +316,16 @@ impl Runner<'_> {
 
     /// The caller's code runs here; if it panics its batch-mates must still be answered.
     fn call(&self, waiting: Waiting, result: Result<Answer, Error>) {
-        deliver(&self.shared.name, waiting, result);
+        deliver(self.shared, waiting, result);
     }
 }
 
 /// Calls the request's `done`; a panic in it is logged and goes no further.
-pub(super) fn deliver(model: &str, waiting: Waiting, result: Result<Answer, Error>) {
+pub(super) fn deliver(shared: &Shared, waiting: Waiting, result: Result<Answer, Error>) {
     let done = waiting.request.done;
-    if let Err(panic) = contain(|| done(result)) {
-        tracing::error!(model, %panic, "the receiver of an answer panicked");
+    if let Err(panic) = contain(|| done(result))
+        && let Some(LeftOut(left_out)) = shared.receiver_panics.admits()
+    {
+        tracing::error!(model = shared.name, %panic, left_out, "the receiver of an answer panicked");
     }
 }

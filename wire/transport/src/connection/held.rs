@@ -7,7 +7,7 @@
 use super::Connection;
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net, SCRATCH_BYTES};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use millpond_wire_frame::answer_form;
 use millpond_wire_frame::websocket::close_code;
@@ -77,7 +77,7 @@ impl Connection {
     fn refuse_unfinished<S: Service>(&mut self, net: &Net<S>) {
         net.counters.unfinished_refused.fetch_add(1, Ordering::Relaxed);
         let (peer, bytes, limit) = (self.peer, self.held(), net.options.unfinished_bytes_max);
-        if let Some(left_out) = net.counters.quiet.admits(Cause::Unfinished) {
+        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::Unfinished) {
             tracing::info!(%peer, bytes, limit, left_out, "connection closed: too much is held of requests that are not whole");
         }
         let ex = format!(

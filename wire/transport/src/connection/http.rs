@@ -5,7 +5,7 @@ use super::requests::{Step, call, whole};
 use super::{Connection, Stopwatch};
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::{Meta, Outcome, Request, Service, Target};
 use millpond_wire_frame::websocket::{Role, WebSocket};
 use millpond_wire_frame::{
@@ -24,7 +24,7 @@ pub(super) fn serve_http<S: Service>(
 ) -> Step {
     let parsed = parse_http_on(rest, net.options.limits, &mut connection.progress);
     let parsed = whole(parsed, |error| {
-        if let Some(left_out) = net.counters.quiet.admits(Cause::NotHttp) {
+        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotHttp) {
             tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: bad HTTP request");
         }
         refuse_http(&mut connection.out, &error);

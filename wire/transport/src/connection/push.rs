@@ -11,7 +11,7 @@ use crate::Counters;
 use crate::answer::Form;
 use crate::net_thread::{Net, Room};
 use crate::push::{Line, Push, PushAnswer, PushLimits, Waiting};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use crate::totals::Totals;
 use millpond_wire_frame::websocket::{begin_message, finish_message};
@@ -190,7 +190,7 @@ impl Connection {
     ) -> bool {
         let known = self.pushes.as_mut().filter(|pushes| pushes.was_used(seq));
         let Some(pushes) = known else {
-            if let Some(left_out) = counters.quiet.admits(Cause::NotAsked) {
+            if let Some(LeftOut(left_out)) = counters.quiet.admits(Cause::NotAsked) {
                 tracing::info!(peer = %self.peer, seq, left_out, "connection closed: an answer to what was never asked");
             }
             return false;

@@ -7,7 +7,7 @@ use crate::Counters;
 use crate::answer::Form;
 use crate::encryption::Encryption;
 use crate::net_thread::{Kind, Net};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::{Meta, Origin, Outcome, Ready, Reply, Request, Service, Target};
 use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame_knowing};
 use millpond_wire_schema::{Code, Status};
@@ -49,7 +49,7 @@ pub(super) fn serve_frame<S: Service>(
 ) -> Step {
     let known = |name: &[u8]| net.service.known(name);
     let parsed = whole(parse_frame_knowing(rest, net.options.limits, known), |error| {
-        if let Some(left_out) = net.counters.quiet.admits(Cause::NotFrame) {
+        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotFrame) {
             tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: not a frame");
         }
         refuse_frame(&mut connection.out, rest, error, false);
@@ -158,7 +158,7 @@ fn agree(
             true
         }
         Err(error) => {
-            if let Some(left_out) = counters.quiet.admits(Cause::NotSecure) {
+            if let Some(LeftOut(left_out)) = counters.quiet.admits(Cause::NotSecure) {
                 tracing::info!(peer = %connection.peer, error, left_out, "connection closed: no key was agreed on");
             }
             false

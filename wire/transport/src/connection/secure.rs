@@ -3,7 +3,7 @@
 
 use super::Connection;
 use crate::net_thread::Net;
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use std::sync::atomic::Ordering;
 
 impl Connection {
@@ -12,7 +12,7 @@ impl Connection {
         let limit = net.options.limits.frame_bytes_max;
         let Some(secure) = &mut self.secure else { return };
         if let Err(error) = secure.receive(bytes, &mut self.input, limit) {
-            if let Some(left_out) = net.counters.quiet.admits(Cause::NotSecure) {
+            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotSecure) {
                 tracing::info!(peer = %self.peer, %error, left_out, "connection closed: not what was agreed on");
             }
             net.counters.malformed.fetch_add(1, Ordering::Relaxed);

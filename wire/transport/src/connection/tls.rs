@@ -9,7 +9,7 @@ use super::Connection;
 use super::written::OUT_BYTES_KEPT;
 use crate::net_thread::{Net, Room};
 use crate::peer::Peer;
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use rustix::net::{SendFlags, send};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
@@ -298,7 +298,7 @@ impl Connection {
                 &net.counters.malformed
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            if let Some(left_out) = net.counters.quiet.admits(Cause::NotTls) {
+            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotTls) {
                 tracing::info!(peer = %self.peer, %error, was_shaking, left_out, "connection closed: TLS failed");
             }
             self.flags.closing = true;

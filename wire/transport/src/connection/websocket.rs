@@ -7,7 +7,7 @@
 use super::requests::{Step, call_frame, refuse_frame};
 use super::{Connection, Stopwatch, Turn};
 use crate::net_thread::{Net, Room};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use crate::timers::Overdue;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
@@ -32,7 +32,7 @@ pub(super) fn serve_websocket<S: Service>(
         // Fragments are kept by the reader; what is missing is asked for next.
         Ok(Progress::Partial { used, .. }) => return Step::Served(used),
         Err(error) => {
-            if let Some(left_out) = net.counters.quiet.admits(Cause::NotWebSocket) {
+            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotWebSocket) {
                 tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: bad WebSocket frame");
             }
             connection.write_last_word(Some(error.close_code()), "");
@@ -78,12 +78,12 @@ fn serve_message<S: Service>(
             return false;
         }
         Ok(_) => {
-            if let Some(left_out) = net.counters.quiet.admits(Cause::NotFrame) {
+            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotFrame) {
                 tracing::info!(peer = %connection.peer, left_out, "connection closed: a message is not one whole frame");
             }
         }
         Err(error) => {
-            if let Some(left_out) = net.counters.quiet.admits(Cause::NotFrame) {
+            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotFrame) {
                 tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: a message is not a frame");
             }
             refuse_frame(&mut connection.out, message, error, true);

@@ -6,7 +6,7 @@
 
 use super::{Connection, OUT_BYTES_HIGH, Stopwatch};
 use crate::net_thread::{Kind, Net, Room};
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -215,7 +215,7 @@ impl Connection {
             return true;
         }
         let (peer, owed) = (self.peer, self.unsent() + bytes);
-        if let Some(left_out) = net.counters.quiet.admits(Cause::SlowReader) {
+        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::SlowReader) {
             tracing::info!(%peer, owed, limit, left_out, "connection closed: its peer does not read its answers (server.owed_bytes_max)");
         }
         net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Connection {
     pub(crate) fn give_way<S>(&mut self, net: &Net<S>) {
         let (peer, bytes) = (self.peer, self.kept.kept);
         let limit = net.mailbox.totals().write_bytes_max();
-        if let Some(left_out) = net.counters.quiet.admits(Cause::WriteBuffers) {
+        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::WriteBuffers) {
             tracing::info!(%peer, bytes, limit, left_out, "connection closed: its peer reads least while too much waits for all peers (server.write_buffers_total_bytes_max)");
         }
         net.counters.write_buffers_cut.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +237,7 @@ impl Connection {
     /// Ends because there was no place for one of its answers.
     pub(crate) fn miss_answer<S>(&mut self, net: &Net<S>, bytes: usize) {
         let (peer, limit) = (self.peer, net.mailbox.totals().write_bytes_max());
-        if let Some(left_out) = net.counters.quiet.admits(Cause::WriteBuffers) {
+        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::WriteBuffers) {
             tracing::info!(%peer, bytes, limit, left_out, "connection closed: no place for its answer while too much waits for all peers (server.write_buffers_total_bytes_max)");
         }
         net.counters.write_buffers_cut.fetch_add(1, Ordering::Relaxed);

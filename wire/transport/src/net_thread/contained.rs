@@ -6,7 +6,7 @@
 use super::{Loop, Net, Room, SCRATCH_BYTES, uncount};
 use crate::connection::Connection;
 use crate::peer::Peer;
-use crate::quiet::Cause;
+use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use millpond_threads::{Panic, contain};
 use std::sync::atomic::Ordering;
@@ -80,7 +80,7 @@ impl<S: Service> Loop<S> {
         let counters = &self.net.counters;
         counters.panics.fetch_add(1, Ordering::Relaxed);
         // A call that panics can be sent at any rate.
-        if let Some(left_out) = counters.quiet.admits(Cause::Panicked) {
+        if let Some(LeftOut(left_out)) = counters.quiet.admits(Cause::Panicked) {
             tracing::error!(%peer, %panic, left_out, "connection closed: serving it panicked");
         }
     }
