@@ -72,7 +72,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "client/rust",
         ],
     ),
-    // It sees the server from outside, and shares the readers of its wire alone.
+    // It sees the server from outside, and shares what reads and writes its wire alone.
     ("tests/chaos", &["wire/frame", "wire/schema"]),
     ("xtask", &[]),
 ];

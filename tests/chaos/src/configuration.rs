@@ -14,13 +14,21 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(1500);
 /// Bytes of the text in the answer of `large`.
 pub const LARGE_BYTES: usize = 60_000;
 /// Bytes of answers that may wait for one peer.
-const WRITE_BUFFER_BYTES_MAX: u64 = 1 << 20;
+const OWED_BYTES_MAX: u64 = 1 << 20;
 /// The same for all of them; the slow readers of one fault ask for more.
 const WRITE_BUFFERS_TOTAL_BYTES_MAX: u64 = 8 << 20;
 /// Connections served at a time, by each process.
 const CONNECTIONS_MAX: u64 = 400;
 const FRAME_BYTES_MAX: u64 = 1 << 20;
 const UNFINISHED_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of a segment of the store's log: a few dozen puts, so that a kill meets the change from one to the next often.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 10;
+/// How long the rest of a request may take.
+pub const REQUEST_MAX: Duration = Duration::from_secs(4);
+/// How long a connection may ask nothing.
+pub const IDLE_MAX: Duration = Duration::from_secs(20);
+/// How late the server may be with the end of either.
+pub const OVERDUE_LATE: Duration = Duration::from_secs(5);
 
 /// Writes the configuration and the certificate files into a folder.
 ///
@@ -30,19 +38,20 @@ pub fn write(folder: &Path, authority: &Authority, with_store: bool) -> anyhow::
     let text = "x".repeat(LARGE_BYTES);
     let mut config = format!(
         "[server]\nthreads = 2\nconnections_max = {CONNECTIONS_MAX}\nin_flight_max = 1000\nin_flight_per_connection_max = 64\n\
-         owed_bytes_max = {WRITE_BUFFER_BYTES_MAX}\nwrite_buffers_total_bytes_max = {WRITE_BUFFERS_TOTAL_BYTES_MAX}\nframe_bytes_max = {FRAME_BYTES_MAX}\nunfinished_bytes_max = {UNFINISHED_BYTES_MAX}\n\
-         drain_ms_max = {}\nidle_s_max = 20\nrequest_s_max = 4\nwrite_s_max = 6\n\
+         owed_bytes_max = {OWED_BYTES_MAX}\nwrite_buffers_total_bytes_max = {WRITE_BUFFERS_TOTAL_BYTES_MAX}\nframe_bytes_max = {FRAME_BYTES_MAX}\nunfinished_bytes_max = {UNFINISHED_BYTES_MAX}\n\
+         drain_ms_max = {}\nidle_s_max = {}\nrequest_s_max = {}\nwrite_s_max = 6\n\
          [server.tls]\ncertificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
          [log]\nlevel = 3\nqueue_bytes_max = 1048576\n\
          [models.stand_in]\nbackend = \"practice\"\nbehaviour = \"wait\"\nus = 2000\nbatch_size_max = 4\nqueue_max = 200\nqueue_bytes_max = 4194304\n\
          [methods.echo]\nkind = \"echo\"\n[methods.large]\nanswer = {{ text = \"{text}\" }}\n",
-        DRAIN_MAX.as_millis()
+        DRAIN_MAX.as_millis(),
+        IDLE_MAX.as_secs(),
+        REQUEST_MAX.as_secs()
     );
     if with_store {
-        // Segments of a few dozen puts: a kill meets the change from one to the next often.
         let _ = write!(
             config,
-            "[ordered.events]\npath = \"store/events\"\nsegment_bytes_max = 65536\n"
+            "[ordered.events]\npath = \"store/events\"\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n"
         );
         std::fs::create_dir_all(folder.join("store")).context("cannot make the store's folder")?;
     }

@@ -1,7 +1,7 @@
 //! The chaos campaign: a real server, loaded from every front, hurt in every way this machine allows, and looked at from
 //! outside (docs/reliability.md).
 //!
-//! It links nothing of the server but the wire's readers. Its invariant: what it plans follows from a seed, and what it
+//! It links nothing of the server but what reads and writes its wire. Its invariant: what it plans follows from a seed, and what it
 //! reports was seen at the server's ports, in its files or in /proc.
 
 pub mod campaign;

@@ -2,6 +2,7 @@
 //!
 //! Full and read-only take mounts, for which the campaign has a namespace of its own: nothing of them is left when it ends.
 
+use crate::configuration::SEGMENT_BYTES_MAX;
 use crate::finding::Broken;
 use crate::invariant::ready;
 use crate::scene::{Scene, Truth};
@@ -123,7 +124,7 @@ pub(super) fn begin(scene: &Scene<'_>) {
     scene.expect(Truth::Unknown);
 }
 
-/// No file of the server may grow beyond its largest segment: the next write fails, or is cut short.
+/// No file of the server may grow beyond half a segment: a write past that fails, or is cut short.
 pub(super) fn file_size(scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
     begin(scene);
     let pid = Some(scene.server.pid());
@@ -132,7 +133,7 @@ pub(super) fn file_size(scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()
         maximum: None,
     };
     // In the middle of a segment, wherever it is now.
-    let set = prlimit(pid, Resource::Fsize, limit(Some(32 << 10)));
+    let set = prlimit(pid, Resource::Fsize, limit(Some(SEGMENT_BYTES_MAX / 2)));
     scene.sleep(lasts);
     let reset = prlimit(pid, Resource::Fsize, limit(None));
     if let (Err(error), None) = (set.and(reset), scene.server.ended()) {

@@ -2,6 +2,7 @@
 //!
 //! Each is to be closed in the end, whatever the server answers before.
 
+use crate::configuration::{IDLE_MAX, OVERDUE_LATE, REQUEST_MAX};
 use crate::finding::Broken;
 use crate::front::{Front, Socket};
 use crate::scene::Scene;
@@ -12,8 +13,8 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `request_s_max` is 4 s and `idle_s_max` 20 s, both up to five seconds late; and a pause between.
-const CLOSED_MAX: Duration = Duration::from_secs(35);
+/// The server may stand still for so long meanwhile.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
 
 const BEGINNINGS: &[&[u8]] = &[
     b"",
@@ -42,7 +43,9 @@ pub(super) fn run(scene: &Scene<'_>, who: u64, count: u32) {
         let _ = socket.write_all(&bytes);
         sent.push((socket, bytes));
     }
-    let until = Instant::now() + CLOSED_MAX * scene.settings.generosity;
+    // What was a whole request by chance is followed by silence.
+    let closed_max = REQUEST_MAX + IDLE_MAX + OVERDUE_LATE * 2 + PAUSE_MAX;
+    let until = Instant::now() + closed_max * scene.settings.generosity;
     while !scene.is_over() && !sent.is_empty() {
         sent.retain_mut(|(socket, _)| !is_closed(socket));
         if Instant::now() > until && scene.server.ended().is_none() {
