@@ -8,7 +8,7 @@ use crate::plan::{self, Kind};
 use crate::round;
 use crate::server::Launch;
 use crate::settings::{Length, Settings};
-use crate::tally::Tally;
+use crate::tally::{Counted, Tally};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -52,7 +52,7 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Out
         let is_over = match settings.length {
             Length::Time(time) => began.elapsed() >= time,
             Length::Rounds(rounds) => number >= rounds,
-            Length::Kills(kills) => tally.of("fault kill-9") + tally.of("fault kill-9-in-stop") >= kills,
+            Length::Kills(kills) => tally.kills() >= kills,
         };
         if is_over {
             break;
@@ -65,7 +65,7 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Out
         if settings.is_verbose {
             say(&format!("{round:?}"));
         }
-        tally.count(format!("round {}", format!("{kind:?}").to_lowercase()));
+        tally.count(Counted::Round(kind));
         let found = if kind == Kind::Fleet {
             let mut fleet = Life::begin(settings, number, Place::Nowhere)?;
             let found = round::run(settings, &fleet, &round, &tally)?;

@@ -94,7 +94,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 /// Prints the bars; whether all of them pass.
 fn bars(settings: &Settings, outcome: &Outcome) -> bool {
-    let kills = outcome.tally.of("fault kill-9") + outcome.tally.of("fault kill-9-in-stop");
+    let kills = outcome.tally.kills();
     let of = |broken| {
         outcome
             .findings

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
 /// What a round is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// One process that is killed while it writes; short.
     Kill,
@@ -16,6 +16,17 @@ pub enum Kind {
     Storm,
     /// Three processes behind one parent; no store, because they may not share one.
     Fleet,
+}
+
+impl Kind {
+    /// As the summary says it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Kind::Kill => "kill",
+            Kind::Storm => "storm",
+            Kind::Fleet => "fleet",
+        }
+    }
 }
 
 /// How a round's server ends.
@@ -109,6 +120,20 @@ fn ms(random: &mut StdRng, from: u64, to: u64) -> Duration {
     Duration::from_millis(random.random_range(from..=to))
 }
 
+/// One of these, each as often as its number says beside the others'.
+fn pick<T: Copy, const N: usize>(random: &mut StdRng, choices: [(u32, T); N]) -> T {
+    let mut at = random.random_range(0..choices.iter().map(|(weight, _)| weight).sum::<u32>());
+    let mut picked = choices[0].1;
+    for (weight, choice) in choices {
+        picked = choice;
+        match at.checked_sub(weight) {
+            Some(left) => at = left,
+            None => break,
+        }
+    }
+    picked
+}
+
 /// The plan of a round.
 pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
     let random = &mut generator(seed, number + 1);
@@ -146,36 +171,50 @@ fn kill(random: &mut StdRng) -> End {
     }
 }
 
+/// A fault of so many callers.
+type Callers = fn(u32) -> Fault;
+
+/// What callers that mean harm do, and how often.
+const HOSTILE: [(u32, Callers); 5] = [
+    (1, Fault::Resets),
+    (1, Fault::HalfCloses),
+    (1, Fault::SlowReaders),
+    (1, Fault::Garbage),
+    (1, Fault::Deadlines),
+];
+
 /// Faults of callers, which may overlap anything.
 fn hostile(random: &mut StdRng) -> Fault {
     let count = random.random_range(2..12);
-    match random.random_range(0..5) {
-        0 => Fault::Resets(count),
-        1 => Fault::HalfCloses(count),
-        2 => Fault::SlowReaders(count),
-        3 => Fault::Garbage(count),
-        _ => Fault::Deadlines(count),
-    }
+    let make = pick(random, HOSTILE);
+    make(count)
 }
+
+/// Makes a fault that lasts so long.
+type Make = fn(&mut StdRng, Duration) -> Fault;
+
+/// What comes in a storm, and how often.
+const STORM: [(u32, Make); 10] = [
+    (1, |_, lasts| Fault::Pause(lasts)),
+    // Longer than `/readyz` may lie.
+    (1, |_, lasts| Fault::Pause(lasts + Duration::from_millis(2500))),
+    (1, |_, lasts| Fault::FullDisk(lasts)),
+    (1, |_, lasts| Fault::FileSize(lasts)),
+    (1, |_, lasts| Fault::ReadOnlyFolder(lasts)),
+    (1, |_, lasts| Fault::FailedSync(lasts)),
+    (1, |_, lasts| Fault::SlowSync(lasts)),
+    (1, |_, _| Fault::NewCertificate),
+    (1, |_, _| Fault::WrongCertificate),
+    (3, |random, _| hostile(random)),
+];
 
 fn storm(random: &mut StdRng) -> (Vec<(Duration, Fault)>, End, Duration) {
     let mut faults = Vec::new();
     let mut at = ms(random, 100, 300);
     for _ in 0..random.random_range(2..5) {
         let lasts = ms(random, 100, 900);
-        let fault = match random.random_range(0..12) {
-            0 => Fault::Pause(lasts),
-            1 => Fault::Pause(lasts + Duration::from_millis(2500)),
-            2 => Fault::FullDisk(lasts),
-            3 => Fault::FileSize(lasts),
-            4 => Fault::ReadOnlyFolder(lasts),
-            5 => Fault::FailedSync(lasts),
-            6 => Fault::SlowSync(lasts),
-            7 => Fault::NewCertificate,
-            8 => Fault::WrongCertificate,
-            _ => hostile(random),
-        };
-        faults.push((at, fault));
+        let make = pick(random, STORM);
+        faults.push((at, make(random, lasts)));
         at += ms(random, 100, 600);
         faults.push((at, hostile(random)));
         at += ms(random, 100, 600);
@@ -213,6 +252,8 @@ fn fleet(random: &mut StdRng) -> (Vec<(Duration, Fault)>, End, Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tally::Word;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_seed_is_a_plan() {
@@ -223,6 +264,39 @@ mod tests {
                 assert_ne!(plan(7), plan(8));
             }
         }
+    }
+
+    #[test]
+    fn every_fault_comes_in_few_rounds() {
+        let mut seen = BTreeSet::new();
+        for number in 0..100 {
+            for kind in [Kind::Kill, Kind::Storm, Kind::Fleet] {
+                let round = round(1, number, kind);
+                seen.extend(round.faults.iter().map(|(_, fault)| Word::from(*fault)));
+                seen.extend(match round.end {
+                    End::Stop => None,
+                    End::Kill(Moment::Starting(_)) => Some(Word::KillInStart),
+                    End::Kill(_) => Some(Word::Kill),
+                    End::KillInStop(_) => Some(Word::KillInStop),
+                });
+            }
+        }
+        assert!(seen.iter().eq(Word::ALL), "{seen:?}");
+    }
+
+    #[test]
+    fn choices_come_as_often_as_they_say() {
+        let mut random = generator(7, 7);
+        let mut counts = [0; 3];
+        for _ in 0..8000 {
+            counts[pick(&mut random, [(1, 0), (5, 1), (2, 2)])] += 1;
+        }
+        let expected = [1000_u32, 5000, 2000];
+        let mut pairs = counts.iter().zip(expected);
+        assert!(
+            pairs.all(|(count, expected)| expected.abs_diff(*count) < 300),
+            "{counts:?}"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::plan::{End, Kind, Moment, Round};
 use crate::scene::Scene;
 use crate::server::{Launch, Server, ended_by};
 use crate::settings::Settings;
-use crate::tally::Tally;
+use crate::tally::{Counted, Tally, Word};
 use rustix::process::Signal;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
     if let (Kind::Kill, End::Kill(Moment::Starting(time))) = (round.kind, round.end) {
         std::thread::sleep(time);
         if ended_by(starting.kill()?, Signal::KILL) {
-            tally.count("fault kill-9-in-start");
+            tally.count(Counted::Fault(Word::KillInStart));
         }
         return Ok(findings.into_inner());
     }
@@ -135,7 +135,7 @@ fn end(scene: &Scene<'_>, end: End) {
             // It may have ended by itself.
             let status = scene.server.wait(Duration::from_secs(20));
             if status.is_some_and(|status| ended_by(status, Signal::KILL)) {
-                scene.tally.count("fault kill-9-in-stop");
+                scene.tally.count(Counted::Fault(Word::KillInStop));
             }
         }
     }

@@ -2,11 +2,99 @@
 //!
 //! Its invariant: a count is of what happened, never of what was planned.
 
+use crate::plan::Kind;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// Each word stands in one place: its name, and what is printed.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
+        /// The words that faults are counted by, in the order of the summary.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Word {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Word {
+            /// All of them.
+            pub const ALL: &[Word] = &[$(Word::$name,)*];
+
+            /// As it is printed.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Word::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// SIGKILL while it serves.
+    Kill: "kill-9",
+    /// SIGKILL after SIGTERM.
+    KillInStop: "kill-9-in-stop",
+    /// SIGKILL before it serves.
+    KillInStart: "kill-9-in-start",
+    /// [`crate::plan::Fault::Pause`]
+    Pause: "pause",
+    /// [`crate::plan::Fault::FullDisk`]
+    FullDisk: "full-disk",
+    /// [`crate::plan::Fault::FileSize`]
+    FileSize: "file-size",
+    /// [`crate::plan::Fault::ReadOnlyFolder`]
+    ReadOnlyFolder: "read-only-folder",
+    /// [`crate::plan::Fault::FailedSync`]
+    FailedSync: "failed-sync",
+    /// [`crate::plan::Fault::SlowSync`]
+    SlowSync: "slow-sync",
+    /// [`crate::plan::Fault::NewCertificate`]
+    NewCertificate: "new-certificate",
+    /// [`crate::plan::Fault::WrongCertificate`]
+    WrongCertificate: "wrong-certificate",
+    /// [`crate::plan::Fault::Resets`]
+    Resets: "resets",
+    /// [`crate::plan::Fault::HalfCloses`]
+    HalfCloses: "half-closes",
+    /// [`crate::plan::Fault::SlowReaders`]
+    SlowReaders: "slow-readers",
+    /// [`crate::plan::Fault::Garbage`]
+    Garbage: "garbage",
+    /// [`crate::plan::Fault::Deadlines`]
+    Deadlines: "deadlines",
+    /// [`crate::plan::Fault::KillMember`]
+    KillMember: "kill-member",
+    /// [`crate::plan::Fault::PauseMember`]
+    PauseMember: "pause-member",
+}
+
+/// What is counted by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counted {
+    /// A round that was begun.
+    Round(Kind),
+    /// A fault that was made.
+    Fault(Word),
+    /// A fault that this machine does not allow.
+    LeftOut(Word),
+    /// A store that took no puts after its disk was well again: what a fault came to.
+    ReadOnlyStore,
+}
+
+impl Counted {
+    /// The line of the summary that it stands in, and the word there.
+    fn place(self) -> (&'static str, &'static str) {
+        match self {
+            Counted::Round(kind) => ("rounds", kind.text()),
+            Counted::Fault(word) => ("faults", word.text()),
+            Counted::LeftOut(word) => ("left outs", word.text()),
+            Counted::ReadOnlyStore => ("seen", "read-only-store"),
+        }
+    }
+}
 
 /// Counts of a campaign; threads share it.
 #[derive(Debug, Default)]
@@ -29,20 +117,25 @@ pub struct Tally {
     pub stop_ms_max: AtomicU64,
     /// Longest lie of `/readyz`, in milliseconds.
     pub lie_ms_max: AtomicU64,
-    kinds: Mutex<BTreeMap<String, u64>>,
+    kinds: Mutex<BTreeMap<Counted, u64>>,
 }
 
 impl Tally {
-    /// Counts one of a kind: "round kill", "fault pause".
-    pub fn count(&self, kind: impl Into<String>) {
+    /// Counts one of a kind.
+    pub fn count(&self, kind: Counted) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        *kinds.entry(kind.into()).or_default() += 1;
+        *kinds.entry(kind).or_default() += 1;
     }
 
     /// How many of a kind there were.
-    pub fn of(&self, kind: &str) -> u64 {
+    pub fn of(&self, kind: Counted) -> u64 {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        kinds.get(kind).copied().unwrap_or(0)
+        kinds.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// kill -9 of a server that had started.
+    pub fn kills(&self) -> u64 {
+        self.of(Counted::Fault(Word::Kill)) + self.of(Counted::Fault(Word::KillInStop))
     }
 
     /// Adds to a count.
@@ -65,14 +158,17 @@ impl Tally {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut text = String::new();
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        for prefix in ["round", "fault", "left out"] {
-            let listed: Vec<String> = kinds
-                .iter()
-                .filter_map(|(kind, count)| Some(format!("{} {count}", kind.strip_prefix(prefix)?.trim())))
-                .collect();
-            if !listed.is_empty() {
-                let _ = writeln!(text, "{prefix}s: {}", listed.join(", "));
+        let mut lines: Vec<(&str, Vec<String>)> = Vec::new();
+        for (kind, count) in kinds.iter() {
+            let (subject, word) = kind.place();
+            let listed = format!("{word} {count}");
+            match lines.last_mut() {
+                Some((last, line)) if *last == subject => line.push(listed),
+                _ => lines.push((subject, vec![listed])),
             }
+        }
+        for (subject, line) in lines {
+            let _ = writeln!(text, "{subject}: {}", line.join(", "));
         }
         let _ = writeln!(
             text,
@@ -96,5 +192,34 @@ impl Tally {
             get(&self.lie_ms_max)
         );
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_fault_came_to_is_no_fault() {
+        let tally = Tally::default();
+        for kind in [
+            Counted::ReadOnlyStore,
+            Counted::Fault(Word::FailedSync),
+            Counted::Fault(Word::Kill),
+            Counted::Fault(Word::KillInStart),
+            Counted::Fault(Word::KillInStop),
+            Counted::Round(Kind::Storm),
+        ] {
+            tally.count(kind);
+        }
+        assert_eq!(tally.kills(), 2, "one was before it served");
+        let summary = tally.summary();
+        let lines: Vec<&str> = summary.lines().take(3).collect();
+        let expected = [
+            "rounds: storm 1",
+            "faults: kill-9 1, kill-9-in-stop 1, kill-9-in-start 1, failed-sync 1",
+            "seen: read-only-store 1",
+        ];
+        assert_eq!(lines, expected);
     }
 }

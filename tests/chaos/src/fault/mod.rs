@@ -20,26 +20,28 @@ pub use kill::await_moment;
 
 use crate::plan::Fault;
 use crate::scene::Scene;
+use crate::tally::{Counted, Word};
 use std::thread::Scope;
 
-/// The word that a fault is counted by.
-fn word(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Pause(_) => "pause",
-        Fault::FullDisk(_) => "full-disk",
-        Fault::FileSize(_) => "file-size",
-        Fault::ReadOnlyFolder(_) => "read-only-folder",
-        Fault::FailedSync(_) => "failed-sync",
-        Fault::SlowSync(_) => "slow-sync",
-        Fault::NewCertificate => "new-certificate",
-        Fault::WrongCertificate => "wrong-certificate",
-        Fault::Resets(_) => "resets",
-        Fault::HalfCloses(_) => "half-closes",
-        Fault::SlowReaders(_) => "slow-readers",
-        Fault::Garbage(_) => "garbage",
-        Fault::Deadlines(_) => "deadlines",
-        Fault::KillMember => "kill-member",
-        Fault::PauseMember(_) => "pause-member",
+impl From<Fault> for Word {
+    fn from(fault: Fault) -> Word {
+        match fault {
+            Fault::Pause(_) => Word::Pause,
+            Fault::FullDisk(_) => Word::FullDisk,
+            Fault::FileSize(_) => Word::FileSize,
+            Fault::ReadOnlyFolder(_) => Word::ReadOnlyFolder,
+            Fault::FailedSync(_) => Word::FailedSync,
+            Fault::SlowSync(_) => Word::SlowSync,
+            Fault::NewCertificate => Word::NewCertificate,
+            Fault::WrongCertificate => Word::WrongCertificate,
+            Fault::Resets(_) => Word::Resets,
+            Fault::HalfCloses(_) => Word::HalfCloses,
+            Fault::SlowReaders(_) => Word::SlowReaders,
+            Fault::Garbage(_) => Word::Garbage,
+            Fault::Deadlines(_) => Word::Deadlines,
+            Fault::KillMember => Word::KillMember,
+            Fault::PauseMember(_) => Word::PauseMember,
+        }
     }
 }
 
@@ -66,10 +68,10 @@ pub fn inject<'scope>(
         _ => true,
     };
     if !is_possible {
-        scene.tally.count(format!("left out {}", word(fault)));
+        scene.tally.count(Counted::LeftOut(fault.into()));
         return Ok(());
     }
-    scene.tally.count(format!("fault {}", word(fault)));
+    scene.tally.count(Counted::Fault(fault.into()));
     match fault {
         Fault::Pause(lasts) => pause::run(scene, lasts),
         Fault::FullDisk(lasts) => disk.full(scene, lasts)?,

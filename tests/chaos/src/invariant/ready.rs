@@ -5,7 +5,7 @@
 use crate::finding::Broken;
 use crate::load::DISK;
 use crate::scene::{Scene, Truth};
-use crate::tally::Tally;
+use crate::tally::{Counted, Tally};
 use std::time::{Duration, Instant};
 
 /// How long it may lie.
@@ -91,7 +91,7 @@ pub(crate) fn after_disk(scene: &Scene<'_>) {
         }
         let is_refused = code.is_some_and(|code| DISK.contains(&code));
         if is_refused && began.elapsed() > PROBE {
-            scene.tally.count("fault read-only-store");
+            scene.tally.count(Counted::ReadOnlyStore);
             return scene.expect(Truth::NotReady);
         }
         if began.elapsed() > PROBE * 10 * scene.settings.generosity {

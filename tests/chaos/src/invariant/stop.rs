@@ -4,7 +4,7 @@ use crate::configuration::DRAIN_MAX;
 use crate::finding::Broken;
 use crate::scene::{Scene, Truth};
 use crate::server::{ended_by, runs};
-use crate::tally::Tally;
+use crate::tally::{Counted, Tally, Word};
 use rustix::process::Signal;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ fn explain(scene: &Scene<'_>, status: ExitStatus) {
 pub fn kill(scene: &Scene<'_>) {
     let members = scene.server.members();
     scene.expect(Truth::Unknown);
-    scene.tally.count("fault kill-9");
+    scene.tally.count(Counted::Fault(Word::Kill));
     scene.server.signal(Signal::KILL);
     match scene.server.wait(NEVER) {
         Some(status) if ended_by(status, Signal::KILL) => {}
