@@ -5,7 +5,7 @@
 
 use crate::engines::Engines;
 use crate::{Server, Shared};
-use millpond_threads::join_by;
+use millpond_threads::{ends_by, join_by};
 use millpond_wire_transport::Transport;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,14 +21,14 @@ const ENGINES_LATE: Duration = Duration::from_millis(550);
 pub const STOP_LATE: Duration = Duration::from_millis(750);
 /// When a parent kills the processes that have not ended by themselves, behind the drain.
 pub(crate) const KILL_LATE: Duration = Duration::from_millis(820);
-/// When a parent leaves behind what not even that has ended, behind the drain.
+/// When a parent waits no longer for processes that it has killed and that have not ended, behind the drain.
 pub(crate) const GONE_LATE: Duration = Duration::from_millis(900);
 /// When a parent's process ends at the latest, behind the drain.
 pub const PARENT_STOP_LATE: Duration = Duration::from_millis(950);
 /// How long one with nothing left to do refuses what callers still send: a round trip and a thought of theirs.
 const STRAGGLERS: Duration = Duration::from_millis(250);
-/// From one look whether calls are finished to the next.
-const LOOK: Duration = Duration::from_millis(2);
+/// What the thread that ends models and stores may take beyond their time to say which have not.
+const SAY_MAX: Duration = Duration::from_millis(20);
 
 /// What a stop left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,9 +54,7 @@ impl Server {
         let admission = &self.shared.admission;
         tracing::info!(in_flight = admission.unfinished(), "draining");
         let drained = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
-        while admission.unfinished() > 0 && Instant::now() < drained {
-            std::thread::sleep(LOOK);
-        }
+        ends_by(drained, || admission.unfinished() == 0);
         let unfinished = admission.unfinished();
         self.answer_stragglers(drained);
         let mut left: Vec<String> = (unfinished > 0)
@@ -78,9 +76,7 @@ impl Server {
     fn answer_stragglers(&self, until: Instant) {
         let until = until.min(Instant::now() + STRAGGLERS);
         let counters = self.data.counters();
-        while counters.live.load(Ordering::Relaxed) > 0 && Instant::now() < until {
-            std::thread::sleep(LOOK);
-        }
+        ends_by(until, || counters.live.load(Ordering::Relaxed) == 0);
     }
 
     /// Ends everything, which a drain until then has left without work; returns what has not ended.
@@ -114,7 +110,7 @@ fn stop_engines(shared: &Arc<Shared>, until: Instant) -> impl FnOnce() -> Vec<St
     let thread = std::thread::Builder::new().name("stop".into());
     let stopping = thread.spawn(move || engines.map_or(Vec::new(), |engines| engines.stop_by(until)));
     move || match stopping {
-        Ok(stopping) => match join_by(stopping, until + LOOK * 10) {
+        Ok(stopping) => match join_by(stopping, until + SAY_MAX) {
             Ok(Ok(left)) => left,
             Ok(Err(_)) | Err(_) => vec!["models and stores".to_owned()],
         },
