@@ -15,15 +15,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// From one question to each thread to the next. After three without an answer it is stuck: a second, and less than one and a half.
+/// From one question to each thread to the next, and to each of several processes.
 pub(crate) const BEAT: Duration = Duration::from_millis(300);
+/// Questions without an answer, after which who is asked is stuck, and not ready: a second, and less than one and a half.
+pub(crate) const STUCK: u32 = Pulses::STUCK;
 /// Questions without an answer, after which nothing but a restart helps: ten seconds.
 pub(crate) const HOPELESS: u32 = 33;
+/// The same for those who are not asked, but turn with each question: what a turn takes is added.
+pub(crate) const TURN_MAX: Duration = BEAT.saturating_mul(STUCK + 2);
+pub(crate) const TURN_HOPELESS: Duration = BEAT.saturating_mul(HOPELESS);
 
 /// How old the last look may be: the thread that looks asks locks of models and stores, which might not come back.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// And after which nothing but a restart helps.
-const LOOK_HOPELESS: Duration = Duration::from_secs(10);
 
 /// When a thread last turned, for those who ask on others.
 #[derive(Debug)]
@@ -95,7 +98,7 @@ impl Health {
 
     /// The same where only a restart helps.
     pub(crate) fn hopeless(&self) -> Option<String> {
-        let is_stuck = self.is_watched.load(Ordering::Relaxed) && self.looked.is_older_than(LOOK_HOPELESS);
+        let is_stuck = self.is_watched.load(Ordering::Relaxed) && self.looked.is_older_than(TURN_HOPELESS);
         let hopeless = is_stuck || self.hopeless.load(Ordering::Relaxed);
         hopeless.then(|| self.complaint().unwrap_or_default())
     }
@@ -219,7 +222,7 @@ mod tests {
             thread: "net-0".into(),
             silent,
         };
-        health.set(&[stuck(3)], &[]);
+        health.set(&[stuck(STUCK)], &[]);
         assert_eq!(health.complaint().unwrap(), "net-0 does not turn");
         assert_eq!((health.stuck(), health.hopeless()), (1, None));
         health.set(&[stuck(HOPELESS)], &[]);

@@ -3,18 +3,12 @@
 
 use super::running::Event;
 use crate::admin::View;
-use crate::watch::LastTurn;
+use crate::watch::{LastTurn, TURN_HOPELESS, TURN_MAX};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
-
-/// How old the last turn of the parent's thread may be: it turns three times a second.
-const TURN_MAX: Duration = Duration::from_millis(1500);
-/// And after which nothing but a restart helps.
-const HOPELESS: Duration = Duration::from_secs(10);
 
 /// What the parent's thread says of the processes, and of itself.
 #[derive(Debug)]
@@ -63,7 +57,7 @@ impl View for Together {
     }
 
     fn why_hopeless(&self) -> Option<String> {
-        let is_hopeless = self.state.turned.is_older_than(HOPELESS);
+        let is_hopeless = self.state.turned.is_older_than(TURN_HOPELESS);
         is_hopeless.then(|| "the parent of the processes does not turn".to_owned())
     }
 

@@ -16,6 +16,7 @@ use crate::access::AllowList;
 use crate::handlers::tune::{Asked, Setting};
 use crate::log::LogHandle;
 use crate::metrics::Page;
+use crate::watch::BEAT;
 use millpond_wire_transport::{Body, Pulses, Ticket};
 use std::process::Command;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ impl Fleet {
             round: Round::default(),
             has_begun: false,
             stopping: None,
-            beat_at: Instant::now() + beat::BEAT,
+            beat_at: Instant::now() + BEAT,
             beats: 0,
             stuck: Vec::new(),
             left: Vec::new(),
@@ -138,7 +139,7 @@ impl Fleet {
     fn wait(&self) -> Duration {
         let again = self.members.iter().filter_map(|member| member.again_at);
         // A drain may take long: this thread turns all the while, or the admin port would say that it does not.
-        let turn = |stopping: &Stopping| stopping.next().min(Instant::now() + beat::BEAT);
+        let turn = |stopping: &Stopping| stopping.next().min(Instant::now() + BEAT);
         let always = self.stopping.as_ref().map_or(self.beat_at, turn);
         let due = again.chain(self.round.until).fold(always, Instant::min);
         due.saturating_duration_since(Instant::now())

@@ -9,9 +9,6 @@ use crate::mailbox::Mailbox;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Questions in a row without an answer, after which a thread counts as stuck: no new connection is given to it.
-pub(crate) const STUCK: u32 = 3;
-
 /// A thread's side of it.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
@@ -44,7 +41,7 @@ impl Pulse {
 
     /// Whether it has not turned for long, and not since either.
     pub(crate) fn is_stuck(&self) -> bool {
-        let is_silent = self.silent.load(Ordering::Relaxed) >= STUCK;
+        let is_silent = self.silent.load(Ordering::Relaxed) >= Pulses::STUCK;
         is_silent && self.answered.load(Ordering::Relaxed) != self.asked.load(Ordering::Relaxed)
     }
 
@@ -87,6 +84,9 @@ pub struct Stuck {
 }
 
 impl Pulses {
+    /// Questions in a row without an answer, after which a thread counts as stuck: no new connection is given to it.
+    pub const STUCK: u32 = 3;
+
     pub(crate) fn of(name: &str, mailboxes: impl Iterator<Item = Arc<Mailbox>>, stop: &Arc<Stop>) -> Pulses {
         let net = (0..).zip(mailboxes);
         let net = net.map(|(number, mailbox): (usize, _)| (format!("{name}-{number}"), Owner::Net(mailbox)));
@@ -101,7 +101,7 @@ impl Pulses {
         self
     }
 
-    /// Asks every thread, and says which have not answered the last three times.
+    /// Asks every thread, and says which have not answered the last [`Pulses::STUCK`].
     pub fn ask(&self) -> Vec<Stuck> {
         let asked = self.0.iter().map(|(thread, owner)| {
             let (pulse, bell) = match owner {
@@ -113,7 +113,7 @@ impl Pulses {
             (thread, silent)
         });
         asked
-            .filter(|(_, silent)| *silent >= STUCK)
+            .filter(|(_, silent)| *silent >= Pulses::STUCK)
             .map(|(thread, silent)| Stuck {
                 thread: thread.clone(),
                 silent,

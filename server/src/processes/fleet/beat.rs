@@ -1,28 +1,24 @@
 //! Finds the processes that run and do nothing: each that is ready is asked over and over whether it hears and its threads turn.
 //!
-//! Its invariant: silence is counted in questions and not in time, so a machine or a parent that stood still blames nobody.
+//! One that is silent for [`STUCK`] questions is not ready, and one that is for [`HOPELESS`], or says so often that it is not ready
+//! itself, is killed. Its invariant: silence is counted in questions and not in time, so a machine or a parent that stood still blames nobody.
 
 use super::{Fleet, Member};
 use crate::processes::message::Order;
-use std::time::{Duration, Instant};
+use crate::watch::{BEAT, HOPELESS, STUCK};
+use std::time::Instant;
 
-/// How often each process is asked.
-pub(super) const BEAT: Duration = Duration::from_millis(300);
 /// Each is asked for its metrics with one question in so many (ten seconds), which keeps most of what it counted if it is killed; and not
 /// all at the same time, because a dozen processes that print a page at a time keep their net threads waiting.
 const PAGE_EVERY: usize = 33;
 /// These pages are for nobody who asked for metrics; such rounds have higher numbers.
 const NO_ROUND: u64 = 0;
-/// Questions in a row without a word, after which a process counts as not ready: a second.
-const UNREADY: u32 = 3;
-/// Questions in a row without a word, or with the word that it is not ready, after which it is killed: ten seconds.
-const KILLED: u32 = 33;
 
 impl Member {
     /// It accepts, and has said something lately.
     pub(super) fn answers(&self) -> bool {
         let running = self.running.as_ref();
-        running.is_some_and(|running| running.ready_since.is_some() && running.silent < UNREADY)
+        running.is_some_and(|running| running.ready_since.is_some() && running.silent < STUCK)
     }
 
     /// It does, and its threads turn.
@@ -47,13 +43,13 @@ impl Fleet {
                 continue;
             };
             let pid = running.pid();
-            if running.silent == UNREADY {
+            if running.silent == STUCK {
                 tracing::warn!(process = number, pid, "does not answer its parent; not ready");
             }
             // Answers that come together count together, so a count may pass a limit without meeting it.
-            if running.silent.max(running.unfit) >= KILLED && !running.is_killed {
+            if running.silent.max(running.unfit) >= HOPELESS && !running.is_killed {
                 let what = match running.silent {
-                    KILLED.. => "has not answered its parent",
+                    HOPELESS.. => "has not answered its parent",
                     _ => "has been stuck for long",
                 };
                 tracing::error!(process = number, pid, "{what}; it is killed");
@@ -103,7 +99,7 @@ impl Fleet {
     /// The process has said something.
     pub(super) fn heard_of(&mut self, number: usize) {
         if let Some(running) = &mut self.members[number].running
-            && std::mem::take(&mut running.silent) >= UNREADY
+            && std::mem::take(&mut running.silent) >= STUCK
         {
             tracing::info!(process = number, pid = running.pid(), "answers its parent again");
             self.publish();

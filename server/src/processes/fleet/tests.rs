@@ -174,7 +174,7 @@ fn the_parent_turns_all_the_while_that_processes_drain() {
     let mut fleet = fleet(folder.path());
     fleet.beginning.drain_max = Duration::from_secs(600);
     fleet.stop();
-    assert!(fleet.wait() <= beat::BEAT);
+    assert!(fleet.wait() <= BEAT);
 }
 
 /// One that hears nothing is killed. One that not even that ends, which here leaves a child that has its output, is left behind.
