@@ -9,7 +9,8 @@
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
 //! its connection closes; a connection holds at most its input limit, its output bound and its bounds of calls in flight, either way;
-//! and all of them together hold no more of unfinished requests than may be held.
+//! and all of them together hold no more of unfinished requests ([`Options::unfinished_bytes_max`]), and of answers and pushes that wait
+//! for their peers ([`Options::write_buffers_total_bytes_max`]), than may be held.
 
 mod acceptor;
 mod answer;

@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub bytes_left: Option<usize>,
     /// The most bytes one write takes.
     pub write_bytes_max: Option<usize>,
-    /// Writes until one panics.
+    /// A write panics.
     pub panic_on_write: bool,
     pub fail_create: bool,
     pub fail_sync: bool,

@@ -49,8 +49,8 @@ impl<S: Service> Loop<S> {
     }
 
     /// Closes connections, that which keeps most first, until no more is kept than `until` says, another thread has a larger one
-    /// (that thread is asked), or closing would not help. Where more is kept than may be, `grown`, which came to keep more, does
-    /// not wait for it.
+    /// (that thread is asked), or closing would not help. Where more is kept than may be, and another thread must free the memory or
+    /// nobody can, `grown`, the connection that just came to keep more, is closed at once.
     fn make_room(&mut self, until: Level, grown: Option<usize>) {
         loop {
             let totals = self.net.mailbox.totals();
