@@ -1,7 +1,8 @@
 //! Every command of the README, the docs, the examples and the heads of the scenarios is run as it stands, only shorter, on ports
 //! and data of its own; or it is on the list of those that cannot be, with the reason.
 //!
-//! A command is a line of a code block, or of a comment that is set in, whose first word is a program. What a block prints is none.
+//! A command is a line of a code block, or of a comment that is set in, whose first word is a program that is known here. What a block
+//! prints is none; a line of an `sh` block, or one behind a `$ `, that begins with no such program fails.
 
 mod listed;
 mod place;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use listed::reason;
 use place::Place;
-use written::{Written, written};
+use written::{Written, strange, written};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -43,8 +44,8 @@ fn scenarios() -> Vec<PathBuf> {
     all.into_iter().filter(is_scenario).collect()
 }
 
-/// What each file says to run.
-fn documents() -> Vec<(String, Vec<Written>)> {
+/// The names and texts of all files that say commands.
+fn texts() -> Vec<(String, String)> {
     let mut paths = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     for (folder, end) in [
         ("docs", ".md"),
@@ -61,8 +62,16 @@ fn documents() -> Vec<(String, Vec<Written>)> {
         .map(|path| {
             let text = std::fs::read_to_string(&path).unwrap();
             let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-            (name, written(&text))
+            (name, text)
         })
+        .collect()
+}
+
+/// What each file says to run.
+fn documents() -> Vec<(String, Vec<Written>)> {
+    let texts = texts().into_iter();
+    texts
+        .map(|(name, text)| (name, written(&text)))
         .filter(|(_, written)| !written.is_empty())
         .collect()
 }
@@ -175,13 +184,28 @@ fn every_command_of_the_documents_is_run_or_listed() {
     });
 }
 
+/// A command that nobody knows would be taken for what another one prints, and run by nobody.
+#[test]
+fn every_line_for_a_shell_begins_with_a_program() {
+    for (name, text) in texts() {
+        let mut strange = strange(&text);
+        strange.retain(|line| reason(line).is_none());
+        assert!(
+            strange.is_empty(),
+            "{name}: add the programs to PROGRAMS, or the lines to the list with the reason: {strange:#?}"
+        );
+    }
+}
+
 /// A line of the list that no command begins with is a line too many.
 #[test]
 fn the_list_holds_nothing_that_is_not_written() {
-    let commands: Vec<String> = documents()
-        .into_iter()
-        .flat_map(|(_, written)| written)
-        .map(|written| written.command)
+    let commands: Vec<String> = texts()
+        .iter()
+        .flat_map(|(_, text)| {
+            let written = written(text).into_iter().map(|written| written.command);
+            written.chain(strange(text))
+        })
         .collect();
     assert!(commands.len() > 50, "only {} commands were found", commands.len());
     for (start, why) in listed::LISTED {

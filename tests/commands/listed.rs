@@ -6,6 +6,7 @@ pub const LISTED: &[(&str, &str)] = &[
         "make ",
         "a recipe of the task file: .ci/run runs test and lint, a person the others",
     ),
+    (".ci/run", "the tests, and so this one"),
     (
         "python3 examples/movielens/fetch.py",
         "fetches an environment and a data set from other hosts; `make demo` runs it",

@@ -24,6 +24,43 @@ const PORTS: &[u16] = &[
     13592,
 ];
 
+/// What stands before a port of this machine.
+const HOSTS: &[&str] = &["127.0.0.1:", "localhost:", "[::1]:", "0.0.0.0:", "[::]:"];
+
+/// Addresses of this machine with a port that is not ours, and not for the system to choose: other programs may have it.
+fn strange_ports(text: &str, is_ours: impl Fn(u16) -> bool) -> Vec<&str> {
+    let found = HOSTS.iter().flat_map(|host| {
+        let places = text.match_indices(host);
+        places.map(move |(at, host)| &text[at..at + host.len() + digits(&text[at + host.len()..])])
+    });
+    let port = |address: &str| {
+        address
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.parse::<u16>().ok())
+    };
+    found
+        .filter(|address| port(address).is_some_and(|port| port != 0 && !is_ours(port)))
+        .collect()
+}
+
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+#[test]
+fn ports_of_this_machine_are_seen() {
+    let strange = |text| strange_ports(text, |port| port == 7);
+    assert_eq!(
+        strange("curl localhost:13500/x 127.0.0.1:7 [::1]:0"),
+        ["localhost:13500"]
+    );
+    assert_eq!(
+        strange("listen = \"0.0.0.0:80\" # localhost: no port"),
+        ["0.0.0.0:80"]
+    );
+}
+
 /// What makes a scenario short, by its file; the last is for all others.
 const SHORT: &[(&str, &str)] = &[
     ("echo-floor.toml", "load.duration_s=0.2 load.warmup_s_max=0.1"),
@@ -193,12 +230,17 @@ impl Place {
     fn with_ports(&self, text: &str) -> String {
         let mut text = text.replace("unix:/run/millpond.sock", &self.socket());
         for (written, free) in &self.ports {
-            for host in ["127.0.0.1:", "localhost:"] {
+            for host in HOSTS {
                 text = text.replace(&format!("{host}{written}"), &format!("{host}{free}"));
             }
             // As an argument of its own.
             text = text.replace(&format!("\"{written}\""), &format!("\"{free}\""));
         }
+        let left = strange_ports(&text, |port| self.ports.values().any(|free| *free == port));
+        assert!(
+            left.is_empty(),
+            "a port of this machine that is not in PORTS: {left:?} in\n{text}"
+        );
         text
     }
 

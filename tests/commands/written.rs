@@ -3,6 +3,7 @@
 const PROGRAMS: &[&str] = &[
     "millpond",
     "make",
+    ".ci/run",
     "cargo",
     "curl",
     "python3",
@@ -20,8 +21,7 @@ const PROGRAMS: &[&str] = &[
     "ulimit",
     "kill",
     "for",
-    "code=0",
-    "case",
+    "echo",
 ];
 
 /// One command, or the lines of a shell's loop.
@@ -36,7 +36,16 @@ pub struct Written {
 
 /// All of them, in their order.
 pub fn written(text: &str) -> Vec<Written> {
-    let mut found = Vec::new();
+    read(text).0
+}
+
+/// Lines that are a shell's and begin with no program that is known here: of `sh` blocks, or behind a `$ `.
+pub fn strange(text: &str) -> Vec<String> {
+    read(text).1
+}
+
+fn read(text: &str) -> (Vec<Written>, Vec<String>) {
+    let (mut found, mut strange) = (Vec::new(), Vec::new());
     let (mut block, mut language) = (0, None);
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
@@ -48,14 +57,22 @@ pub fn written(text: &str) -> Vec<Written> {
             block += 1;
             continue;
         }
+        let said = line.strip_prefix("$ ").filter(|_| language.is_some());
         let candidate = match language.as_deref() {
-            Some("" | "sh") => Some(line.strip_prefix("$ ").unwrap_or(line)),
+            Some("" | "sh" | "console") if said.is_some() => said,
+            Some("" | "sh") => Some(line),
             Some(_) => None,
             None => line.strip_prefix("#  ").map(str::trim_start),
         };
-        let Some(first) = candidate.filter(|line| is_command(line)) else {
+        let Some(first) = candidate else { continue };
+        let is_shell = language.as_deref() == Some("sh");
+        let is_told = is_shell || said.is_some();
+        if !is_command(first, is_told) {
+            if is_told && !first.trim().is_empty() && !first.trim_start().starts_with('#') {
+                strange.push(first.to_owned());
+            }
             continue;
-        };
+        }
         let mut command = first.to_owned();
         // A quotation, a line that ends with a backslash and a loop go on.
         while (command.matches('\'').count() % 2 == 1 || command.ends_with('\\') || is_open_loop(&command))
@@ -75,20 +92,21 @@ pub fn written(text: &str) -> Vec<Written> {
                 Some(_) => command,
             },
             block,
-            is_shell: language.as_deref() == Some("sh"),
+            is_shell,
         });
     }
-    found
+    (found, strange)
 }
 
 fn is_open_loop(command: &str) -> bool {
     command.starts_with("for ") && !command.contains("\ndone")
 }
 
-fn is_command(line: &str) -> bool {
+/// Where nothing tells that a shell is spoken to, a word alone is a word.
+fn is_command(line: &str, is_told: bool) -> bool {
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default();
-    PROGRAMS.contains(&first) && words.next().is_some()
+    PROGRAMS.contains(&first) && (is_told || words.next().is_some())
 }
 
 #[test]
@@ -111,4 +129,17 @@ fn commands_are_told_from_what_they_print() {
         found,
         expected.map(|(command, is_shell)| (command.to_owned(), is_shell))
     );
+}
+
+#[test]
+fn a_shells_line_that_begins_with_no_known_program_is_strange() {
+    let check = |text: &str, expected: &[&str]| assert_eq!(strange(text), expected, "{text}");
+    check(
+        "```sh\n# why\n\nmillpond a\nredis-cli ping\nkill\n```\n",
+        &["redis-cli ping"],
+    );
+    check("```\n$ wget x\nwget is what it prints\n```\n", &["wget x"]);
+    check("```console\n$ make\nmade\n$ ls\n```\n", &["ls"]);
+    check("```toml\n$ x\n```\n$ y\n#   z a\n", &[]);
+    check("```sh\nfor x in 1; do\n    whatever\ndone\n```\n", &[]);
 }
