@@ -53,7 +53,7 @@ test: ## every test, Rust and Python; lists what was skipped, and fails for it w
 	$(MAKE) python PROFILE=dev
 	$(SKIPS) unittest client/python/tests
 
-bench: ## measure the bars (AREA=spine, press, rpc or hardening), in the release build
+bench: ## measure the bars (AREA=spine, press, rpc, or "hardening --beside FILE", which needs valgrind), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
 	@$(BUILT)/release/millpond-benches $(AREA)
 
