@@ -1,7 +1,7 @@
 //! What callers can make a server hold at worst, part by part, from its configuration.
 //!
-//! Tables, models and stores are not in it, nor is the kernel's memory of sockets; what models and stores hold of calls that
-//! wait for them is told apart. Its invariant: each part is a bound that the server keeps.
+//! Tables, models and the entries of stores are not in it, nor is the kernel's memory of sockets; what models hold of calls that wait for
+//! them is told apart, and puts that wait for stores are in it. Its invariant: each part is a bound that the server keeps.
 
 use super::{Facts, Finding, Standing, net_threads};
 use crate::config::{Admin, Config, Kind};
@@ -22,6 +22,7 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
             .tls
             .as_ref()
             .is_some_and(|tls| tls.client_certificates.is_some()),
+        encryption: server.fpnn_encryption.is_some(),
         pushes: config
             .methods
             .values()
@@ -121,6 +122,7 @@ pub(super) fn finding(facts: &Facts, config: &Config) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// What connections can hold with the shipped defaults, and the whole on a machine of two processors.
@@ -131,6 +133,60 @@ mod tests {
         assert!((600..=850).contains(&held), "{held} MiB");
         let most = most(2) >> 20;
         assert!(most <= 1024, "{most} MiB");
+    }
+
+    /// The column of docs/operations.md, and the sum above it.
+    #[test]
+    fn the_page_on_running_says_what_is_computed() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (_, section) = page
+            .split_once("\n## What hostile connections can hold\n")
+            .unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let default = of_process(&Config::default(), 1);
+        let used = "[ordered.a]\ndurability = \"memory\"\n[methods.m]\nkind = \"duplex\"\npush = \"p\"";
+        let used = of_process(&toml::from_str(used).unwrap(), 1);
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let part = |what: &str| {
+            let of = |parts: &[MemoryPart]| {
+                let found = parts.iter().find(|part| part.what == what);
+                mib(found.unwrap_or_else(|| panic!("no part {what:?}")).bytes)
+            };
+            match (of(&default), of(&used)) {
+                (0, bytes) => format!("0 ({bytes})"),
+                (bytes, _) => bytes.to_string(),
+            }
+        };
+        let work = part("net threads at work");
+        // How each row begins, and what it says in the end.
+        let rows = [
+            ("records of connections", part("connections")),
+            (
+                "requests that are",
+                part("requests that are not complete or not served yet"),
+            ),
+            ("answers that wait", part("answers that wait for their peers")),
+            ("calls to peers", part("calls to peers that wait for an answer")),
+            ("calls that other threads", part("calls in flight")),
+            ("puts that wait", part("puts that wait for their stores")),
+            ("the log's queue", part("the log's queue")),
+            ("the admin port", mib(of_admin()).to_string()),
+            ("net threads at work", format!("{work} each")),
+            ("calls that wait for a model", "with the model".to_owned()),
+        ];
+        let (whats, computed): (Vec<&str>, Vec<String>) = rows.into_iter().unzip();
+        let lines = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let cells = lines.map(|line| line.trim_matches(['|', ' ']).split(" | "));
+        let (begins, column): (Vec<&str>, Vec<&str>) = cells
+            .filter_map(|mut cells| cells.next().zip(cells.last()))
+            .unzip();
+        assert_eq!(column, computed, "{begins:#?}");
+        let mut rows = begins.iter().zip(whats);
+        assert!(rows.all(|(begins, what)| begins.starts_with(what)), "{begins:#?}");
+        let all = mib(sum(&default) + of_admin());
+        let said = format!("{all} MiB with one net thread, and {work} more with each further one");
+        assert!(section.contains(&said), "it does not say: {said}");
     }
 
     #[test]

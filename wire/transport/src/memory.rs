@@ -39,6 +39,8 @@ pub struct MemoryUse {
     pub tls: bool,
     /// Their peers are asked for certificates.
     pub tls_certificates: bool,
+    /// Connections may speak FPNN's encrypted channel.
+    pub encryption: bool,
     /// Peers are called.
     pub pushes: bool,
 }
@@ -54,9 +56,10 @@ impl Options {
     pub fn memory_max(&self, used: MemoryUse) -> Vec<MemoryPart> {
         let connections = self.connections_open_max();
         let sizes = size_of::<Connection>() + size_of::<WebSocket>() + size_of::<Pushes>();
-        let mut record = (sizes + size_of::<Secure>()) as u64 + BESIDE_RECORD_BYTES;
+        let mut record = sizes as u64 + BESIDE_RECORD_BYTES;
         record += [
             (used.tls, TLS_BYTES),
+            (used.encryption, size_of::<Secure>() as u64),
             (used.tls_certificates, TLS_CERTIFICATES_BYTES),
         ]
         .iter()
