@@ -46,8 +46,12 @@ class Raised(Served):
             self.assertEqual((error.code, error.name), (KEY_MISSING, "KeyNotFound"))
             error = self.raised(millpond.StatusError, client.call, "echo", {"a": bytes(65_536)})
             self.assertEqual(error.code, TOO_LARGE)
-            # What fails, fails alone.
-            self.assertEqual(client.call("echo", {}), {})
+            # The connection ends with a frame like that. A call that is on its way just then is told so; the next one is answered.
+            try:
+                answer = client.call("echo", {})
+            except millpond.ClosedError:
+                answer = client.call("echo", {})
+            self.assertEqual(answer, {})
 
     def test_an_error_that_may_pass(self):
         def script(peer):
