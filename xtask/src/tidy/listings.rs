@@ -40,7 +40,7 @@ fn crates(members: &[Member], architecture: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Every shared dependency is explained in a table row, is used by a crate, and no row explains another.
+/// Every shared dependency is explained in one table row, is used by a crate, and no row explains another.
 fn dependencies(manifest: &str, document: &str, members: &[Member]) -> Vec<Finding> {
     let shared = shared_dependencies(manifest);
     let rows: Vec<&str> = document
@@ -66,6 +66,12 @@ fn dependencies(manifest: &str, document: &str, members: &[Member]) -> Vec<Findi
                 "Cargo.toml",
                 format!("lists {name}, which no crate uses: take it out"),
             ));
+        }
+    }
+    for (index, name) in rows.iter().enumerate() {
+        if rows.iter().take(index).any(|earlier| earlier == name) {
+            let message = format!("explains {name} twice: merge the two rows");
+            findings.push(Finding::refused(DEPENDENCIES, message));
         }
     }
     for name in rows.iter().filter(|name| !shared.contains(name)) {
@@ -187,6 +193,13 @@ mod tests {
             "explains rand, which Cargo.toml does not list",
         ];
         assert_eq!(messages(&found), expected);
+    }
+
+    #[test]
+    fn a_dependency_with_two_rows_is_refused() {
+        let rows = "| `slab` | x |\n| `toml` | y |\n| `slab` | z |\n";
+        let found = dependencies(MANIFEST, rows, &[member("server", &["slab", "toml"])]);
+        assert_eq!(messages(&found), ["explains slab twice: merge the two rows"]);
     }
 
     #[test]
