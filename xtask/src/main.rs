@@ -7,9 +7,11 @@
 mod edges;
 mod finding;
 mod licences;
+mod lines;
 mod tidy;
 mod workspace;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use finding::{Finding, Level};
@@ -18,14 +20,15 @@ use workspace::Workspace;
 const USAGE: &str = "usage: cargo run -p millpond-xtask -- CHECK...
   edges     every dependency between our crates is in the allowed table (xtask/src/edges.rs)
   tidy      headers, names, leftovers, lengths, unsafe code, and the documents that list crates and dependencies
-  licences  every package the Linux build resolves is under an allowed licence and none is banned";
+  licences  every package the Linux build resolves is under an allowed licence and none is banned
+  lines     prints how many lines of production code each folder has";
 
 fn main() -> anyhow::Result<ExitCode> {
     let names: Vec<String> = std::env::args().skip(1).collect();
     if names.is_empty()
         || names
             .iter()
-            .any(|name| !["edges", "tidy", "licences"].contains(&name.as_str()))
+            .any(|name| !["edges", "tidy", "licences", "lines"].contains(&name.as_str()))
     {
         println!("{USAGE}");
         return Ok(ExitCode::from(2));
@@ -33,6 +36,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let workspace = workspace::read()?;
     let mut refused = 0;
     for name in &names {
+        if name == "lines" {
+            println!("{}", lines::table(Path::new(&workspace.root))?);
+            continue;
+        }
         refused += report(name, &run(name, &workspace)?);
     }
     Ok(if refused == 0 {

@@ -17,13 +17,15 @@ use anyhow::{Context, bail};
 
 use crate::finding::Finding;
 use crate::workspace::Workspace;
-use source::Source;
+pub use source::Source;
 
 /// A file of the repository: its path from the root and its text.
 #[derive(Debug)]
-struct File {
-    path: String,
-    text: String,
+pub struct File {
+    /// The path from the root of the repository.
+    pub path: String,
+    /// The whole text.
+    pub text: String,
 }
 
 /// Runs every tidy check over the files of the workspace.
@@ -58,7 +60,7 @@ fn check_rust(file: &File) -> Vec<Finding> {
 }
 
 /// The text files git tracks or would track; deleted and binary ones are left out.
-fn read_files(root: &Path) -> anyhow::Result<Vec<File>> {
+pub fn read_files(root: &Path) -> anyhow::Result<Vec<File>> {
     let output = Command::new("git")
         .current_dir(root)
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
