@@ -5,10 +5,11 @@
 
 use crate::r1::{self, Request, Scores};
 use anyhow::{Context as _, ensure};
-use millpond_backends_interface::{Backend as _, Data, Instance, Tensor};
+use millpond_backends_interface::{Backend as _, Instance};
 use millpond_backends_tract::Tract;
 use millpond_engines_features::{Handle, Table};
 use millpond_engines_infer::pipeline::key_hash;
+use millpond_tensor::Tensor;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
@@ -139,7 +140,7 @@ impl BareLoop {
                 x.extend_from_slice(&column[row * dim..(row + 1) * dim]);
             }
         }
-        let x = Tensor::new(vec![rows, 2 * dim], Data::F32(x))?;
+        let x = Tensor::new(vec![rows, 2 * dim], x)?;
         tick(2);
         let outputs = self.instance.run(vec![x])?;
         tick(3);

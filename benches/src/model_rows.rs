@@ -5,8 +5,9 @@
 
 use crate::r1;
 use crate::series::Series;
-use millpond_backends_interface::{Backend as _, Data, Instance, Tensor};
+use millpond_backends_interface::{Backend as _, Instance};
 use millpond_backends_tract::Tract;
+use millpond_tensor::Tensor;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ pub(crate) fn measure(turns: usize) -> anyhow::Result<Vec<Row>> {
 fn us_a_run(instance: &mut dyn Instance, rows: usize) -> anyhow::Result<f64> {
     const WIDTH: usize = 256;
     let values = (0..rows * WIDTH).map(|index| ((index * 37) % 101) as f32 / 101.0);
-    let input = Tensor::new(vec![rows, WIDTH], Data::F32(values.collect()))?;
+    let input = Tensor::new(vec![rows, WIDTH], values.collect::<Vec<f32>>())?;
     black_box(instance.run(vec![input.clone()])?);
     let started = Instant::now();
     let mut runs = 0;

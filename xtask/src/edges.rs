@@ -11,8 +11,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire/channel", &[]),
     ("wire/frame", &[]),
     ("wire/routing", &[]),
-    ("wire/schema", &["wire/frame"]),
+    ("wire/schema", &["tensor", "wire/frame"]),
     ("threads", &[]),
+    ("tensor", &[]),
     (
         "wire/transport",
         &["threads", "wire/channel", "wire/frame", "wire/schema"],
@@ -20,12 +21,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engines/features", &[]),
     ("engines/features/build", &["engines/features"]),
     ("engines/ordered", &["threads"]),
-    ("engines/infer", &["threads", "backends/interface"]),
-    ("backends/interface", &[]),
-    ("backends/*", &["threads", "backends/interface"]),
+    ("engines/infer", &["tensor", "threads", "backends/interface"]),
+    ("backends/interface", &["tensor"]),
+    ("backends/*", &["tensor", "threads", "backends/interface"]),
     (
         "server",
-        &["threads", "wire/*", "engines/*", "backends/*", "client/rust"],
+        &[
+            "tensor",
+            "threads",
+            "wire/*",
+            "engines/*",
+            "backends/*",
+            "client/rust",
+        ],
     ),
     (
         "client/rust",
@@ -42,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "press/runner",
         &[
+            "tensor",
             "press/workload",
             "press/recorder",
             "press/report",

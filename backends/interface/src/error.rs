@@ -1,7 +1,7 @@
 //! What can go wrong between a caller and a model. Not how a wire reports it:
 //! the server maps these. Every message says what, where, and the mend.
 
-use crate::ElementType;
+use millpond_tensor::ElementType;
 use std::path::PathBuf;
 
 /// A failure to load or run a model, or inputs that do not fit it.
@@ -96,26 +96,7 @@ pub enum Error {
         /// `NaN`, `inf` or `-inf`.
         value: String,
     },
-    /// A shape and its data disagree.
-    #[error("a tensor of shape {shape:?} needs {expected} elements, found {found}")]
-    TensorLength {
-        /// The shape.
-        shape: Vec<usize>,
-        /// Elements the shape asks for.
-        expected: usize,
-        /// Elements given.
-        found: usize,
-    },
-    /// A shape whose number of elements does not fit the machine.
-    #[error("a tensor of shape {shape:?} has more elements than can be addressed")]
-    TensorTooLarge {
-        /// The shape.
-        shape: Vec<usize>,
-    },
-    /// An element type that no tensor here has.
-    #[error("element type `{found}` is unknown; use one of f32, f64, i64, i32, u8, bool")]
-    ElementTypeUnknown {
-        /// What was written.
-        found: String,
-    },
+    /// A shape and elements that do not belong together.
+    #[error(transparent)]
+    Tensor(#[from] millpond_tensor::Error),
 }

@@ -1,13 +1,13 @@
 //! The small trait every model backend implements: [`Backend`] loads a file,
 //! [`Model`] is what was loaded, [`Instance`] runs it.
 //!
-//! It is not a backend and knows no file format: it only says how tensors,
-//! signatures and failures look, so that the batcher above and the backends
-//! below never meet. Its one invariant: a [`Tensor`]'s data always has exactly
-//! as many elements as its shape says.
+//! It is not a backend and knows no file format: it only says how signatures and
+//! failures look, so that the batcher above and the backends below never meet. Its one
+//! invariant: inputs that a [`Signature`] lets through fit the model.
 //!
 //! ```
-//! use millpond_backends_interface::{Data, ElementType, Port, Signature, Tensor};
+//! use millpond_backends_interface::{Port, Signature};
+//! use millpond_tensor::{ElementType, Tensor};
 //!
 //! let signature = Signature {
 //!     inputs: vec![Port {
@@ -17,11 +17,11 @@
 //!     }],
 //!     outputs: vec![],
 //! };
-//! let x = Tensor::new(vec![3, 2], Data::F32(vec![0.5; 6]))?;
+//! let x = Tensor::new(vec![3, 2], vec![0.5_f32; 6])?;
 //! let ordered = signature.check_inputs(vec![("x".to_string(), x)])?;
 //! assert_eq!(ordered[0].rows(), 3);
 //!
-//! let short = Tensor::new(vec![3, 1], Data::F32(vec![0.5; 3]))?;
+//! let short = Tensor::new(vec![3, 1], vec![0.5_f32; 3])?;
 //! let refused = signature.check_inputs(vec![("x".to_string(), short)]).unwrap_err();
 //! assert!(refused.to_string().contains("input `x`"));
 //! # Ok::<(), millpond_backends_interface::Error>(())
@@ -29,12 +29,11 @@
 
 mod error;
 mod signature;
-mod tensor;
 
 pub use error::Error;
 pub use signature::{Port, Signature};
-pub use tensor::{Data, ElementType, Tensor};
 
+use millpond_tensor::Tensor;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -2,7 +2,8 @@
 //! payloads. Invariant: inputs that [`Signature::check_inputs`] lets through are
 //! in signature order, of the right type and shape, finite, and share their rows.
 
-use crate::{ElementType, Error, Tensor};
+use crate::Error;
+use millpond_tensor::{ElementType, Tensor};
 use std::fmt;
 
 /// One input or output of a model.
@@ -155,7 +156,7 @@ fn check_one(port: &Port, tensor: &Tensor) -> Result<(), Error> {
     if tensor.rows() == 0 {
         return Err(Error::InputEmpty { name: name() });
     }
-    if let Some((index, value)) = tensor.data().first_not_finite() {
+    if let Some((index, value)) = tensor.elements().first_not_finite() {
         return Err(Error::InputNotFinite {
             name: name(),
             index,
@@ -169,7 +170,6 @@ fn check_one(port: &Port, tensor: &Tensor) -> Result<(), Error> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
-    use crate::Data;
 
     fn port(name: &str, element_type: ElementType, shape: &[Option<usize>]) -> Port {
         Port {
@@ -190,11 +190,11 @@ mod tests {
     }
 
     fn floats(shape: &[usize], values: Vec<f32>) -> Tensor {
-        Tensor::new(shape.to_vec(), Data::F32(values)).unwrap()
+        Tensor::new(shape.to_vec(), values).unwrap()
     }
 
     fn ids(values: Vec<i64>) -> Tensor {
-        Tensor::new(vec![values.len()], Data::I64(values)).unwrap()
+        Tensor::new(vec![values.len()], values).unwrap()
     }
 
     fn check(given: Vec<(&str, Tensor)>, expected: Result<(), &str>) {
@@ -218,7 +218,7 @@ mod tests {
         ];
         let ordered = signature().check_inputs(given).unwrap();
         assert_eq!(ordered[0].shape(), [2, 2]);
-        assert_eq!(ordered[1].data(), &Data::I64(vec![7, 8]));
+        assert_eq!(ordered[1].of::<i64>(), Some(&[7, 8][..]));
     }
 
     #[test]

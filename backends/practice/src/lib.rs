@@ -4,8 +4,9 @@
 //! It reads no file and learns nothing. Its one invariant: output `i` is the sum of row `i`, however long that took.
 //!
 //! ```
-//! use millpond_backends_interface::{Data, Model, Tensor};
+//! use millpond_backends_interface::Model;
 //! use millpond_backends_practice::{Behaviour, Practice};
+//! use millpond_tensor::Tensor;
 //! use std::time::Duration;
 //!
 //! let practice = Practice {
@@ -16,7 +17,7 @@
 //! };
 //! let model = practice.model();
 //! assert_eq!(model.signature().inputs[0].to_string(), "x: f32[N, 2]");
-//! let x = Tensor::new(vec![2, 2], Data::F32(vec![1.0, 2.0, 3.0, 4.0]))?;
+//! let x = Tensor::new(vec![2, 2], vec![1.0_f32, 2.0, 3.0, 4.0])?;
 //! let outputs = model.instance()?.run(vec![x])?;
 //! assert_eq!(outputs[0].f32(), Some(&[3.0, 7.0][..]));
 //! # Ok::<(), millpond_backends_interface::Error>(())
@@ -24,7 +25,8 @@
 
 mod cpu_clock;
 
-use millpond_backends_interface::{Data, ElementType, Error, Instance, Model, Port, Signature, Tensor};
+use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
+use millpond_tensor::{ElementType, Tensor};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -108,11 +110,11 @@ impl Instance for PracticeInstance {
                 problem: format!("it takes one input, f32 [rows, {width}]"),
             });
         };
-        let sums = elements
+        let sums: Vec<f32> = elements
             .chunks_exact(width.max(1))
             .map(|row| row.iter().sum())
             .collect();
-        let y = Tensor::new(vec![rows, 1], Data::F32(sums))?;
+        let y = Tensor::new(vec![rows, 1], sums)?;
         let run = self.0.run_of(rows);
         match self.0.behaviour {
             Behaviour::Wait => thread::sleep(run),
@@ -138,8 +140,8 @@ mod tests {
     }
 
     fn x(rows: usize, width: usize) -> Tensor {
-        let elements = (0..rows * width).map(|at| at as f32).collect();
-        Tensor::new(vec![rows, width], Data::F32(elements)).unwrap()
+        let elements: Vec<f32> = (0..rows * width).map(|at| at as f32).collect();
+        Tensor::new(vec![rows, width], elements).unwrap()
     }
 
     /// Three rows take 35 ms at least, of which a part is processor time that depends on the behaviour.

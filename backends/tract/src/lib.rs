@@ -5,8 +5,9 @@
 //! output has the batch as dimension 0 and all other dimensions fixed.
 //!
 //! ```
-//! use millpond_backends_interface::{Backend, Data, Tensor};
+//! use millpond_backends_interface::Backend;
 //! use millpond_backends_tract::Tract;
+//! use millpond_tensor::Tensor;
 //! use std::path::Path;
 //!
 //! let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mlp.onnx");
@@ -14,7 +15,7 @@
 //! assert_eq!(model.signature().inputs[0].to_string(), "x: f32[N, 16]");
 //!
 //! let mut instance = model.instance()?;
-//! let x = Tensor::new(vec![2, 16], Data::F32(vec![0.5; 32]))?;
+//! let x = Tensor::new(vec![2, 16], vec![0.5_f32; 32])?;
 //! let outputs = instance.run(vec![x])?;
 //! assert_eq!(outputs[0].shape(), [2, 1]);
 //! # Ok::<(), millpond_backends_interface::Error>(())

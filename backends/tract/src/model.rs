@@ -9,7 +9,8 @@
 //! by `Model::prepare`, never during a run; rows without one take the symbolic plan.
 
 use crate::convert;
-use millpond_backends_interface::{Error, Instance, Model, Signature, Tensor};
+use millpond_backends_interface::{Error, Instance, Model, Signature};
+use millpond_tensor::Tensor;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tract_onnx::prelude::{Symbol, TDim, TVec, TractResult, TypedModel};
@@ -183,7 +184,6 @@ fn failed(error: &impl std::fmt::Display) -> Error {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
-    use millpond_backends_interface::Data;
     use std::path::Path;
 
     /// Prepares `sizes`, then runs every one of them; `expected` concrete plans exist.
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(model.shared.concrete.read().unwrap().len(), expected);
         let mut instance = model.instance().unwrap();
         for rows in sizes.filter(|rows| *rows > 0) {
-            let x = Tensor::new(vec![rows, 16], Data::F32(vec![0.5; rows * 16])).unwrap();
+            let x = Tensor::new(vec![rows, 16], vec![0.5_f32; rows * 16]).unwrap();
             assert_eq!(instance.run(vec![x]).unwrap()[0].shape(), [rows, 1]);
         }
     }

@@ -4,7 +4,8 @@
 //! all others fixed.
 
 use crate::convert;
-use millpond_backends_interface::{ElementType, Port};
+use millpond_backends_interface::Port;
+use millpond_tensor::ElementType;
 use tract_onnx::pb::{GraphProto, ValueInfoProto, tensor_proto, tensor_shape_proto, type_proto};
 use tract_onnx::prelude::{Symbol, TDim, TypedModel};
 

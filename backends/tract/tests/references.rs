@@ -3,8 +3,9 @@
 //! Invariant of the data: row `i` of an output depends on row `i` of the inputs alone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation)]
 
-use millpond_backends_interface::{Backend, Data, ElementType, Instance, Tensor};
+use millpond_backends_interface::{Backend, Instance};
 use millpond_backends_tract::Tract;
+use millpond_tensor::{Data, ElementType, Elements, Tensor};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ impl Stored {
         };
         Tensor::new(self.shape.clone(), data)
             .unwrap()
-            .copy_rows(0, rows)
+            .view(0..rows)
             .unwrap()
     }
 }
@@ -53,9 +54,9 @@ fn data_folder() -> PathBuf {
 fn check_close(what: &str, found: &Tensor, expected: &Tensor) {
     assert_eq!(found.shape(), expected.shape(), "{what}");
     let wide = |tensor: &Tensor| -> Option<Vec<f64>> {
-        match tensor.data() {
-            Data::F32(values) => Some(values.iter().map(|value| f64::from(*value)).collect()),
-            Data::F64(values) => Some(values.clone()),
+        match tensor.elements() {
+            Elements::F32(values) => Some(values.iter().map(|value| f64::from(*value)).collect()),
+            Elements::F64(values) => Some(values.to_vec()),
             _ => None,
         }
     };
@@ -69,7 +70,7 @@ fn check_close(what: &str, found: &Tensor, expected: &Tensor) {
                 );
             }
         }
-        _ => assert_eq!(found.data(), expected.data(), "{what}"),
+        _ => assert_eq!(found, expected, "{what}"),
     }
 }
 
@@ -172,7 +173,7 @@ fn a_failed_run_leaves_the_instance_usable() {
     let model = Tract.load(&data_folder().join("two_by_two.onnx")).unwrap();
     let mut instance = model.instance().unwrap();
     let floats = |rows: usize, columns: usize| {
-        Tensor::new(vec![rows, columns], Data::F32(vec![0.5; rows * columns])).unwrap()
+        Tensor::new(vec![rows, columns], vec![0.5_f32; rows * columns]).unwrap()
     };
     for prepared in [false, true] {
         if prepared {

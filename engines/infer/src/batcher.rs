@@ -22,7 +22,8 @@ pub use stats::Stats;
 pub use warm_up::{WarmUp, WarmUpRun};
 
 use crate::Error;
-use millpond_backends_interface::{Model, Port, Tensor};
+use millpond_backends_interface::{Model, Port};
+use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
 use queue::Queue;
 use state::{Asked, Evicted};

@@ -6,8 +6,9 @@
 //! Its one invariant: every accepted request is answered exactly once.
 //!
 //! ```
-//! use millpond_backends_interface::{Data, ElementType, Error, Instance, Model, Port, Signature, Tensor};
+//! use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 //! use millpond_engines_infer::{Batcher, BatcherOptions, Request};
+//! use millpond_tensor::{ElementType, Tensor};
 //! use std::sync::{Arc, mpsc};
 //!
 //! /// A model that doubles `x`.
@@ -23,8 +24,8 @@
 //! }
 //! impl Instance for Doubling {
 //!     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
-//!         let doubled = inputs[0].f32().unwrap_or_default().iter().map(|x| x * 2.0).collect();
-//!         Ok(vec![Tensor::new(inputs[0].shape().to_vec(), Data::F32(doubled))?])
+//!         let doubled: Vec<f32> = inputs[0].f32().unwrap_or_default().iter().map(|x| x * 2.0).collect();
+//!         Ok(vec![Tensor::new(inputs[0].shape().to_vec(), doubled)?])
 //!     }
 //! }
 //!
@@ -33,7 +34,7 @@
 //! let batcher = Batcher::start("double", model, BatcherOptions::default())?;
 //!
 //! let (answers, answer) = mpsc::sync_channel(1);
-//! let x = Tensor::new(vec![3], Data::F32(vec![1.0, 2.0, 3.0]))?;
+//! let x = Tensor::new(vec![3], vec![1.0_f32, 2.0, 3.0])?;
 //! let request = Request {
 //!     source: 0,
 //!     inputs: vec![x],

@@ -5,8 +5,9 @@
 mod gate;
 
 use gate::{BOMB, GateModel, NAN, POISON, accept, check_answer, check_error, request, start, submit};
-use millpond_backends_interface::{ElementType, Model, Port, Signature};
+use millpond_backends_interface::{Model, Port, Signature};
 use millpond_engines_infer::{Batcher, BatcherOptions};
+use millpond_tensor::ElementType;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

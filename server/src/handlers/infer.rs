@@ -6,8 +6,8 @@ use super::{find, no_default};
 use crate::config::check::default_pipeline;
 use crate::router::Call;
 use crate::stages::{Prepared, Subject};
-use millpond_backends_interface::{Data, Tensor};
 use millpond_engines_infer::pipeline::RequestKind;
+use millpond_tensor::Tensor;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::infer::{self as schema, Inputs};
 use millpond_wire_schema::{Code, Status};
@@ -153,7 +153,7 @@ fn answer_tensors(
                 .outputs
                 .get(at)
                 .ok_or_else(|| Status::new(Code::Internal, "the model gave fewer outputs than it has"))?;
-            outputs.push((name, to_wire(tensor)));
+            outputs.push((name, tensor.clone()));
         }
         let scores = answer
             .outputs
@@ -204,12 +204,11 @@ fn prepare_tensors<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Pre
         return Err(Status::new(Code::Internal, "samples are answered elsewhere"));
     };
     let bad = |error: millpond_backends_interface::Error| Status::new(Code::BadArgument, error.to_string());
-    let mut named = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
-        named.push((name.into_owned(), from_wire(tensor).map_err(bad)?));
-    }
+    let named = tensors
+        .into_iter()
+        .map(|(name, tensor)| (name.into_owned(), tensor));
     let signature = model.batcher.model().signature();
-    let inputs = signature.check_inputs(named).map_err(bad)?;
+    let inputs = signature.check_inputs(named.collect()).map_err(bad)?;
     let ports = || signature.outputs.iter().enumerate();
     let mut wanted = Vec::new();
     for output in &decoded.outputs {
@@ -231,31 +230,4 @@ fn prepare_tensors<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Pre
         wanted = ports().map(|(at, port)| (at, port.name.clone())).collect();
     }
     Ok((name, model.version, &model.batcher, inputs, wanted))
-}
-
-fn from_wire(tensor: schema::Tensor) -> Result<Tensor, millpond_backends_interface::Error> {
-    let data = match tensor.data {
-        schema::Data::F32(values) => Data::F32(values),
-        schema::Data::F64(values) => Data::F64(values),
-        schema::Data::I64(values) => Data::I64(values),
-        schema::Data::I32(values) => Data::I32(values),
-        schema::Data::U8(values) => Data::U8(values),
-        schema::Data::Bool(values) => Data::Bool(values),
-    };
-    Tensor::new(tensor.shape, data)
-}
-
-fn to_wire(tensor: &Tensor) -> schema::Tensor {
-    let data = match tensor.data().clone() {
-        Data::F32(values) => schema::Data::F32(values),
-        Data::F64(values) => schema::Data::F64(values),
-        Data::I64(values) => schema::Data::I64(values),
-        Data::I32(values) => schema::Data::I32(values),
-        Data::U8(values) => schema::Data::U8(values),
-        Data::Bool(values) => schema::Data::Bool(values),
-    };
-    schema::Tensor {
-        shape: tensor.shape().to_vec(),
-        data,
-    }
 }

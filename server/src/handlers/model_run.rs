@@ -6,8 +6,8 @@
 use crate::metrics::Stage;
 use crate::router::Call;
 use crate::slow::ModelTime;
-use millpond_backends_interface::Tensor;
 use millpond_engines_infer::{Answer, Batcher, Error, Rejected, Request};
+use millpond_tensor::Tensor;
 use millpond_wire_frame::Encoder;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;

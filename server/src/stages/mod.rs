@@ -13,11 +13,12 @@ pub use subject::Subject;
 
 use crate::Error;
 use crate::engines::Engines;
-use millpond_backends_interface::{Data, Port, Tensor};
+use millpond_backends_interface::Port;
 use millpond_engines_features::{Handle, Table};
 use millpond_engines_infer::Batcher;
 use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
 use millpond_engines_ordered::Store;
+use millpond_tensor::Tensor;
 use millpond_wire_schema::{Code, Status};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -230,7 +231,7 @@ impl Prepared {
         let versions = names.zip(pinned.iter().map(|table| table.version())).collect();
         match outputs.swap_remove(self.input) {
             Output::Floats { rows, dim, values } => {
-                let tensor = Tensor::new(vec![rows, dim], Data::F32(values));
+                let tensor = Tensor::new(vec![rows, dim], values);
                 let tensor = tensor.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
                 Ok(Input {
                     tensor,

@@ -5,72 +5,19 @@
 //! `{scores: [f32]}`. Its invariant: a tensor's data has exactly the elements that its shape says.
 
 mod answer;
+mod elements;
 
 pub(crate) use answer::scores_field;
 pub use answer::{Answer, decode_scores, encode_answer, encode_scores};
 
 use crate::frame::{Encoder, FieldError, Fields, Map, Reserved, Value};
+use elements::{decode_elements, encode_elements};
+use millpond_tensor::Error as TensorError;
+pub use millpond_tensor::{Data, ElementType, Elements, Tensor};
 use std::borrow::Cow;
 
 /// Samples one call may carry.
 pub const SAMPLES_MAX: usize = 10_000;
-
-/// The elements of a tensor.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Data {
-    /// 32-bit floats.
-    F32(Vec<f32>),
-    /// 64-bit floats.
-    F64(Vec<f64>),
-    /// 64-bit integers.
-    I64(Vec<i64>),
-    /// 32-bit integers.
-    I32(Vec<i32>),
-    /// Bytes.
-    U8(Vec<u8>),
-    /// Booleans, one a byte in binary form.
-    Bool(Vec<bool>),
-}
-
-impl Data {
-    /// Its name on the wire.
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Data::F32(_) => "f32",
-            Data::F64(_) => "f64",
-            Data::I64(_) => "i64",
-            Data::I32(_) => "i32",
-            Data::U8(_) => "u8",
-            Data::Bool(_) => "bool",
-        }
-    }
-
-    /// Elements.
-    pub fn len(&self) -> usize {
-        match self {
-            Data::F32(v) => v.len(),
-            Data::F64(v) => v.len(),
-            Data::I64(v) => v.len(),
-            Data::I32(v) => v.len(),
-            Data::U8(v) => v.len(),
-            Data::Bool(v) => v.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// A tensor as it travels.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
-    /// Dimensions, the batch first.
-    pub shape: Vec<usize>,
-    /// Row-major elements.
-    pub data: Data,
-}
 
 /// What a call asks to be scored.
 #[derive(Debug, Clone, PartialEq)]
@@ -260,69 +207,30 @@ fn decode_tensor(mut fields: Fields<'_>) -> Result<Tensor, FieldError> {
     }
     let type_name = fields.text("type")?;
     let value = fields.required("data", "the tensor's elements")?;
-    let data = decode_data(&fields, &type_name, flatten(value))?;
-    let elements = shape
-        .iter()
-        .try_fold(1usize, |product, size| product.checked_mul(*size));
-    if elements != Some(data.len()) {
+    let data = match ElementType::parse(&type_name) {
+        Some(element_type) => decode_elements(&fields, element_type, flatten(value))?,
+        None => {
+            let found = format!("{type_name:?}");
+            return Err(FieldError::invalid(fields.at("type"), found, type_names()));
+        }
+    };
+    let elements = data.len();
+    let tensor = Tensor::new(shape, data).map_err(|error| {
+        let (TensorError::Length { shape, .. } | TensorError::TooLarge { shape }) = error;
         let expected = format!("as many as shape {shape:?} holds");
-        return Err(FieldError::invalid(
-            fields.at("data"),
-            format!("{} elements", data.len()),
-            expected,
-        ));
-    }
+        FieldError::invalid(fields.at("data"), format!("{elements} elements"), expected)
+    })?;
     fields.finish()?;
-    Ok(Tensor { shape, data })
+    Ok(tensor)
 }
 
-fn decode_data(fields: &Fields<'_>, type_name: &str, value: Value<'_>) -> Result<Data, FieldError> {
-    let float = |value: &Value<'_>| number(value);
-    let integer = |value: &Value<'_>| match value {
-        Value::UInt(value) => i64::try_from(*value).ok(),
-        Value::Int(value) => Some(*value),
-        _ => None,
-    };
-    Ok(match type_name {
-        "f32" => Data::F32(fields.as_numbers(
-            "data",
-            value,
-            "f32",
-            |v| float(v).map(|v| v as f32),
-            f32::from_le_bytes,
-        )?),
-        "f64" => Data::F64(fields.as_numbers("data", value, "f64", float, f64::from_le_bytes)?),
-        "i64" => Data::I64(fields.as_numbers("data", value, "i64", integer, i64::from_le_bytes)?),
-        "i32" => Data::I32(fields.as_numbers(
-            "data",
-            value,
-            "i32",
-            |v| integer(v)?.try_into().ok(),
-            i32::from_le_bytes,
-        )?),
-        "u8" => Data::U8(fields.as_numbers(
-            "data",
-            value,
-            "u8",
-            |v| integer(v)?.try_into().ok(),
-            u8::from_le_bytes,
-        )?),
-        "bool" => {
-            let read = |value: &Value<'_>| match value {
-                Value::Bool(value) => Some(*value),
-                _ => None,
-            };
-            Data::Bool(fields.as_numbers("data", value, "bool", read, |[byte]: [u8; 1]| byte != 0)?)
-        }
-        other => {
-            let expected = "\"f32\", \"f64\", \"i64\", \"i32\", \"u8\" or \"bool\"";
-            return Err(FieldError::invalid(
-                fields.at("type"),
-                format!("{other:?}"),
-                expected,
-            ));
-        }
-    })
+/// All names of element types, for a message.
+fn type_names() -> String {
+    let names: Vec<String> = ElementType::ALL
+        .iter()
+        .map(|known| format!("{:?}", known.as_str()))
+        .collect();
+    names.join(", ")
 }
 
 /// A number of any kind.
@@ -363,27 +271,16 @@ pub fn encode_tensors<'t>(
         out.key(name);
         out.map(3);
         out.key("shape");
-        out.array(tensor.shape.len());
-        tensor.shape.iter().for_each(|size| out.uint(*size as u64));
+        out.array(tensor.shape().len());
+        tensor.shape().iter().for_each(|size| out.uint(*size as u64));
         out.end_array();
         out.key("type");
-        out.text(tensor.data.type_name());
+        out.text(tensor.element_type().as_str());
         out.key("data");
-        encode_data(out, &tensor.data);
+        encode_elements(out, tensor.elements());
         out.end_map();
     }
     out.end_map();
-}
-
-fn encode_data(out: &mut Encoder<'_>, data: &Data) {
-    match data {
-        Data::F32(values) => out.f32_block(values),
-        Data::F64(values) => out.block(values, f64::to_le_bytes, |out, value| out.f64(value)),
-        Data::I64(values) => out.block(values, i64::to_le_bytes, |out, value| out.int(value)),
-        Data::I32(values) => out.block(values, i32::to_le_bytes, |out, value| out.int(i64::from(value))),
-        Data::U8(values) => out.bytes(values),
-        Data::Bool(values) => out.block(values, |value| [u8::from(value)], |out, value| out.bool(value)),
-    }
 }
 
 #[cfg(test)]

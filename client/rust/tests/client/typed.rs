@@ -149,10 +149,7 @@ async fn inference_reads_scores_and_outputs() {
     );
     assert_eq!(found.await, [0.1]);
 
-    let tensor = infer::Tensor {
-        shape: vec![1, 2],
-        data: infer::Data::F32(vec![0.5, 1.5]),
-    };
+    let tensor = infer::Tensor::new(vec![1, 2], vec![0.5_f32, 1.5]).unwrap();
     let inputs = infer::Inputs::Tensors(vec![("x".into(), tensor.clone())]);
     let tensors = infer::Call { inputs, ..samples };
     let found = check(

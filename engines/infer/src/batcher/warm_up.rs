@@ -5,7 +5,8 @@
 use super::worker::Runner;
 use super::{Rejected, Shared};
 use crate::Error;
-use millpond_backends_interface::{Data, Signature, Tensor};
+use millpond_backends_interface::{Error as ModelError, Signature};
+use millpond_tensor::Tensor;
 use millpond_threads::contain;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -68,14 +69,10 @@ fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error>
 }
 
 /// Zeros are in range for every input there is, indices into tables included.
-fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, millpond_backends_interface::Error> {
+fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, ModelError> {
     let inputs = signature.inputs.iter().map(|port| {
-        let shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(rows)).collect();
-        let len = port.row_len().and_then(|row_len| row_len.checked_mul(rows));
-        match len {
-            Some(len) => Tensor::new(shape, Data::zeros(port.element_type, len)),
-            None => Err(millpond_backends_interface::Error::TensorTooLarge { shape }),
-        }
+        let shape = port.shape.iter().map(|dim| dim.unwrap_or(rows)).collect();
+        Ok(Tensor::zeros(port.element_type, shape)?)
     });
     inputs.collect()
 }
@@ -95,7 +92,7 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error>
         let prepared = contain(|| shared.model.prepare(rows)).unwrap_or_else(|panic| {
             tracing::error!(model = shared.name, rows, %panic, "preparing the model panicked");
             let problem = format!("it panicked: {}", panic.message);
-            Err(millpond_backends_interface::Error::Run { problem })
+            Err(ModelError::Run { problem })
         });
         prepared.map_err(|source| Error::WarmUp {
             model: shared.name.clone(),

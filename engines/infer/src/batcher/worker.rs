@@ -6,7 +6,8 @@ use super::queue::{Cut, Dropped, Turn, Waiting};
 use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, batch};
 use crate::{Error, affinity};
-use millpond_backends_interface::{Error as ModelError, Instance, Signature, Tensor};
+use millpond_backends_interface::{Error as ModelError, Instance, Signature};
+use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, Panic, contain};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -202,7 +203,7 @@ impl Runner<'_> {
         let mut start = 0;
         for waiting in batch.drain(..) {
             let count = waiting.request.rows;
-            let outputs = batch::slice(&ran.outputs, start, count)
+            let outputs = batch::slice(&ran.outputs, start..start + count)
                 .ok_or_else(|| self.failed(format!("rows {start}.. of its outputs cannot be cut")));
             start += count;
             let answer = outputs.map(|outputs| Answer {
@@ -244,26 +245,19 @@ impl Runner<'_> {
     fn run_in_chunks(&mut self, inputs: &[Tensor], rows: usize) -> Result<Ran, Error> {
         let first_started = Instant::now();
         let mut took = Duration::ZERO;
-        let mut whole = None;
+        let mut chunks = Vec::new();
         let mut start = 0;
         while start < rows {
             let count = (rows - start).min(self.shared.options.batch_size_max);
-            let chunk = batch::slice(inputs, start, count)
+            let chunk = batch::slice(inputs, start..start + count)
                 .ok_or_else(|| self.failed(format!("rows {start}.. of its inputs cannot be cut")))?;
             let ran = self.run_rows(chunk, count)?;
             took += ran.took;
-            if !batch::append(&mut whole, ran.outputs) {
-                return Err(self.failed("its outputs changed shape from one chunk to the next"));
-            }
+            chunks.push(ran.outputs);
             start += count;
         }
-        let outputs = whole
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(shape, data)| Tensor::new(shape, data));
-        let outputs = outputs
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| self.failed(error.to_string()))?;
+        let outputs = batch::concat(chunks.iter().map(Vec::as_slice))
+            .ok_or_else(|| self.failed("its outputs changed shape from one chunk to the next"))?;
         Ok(Ran {
             outputs,
             started: first_started,

@@ -3,8 +3,9 @@
 //! that mixed-up rows show. Invariant: a run ends only after the gate let it.
 #![allow(dead_code)] // each test file uses its own part of this
 
-use millpond_backends_interface::{Data, ElementType, Error, Instance, Model, Port, Signature, Tensor};
+use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 use millpond_engines_infer::{Answer, Batcher, BatcherOptions, Error as InferError, Rejected, Request};
+use millpond_tensor::{ElementType, Tensor};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -161,8 +162,8 @@ impl Instance for GateInstance {
             });
         }
         assert!(!values.contains(&BOMB), "bomb");
-        let outputs = values.iter().map(|&x| function(x)).collect();
-        Ok(vec![Tensor::new(inputs[0].shape().to_vec(), Data::F32(outputs))?])
+        let outputs: Vec<f32> = values.iter().map(|&x| function(x)).collect();
+        Ok(vec![Tensor::new(inputs[0].shape().to_vec(), outputs)?])
     }
 }
 
@@ -171,8 +172,7 @@ pub type Answers = Receiver<Result<Answer, InferError>>;
 /// A request of these rows whose result arrives at the returned end.
 pub fn request(values: &[f32]) -> (Request, Answers) {
     let (send, answers) = sync_channel(2); // room for a second answer, so that one would be seen
-    let inputs =
-        vec![Tensor::new(vec![values.len(), 1], Data::F32(values.to_vec())).expect("the shape fits")];
+    let inputs = vec![Tensor::new(vec![values.len(), 1], values.to_vec()).expect("the shape fits")];
     let request = Request {
         source: 0,
         inputs,

@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millpond_backends_interface::{Backend as _, Data, Instance, Model, Tensor};
+use millpond_backends_interface::{Backend as _, Instance, Model};
 use millpond_backends_tract::Tract;
 use millpond_engines_features::{Handle, Table};
 use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
 use millpond_press_workload::RequestSet;
+use millpond_tensor::Tensor;
 
 use super::rows::KnownRows;
 use super::{Answer, words};
@@ -209,15 +210,11 @@ fn run_model(model: &dyn Model, rows: usize, room: &mut Room) -> Result<(), Stri
     let instance = instance.as_mut().map_err(|error| error.clone())?;
     let mut inputs = Vec::new();
     for port in &model.signature().inputs {
-        let width = port
-            .row_len()
-            .ok_or_else(|| format!("input {port} has a free dimension besides the batch"))?;
         let mut shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(rows)).collect();
         if let Some(first) = shape.first_mut() {
             *first = rows;
         }
-        let data = Data::zeros(port.element_type, rows * width);
-        inputs.push(Tensor::new(shape, data).map_err(|error| error.to_string())?);
+        inputs.push(Tensor::zeros(port.element_type, shape).map_err(|error| error.to_string())?);
     }
     let outputs = instance.run(inputs).map_err(|error| error.to_string())?;
     match outputs.first() {

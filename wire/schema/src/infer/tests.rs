@@ -29,15 +29,7 @@ fn both_forms_round_trip() {
     let tensors = data
         .into_iter()
         .zip(names)
-        .map(|(data, name)| {
-            (
-                name.into(),
-                Tensor {
-                    shape: vec![1, 2],
-                    data,
-                },
-            )
-        })
+        .map(|(data, name)| (name.into(), Tensor::new(vec![1, 2], data).unwrap()))
         .collect();
     let samples = vec![vec!["u1".into(), "i\"2".into()]; 15];
     for inputs in [Inputs::Tensors(tensors), Inputs::Samples(samples)] {
@@ -99,10 +91,7 @@ fn samples_are_checked() {
 
 #[test]
 fn answers_round_trip() {
-    let tensor = Tensor {
-        shape: vec![2, 1],
-        data: Data::F32(vec![0.1, -2.0]),
-    };
+    let tensor = Tensor::new(vec![2, 1], vec![0.1_f32, -2.0]).unwrap();
     let scores = [0.1, -2.0, 1e-30];
     for encoding in [Encoding::Msgpack, Encoding::Json] {
         let mut bytes = Vec::new();

@@ -1,0 +1,237 @@
+//! The element types: one table, from which all that differs by type is made.
+//!
+//! It knows no shape. Its invariant: what a type is called, how wide it is and where its elements lie comes from the table alone.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Calls `callback!` with every element type, and behind them with what follows its name.
+///
+/// A line of the table is one type: its name here, Rust's (which payloads and messages use as well), and what kind of number it is.
+///
+/// ```
+/// macro_rules! names {
+///     ($($variant:ident $type:ident $kind:ident,)*) => { [$(stringify!($type)),*] };
+/// }
+/// assert_eq!(millpond_tensor::element_types!(names)[0], "f32");
+/// ```
+#[macro_export]
+macro_rules! element_types {
+    ($callback:ident $($arguments:tt)*) => {
+        $callback! {
+            F32 f32 float,
+            F64 f64 float,
+            I64 i64 int,
+            I32 i32 int,
+            U8 u8 uint,
+            Bool bool truth,
+            $($arguments)*
+        }
+    };
+}
+
+/// The first NaN or infinity; only floats have any.
+macro_rules! first_not_finite {
+    (float, $elements:expr) => {
+        first_not_finite($elements, |value| value.is_finite())
+            .map(|index| (index, f64::from($elements[index])))
+    };
+    ($other:ident, $elements:expr) => {{
+        let _ = $elements;
+        None
+    }};
+}
+
+macro_rules! declare {
+    ($($variant:ident $type:ident $kind:ident,)*) => {
+        /// The type of a tensor's elements.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ElementType {
+            $(#[doc = concat!("`", stringify!($type), "`.")] $variant,)*
+        }
+
+        impl ElementType {
+            /// All of them, in the order of the table.
+            pub const ALL: &[ElementType] = &[$(ElementType::$variant),*];
+
+            /// The name used in payloads and messages.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(ElementType::$variant => stringify!($type),)*
+                }
+            }
+
+            /// Bytes of one element.
+            pub fn bytes(self) -> usize {
+                match self {
+                    $(ElementType::$variant => size_of::<$type>(),)*
+                }
+            }
+        }
+
+        /// Elements of one type that a tensor is made of.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Data {
+            $(#[doc = concat!("Of type `", stringify!($type), "`.")] $variant(Vec<$type>),)*
+        }
+
+        impl Data {
+            /// `len` zeros (`false` for truth values).
+            pub fn zeros(element_type: ElementType, len: usize) -> Data {
+                match element_type {
+                    $(ElementType::$variant => Data::$variant(vec![$type::default(); len]),)*
+                }
+            }
+
+            /// How many elements there are.
+            pub fn len(&self) -> usize {
+                match self {
+                    $(Data::$variant(elements) => elements.len(),)*
+                }
+            }
+
+            /// The type of the elements.
+            pub fn element_type(&self) -> ElementType {
+                match self {
+                    $(Data::$variant(_) => ElementType::$variant,)*
+                }
+            }
+
+            /// The elements in `range`; none where it is not inside.
+            pub fn slice(&self, range: Range<usize>) -> Elements<'_> {
+                match self {
+                    $(Data::$variant(elements) => Elements::$variant(elements.get(range).unwrap_or_default()),)*
+                }
+            }
+
+            /// The elements of `parts` one after the other, `len` in all; `None` when their types differ.
+            pub(crate) fn concat<'a>(mut parts: impl Iterator<Item = Elements<'a>>, len: usize) -> Option<Data> {
+                match parts.next()? {
+                    $(Elements::$variant(first) => {
+                        let mut all = Vec::with_capacity(len);
+                        all.extend_from_slice(first);
+                        for part in parts {
+                            all.extend_from_slice($type::of(part)?);
+                        }
+                        Some(Data::$variant(all))
+                    })*
+                }
+            }
+        }
+
+        /// Elements of one type, borrowed.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub enum Elements<'a> {
+            $(#[doc = concat!("Of type `", stringify!($type), "`.")] $variant(&'a [$type]),)*
+        }
+
+        impl Elements<'_> {
+            /// The position and value of the first NaN or infinity; integers have none.
+            pub fn first_not_finite(self) -> Option<(usize, f64)> {
+                match self {
+                    $(Elements::$variant(elements) => first_not_finite!($kind, elements),)*
+                }
+            }
+        }
+
+        $(
+            impl From<Vec<$type>> for Data {
+                fn from(elements: Vec<$type>) -> Data {
+                    Data::$variant(elements)
+                }
+            }
+
+            impl Element for $type {
+                const TYPE: ElementType = ElementType::$variant;
+
+                fn of(elements: Elements<'_>) -> Option<&[$type]> {
+                    match elements {
+                        Elements::$variant(elements) => Some(elements),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+element_types!(declare);
+
+/// A Rust type that is an element type.
+pub trait Element: Copy + Sized + 'static {
+    /// Its name in the table.
+    const TYPE: ElementType;
+
+    /// The elements when they are of this type.
+    fn of(elements: Elements<'_>) -> Option<&[Self]>;
+}
+
+impl ElementType {
+    /// The type that [`ElementType::as_str`] writes as `text`.
+    pub fn parse(text: &str) -> Option<ElementType> {
+        let mut all = ElementType::ALL.iter();
+        all.find(|known| known.as_str() == text).copied()
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Data {
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Finite elements are the common case, so a whole block is checked without a branch an
+/// element, which vectorises; only a block that fails is searched.
+fn first_not_finite<T>(elements: &[T], is_finite: impl Fn(&T) -> bool) -> Option<usize> {
+    const BLOCK: usize = 256;
+    let is_clean = |block: &[T]| block.iter().fold(true, |clean, value| clean & is_finite(value));
+    let block = elements.chunks(BLOCK).position(|block| !is_clean(block))?;
+    let within = elements[block * BLOCK..]
+        .iter()
+        .position(|value| !is_finite(value))?;
+    Some(block * BLOCK + within)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn element_types_round_trip_by_name() {
+        for &element_type in ElementType::ALL {
+            assert_eq!(ElementType::parse(element_type.as_str()), Some(element_type));
+            assert_eq!(Data::zeros(element_type, 3).element_type(), element_type);
+            assert_eq!(Data::zeros(element_type, 3).len(), 3);
+        }
+        assert_eq!(ElementType::parse("float"), None);
+        let widths: Vec<usize> = ElementType::ALL.iter().map(|known| known.bytes()).collect();
+        assert_eq!(widths, [4, 8, 8, 4, 1, 1]);
+    }
+
+    fn check_finite(data: impl Into<Data>, expected: Option<(usize, f64)>) {
+        let data = data.into();
+        let found = data.slice(0..data.len()).first_not_finite();
+        // NaN is not equal to itself.
+        assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+    }
+
+    #[test]
+    fn the_first_value_that_is_not_finite_is_found() {
+        let mut values = vec![1.0f32; 1000];
+        check_finite(values.clone(), None);
+        values[700] = f32::NEG_INFINITY;
+        values[900] = f32::INFINITY;
+        check_finite(values, Some((700, f64::NEG_INFINITY)));
+        check_finite(vec![f64::MAX, f64::NAN], Some((1, f64::NAN)));
+        check_finite(vec![i64::MAX], None);
+        check_finite(vec![true], None);
+    }
+}

@@ -1,0 +1,229 @@
+//! A shape and elements, whole or some rows of a larger tensor. Its invariant: the elements are as many as the shape's product.
+
+use crate::{Data, Element, ElementType, Elements, Error};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A dense, row-major tensor. A clone and a view share its elements, which live until the last of them is dropped.
+#[derive(Clone)]
+pub struct Tensor {
+    shape: Vec<usize>,
+    data: Arc<Data>,
+    /// Where its elements begin in `data`, and how many there are.
+    start: usize,
+    len: usize,
+}
+
+impl Tensor {
+    /// A tensor of `shape` that owns `data`.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when the shape's product is not the number of elements, [`Error::TooLarge`] when that product overflows.
+    pub fn new(shape: Vec<usize>, data: impl Into<Data>) -> Result<Tensor, Error> {
+        let data = data.into();
+        match product(&shape) {
+            Some(len) if len == data.len() => Ok(Tensor {
+                shape,
+                data: Arc::new(data),
+                start: 0,
+                len,
+            }),
+            Some(expected) => Err(Error::Length {
+                found: data.len(),
+                shape,
+                expected,
+            }),
+            None => Err(Error::TooLarge { shape }),
+        }
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub fn zeros(element_type: ElementType, shape: Vec<usize>) -> Result<Tensor, Error> {
+        match product(&shape) {
+            Some(len) => Tensor::new(shape, Data::zeros(element_type, len)),
+            None => Err(Error::TooLarge { shape }),
+        }
+    }
+
+    /// The rows of `tensors` one after the other, with one copy; none where there is one tensor. `None` when there is no tensor,
+    /// or types or the shapes of rows differ.
+    pub fn concat<'a, T>(tensors: T) -> Option<Tensor>
+    where
+        T: IntoIterator<Item = &'a Tensor, IntoIter: Clone>,
+    {
+        let tensors = tensors.into_iter();
+        let mut others = tensors.clone();
+        let first = others.next()?;
+        if others.clone().next().is_none() {
+            return Some(first.clone());
+        }
+        let (mut rows, row_shape) = (first.rows(), first.shape.get(1..)?);
+        for other in others {
+            if other.shape.get(1..)? != row_shape {
+                return None;
+            }
+            rows = rows.checked_add(other.rows())?;
+        }
+        let mut shape = first.shape.clone();
+        shape[0] = rows;
+        let data = Data::concat(tensors.map(Tensor::elements), product(&shape)?)?;
+        Tensor::new(shape, data).ok()
+    }
+
+    /// The dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements, row-major.
+    pub fn elements(&self) -> Elements<'_> {
+        self.data.slice(self.start..self.start + self.len)
+    }
+
+    /// The elements when they are of type `T`.
+    pub fn of<T: Element>(&self) -> Option<&[T]> {
+        T::of(self.elements())
+    }
+
+    /// The elements when they are f32.
+    pub fn f32(&self) -> Option<&[f32]> {
+        self.of()
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Dimension 0; 1 for a scalar.
+    pub fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// The type of the elements.
+    pub fn element_type(&self) -> ElementType {
+        self.data.element_type()
+    }
+
+    /// Bytes of the elements.
+    pub fn bytes(&self) -> usize {
+        self.len.saturating_mul(self.element_type().bytes())
+    }
+
+    /// These rows, without a copy; `None` when they are not all there or the tensor is a scalar.
+    pub fn view(&self, rows: Range<usize>) -> Option<Tensor> {
+        let of_a_row = product(self.shape.get(1..)?)?;
+        if rows.start > rows.end || rows.end > self.rows() {
+            return None;
+        }
+        let mut shape = self.shape.clone();
+        shape[0] = rows.len();
+        Some(Tensor {
+            shape,
+            data: Arc::clone(&self.data),
+            start: self.start + rows.start * of_a_row,
+            len: rows.len() * of_a_row,
+        })
+    }
+}
+
+/// How many elements a shape has, if that can be counted.
+fn product(shape: &[usize]) -> Option<usize> {
+    shape
+        .iter()
+        .try_fold(1usize, |product, &dim| product.checked_mul(dim))
+}
+
+/// Equal shapes and elements, wherever they lie.
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        self.shape == other.shape && self.elements() == other.elements()
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensor")
+            .field("shape", &self.shape)
+            .field("elements", &self.elements())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn check(shape: &[usize], len: usize, expected: Result<usize, Error>) {
+        let tensor = Tensor::new(shape.to_vec(), vec![0.0_f32; len]);
+        assert_eq!(tensor.map(|tensor| tensor.rows()), expected);
+    }
+
+    #[test]
+    fn a_shape_must_fit_its_data() {
+        check(&[3, 2], 6, Ok(3));
+        check(&[3], 3, Ok(3));
+        check(&[], 1, Ok(1));
+        check(&[0, 5], 0, Ok(0));
+        let (shape, expected) = (vec![3, 2], 6);
+        check(
+            &[3, 2],
+            5,
+            Err(Error::Length {
+                shape,
+                expected,
+                found: 5,
+            }),
+        );
+        let huge = vec![usize::MAX, 2];
+        check(&huge, 0, Err(Error::TooLarge { shape: huge.clone() }));
+        assert!(Tensor::zeros(ElementType::U8, huge).is_err());
+    }
+
+    /// Where the elements lie, to tell a copy from none.
+    fn address(tensor: &Tensor) -> *const i32 {
+        tensor.of::<i32>().unwrap().as_ptr()
+    }
+
+    #[test]
+    fn rows_are_viewed_in_place_and_joined_with_one_copy() {
+        let tensor = Tensor::new(vec![3, 2], vec![1, 2, 3, 4, 5, 6]).unwrap();
+        let last = tensor.view(1..3).unwrap();
+        assert_eq!(last, Tensor::new(vec![2, 2], vec![3, 4, 5, 6]).unwrap());
+        assert_eq!(address(&last), address(&tensor).wrapping_add(2));
+        let middle = last.view(0..1).unwrap();
+        assert_eq!((middle.of::<i32>(), middle.bytes()), (Some(&[3, 4][..]), 8));
+        for beyond in [2..4, 4..4, usize::MAX - 1..usize::MAX] {
+            assert_eq!(tensor.view(beyond), None);
+        }
+        assert_eq!(Tensor::new(vec![], vec![1]).unwrap().view(0..1), None);
+        let joined = Tensor::concat([&last, &middle]).unwrap();
+        assert_eq!(
+            (joined.shape(), joined.of::<i32>()),
+            (&[3, 2][..], Some(&[3, 4, 5, 6, 3, 4][..]))
+        );
+        assert_eq!(address(&Tensor::concat([&last]).unwrap()), address(&last));
+    }
+
+    #[test]
+    fn rows_that_differ_are_not_joined() {
+        let two = |data: Data| Tensor::new(vec![1, 2], data).unwrap();
+        let floats = two(vec![1.0_f32, 2.0].into());
+        assert_eq!(Tensor::concat([&floats, &two(vec![1_i64, 2].into())]), None);
+        let flat = Tensor::new(vec![2], vec![1.0_f32, 2.0]).unwrap();
+        assert_eq!(Tensor::concat([&floats, &flat]), None);
+        let scalar = Tensor::new(vec![], vec![1.0_f32]).unwrap();
+        assert_eq!(Tensor::concat([&scalar, &scalar]), None);
+        assert_eq!(Tensor::concat(std::iter::empty()), None);
+    }
+}
