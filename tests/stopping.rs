@@ -108,8 +108,9 @@ fn a_model_that_does_not_return_is_left_behind_by_several_processes() {
     let _http = call_that_does_not_return(&server);
     let (code, said) = stopped(server);
     assert_eq!(code, Some(1), "{said}");
+    // A busy machine ends the process a moment later than itself, and then its parent does.
     assert!(
-        said.contains("process ") && said.contains("ended with exit status: 1"),
+        said.contains("not all of it ended in order: process ") && said.contains("a run of models.slow"),
         "{said}"
     );
     let log = log(folder.path());
