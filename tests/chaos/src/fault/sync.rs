@@ -6,10 +6,12 @@ use crate::scene::Scene;
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time for strace to have taken hold of every thread.
 const ATTACH: Duration = Duration::from_millis(300);
+/// Time for it to let go of them.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// Every data sync fails.
 pub(super) fn fail(scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
@@ -34,7 +36,15 @@ fn trace(scene: &Scene<'_>, inject: &str, lasts: Duration) -> anyhow::Result<()>
         .spawn()
         .context("cannot run strace")?;
     scene.sleep(ATTACH + lasts);
-    // It lets go of the server before it ends.
+    // It lets go of the server before it ends. Sometimes it turns for ever instead: its death lets go as well.
     let _ = kill_process(Pid::from_child(&strace), Signal::INT);
+    let until = Instant::now() + LET_GO;
+    while Instant::now() < until {
+        if strace.try_wait().context("cannot wait for strace")?.is_some() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    strace.kill().context("cannot kill strace")?;
     strace.wait().context("strace does not end").map(drop)
 }
