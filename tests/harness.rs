@@ -1,7 +1,7 @@
 //! Starts the binary on ports of its own, calls it over HTTP, and makes tables and models for it.
 
 use millpond_engines_features::write::Writer;
-use millpond_engines_infer::pipeline::key_hash;
+use millpond_pipelines::key_hash;
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use millpond_backends_interface::{Backend as _, Instance};
 use millpond_backends_tract::Tract;
 use millpond_engines_features::{Handle, Table};
-use millpond_engines_infer::pipeline::key_hash;
+use millpond_pipelines::key_hash;
 use millpond_tensor::Tensor;
 use std::hint::black_box;
 use std::path::Path;

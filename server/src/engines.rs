@@ -4,13 +4,13 @@
 
 use crate::Error;
 use crate::config::{self, Behaviour, Config};
-use crate::stages::Prepared;
 use millpond_backends_interface::{Backend as _, Model};
 use millpond_backends_practice::Practice;
 use millpond_backends_tract::Tract;
+use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::Handle;
-use millpond_engines_infer::{Batcher, BatcherOptions};
 use millpond_engines_ordered::{Options, Store};
+use millpond_pipelines::{Parts, Pipeline};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Engines {
     /// Models by name.
     pub models: BTreeMap<String, LoadedModel>,
     /// Pipelines by name.
-    pub pipelines: BTreeMap<String, Arc<Prepared>>,
+    pub pipelines: BTreeMap<String, Arc<Pipeline>>,
 }
 
 impl Engines {
@@ -75,8 +75,8 @@ impl Engines {
                 .insert(name.clone(), load_model(name, model, config)?);
         }
         for (name, pipeline) in &config.pipelines {
-            let prepared = Prepared::new(pipeline.plan(name)?, &engines)?;
-            engines.pipelines.insert(name.clone(), Arc::new(prepared));
+            let opened = Pipeline::open(pipeline.plan(name)?, &engines)?;
+            engines.pipelines.insert(name.clone(), Arc::new(opened));
         }
         Ok(engines)
     }
@@ -144,6 +144,21 @@ impl Engines {
         for model in self.models.values() {
             model.batcher.forget_counts();
         }
+    }
+}
+
+/// Where pipelines find what they name.
+impl Parts for Engines {
+    fn table(&self, name: &str) -> Option<Arc<Handle>> {
+        self.tables.get(name).cloned()
+    }
+
+    fn store(&self, name: &str) -> Option<Store> {
+        self.stores.get(name).cloned()
+    }
+
+    fn model(&self, name: &str) -> Option<Arc<Batcher>> {
+        self.models.get(name).map(|model| Arc::clone(&model.batcher))
     }
 }
 

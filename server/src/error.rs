@@ -41,9 +41,12 @@ pub enum Error {
         /// The backend's words.
         source: millpond_backends_interface::Error,
     },
-    /// A model's batcher or a pipeline.
+    /// A model's batcher.
     #[error(transparent)]
-    Infer(#[from] millpond_engines_infer::Error),
+    Batcher(#[from] millpond_engines_batcher::Error),
+    /// A pipeline.
+    #[error(transparent)]
+    Pipeline(Box<millpond_pipelines::Error>),
     /// Parts that do not fit each other.
     #[error("{0}")]
     Unfit(String),
@@ -60,6 +63,12 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+}
+
+impl From<millpond_pipelines::Error> for Error {
+    fn from(error: millpond_pipelines::Error) -> Error {
+        Error::Pipeline(Box::new(error))
+    }
 }
 
 impl Error {

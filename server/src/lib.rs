@@ -34,7 +34,6 @@ mod program;
 mod rehearsal;
 mod router;
 mod slow;
-mod stages;
 mod stop;
 mod tls;
 mod watch;

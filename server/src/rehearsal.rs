@@ -5,8 +5,7 @@
 
 use crate::Shared;
 use crate::engines::Engines;
-use crate::stages::Prepared;
-use millpond_engines_infer::pipeline::RequestKind;
+use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_frame::{
     Encoder, Encoding, FrameKind, Limits, Map, Parsed, Value, parse_frame, write_frame,
 };
@@ -83,16 +82,16 @@ fn rehearse(by_http: &mut TcpStream, by_frame: &mut TcpStream, call: &Call<'_>) 
 
 fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
     let mut calls = Vec::new();
-    for (name, prepared) in &engines.pipelines {
-        let rows = rows(shared, prepared);
-        calls.push(match prepared.request() {
+    for (name, pipeline) in &engines.pipelines {
+        let rows = rows(shared, pipeline);
+        calls.push(match pipeline.request() {
             RequestKind::Samples => Call {
                 method: "infer",
-                payload: Box::new(move |out, round| samples(name, prepared, rows, round).encode(out)),
+                payload: Box::new(move |out, round| samples(name, pipeline, rows, round).encode(out)),
             },
             RequestKind::Rank => Call {
                 method: "rank",
-                payload: Box::new(move |out, round| candidates(name, prepared, rows, round).encode(out)),
+                payload: Box::new(move |out, round| candidates(name, pipeline, rows, round).encode(out)),
             },
         });
     }
@@ -120,8 +119,8 @@ fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
 }
 
 /// The smallest size above one row that the model was warmed for: what its requests are expected to have.
-fn rows(shared: &Shared, prepared: &Prepared) -> usize {
-    let model = shared.config.models.get(&prepared.model);
+fn rows(shared: &Shared, pipeline: &Pipeline) -> usize {
+    let model = shared.config.models.get(pipeline.model());
     let sizes = model.map(|model| model.warm_up_sizes()).unwrap_or_default();
     let most = rank::ITEMS_MAX.min(infer::SAMPLES_MAX);
     sizes
@@ -132,8 +131,8 @@ fn rows(shared: &Shared, prepared: &Prepared) -> usize {
         .min(most)
 }
 
-fn samples<'n>(name: &'n str, prepared: &Prepared, rows: usize, round: usize) -> infer::Call<'n> {
-    let sample = |row| vec![Cow::Owned(format!("{round}-{row}")); prepared.sample_width()];
+fn samples<'n>(name: &'n str, pipeline: &Pipeline, rows: usize, round: usize) -> infer::Call<'n> {
+    let sample = |row| vec![Cow::Owned(format!("{round}-{row}")); pipeline.expected().sample_width];
     infer::Call {
         model: Some(name.into()),
         version: None,
@@ -143,8 +142,8 @@ fn samples<'n>(name: &'n str, prepared: &Prepared, rows: usize, round: usize) ->
     }
 }
 
-fn candidates<'n>(name: &'n str, prepared: &'n Prepared, rows: usize, round: usize) -> rank::Call<'n> {
-    let fields = prepared.user_fields();
+fn candidates<'n>(name: &'n str, pipeline: &'n Pipeline, rows: usize, round: usize) -> rank::Call<'n> {
+    let fields = pipeline.user_fields();
     let text = || Value::Text(Cow::Owned(round.to_string()));
     rank::Call {
         pipeline: Some(name.into()),

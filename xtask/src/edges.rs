@@ -1,7 +1,7 @@
 //! Which of our crates may use which.
 //!
 //! The table below is the whole rule: an edge that is not in it is refused, whatever the reason. An engine
-//! never sees a socket or a wire type, wire never sees an engine, and engines meet in the server alone.
+//! never sees a socket or a wire type, wire never sees an engine, and engines meet in pipelines alone.
 
 use crate::finding::Finding;
 use crate::workspace::Member;
@@ -21,7 +21,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engines/features", &[]),
     ("engines/features/build", &["engines/features"]),
     ("engines/ordered", &["threads"]),
-    ("engines/infer", &["tensor", "threads", "backends/interface"]),
+    ("engines/batcher", &["tensor", "threads", "backends/interface"]),
+    ("pipelines", &["tensor", "engines/*", "backends/interface"]),
     ("backends/interface", &["tensor"]),
     ("backends/*", &["tensor", "threads", "backends/interface"]),
     (
@@ -32,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "wire/*",
             "engines/*",
             "backends/*",
+            "pipelines",
             "client/rust",
         ],
     ),
@@ -217,9 +219,9 @@ mod tests {
     #[test]
     fn an_edge_that_is_not_in_the_table_is_refused() {
         check_one(
-            "engines/infer",
+            "engines/batcher",
             &[("wire/frame", false)],
-            &["engines/infer may not use wire/frame"],
+            &["engines/batcher may not use wire/frame"],
         );
         check_one(
             "wire/frame",

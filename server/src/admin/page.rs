@@ -5,7 +5,7 @@ use crate::Shared;
 use crate::engines::Engines;
 use crate::metrics::Page;
 use crate::tls::Certificate;
-use millpond_engines_infer::Stats;
+use millpond_engines_batcher::Stats;
 use millpond_wire_transport::Counters;
 use std::sync::atomic::{AtomicU64, Ordering};
 

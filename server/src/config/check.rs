@@ -2,7 +2,7 @@
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
 use super::{Backend, Config, Durability, Listen, Model, access, machine, method, secret, tls, web};
-use millpond_engines_infer::pipeline::{Action, Plan, RequestKind};
+use millpond_pipelines::{Plan, RequestKind};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,8 +62,34 @@ pub(super) fn read_tokens(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn check(config: &Config) -> Result<(), String> {
+/// Something wrong, and where a stage is at fault, which.
+pub(super) struct Problem {
+    pub(super) text: String,
+    /// The pipeline, the position of its stage, and the key.
+    pub(super) stage: Option<(String, usize, String)>,
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Problem {
+        Problem { text, stage: None }
+    }
+}
+
+pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
+    check_stored(config)?;
+    check_models(config)?;
+    for (name, pipeline) in &config.pipelines {
+        check_references(config, &pipeline.plan(name).map_err(unplanned)?)?;
+    }
+    tls::check(config)?;
+    method::check(config)?;
+    access::check(config)?;
+    check_defaults(config)?;
+    Ok(())
+}
+
+fn check_stored(config: &Config) -> Result<(), String> {
     for (name, table) in &config.features {
         if !table.path.is_dir() {
             let path = table.path.display();
@@ -93,15 +119,22 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
             ));
         }
     }
-    check_models(config)?;
-    for (name, pipeline) in &config.pipelines {
-        let plan = pipeline.plan(name).map_err(|error| error.to_string())?;
-        check_references(config, &plan)?;
-    }
-    tls::check(config)?;
-    method::check(config)?;
-    access::check(config)?;
-    check_defaults(config)
+    Ok(())
+}
+
+/// A pipeline whose stages do not fit together.
+fn unplanned(error: millpond_pipelines::Error) -> Problem {
+    let text = error.to_string();
+    let stage = match error {
+        millpond_pipelines::Error::Description {
+            pipeline,
+            stage: Some(stage),
+            key,
+            ..
+        } => Some((pipeline, stage, key)),
+        _ => None,
+    };
+    Problem { text, stage }
 }
 
 fn check_server(config: &Config) -> Result<(), String> {
@@ -335,15 +368,19 @@ fn check_practice(name: &str, model: &Model) -> Result<(), String> {
     }
 }
 
-fn check_references(config: &Config, plan: &Plan) -> Result<(), String> {
-    for stage in &plan.stages {
-        let at = |key: &str| format!("pipelines.{}, stage {:?}, key {key}", plan.name, stage.name);
-        match &stage.action {
-            Action::Scan { store, .. } => known(&at("scan.store"), store, "ordered", &config.ordered)?,
-            Action::Lookup { table, .. } => known(&at("lookup.table"), table, "features", &config.features)?,
-            Action::Model { model, .. } => known(&at("model.model"), model, "models", &config.models)?,
-            Action::Hash { .. } | Action::Assemble { .. } => {}
-        }
+fn check_references(config: &Config, plan: &Plan) -> Result<(), Problem> {
+    for (stage, name) in plan.names() {
+        let at = &plan.stages[stage].description.name;
+        let key = format!("pipelines.{}, stage {at:?}, key {}", plan.name, name.key);
+        let found = match name.section {
+            "ordered" => known(&key, name.name, name.section, &config.ordered),
+            "features" => known(&key, name.name, name.section, &config.features),
+            _ => known(&key, name.name, name.section, &config.models),
+        };
+        found.map_err(|text| Problem {
+            text,
+            stage: Some((plan.name.clone(), stage, name.key.to_owned())),
+        })?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub use source::{Origin, load};
 pub use tls::Tls;
 
 use crate::Error;
-use millpond_engines_infer::pipeline::Pipeline;
+use millpond_pipelines::Description;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub struct Config {
     /// Models by name.
     pub models: BTreeMap<String, Model>,
     /// Pipelines by name.
-    pub pipelines: BTreeMap<String, Pipeline>,
+    pub pipelines: BTreeMap<String, Description>,
     /// Methods of one's own by name.
     pub methods: BTreeMap<String, Method>,
     /// Who may call what.
@@ -378,7 +378,7 @@ fn model_queue_max() -> usize {
 }
 
 fn model_queue_bytes_max() -> usize {
-    millpond_engines_infer::BatcherOptions::default().queue_bytes_max
+    millpond_engines_batcher::BatcherOptions::default().queue_bytes_max
 }
 
 impl Config {

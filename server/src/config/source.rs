@@ -1,10 +1,12 @@
 //! Puts a configuration together: file, then environment, then flags.
 //! Its invariant: whatever the last word came from, an error names it.
 
+use super::Config;
+use super::check::{self, Problem};
 use super::secret::without_tokens;
-use super::{Config, check};
 use crate::Error;
 use std::path::PathBuf;
+use toml::de::DeTable;
 use toml::{Table, Value};
 
 /// Prefix of environment variables: `MILLPOND__LOG__LEVEL=2` is `log.level = 2`.
@@ -63,9 +65,26 @@ pub fn load(origin: &Origin) -> Result<Config, Error> {
         .unwrap_or_default();
     check::resolve_paths(&mut config, &base);
     check::read_tokens(&mut config)
+        .map_err(Problem::from)
         .and_then(|()| check::check(&config))
-        .map_err(|problem| Error::config(&place, problem))?;
+        .map_err(|problem| match line(&text, &problem) {
+            Some(line) => Error::config(&place, format!("line {line}: {}", problem.text)),
+            None => Error::config(&place, problem.text),
+        })?;
     Ok(config)
+}
+
+/// The line of the stage that is at fault, or of its key, where the file has it.
+fn line(text: &str, problem: &Problem) -> Option<usize> {
+    let (pipeline, stage, key) = problem.stage.as_ref()?;
+    let document = DeTable::parse(text).ok()?;
+    let pipelines = document.get_ref().get("pipelines")?.get_ref();
+    let stages = pipelines.get(pipeline)?.get_ref().get("stages")?.get_ref();
+    let mut found = stages.get(*stage)?;
+    for part in key.split('.') {
+        found = found.get_ref().get(part).unwrap_or(found);
+    }
+    Some(text.get(..found.span().start)?.matches('\n').count() + 1)
 }
 
 /// What TOML says, which quotes the text that it stumbled over.

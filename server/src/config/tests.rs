@@ -115,8 +115,17 @@ fn what_is_named_must_be_there() {
     check(
         pipeline,
         &[],
-        "lookup.table is \"nope\", which no [features.…] section defines",
+        "line 3: pipelines.p, stage \"v\", key lookup.table is \"nope\", which no [features.…] section defines",
     );
+    let pipeline = "[pipelines.p]\nrequest = \"samples\"\n[[pipelines.p.stages]]\nname = \"k\"\n\n\
+        hash = {slot = \"0\", from = \"k\"}";
+    check(
+        pipeline,
+        &[],
+        "line 6: pipeline `p`, stage `k`, key `hash.from`: the stage reads itself",
+    );
+    let name = "[pipelines.p]\nrequest = \"samples\"\n[[pipelines.p.stages]]\nname = \"items\"";
+    check(name, &[], "line 4: pipeline `p`, stage number 1, key `name`");
 }
 
 #[test]

@@ -5,12 +5,12 @@
 //! it refuses only what the model's queue would refuse if it came decoded, with as little as one row.
 
 use super::infer::samples_pipeline;
-use super::model_run::{Load, refusal as queue_refusal};
+use super::model_run::{Run, refusal as queue_refusal};
 use crate::config::check::default_pipeline;
 use crate::methods::Work;
 use crate::router::Call;
-use millpond_engines_infer::Batcher;
-use millpond_engines_infer::pipeline::RequestKind;
+use millpond_engines_batcher::Batcher;
+use millpond_pipelines::RequestKind;
 use millpond_wire_frame::{Encoding, Peeked, peek_map};
 use millpond_wire_schema::Status;
 use millpond_wire_transport::Request;
@@ -43,8 +43,14 @@ fn refused(call: &Call<'_>, work: &Work, request: &Request<'_>) -> Option<Status
     let batcher = asked.batcher(call, work)?;
     call.open_with(asked.token).ok()?;
     let deadline = call.deadline(asked.deadline_ms).ok()?;
-    let least = Load { rows: 1, bytes: 0 };
-    queue_refusal(call, batcher, &least, deadline).err()
+    let least = Run {
+        rows: 1,
+        bytes: 0,
+        kept_bytes: 0,
+        deadline,
+        trace: None,
+    };
+    queue_refusal(call, batcher, &least).err()
 }
 
 impl<'p> Asked<'p> {
@@ -74,7 +80,7 @@ impl<'p> Asked<'p> {
     fn batcher<'e>(&self, call: &Call<'e>, work: &Work) -> Option<&'e Batcher> {
         let engines = call.engines;
         match work {
-            Work::Infer if self.has_samples => Some(&samples_pipeline(call, self.model).ok()?.batcher),
+            Work::Infer if self.has_samples => Some(samples_pipeline(call, self.model).ok()?.batcher()),
             Work::Infer => {
                 let name = self.model.or_else(|| call.shared.config.model_default())?;
                 Some(&engines.models.get(name)?.batcher)
@@ -82,7 +88,7 @@ impl<'p> Asked<'p> {
             Work::Rank => {
                 let default = || default_pipeline(&call.shared.config, RequestKind::Rank);
                 let name = self.pipeline.or_else(default)?;
-                Some(&engines.pipelines.get(name)?.batcher)
+                Some(engines.pipelines.get(name)?.batcher())
             }
             _ => None,
         }

@@ -1,12 +1,12 @@
 //! `infer`: tensors straight to a model, or report R1's samples through a pipeline.
 //! Its invariant: inputs are checked against the model's signature before they join a batch.
 
-use super::model_run::{Load, Printed, Run, refusal, submit};
+use super::model_run::{Printed, Run, no_scores, refusal, run, run_tensors};
 use super::{find, no_default};
 use crate::config::check::default_pipeline;
+use crate::engines::LoadedModel;
 use crate::router::Call;
-use crate::stages::{Prepared, Subject};
-use millpond_engines_infer::pipeline::RequestKind;
+use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
 use millpond_tensor::Tensor;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::infer::{self as schema, Inputs};
@@ -43,53 +43,35 @@ fn answer_samples(
     reply: Reply<'_>,
 ) {
     if samples.is_empty() {
-        return reply_no_rows(call, reply);
+        // No samples are no work: an empty answer.
+        return call.answer(reply, None, |out| schema::encode_scores(out, &[]));
     }
-    let subject = Subject::Samples(samples);
-    let input = samples_pipeline(call, model).and_then(|prepared| {
-        let load = Load {
-            rows: subject.rows(),
-            bytes: prepared.input_bytes(&subject),
-        };
-        refusal(call, &prepared.batcher, &load, deadline)?;
-        Ok((prepared, prepared.run(&subject)?))
-    });
-    match input {
-        Ok((prepared, input)) => {
-            let run = Run {
-                batcher: &prepared.batcher,
-                inputs: vec![input.tensor],
-                rows: input.rows,
-                kept_bytes: 0,
-                deadline,
-                trace,
-            };
-            submit(call, run, reply, |answer| {
-                let scores = scores(answer)?.to_vec();
-                let written = scores.clone();
-                Ok(Printed {
-                    scores,
-                    write: Box::new(move |out| schema::encode_scores(out, &written)),
-                })
-            });
+    let pipeline = match samples_pipeline(call, model) {
+        Ok(pipeline) => pipeline,
+        Err(status) => return call.refuse(reply, &status),
+    };
+    let request = Samples(samples);
+    let work = Run {
+        rows: request.rows(),
+        bytes: pipeline.input_bytes(request.rows()),
+        kept_bytes: 0,
+        deadline,
+        trace,
+    };
+    run(call, pipeline, &request, work, reply, || {
+        |output| {
+            let scores = output.scores().ok_or_else(no_scores)?.to_vec();
+            let written = scores.clone();
+            Ok(Printed {
+                scores,
+                write: Box::new(move |out| schema::encode_scores(out, &written)),
+            })
         }
-        Err(status) => call.refuse(reply, &status),
-    }
-}
-
-/// No samples are no work: an empty answer.
-fn reply_no_rows(call: &Call<'_>, reply: Reply<'_>) {
-    call.answer(reply, None, |out| schema::encode_scores(out, &[]));
-}
-
-/// One score a row.
-pub(super) fn scores(answer: &millpond_engines_infer::Answer) -> Result<&[f32], Status> {
-    let scores = answer.outputs.first().and_then(Tensor::f32);
-    scores.ok_or_else(|| Status::new(Code::Internal, "the model gave no f32 output"))
+    });
 }
 
 /// A pipeline of that name; or the one for samples that runs the model of that name; or the default one.
-pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Result<&'e Arc<Prepared>, Status> {
+pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Result<&'e Arc<Pipeline>, Status> {
     let pipelines = &call.engines.pipelines;
     match name {
         None => {
@@ -101,11 +83,11 @@ pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Resul
             )
         }
         Some(name) => {
-            let of_model = |prepared: &&Arc<Prepared>| {
-                prepared.model == name && prepared.request() == RequestKind::Samples
+            let of_model = |pipeline: &&Arc<Pipeline>| {
+                pipeline.model() == name && pipeline.request() == RequestKind::Samples
             };
             match pipelines.get(name).or_else(|| pipelines.values().find(of_model)) {
-                Some(prepared) => Ok(prepared),
+                Some(pipeline) => Ok(pipeline),
                 None => find("pipeline", pipelines, name),
             }
         }
@@ -120,47 +102,38 @@ fn answer_tensors(
     mut reply: Reply<'_>,
 ) {
     reply.set_base64(decoded.base64);
-    let prepared = prepare_tensors(call, decoded);
-    let (name, version, batcher, inputs, wanted) = match prepared {
+    let Prepared {
+        name,
+        model,
+        inputs,
+        wanted,
+    } = match prepare(call, decoded) {
         Ok(prepared) => prepared,
         Err(status) => return call.refuse(reply, &status),
     };
-    let rows = inputs.first().map_or(0, Tensor::rows);
     let kept = wanted
         .iter()
         .map(|(_, name)| size_of::<(usize, String)>() + name.len());
-    let kept_bytes: usize = kept.sum();
-    let bytes = inputs.iter().map(Tensor::bytes).sum::<usize>();
-    let load = Load {
-        rows,
-        bytes: bytes.saturating_add(kept_bytes),
-    };
-    if let Err(status) = refusal(call, batcher, &load, deadline) {
-        return call.refuse(reply, &status);
-    }
-    let run = Run {
-        batcher,
-        inputs,
-        rows,
-        kept_bytes,
+    let work = Run {
+        rows: inputs.first().map_or(0, Tensor::rows),
+        bytes: inputs.iter().map(Tensor::bytes).sum(),
+        kept_bytes: kept.sum(),
         deadline,
         trace,
     };
-    submit(call, run, reply, move |answer| {
+    if let Err(status) = refusal(call, &model.batcher, &work) {
+        return call.refuse(reply, &status);
+    }
+    let version = model.version;
+    run_tensors(call, &model.batcher, inputs, work, reply, move |found| {
         let mut outputs = Vec::with_capacity(wanted.len());
         for (at, name) in wanted {
-            let tensor = answer
-                .outputs
+            let tensor = found
                 .get(at)
                 .ok_or_else(|| Status::new(Code::Internal, "the model gave fewer outputs than it has"))?;
             outputs.push((name, tensor.clone()));
         }
-        let scores = answer
-            .outputs
-            .first()
-            .and_then(Tensor::f32)
-            .unwrap_or_default()
-            .to_vec();
+        let scores = found.first().and_then(Tensor::f32).unwrap_or_default().to_vec();
         let write = move |out: &mut millpond_wire_frame::Encoder<'_>| {
             schema::encode_answer(
                 out,
@@ -176,16 +149,17 @@ fn answer_tensors(
     });
 }
 
-/// A model's name, version and batcher, inputs in its order, and the outputs wanted with their positions.
-type PreparedTensors<'e> = (
-    String,
-    u64,
-    &'e millpond_engines_infer::Batcher,
-    Vec<Tensor>,
-    Vec<(usize, String)>,
-);
+/// A call with tensors whose model was found and takes them.
+struct Prepared<'e> {
+    name: String,
+    model: &'e LoadedModel,
+    /// In the model's order.
+    inputs: Vec<Tensor>,
+    /// Positions and names of the outputs wanted.
+    wanted: Vec<(usize, String)>,
+}
 
-fn prepare_tensors<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<PreparedTensors<'e>, Status> {
+fn prepare<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Prepared<'e>, Status> {
     let name = match &decoded.model {
         Some(name) => name.to_string(),
         None => call
@@ -229,5 +203,10 @@ fn prepare_tensors<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Pre
     if wanted.is_empty() {
         wanted = ports().map(|(at, port)| (at, port.name.clone())).collect();
     }
-    Ok((name, model.version, &model.batcher, inputs, wanted))
+    Ok(Prepared {
+        name,
+        model,
+        inputs,
+        wanted,
+    })
 }

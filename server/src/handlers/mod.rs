@@ -2,6 +2,7 @@
 //! Handlers run on net threads and never block; what takes longer is detached. Their invariant: each call is counted
 //! once, as answered or as failed.
 
+mod candidates;
 pub(crate) mod duplex;
 pub(crate) mod early;
 pub(crate) mod features_lookup;

@@ -1,17 +1,17 @@
 //! `rank`: a user and candidates through a pipeline; scores, best first where `top` asks for it.
 //! Its invariant: items come back as they went in, each with the score of its own row.
 
-use super::infer::scores;
-use super::model_run::{Load, Printed, Run, refusal, submit};
+use super::candidates::Candidates;
+use super::model_run::{Printed, Run, no_scores, run};
 use super::{find, no_default};
 use crate::config::check::default_pipeline;
 use crate::router::Call;
-use crate::stages::Subject;
-use millpond_engines_infer::pipeline::RequestKind;
+use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_schema::frame::{Map, Value};
 use millpond_wire_schema::rank as schema;
 use millpond_wire_transport::Reply;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(map) {
@@ -21,67 +21,66 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
     let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
     let named = decoded.pipeline.as_deref();
     let name = named.or_else(|| default_pipeline(&call.shared.config, RequestKind::Rank));
-    let prepared = match name {
+    let pipeline = match name {
         Some(name) => find("pipeline", &call.engines.pipelines, name),
         None => Err(no_default("pipeline for rank", "pipeline", "default_pipeline")),
     };
-    let prepared = match prepared {
-        Ok(prepared) => prepared,
+    let pipeline = match pipeline {
+        Ok(pipeline) => pipeline,
         Err(status) => return call.refuse(reply, &status),
     };
     if decoded.items.is_empty() {
         let answer = schema::Answer {
             items: Vec::new(),
             scores: Vec::new(),
-            model: prepared.model.as_str().into(),
-            versions: prepared.versions(),
+            model: pipeline.model().into(),
+            versions: versions(pipeline, &pipeline.versions()),
         };
         return call.answer(reply, trace.as_deref(), |out| answer.encode(out));
     }
-    let subject = Subject::Rank {
+    let deadline = match call.deadline(reserved.deadline_ms) {
+        Ok(deadline) => deadline,
+        Err(status) => return call.refuse(reply, &status),
+    };
+    let request = Candidates {
         user: &decoded.user,
         items: &decoded.items,
     };
-    let kept_bytes = decoded.items.iter().map(owned_bytes).sum();
-    let input = call.deadline(reserved.deadline_ms).and_then(|deadline| {
-        let load = Load {
-            rows: subject.rows(),
-            bytes: prepared.input_bytes(&subject).saturating_add(kept_bytes),
-        };
-        refusal(call, &prepared.batcher, &load, deadline)?;
-        Ok((deadline, prepared.run(&subject)?))
-    });
-    let (deadline, input) = match input {
-        Ok(input) => input,
-        Err(status) => return call.refuse(reply, &status),
-    };
-    let items: Vec<Value<'static>> = decoded.items.iter().map(owned).collect();
-    let (top, model, versions) = (decoded.top, prepared.model.clone(), input.versions);
-    let run = Run {
-        batcher: &prepared.batcher,
-        inputs: vec![input.tensor],
-        rows: input.rows,
-        kept_bytes,
+    let rows = decoded.items.len();
+    let work = Run {
+        rows,
+        bytes: pipeline.input_bytes(rows),
+        kept_bytes: decoded.items.iter().map(owned_bytes).sum(),
         deadline,
         trace,
     };
-    submit(call, run, reply, move |answer| {
-        let scores = scores(answer)?.to_vec();
-        let (items, best) = match top {
-            Some(top) => select(items, &scores, top),
-            None => (items, scores.clone()),
-        };
-        let answer = schema::Answer {
-            items,
-            scores: best,
-            model: model.into(),
-            versions,
-        };
-        Ok(Printed {
-            scores,
-            write: Box::new(move |out| answer.encode(out)),
-        })
+    run(call, pipeline, &request, work, reply, || {
+        let items: Vec<Value<'static>> = decoded.items.iter().map(owned).collect();
+        let (top, pipeline) = (decoded.top, Arc::clone(pipeline));
+        move |output| {
+            let scores = output.scores().ok_or_else(no_scores)?.to_vec();
+            let (items, best) = match top {
+                Some(top) => select(items, &scores, top),
+                None => (items, scores.clone()),
+            };
+            let answer = schema::Answer {
+                items,
+                scores: best,
+                model: pipeline.model().to_owned().into(),
+                versions: versions(&pipeline, &output.versions),
+            };
+            Ok(Printed {
+                scores,
+                write: Box::new(move |out| answer.encode(out)),
+            })
+        }
     });
+}
+
+/// Each table of a pipeline with the version that was read of it.
+fn versions(pipeline: &Pipeline, versions: &[u64]) -> Vec<(String, u64)> {
+    let tables = pipeline.tables().map(str::to_owned);
+    tables.zip(versions.iter().copied()).collect()
 }
 
 /// The `top` best, best first; equal scores keep the call's order.

@@ -1,0 +1,450 @@
+//! Runs one model's requests in batches on instance threads. Not a scheduler of
+//! several models and not a cache. Its one invariant: every accepted request's
+//! `done` is called exactly once, with this request's own rows or the reason why not.
+//!
+//! There is no timer. A request that finds an idle instance wakes it and runs at once.
+//! Requests that arrive while all instances are busy wait together. Their sources are served
+//! in turn, within one first come first served; the instance that finishes cuts the next batch
+//! from them, up to `batch_size_max` rows. One that is expected to be answered after its
+//! deadline does not wait at all.
+
+mod batch;
+mod forecast;
+mod queue;
+mod service_time;
+mod state;
+mod stats;
+mod turns;
+mod warm_up;
+mod worker;
+
+pub use stats::Stats;
+pub use warm_up::{WarmUp, WarmUpRun};
+
+use crate::Error;
+use millpond_backends_interface::{Model, Port};
+use millpond_tensor::Tensor;
+use millpond_threads::{LineLimit, ends_by};
+use queue::Queue;
+use state::{Asked, Evicted};
+use stats::Counters;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How a model is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatcherOptions {
+    /// Threads that run the model, each with an instance of its own.
+    pub instances: usize,
+    /// Rows a run takes at most. A single request with more runs in chunks of it.
+    pub batch_size_max: usize,
+    /// Requests that may wait while all instances are busy. 0: none may wait.
+    pub queue_max: usize,
+    /// Bytes that requests may hold together while they wait and run, see [`Request::bytes`]; one that holds more is
+    /// refused whatever waits. A run takes as much again for the rows that it joins.
+    pub queue_bytes_max: usize,
+    /// Instance `i` runs on `cpus[i % cpus.len()]` only. Empty: wherever the kernel likes.
+    pub cpus: Vec<usize>,
+}
+
+/// One instance, 64 rows, 1,024 waiting requests, 256 MiB of them, no pinning.
+impl Default for BatcherOptions {
+    fn default() -> BatcherOptions {
+        BatcherOptions {
+            instances: 1,
+            batch_size_max: 64,
+            queue_max: 1024,
+            queue_bytes_max: 256 << 20,
+            cpus: Vec::new(),
+        }
+    }
+}
+
+/// How a request is told its result: called once, on an instance thread or on one that
+/// submits, so it must not block. A panic in it is caught and costs this request alone.
+pub type Done = Box<dyn FnOnce(Result<Answer, Error>) + Send + 'static>;
+
+/// One request for one model.
+pub struct Request {
+    /// Who asks, as a number: sources are served in turn, and share a full queue.
+    pub source: u64,
+    /// In signature order, checked by `Signature::check_inputs`.
+    pub inputs: Vec<Tensor>,
+    /// Dimension 0 of every input.
+    pub rows: usize,
+    /// When the answer becomes worthless; a request that still waits then is dropped unrun.
+    pub deadline: Option<Instant>,
+    /// Set by the caller when nobody waits any more; such a request is dropped unrun.
+    pub gone: Arc<AtomicBool>,
+    /// Bytes that `done` keeps until it is called; they count as those of the inputs do.
+    pub kept_bytes: usize,
+    /// Where the result goes.
+    pub done: Done,
+}
+
+impl Request {
+    /// Bytes that it holds until it is answered: its inputs, and `kept_bytes`.
+    pub fn bytes(&self) -> usize {
+        let inputs = self.inputs.iter().map(Tensor::bytes);
+        inputs.fold(self.kept_bytes, usize::saturating_add)
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("source", &self.source)
+            .field("rows", &self.rows)
+            .field("bytes", &self.bytes())
+            .field("deadline", &self.deadline)
+            .field("gone", &self.gone)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one request gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// In signature order, this request's rows only.
+    pub outputs: Vec<Tensor>,
+    /// Where its time went.
+    pub timing: Timing,
+}
+
+/// The run that a request was part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// From submission to the start of its run.
+    pub queue: Duration,
+    /// The run it was part of; all its runs when it ran in chunks.
+    pub compute: Duration,
+    /// Rows of that run, batch-mates included.
+    pub batch_rows: usize,
+    /// Requests of that run.
+    pub batch_requests: usize,
+}
+
+/// Why a request was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// All instances are busy and as many requests wait as may.
+    #[error("{queued} requests wait and {queue_max} may; offer less load or raise queue_max")]
+    QueueFull {
+        /// Requests that wait.
+        queued: usize,
+        /// How many may.
+        queue_max: usize,
+    },
+    /// What waits and runs holds so many bytes that its own find no room.
+    #[error(
+        "requests that wait and run hold {held} bytes, this one {bytes}, and {queue_bytes_max} may be held; offer less load or raise queue_bytes_max"
+    )]
+    BytesFull {
+        /// Bytes that are held.
+        held: usize,
+        /// Its own.
+        bytes: usize,
+        /// How many may be held.
+        queue_bytes_max: usize,
+    },
+    /// It alone holds more bytes than all may: it would be refused whenever it came.
+    #[error(
+        "this request holds {bytes} bytes, and all that wait and run may hold {queue_bytes_max}; send fewer rows at a time or raise queue_bytes_max"
+    )]
+    TooManyBytes {
+        /// Its own.
+        bytes: usize,
+        /// How many may be held.
+        queue_bytes_max: usize,
+    },
+    /// Its deadline would pass before its answer: what is ahead of it takes too long.
+    #[error(
+        "the predicted wait is {wait_us} us and the run {run_us} us, the deadline is in {left_us} us; allow more time (_deadline_ms), offer less load, or add instances"
+    )]
+    TooLate {
+        /// Until its run would begin.
+        wait_us: u64,
+        /// That run.
+        run_us: u64,
+        /// Until its deadline.
+        left_us: u64,
+    },
+    /// [`Batcher::stop`] was called.
+    #[error("the model is stopping; ask again elsewhere")]
+    Stopping,
+}
+
+/// What the instance threads share with the handle.
+struct Shared {
+    name: String,
+    model: Arc<dyn Model>,
+    options: BatcherOptions,
+    queue: Queue,
+    counters: Counters,
+    /// What the log is told of panics in the model.
+    model_panics: LineLimit,
+    /// And in those who receive answers.
+    receiver_panics: LineLimit,
+}
+
+/// The running instances of one model. Dropping it does what [`Batcher::stop`] does.
+pub struct Batcher {
+    shared: Arc<Shared>,
+    instances: Vec<JoinHandle<()>>,
+    /// A stop was given up: nobody waits for the instances any more.
+    is_left: AtomicBool,
+}
+
+impl fmt::Debug for Batcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batcher")
+            .field("name", &self.shared.name)
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Batcher {
+    /// Starts `options.instances` threads named `infer-NAME-i` and waits until each has
+    /// its instance of `model` and is pinned.
+    ///
+    /// # Errors
+    /// [`Error::Option`], [`Error::NotBatchable`] or [`Error::Start`]; no thread is left behind.
+    pub fn start(
+        name: impl Into<String>,
+        model: Arc<dyn Model>,
+        options: BatcherOptions,
+    ) -> Result<Batcher, Error> {
+        let name = name.into();
+        check_options(&name, &options)?;
+        check_signature(&name, &*model)?;
+        let shared = Arc::new(Shared {
+            queue: Queue::new(&options),
+            counters: Counters::default(),
+            model_panics: LineLimit::default(),
+            receiver_panics: LineLimit::default(),
+            name,
+            model,
+            options,
+        });
+        let mut batcher = Batcher {
+            shared,
+            instances: Vec::new(),
+            is_left: AtomicBool::new(false),
+        };
+        let (ready, started) = mpsc::sync_channel(batcher.shared.options.instances);
+        for instance in 0..batcher.shared.options.instances {
+            batcher.spawn(instance, ready.clone())?;
+        }
+        drop(ready);
+        // Each thread lets go of its sender once it has reported, so this ends.
+        for result in started {
+            result?;
+        }
+        Ok(batcher)
+    }
+
+    fn spawn(&mut self, instance: usize, ready: mpsc::SyncSender<Result<(), Error>>) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new()
+            .name(format!("infer-{}-{instance}", shared.name))
+            .spawn(move || worker::run(&shared, instance, ready))
+            .map_err(|error| Error::Start {
+                model: self.shared.name.clone(),
+                instance,
+                problem: format!("no thread: {error}; configure fewer instances"),
+            })?;
+        self.instances.push(thread);
+        Ok(())
+    }
+
+    /// Hands over a request. Never blocks on a run: it is accepted or refused at once. In a full queue it
+    /// may take the place of a request of the source that has most waiting, and where too many bytes are held that of requests of
+    /// the source that holds most; their `done` is then called here.
+    ///
+    /// # Errors
+    /// [`Rejected`], and the request back, its `done` uncalled.
+    pub fn submit(&self, request: Request) -> Result<(), (Rejected, Request)> {
+        let counters = &self.shared.counters;
+        match self.shared.queue.submit(request) {
+            Ok(evicted) => {
+                stats::add(&counters.accepted, 1);
+                self.answer_evicted(evicted);
+                Ok(())
+            }
+            Err((rejected, request)) => {
+                self.count_refused(rejected);
+                Err((rejected, request))
+            }
+        }
+    }
+
+    /// Why [`Batcher::submit`] would refuse a request of so many rows and bytes ([`Request::bytes`]) now; that refusal is counted, and the request need not be made.
+    /// `None` is no promise: what comes between may change it.
+    pub fn refusal(
+        &self,
+        source: u64,
+        rows: usize,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Option<Rejected> {
+        let asked = Asked {
+            source,
+            rows,
+            bytes,
+            deadline,
+        };
+        let refused = self.shared.queue.refusal(&asked);
+        if let Some(rejected) = refused {
+            self.count_refused(rejected);
+        }
+        refused
+    }
+
+    fn count_refused(&self, rejected: Rejected) {
+        let counters = &self.shared.counters;
+        stats::add(&counters.refused, 1);
+        match rejected {
+            Rejected::QueueFull { .. } => stats::add(&counters.queue_full, 1),
+            Rejected::BytesFull { .. } | Rejected::TooManyBytes { .. } => {
+                stats::add(&counters.queue_bytes, 1);
+            }
+            Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
+            Rejected::Stopping => {}
+        }
+    }
+
+    fn answer_evicted(&self, evicted: Evicted) {
+        let options = &self.shared.options;
+        let Evicted { place, bytes } = evicted;
+        let place = place.map(|waiting| (waiting, "queue_max", options.queue_max));
+        let bytes = bytes.into_iter();
+        let bytes = bytes.map(|waiting| (waiting, "queue_bytes_max", options.queue_bytes_max));
+        for (waiting, option, limit) in place.into_iter().chain(bytes) {
+            stats::add(&self.shared.counters.evicted, 1);
+            let error = Error::Evicted {
+                model: self.shared.name.clone(),
+                option,
+                limit,
+                waited_us: stats::micros(waiting.submitted.elapsed()),
+            };
+            worker::deliver(&self.shared, waiting, Err(error));
+        }
+    }
+
+    /// Prepares the model for every size of `sizes` (rows) and runs each on every instance,
+    /// twice, on zeros, and reports how long that took, so that the first request meets a
+    /// model that has run. List the sizes that requests will have: backends may be faster on them.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a size of 0 or above `batch_size_max`, [`Error::WarmUp`]
+    /// when the model fails, [`Error::Stopping`].
+    pub fn warm_up(&self, sizes: &[usize]) -> Result<WarmUp, Error> {
+        warm_up::warm_up(&self.shared, sizes)
+    }
+
+    /// The counters, now.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.read(self.shared.queue.load())
+    }
+
+    /// Lets the counters begin at zero again; meant for the moment before the first request.
+    pub fn forget_counts(&self) {
+        self.shared.counters.clear();
+    }
+
+    /// The name it was started with.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The model it runs.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.shared.model
+    }
+
+    /// The options it was started with.
+    pub fn options(&self) -> &BatcherOptions {
+        &self.shared.options
+    }
+
+    /// Whether every instance thread lives; they end only by a stop, or by a panic outside of a run.
+    pub fn is_whole(&self) -> bool {
+        self.shared.queue.is_stopping() || !self.instances.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Refuses new requests from here on, and waits for nothing.
+    pub fn begin_stop(&self) {
+        self.shared.queue.stop();
+    }
+
+    /// As [`Batcher::stop`], until then at most; whether all threads have ended. Those that have not are left to their runs, and
+    /// dropping this waits for them no more.
+    pub fn stop_by(&self, until: Instant) -> bool {
+        self.begin_stop();
+        let ended = ends_by(until, || self.instances.iter().all(JoinHandle::is_finished));
+        self.is_left.store(!ended, Ordering::Relaxed);
+        ended
+    }
+
+    /// Refuses new requests, finishes the accepted ones, and ends the threads.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Batcher {
+    fn drop(&mut self) {
+        self.shared.queue.stop();
+        let is_left = self.is_left.load(Ordering::Relaxed);
+        let waited_for = |thread: &JoinHandle<()>| !is_left || thread.is_finished();
+        for thread in self.instances.drain(..).filter(waited_for) {
+            // The last handle may be dropped by a `done` on an instance thread, which cannot join itself.
+            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+                tracing::error!(model = self.shared.name, "an instance thread ended by a panic");
+            }
+        }
+    }
+}
+
+fn check_options(model: &str, options: &BatcherOptions) -> Result<(), Error> {
+    let at_least_one = |option, found: usize| {
+        if found > 0 {
+            return Ok(());
+        }
+        Err(Error::Option {
+            model: model.to_string(),
+            option,
+            expected: "at least 1".to_string(),
+            found: found.to_string(),
+        })
+    };
+    at_least_one("instances", options.instances)?;
+    at_least_one("batch_size_max", options.batch_size_max)?;
+    at_least_one("queue_bytes_max", options.queue_bytes_max)
+}
+
+/// Rows can be joined and cut apart only when dimension 0 is free and no other is.
+fn check_signature(model: &str, loaded: &dyn Model) -> Result<(), Error> {
+    let signature = loaded.signature();
+    let refuse = |problem: String| {
+        Err(Error::NotBatchable {
+            model: model.to_string(),
+            problem,
+        })
+    };
+    if signature.inputs.is_empty() {
+        return refuse("it has no inputs".to_string());
+    }
+    let batchable = |port: &Port| port.shape.first() == Some(&None) && port.row_len().is_some();
+    if let Some(port) = signature.inputs.iter().find(|port| !batchable(port)) {
+        return refuse(format!("input {port} cannot be batched"));
+    }
+    if let Some(port) = signature.outputs.iter().find(|port| !batchable(port)) {
+        return refuse(format!("output {port} cannot be cut by rows"));
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! What an instance thread does: fetch a batch, run it, answer each of its requests.
+//! It decides nothing about order. Its one invariant: whatever a model does, panics
+//! included, the thread lives on and every request of the batch is answered.
+
+use super::queue::{Cut, Dropped, Turn, Waiting};
+use super::stats::{add, micros, nanos};
+use super::{Answer, Shared, Timing, batch};
+use crate::{Error, affinity};
+use millpond_backends_interface::{Error as ModelError, Instance, Signature};
+use millpond_tensor::Tensor;
+use millpond_threads::{LeftOut, Panic, contain};
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+/// The body of an instance thread: says through `ready` whether it could start, then
+/// serves until the queue stops.
+pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), Error>>) {
+    let mut runner = Runner {
+        shared,
+        number,
+        instance: None,
+    };
+    let started = runner.pin().and_then(|()| {
+        runner
+            .rebuilt()
+            .map(|_| ())
+            .map_err(|error| runner.cannot_start(error.to_string()))
+    });
+    let failed = started.is_err();
+    drop(ready.send(started));
+    drop(ready); // `Batcher::start` listens until nobody can report any more
+    if failed {
+        return;
+    }
+    let mut cut = Cut::default();
+    let mut turn = shared.queue.first(number, &mut cut);
+    loop {
+        match turn {
+            Turn::Serve => runner.serve(&mut cut),
+            Turn::WarmUp(errand) => errand.run(&mut runner),
+            Turn::Stop => return,
+        }
+        turn = shared.queue.next(number, &mut cut);
+    }
+}
+
+/// One run of the model and when it began.
+struct Ran {
+    outputs: Vec<Tensor>,
+    started: Instant,
+    took: Duration,
+}
+
+/// One thread's instance of the model.
+pub(super) struct Runner<'a> {
+    shared: &'a Shared,
+    number: usize,
+    /// `None` after a panic, until it is built again.
+    instance: Option<Box<dyn Instance>>,
+}
+
+impl Runner<'_> {
+    pub(super) fn signature(&self) -> &Signature {
+        self.shared.model.signature()
+    }
+
+    pub(super) fn model_name(&self) -> &str {
+        &self.shared.name
+    }
+
+    pub(super) fn instance_number(&self) -> usize {
+        self.number
+    }
+
+    fn pin(&self) -> Result<(), Error> {
+        let cpus = &self.shared.options.cpus;
+        let Some(&cpu) = cpus.get(self.number % cpus.len().max(1)) else {
+            return Ok(());
+        };
+        affinity::pin_to(cpu).map_err(|error| {
+            self.cannot_start(format!(
+                "cpu {cpu}: {error}; list CPUs that are there and this process may use (server.cpus), or none"
+            ))
+        })
+    }
+
+    fn cannot_start(&self, problem: String) -> Error {
+        Error::Start {
+            model: self.shared.name.clone(),
+            instance: self.number,
+            problem,
+        }
+    }
+
+    fn failed(&self, problem: impl Into<String>) -> Error {
+        Error::ModelFailed {
+            model: self.shared.name.clone(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The instance, built again when a panic took it.
+    fn rebuilt(&mut self) -> Result<&mut Box<dyn Instance>, ModelError> {
+        if self.instance.is_none() {
+            let built = contain(|| self.shared.model.instance());
+            self.instance = Some(built.unwrap_or_else(|panic| {
+                self.tell_panic(&panic, "building an instance panicked");
+                Err(ModelError::Run {
+                    problem: format!("a panic while building it: {}", panic.message),
+                })
+            })?);
+        }
+        self.instance.as_mut().ok_or_else(|| ModelError::Run {
+            problem: "no instance".to_string(),
+        })
+    }
+
+    /// Lets go of an instance that a panic has left in an unknown state, whose own end may panic too.
+    fn drop_instance(&mut self) {
+        if let Err(panic) = contain(|| self.instance = None) {
+            self.tell_panic(&panic, "the end of an instance panicked");
+        }
+    }
+
+    /// Whoever knows an input that panics can send it at any rate.
+    fn tell_panic(&self, panic: &Panic, what: &str) {
+        if let Some(LeftOut(left_out)) = self.shared.model_panics.admits() {
+            tracing::error!(model = self.shared.name, %panic, left_out, "{what}");
+        }
+    }
+
+    /// Runs the model once; a panic is an error that costs the instance.
+    fn run_model(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
+        let instance = self.rebuilt()?;
+        match contain(|| instance.run(inputs)) {
+            Ok(result) => result,
+            Err(panic) => {
+                self.tell_panic(&panic, "a run of the model panicked");
+                self.drop_instance();
+                add(&self.shared.counters.panics, 1);
+                Err(ModelError::Run {
+                    problem: format!("it panicked: {}", panic.message),
+                })
+            }
+        }
+    }
+
+    /// A run that answers nobody and is not counted.
+    pub(super) fn warm(&mut self, inputs: Vec<Tensor>) -> Result<(), ModelError> {
+        self.run_model(inputs).map(drop)
+    }
+
+    /// A counted run of `rows` rows whose outputs have the shapes that were promised.
+    fn run_rows(&mut self, inputs: Vec<Tensor>, rows: usize) -> Result<Ran, Error> {
+        let started = Instant::now();
+        let result = self.run_model(inputs);
+        let took = started.elapsed();
+        let counters = &self.shared.counters;
+        add(&counters.batches, 1);
+        add(&counters.rows, rows as u64);
+        add(&counters.compute_ns_sum, nanos(took));
+        let outputs = result.map_err(|error| match error {
+            ModelError::Run { problem } => self.failed(problem),
+            other => self.failed(other.to_string()),
+        })?;
+        match batch::outputs_problem(self.signature(), &outputs, rows) {
+            Some(problem) => Err(self.failed(problem)),
+            None => Ok(Ran {
+                outputs,
+                started,
+                took,
+            }),
+        }
+    }
+
+    /// Answers everything in `cut` and leaves it empty.
+    fn serve(&mut self, cut: &mut Cut) {
+        for (waiting, reason) in cut.dropped.drain(..) {
+            self.answer_dropped(waiting, reason, Instant::now());
+        }
+        if cut.batch.len() > 1 && self.serve_together(&mut cut.batch) {
+            return;
+        }
+        // A single request, or a batch that failed as a whole: one by one, so that a bad item fails alone.
+        for waiting in cut.batch.drain(..) {
+            let now = Instant::now();
+            match waiting.dropped(now) {
+                Some(reason) => self.answer_dropped(waiting, reason, now),
+                None => self.serve_alone(waiting),
+            }
+        }
+    }
+
+    /// One run for all of `batch`; `false`, with `batch` untouched, when it failed.
+    fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> bool {
+        let Some((inputs, rows)) = batch::join(batch) else {
+            return false;
+        };
+        let Ok(ran) = self.run_rows(inputs, rows) else {
+            return false;
+        };
+        let requests = batch.len();
+        let mut start = 0;
+        for waiting in batch.drain(..) {
+            let count = waiting.request.rows;
+            let outputs = batch::slice(&ran.outputs, start..start + count)
+                .ok_or_else(|| self.failed(format!("rows {start}.. of its outputs cannot be cut")));
+            start += count;
+            let answer = outputs.map(|outputs| Answer {
+                outputs,
+                timing: self.timing(&waiting, ran.started, ran.took, (rows, requests)),
+            });
+            self.answer(waiting, answer);
+        }
+        true
+    }
+
+    /// A run of its own for one request; its tensors go straight in and come straight out.
+    fn serve_alone(&mut self, mut waiting: Waiting) {
+        let rows = waiting.request.rows;
+        if !batch::rows_agree(&waiting) {
+            let problem = format!("an input does not have the {rows} rows of its request");
+            return self.answer(waiting, Err(self.failed(problem)));
+        }
+        let inputs = std::mem::take(&mut waiting.request.inputs);
+        let ran = if rows > self.shared.options.batch_size_max {
+            self.run_in_chunks(&inputs, rows)
+        } else {
+            self.run_rows(inputs, rows)
+        };
+        let answer = ran.map(|ran| Answer {
+            outputs: ran.outputs,
+            timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),
+        });
+        self.answer(waiting, answer);
+    }
+
+    /// A request with more rows than a run may have: several runs, one after the other.
+    fn run_in_chunks(&mut self, inputs: &[Tensor], rows: usize) -> Result<Ran, Error> {
+        let first_started = Instant::now();
+        let mut took = Duration::ZERO;
+        let mut chunks = Vec::new();
+        let mut start = 0;
+        while start < rows {
+            let count = (rows - start).min(self.shared.options.batch_size_max);
+            let chunk = batch::slice(inputs, start..start + count)
+                .ok_or_else(|| self.failed(format!("rows {start}.. of its inputs cannot be cut")))?;
+            let ran = self.run_rows(chunk, count)?;
+            took += ran.took;
+            chunks.push(ran.outputs);
+            start += count;
+        }
+        let outputs = batch::concat(chunks.iter().map(Vec::as_slice))
+            .ok_or_else(|| self.failed("its outputs changed shape from one chunk to the next"))?;
+        Ok(Ran {
+            outputs,
+            started: first_started,
+            took,
+        })
+    }
+
+    /// Where the time of a request went whose run began at `started`; its queue time is counted.
+    fn timing(&self, waiting: &Waiting, started: Instant, took: Duration, batch: (usize, usize)) -> Timing {
+        let queue = started.saturating_duration_since(waiting.submitted);
+        add(&self.shared.counters.queue_ns_sum, nanos(queue));
+        let (batch_rows, batch_requests) = batch;
+        Timing {
+            queue,
+            compute: took,
+            batch_rows,
+            batch_requests,
+        }
+    }
+
+    fn answer_dropped(&self, waiting: Waiting, reason: Dropped, now: Instant) {
+        let model = self.shared.name.clone();
+        let (counter, error) = match reason {
+            Dropped::ClientGone => (&self.shared.counters.abandoned, Error::ClientGone { model }),
+            Dropped::DeadlinePassed => {
+                let waited_us = micros(now.saturating_duration_since(waiting.submitted));
+                (
+                    &self.shared.counters.expired,
+                    Error::DeadlinePassed { model, waited_us },
+                )
+            }
+        };
+        add(counter, 1);
+        self.call(waiting, Err(error));
+    }
+
+    /// Counts and delivers the result of a request that ran; a NaN is a failure of this request alone.
+    fn answer(&self, waiting: Waiting, answer: Result<Answer, Error>) {
+        let answer = answer.and_then(
+            |answer| match batch::not_finite(self.signature(), &answer.outputs) {
+                Some(problem) => Err(self.failed(problem)),
+                None => Ok(answer),
+            },
+        );
+        let counters = &self.shared.counters;
+        add(
+            if answer.is_ok() {
+                &counters.answered
+            } else {
+                &counters.failed
+            },
+            1,
+        );
+        self.call(waiting, answer);
+    }
+
+    /// The caller's code runs here; if it panics its batch-mates must still be answered.
+    fn call(&self, waiting: Waiting, result: Result<Answer, Error>) {
+        deliver(self.shared, waiting, result);
+    }
+}
+
+/// Calls the request's `done`; a panic in it is logged and goes no further.
+pub(super) fn deliver(shared: &Shared, waiting: Waiting, result: Result<Answer, Error>) {
+    let done = waiting.request.done;
+    if let Err(panic) = contain(|| done(result))
+        && let Some(LeftOut(left_out)) = shared.receiver_panics.admits()
+    {
+        tracing::error!(model = shared.name, %panic, left_out, "the receiver of an answer panicked");
+    }
+}

@@ -1,0 +1,105 @@
+//! What the batcher refuses or fails with. Not a wire
+//! status: the server maps these. A request's failure is one of the cases from
+//! [`Error::DeadlinePassed`] to [`Error::ModelFailed`]; the others stop a start.
+
+use millpond_backends_interface as interface;
+
+/// A refused configuration or a failed request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option that no batcher can run with.
+    #[error("model `{model}`: {option} must be {expected}, found {found}; change it in the configuration")]
+    Option {
+        /// The model's name.
+        model: String,
+        /// The option.
+        option: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A model whose inputs or outputs cannot be cut by rows.
+    #[error(
+        "model `{model}`: {problem}; export it with a free first dimension on every input and output and all others fixed"
+    )]
+    NotBatchable {
+        /// The model's name.
+        model: String,
+        /// Which port, and how it is shaped.
+        problem: String,
+    },
+    /// An instance could not be started.
+    #[error("model `{model}`: instance {instance} cannot start: {problem}")]
+    Start {
+        /// The model's name.
+        model: String,
+        /// Which instance.
+        instance: usize,
+        /// Why, with the mend.
+        problem: String,
+    },
+    /// The request was not accepted.
+    #[error("model `{model}`: {reason}")]
+    Rejected {
+        /// The model's name.
+        model: String,
+        /// Why.
+        reason: crate::Rejected,
+    },
+    /// The batcher is stopping.
+    #[error("model `{model}` is stopping; ask again elsewhere")]
+    Stopping {
+        /// The model's name.
+        model: String,
+    },
+    /// The request's deadline passed while it waited; it did not run.
+    #[error(
+        "the deadline passed after {waited_us} us in the queue of model `{model}`; allow more time or offer less load"
+    )]
+    DeadlinePassed {
+        /// The model's name.
+        model: String,
+        /// How long it had waited.
+        waited_us: u64,
+    },
+    /// The request gave way to one of a source that had fewer waiting; it did not run.
+    #[error(
+        "model `{model}`: the queue was full ({option} is {limit}) and this request's connection had most of it, so its newest request gave way to another connection's after {waited_us} us; keep fewer requests in flight on a connection, or raise {option}"
+    )]
+    Evicted {
+        /// The model's name.
+        model: String,
+        /// Which limit was reached.
+        option: &'static str,
+        /// What it is: requests or bytes.
+        limit: usize,
+        /// How long it had waited.
+        waited_us: u64,
+    },
+    /// The request's client went away while it waited; it did not run.
+    #[error("the client of a request to model `{model}` went away before it ran")]
+    ClientGone {
+        /// The model's name.
+        model: String,
+    },
+    /// The model ran, or tried to, and this request has no answer.
+    #[error("model `{model}` failed: {problem}")]
+    ModelFailed {
+        /// The model's name.
+        model: String,
+        /// What went wrong: the backend's words, the panic's, or which output is not finite.
+        problem: String,
+    },
+    /// Warming up failed in the backend.
+    #[error("model `{model}`: warm-up at {rows} rows failed: {source}")]
+    WarmUp {
+        /// The model's name.
+        model: String,
+        /// The batch size.
+        rows: usize,
+        /// What the backend said.
+        source: interface::Error,
+    },
+}

@@ -1,0 +1,223 @@
+//! What goes wrong stays where it went wrong: a bad item, a panic, a NaN, a receiver
+//! that panics, a model that cannot start.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod gate;
+
+use gate::{BOMB, GateModel, NAN, POISON, accept, check_answer, check_error, request, start, submit};
+use millpond_backends_interface::{Model, Port, Signature};
+use millpond_engines_batcher::{Batcher, BatcherOptions};
+use millpond_tensor::ElementType;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Three requests in one batch, the second of them `bad`: it fails with `words`, alone.
+fn check_fails_alone(bad: f32, words: &str, expected_runs: &[&[f32]]) {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 1, 8, 8);
+    let first = submit(&batcher, &[1.0]);
+    gate.entered();
+    let before = submit(&batcher, &[2.0, 3.0]);
+    let failing = submit(&batcher, &[4.0, bad]);
+    let after = submit(&batcher, &[5.0]);
+    gate.open();
+    check_answer(&first, &[1.0]);
+    check_answer(&before, &[2.0, 3.0]);
+    check_error(&failing, words);
+    check_answer(&after, &[5.0]);
+    let runs = gate.all_entered();
+    assert_eq!(runs.len(), expected_runs.len(), "{runs:?}");
+    for (run, expected) in runs.iter().zip(expected_runs) {
+        assert_eq!(format!("{run:?}"), format!("{expected:?}"));
+    }
+    check_answer(&submit(&batcher, &[6.0]), &[6.0]);
+    let stats = batcher.stats();
+    assert_eq!((stats.answered, stats.failed), (4, 1));
+}
+
+#[test]
+fn a_bad_item_fails_alone() {
+    let together: &[f32] = &[2.0, 3.0, 4.0, POISON, 5.0];
+    check_fails_alone(
+        POISON,
+        "model `gate` failed: poison",
+        &[together, &[2.0, 3.0], &[4.0, POISON], &[5.0]],
+    );
+}
+
+#[test]
+fn an_item_that_panics_fails_alone() {
+    let together: &[f32] = &[2.0, 3.0, 4.0, BOMB, 5.0];
+    check_fails_alone(
+        BOMB,
+        "it panicked: bomb",
+        &[together, &[2.0, 3.0], &[4.0, BOMB], &[5.0]],
+    );
+}
+
+#[test]
+fn an_output_that_is_not_finite_fails_alone_and_is_named() {
+    // The run itself succeeds, so nothing runs again.
+    check_fails_alone(
+        NAN,
+        "output `y` is NaN at element 1",
+        &[&[2.0, 3.0, 4.0, NAN, 5.0]],
+    );
+}
+
+#[test]
+fn the_instance_is_built_again_after_a_panic() {
+    let (model, _gate) = GateModel::free();
+    let model = Arc::new(model);
+    let counted: Arc<dyn Model> = model.clone();
+    let batcher = Batcher::start("gate", counted, BatcherOptions::default()).unwrap();
+    assert_eq!(model.instances.load(Ordering::SeqCst), 1);
+    check_error(&submit(&batcher, &[BOMB]), "it panicked: bomb");
+    check_answer(&submit(&batcher, &[1.0]), &[1.0]);
+    assert_eq!(model.instances.load(Ordering::SeqCst), 2);
+    assert_eq!(batcher.stats().panics, 1);
+}
+
+#[test]
+fn an_instance_that_cannot_be_built_again_fails_requests_and_not_the_process() {
+    let (mut model, _gate) = GateModel::free();
+    model.instances_max = 1;
+    let batcher = start(model, 1, 8, 8);
+    check_error(&submit(&batcher, &[BOMB]), "it panicked: bomb");
+    check_error(&submit(&batcher, &[1.0]), "no memory for another instance");
+    check_error(&submit(&batcher, &[2.0]), "no memory for another instance");
+    batcher.stop();
+}
+
+#[test]
+fn a_receiver_that_panics_costs_only_itself() {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 1, 8, 8);
+    let first = submit(&batcher, &[1.0]);
+    gate.entered();
+    let (mut rude, _) = request(&[2.0]);
+    rude.done = Box::new(|_| panic!("not today"));
+    accept(&batcher, rude);
+    let polite = submit(&batcher, &[3.0]);
+    gate.open();
+    check_answer(&first, &[1.0]);
+    assert_eq!(check_answer(&polite, &[3.0]).timing.batch_requests, 2);
+    check_answer(&submit(&batcher, &[4.0]), &[4.0]);
+}
+
+#[test]
+fn rows_that_do_not_agree_fail_alone() {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 1, 8, 8);
+    let first = submit(&batcher, &[1.0]);
+    gate.entered();
+    let (mut wrong, failing) = request(&[2.0, 3.0]);
+    wrong.rows = 1;
+    accept(&batcher, wrong);
+    let mate = submit(&batcher, &[4.0]);
+    gate.open();
+    check_answer(&first, &[1.0]);
+    check_error(&failing, "does not have the 1 rows of its request");
+    check_answer(&mate, &[4.0]);
+}
+
+fn check_refused(model: GateModel, options: BatcherOptions, words: &str) {
+    let error = Batcher::start("gate", Arc::new(model), options)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(words), "{error}");
+}
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    let (model, options) = (|| GateModel::free().0, BatcherOptions::default);
+    check_refused(
+        model(),
+        BatcherOptions {
+            instances: 0,
+            ..options()
+        },
+        "model `gate`: instances must be at least 1, found 0",
+    );
+    check_refused(
+        model(),
+        BatcherOptions {
+            batch_size_max: 0,
+            ..options()
+        },
+        "batch_size_max must be at least 1, found 0",
+    );
+    check_refused(
+        model(),
+        BatcherOptions {
+            cpus: vec![1_000_000],
+            ..options()
+        },
+        "instance 0 cannot start: cpu 1000000",
+    );
+    let mut short = model();
+    short.instances_max = 2;
+    check_refused(
+        short,
+        BatcherOptions {
+            instances: 3,
+            ..options()
+        },
+        "cannot start: the model failed: no memory for another instance",
+    );
+}
+
+#[test]
+fn models_that_cannot_be_batched_are_refused() {
+    let port = |shape: &[Option<usize>]| Port {
+        name: "p".into(),
+        element_type: ElementType::F32,
+        shape: shape.to_vec(),
+    };
+    let check = |inputs: Vec<Port>, outputs: Vec<Port>, words: &str| {
+        let model = GateModel::free().0.with_signature(Signature { inputs, outputs });
+        check_refused(model, BatcherOptions::default(), words);
+    };
+    let good = || port(&[None, Some(1)]);
+    check(vec![], vec![good()], "it has no inputs");
+    check(
+        vec![port(&[Some(2), Some(1)])],
+        vec![good()],
+        "input p: f32[2, 1] cannot be batched",
+    );
+    check(
+        vec![good(), port(&[])],
+        vec![good()],
+        "input p: f32[] cannot be batched",
+    );
+    check(
+        vec![good()],
+        vec![port(&[None, None])],
+        "output p: f32[N, N] cannot be cut by rows",
+    );
+}
+
+/// A run that never ends holds up no stop: it is given up, and dropping the batcher waits no more either.
+#[test]
+fn a_run_that_does_not_end_is_not_waited_for_beyond_the_limit() {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 2, 8, 8);
+    let stuck = submit(&batcher, &[1.0]);
+    gate.entered();
+    assert!(batcher.is_whole());
+    assert!(!batcher.stop_by(Instant::now() + Duration::from_millis(20)));
+    drop(batcher);
+    gate.open();
+    check_answer(&stuck, &[1.0]);
+}
+
+#[test]
+fn a_stop_in_time_finishes_what_was_accepted() {
+    let (model, _gate) = GateModel::free();
+    let batcher = start(model, 2, 8, 8);
+    let accepted = submit(&batcher, &[1.0]);
+    assert!(batcher.stop_by(Instant::now() + Duration::from_secs(60)));
+    assert!(batcher.is_whole(), "its threads ended because they were told to");
+    check_answer(&accepted, &[1.0]);
+}

@@ -1,0 +1,52 @@
+//! Pipelines: which stages turn a request into a model's answer, whether they fit together, and how they run.
+//!
+//! This is the only place where engines meet. It never sees a socket or a wire type: a caller is a [`Request`]. Its
+//! invariant: in a plan every stage reads the request and stages before it alone, of the form that it needs.
+//!
+//! A [`Description`] is what the configuration says. [`Description::plan`] checks it, [`Pipeline::open`] finds its tables,
+//! stores and models, and [`Pipeline::run`] runs it for one request, until the first stage that waits.
+//!
+//! ```
+//! let text = r#"
+//!     request = "samples"
+//!     [[stages]]
+//!     name = "user_key"
+//!     hash = { slot = "0", from = "samples.0" }
+//!     [[stages]]
+//!     name = "user_vec"
+//!     lookup = { table = "embeddings", keys = "user_key" }
+//!     [[stages]]
+//!     name = "x"
+//!     assemble = { columns = ["user_vec"] }
+//!     [[stages]]
+//!     name = "scores"
+//!     model = { model = "ranker", input = "x" }
+//! "#;
+//! let description: millpond_pipelines::Description = toml::from_str(text)?;
+//! let plan = description.plan("r1")?;
+//! assert_eq!(plan.stages.len(), 4);
+//! assert_eq!(plan.sample_width(), 1); // each sample is a list of one string
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod pipeline;
+mod planner;
+mod request;
+mod source;
+mod stage;
+mod stages;
+mod value;
+mod wait;
+
+pub use error::Error;
+pub use pipeline::{Output, Pipeline, Progress, Waiting};
+pub use planner::{Plan, PlannedStage, Taken};
+pub use request::{Expected, Request, RequestKind, Samples};
+pub use source::{Source, Template};
+pub(crate) use stage::{Describe, Given, Opened, Stage, Step};
+pub use stage::{Form, Kind, Name, Parts, PerRow, Rows};
+pub use stages::hash::key_hash;
+pub use stages::{Description, StageDescription};
+pub use value::{Bytes, Items, Value};
+pub use wait::{Ask, Wait};

@@ -1,0 +1,278 @@
+//! A pipeline with its tables, stores and model found, and the executor of its stages.
+//!
+//! Its invariant: one request reads one version of each table, from its first stage to its last, and gets one result.
+
+use crate::planner::Taken;
+use crate::stage::{Given, Model, Opening, Stage, Step};
+use crate::{Ask, Error, Expected, Items, Parts, Plan, Request, RequestKind, Value, Wait};
+use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
+use millpond_engines_features::{Handle, Table};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A pipeline that can run, for any number of requests at a time.
+pub struct Pipeline {
+    plan: Plan,
+    sample_width: usize,
+    stages: Vec<Ready>,
+    /// Each table once, with its name.
+    tables: Vec<(String, Arc<Handle>)>,
+    /// What requests wait for first.
+    model: Model,
+}
+
+/// A stage with its place among the values: those of the inputs, then those of the stages.
+struct Ready {
+    stage: Box<dyn Stage>,
+    takes: Vec<usize>,
+    /// Values that no later stage takes.
+    spent: Vec<usize>,
+}
+
+impl Pipeline {
+    /// Finds what a plan names.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for what is not there, and for a model that takes something else than its stage gives.
+    pub fn open(plan: Plan, parts: &dyn Parts) -> Result<Pipeline, Error> {
+        let mut opening = Opening {
+            pipeline: &plan.name,
+            parts,
+            tables: Vec::new(),
+            model: None,
+        };
+        let inputs = plan.inputs.len();
+        let mut widths = vec![0; inputs];
+        let mut stages: Vec<Ready> = Vec::with_capacity(plan.stages.len());
+        for planned in &plan.stages {
+            let index = |taken: &Taken| match taken {
+                Taken::Input(at) => *at,
+                Taken::Stage(at) => inputs + at,
+            };
+            let takes: Vec<usize> = planned.takes.iter().map(index).collect();
+            let given: Vec<usize> = takes.iter().map(|at| widths[*at]).collect();
+            let name = &planned.description.name;
+            let (_, action) = planned
+                .description
+                .action()
+                .ok_or_else(|| Error::not_given("its key"))?;
+            let opened = action.open(name, &given, &mut opening)?;
+            widths.push(opened.width);
+            // Whoever takes a value last is found last.
+            stages
+                .iter_mut()
+                .for_each(|earlier| earlier.spent.retain(|at| !takes.contains(at)));
+            stages.push(Ready {
+                stage: opened.stage,
+                spent: takes.clone(),
+                takes,
+            });
+        }
+        let Opening { tables, model, .. } = opening;
+        let model = model.ok_or_else(|| Error::not_given("a model"))?;
+        Ok(Pipeline {
+            sample_width: plan.sample_width(),
+            plan,
+            stages,
+            tables,
+            model,
+        })
+    }
+
+    /// What it expects of a request.
+    pub fn expected(&self) -> Expected<'_> {
+        Expected {
+            pipeline: &self.plan.name,
+            kind: self.plan.request,
+            sample_width: self.sample_width,
+        }
+    }
+
+    /// What its requests hold.
+    pub fn request(&self) -> RequestKind {
+        self.plan.request
+    }
+
+    /// The fields of a user that its stages read.
+    pub fn user_fields(&self) -> BTreeSet<&str> {
+        self.plan.user_fields()
+    }
+
+    /// The name of its model.
+    pub fn model(&self) -> &str {
+        &self.model.name
+    }
+
+    /// What runs its model.
+    pub fn batcher(&self) -> &Arc<Batcher> {
+        &self.model.batcher
+    }
+
+    /// Bytes that the model's input takes for so many rows.
+    pub fn input_bytes(&self, rows: usize) -> usize {
+        self.model.row_bytes.saturating_mul(rows)
+    }
+
+    /// The names of its tables, in the order of [`Output::versions`].
+    pub fn tables(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.tables.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The versions that its tables serve now, in that order.
+    pub fn versions(&self) -> Vec<u64> {
+        self.tables
+            .iter()
+            .map(|(_, handle)| handle.pin().version())
+            .collect()
+    }
+
+    /// Runs the stages for one request until one has to wait, or all have run.
+    ///
+    /// # Errors
+    /// A request, or something stored, that does not fit.
+    pub fn run(self: &Arc<Self>, request: &dyn Request) -> Result<Progress, Error> {
+        request.check(self.expected())?;
+        let mut values = Vec::with_capacity(self.plan.inputs.len() + self.stages.len());
+        for source in &self.plan.inputs {
+            values.push(Some(request.read(source)?));
+        }
+        let run = Run {
+            pipeline: Arc::clone(self),
+            values,
+            tables: self.tables.iter().map(|(_, handle)| handle.pin()).collect(),
+            rows: request.rows(),
+            timing: None,
+        };
+        run.go_on()
+    }
+
+    /// Runs stages behind those that `values` hold the values of, until one waits.
+    fn advance(
+        &self,
+        values: &mut Vec<Option<Value>>,
+        tables: &[Arc<Table>],
+        rows: usize,
+    ) -> Result<Option<Wait>, Error> {
+        while let Some(ready) = self.stages.get(values.len() - self.plan.inputs.len()) {
+            let is_there = |at: &usize| values.get(*at).is_some_and(Option::is_some);
+            let step = match ready.takes.iter().all(is_there) {
+                false => Step::Skip,
+                true => ready.stage.run(&Given {
+                    values: values.as_slice(),
+                    takes: &ready.takes,
+                    tables,
+                    rows,
+                })?,
+            };
+            for &at in &ready.spent {
+                values[at] = None;
+            }
+            match step {
+                Step::Value(value) => values.push(Some(value)),
+                Step::Skip => values.push(None),
+                Step::Wait(wait) => return Ok(Some(wait)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// One request on its way through the stages.
+struct Run {
+    pipeline: Arc<Pipeline>,
+    /// Of the inputs, then of the stages that have run. `None`: skipped, or no later stage takes it.
+    values: Vec<Option<Value>>,
+    /// The versions that it reads.
+    tables: Vec<Arc<Table>>,
+    rows: usize,
+    /// Of the model that it waited for last.
+    timing: Option<Timing>,
+}
+
+/// How far a request has come.
+pub enum Progress {
+    /// All stages have run.
+    Done(Output),
+    /// A stage waits; the rest runs when what it waits for is there.
+    Waits(Waiting),
+}
+
+/// What a pipeline came to.
+#[derive(Debug)]
+pub struct Output {
+    /// What its last stage gave; `None` where that was skipped.
+    pub value: Option<Value>,
+    /// Of each table the version that was read.
+    pub versions: Vec<u64>,
+    /// Where the time went, if a model ran.
+    pub timing: Option<Timing>,
+}
+
+impl Output {
+    /// One score a row, if that is what the last stage gave.
+    pub fn scores(&self) -> Option<&[f32]> {
+        self.value.as_ref()?.tensor().ok()?.f32()
+    }
+}
+
+/// A request whose next stage waits for a model.
+pub struct Waiting {
+    run: Run,
+    wait: Wait,
+}
+
+impl Waiting {
+    /// Hands what it waits for to the batcher. `done` is called once with what the pipeline came to, on the thread that the answer
+    /// comes from.
+    ///
+    /// # Errors
+    /// Why the batcher refuses it, and its request: `done` was not called, and is when the request's is.
+    pub fn submit<D>(self, ask: Ask, done: D) -> Result<(), (Rejected, batcher::Request)>
+    where
+        D: FnOnce(Result<Output, Error>) + Send + 'static,
+    {
+        let Waiting { run, wait } = self;
+        let again = ask.clone();
+        wait.submit(ask, move |answer| run.resume(answer, again, done))
+    }
+}
+
+impl Run {
+    fn go_on(mut self) -> Result<Progress, Error> {
+        let wait = self.pipeline.advance(&mut self.values, &self.tables, self.rows)?;
+        Ok(match wait {
+            Some(wait) => Progress::Waits(Waiting { run: self, wait }),
+            None => Progress::Done(Output {
+                value: self.values.pop().flatten(),
+                versions: self.tables.iter().map(|table| table.version()).collect(),
+                timing: self.timing,
+            }),
+        })
+    }
+
+    fn resume<D>(mut self, answer: Result<batcher::Answer, batcher::Error>, ask: Ask, done: D)
+    where
+        D: FnOnce(Result<Output, Error>) + Send + 'static,
+    {
+        let progress = answer.map_err(Error::from).and_then(|answer| {
+            let output = answer.outputs.into_iter().next();
+            self.values
+                .push(output.map(|output| Value::rows(Items::Tensor(output))));
+            self.timing = Some(answer.timing);
+            self.go_on()
+        });
+        match progress {
+            Err(error) => done(Err(error)),
+            Ok(Progress::Done(output)) => done(Ok(output)),
+            Ok(Progress::Waits(waiting)) => {
+                let model = waiting.wait.model().to_owned();
+                if let Err((reason, request)) = waiting.submit(ask, done) {
+                    (request.done)(Err(batcher::Error::Rejected { model, reason }));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What pipelines are run for: a user with items, or samples of strings. It decodes nothing.
+//!
+//! Its invariant: a request that was checked has in every sample as many strings as the pipeline expects.
+
+use crate::{Bytes, Error, Items, Source, Value};
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// What a request to a pipeline holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestKind {
+    /// `{user: map, items: [id, ..]}`: one user, a row an item.
+    Rank,
+    /// `{samples: [[string, ..], ..]}`: a row a sample.
+    Samples,
+}
+
+/// What a pipeline expects of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'p> {
+    /// The pipeline's name.
+    pub pipeline: &'p str,
+    /// What the request holds.
+    pub kind: RequestKind,
+    /// Strings that each sample must have; 0 for `rank` requests.
+    pub sample_width: usize,
+}
+
+/// One request, as the stages read it.
+pub trait Request {
+    /// Rows to score.
+    fn rows(&self) -> usize;
+
+    /// Whether it is what a pipeline expects.
+    ///
+    /// # Errors
+    /// [`Error::Request`].
+    fn check(&self, expected: Expected<'_>) -> Result<(), Error>;
+
+    /// What stands at `source`.
+    ///
+    /// # Errors
+    /// [`Error::Request`] and [`Error::Missing`], where a field is not as the stage needs it.
+    fn read(&self, source: &Source) -> Result<Value, Error>;
+}
+
+/// Strings, a sample a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Samples<'a>(pub &'a [Vec<Cow<'a, str>>]);
+
+impl Request for Samples<'_> {
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn check(&self, expected: Expected<'_>) -> Result<(), Error> {
+        let width = expected.sample_width;
+        let problem = match expected.kind {
+            RequestKind::Rank => {
+                format!(
+                    "pipeline {:?} takes a user and items; call rank",
+                    expected.pipeline
+                )
+            }
+            RequestKind::Samples => match self.0.iter().position(|sample| sample.len() != width) {
+                None => return Ok(()),
+                Some(at) => format!(
+                    "key \"samples[{at}]\" is {} strings; expected {width}",
+                    self.0[at].len()
+                ),
+            },
+        };
+        Err(Error::Request { problem })
+    }
+
+    fn read(&self, source: &Source) -> Result<Value, Error> {
+        let Source::Sample(at) = source else {
+            return Err(Error::not_given("this kind of request"));
+        };
+        let column = || self.0.iter().filter_map(|sample| sample.get(*at));
+        let mut bytes = Bytes::with_capacity(self.0.len(), column().map(|text| text.len()).sum());
+        column().for_each(|text| bytes.push(text.as_bytes()));
+        Ok(Value::rows(Items::Bytes(bytes)))
+    }
+}

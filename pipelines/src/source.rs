@@ -1,0 +1,238 @@
+//! The two small notations inside a pipeline's strings: where a hash stage reads from,
+//! and the prefix of a scan with the request's values in it. Not a template language.
+//! Invariant: what parses here refers to one request field and nothing else.
+
+use crate::{Form, Kind, PerRow, RequestKind, Rows};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Samples have at most this many strings; more is taken for a slip of the pen.
+const SAMPLE_WIDTH_MAX: usize = 64;
+
+/// A part of the request that a stage reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// `user.FIELD`: one row; a list is several values.
+    User(String),
+    /// `user.FIELD` where one text is needed.
+    UserText(String),
+    /// `items`: a row an item.
+    Items,
+    /// `samples.J`: a row a sample, its `J`-th string, from 0.
+    Sample(usize),
+}
+
+impl Source {
+    /// The requests that have it.
+    pub fn request(&self) -> RequestKind {
+        match self {
+            Source::User(_) | Source::UserText(_) | Source::Items => RequestKind::Rank,
+            Source::Sample(_) => RequestKind::Samples,
+        }
+    }
+
+    /// The form of the value that is read there.
+    pub(crate) fn form(&self) -> Form {
+        let (rows, per_row) = match self {
+            Source::User(_) => (Rows::One, PerRow::OneOrSeveral),
+            Source::UserText(_) => (Rows::One, PerRow::One),
+            Source::Items | Source::Sample(_) => (Rows::Each, PerRow::One),
+        };
+        Form {
+            kind: Kind::Texts,
+            rows,
+            per_row,
+        }
+    }
+}
+
+/// What `from` says before stage names are resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reference<'a> {
+    Request(Source),
+    Stage(&'a str),
+}
+
+impl Reference<'_> {
+    /// Reads `from`; the error is what is wrong and the mend.
+    pub(crate) fn parse(text: &str) -> Result<Reference<'_>, (String, String)> {
+        match text.split_once('.') {
+            None if text == "items" => Ok(Reference::Request(Source::Items)),
+            None if is_name(text) && !is_reserved(text) => Ok(Reference::Stage(text)),
+            Some(("user", field)) if !field.is_empty() => {
+                Ok(Reference::Request(Source::User(field.to_owned())))
+            }
+            Some(("samples", index)) => match index.parse() {
+                Ok(index) if index < SAMPLE_WIDTH_MAX => Ok(Reference::Request(Source::Sample(index))),
+                _ => Err((
+                    format!("`{text}` does not name one string of a sample"),
+                    format!("write samples.J with J from 0 to {}", SAMPLE_WIDTH_MAX - 1),
+                )),
+            },
+            _ => Err((
+                format!("`{text}` is no source of text"),
+                "write user.FIELD, items, samples.J, or the name of a scan stage".to_string(),
+            )),
+        }
+    }
+}
+
+/// Whether `text` can name a stage.
+pub(crate) fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && chars.all(|other| other.is_ascii_alphanumeric() || other == '_' || other == '-')
+}
+
+/// Names that mean a part of the request.
+pub(crate) fn is_reserved(text: &str) -> bool {
+    matches!(text, "user" | "items" | "samples")
+}
+
+/// A text with the request's user fields in it: `u/{user.id}/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    User(String),
+}
+
+impl Template {
+    /// Reads a template; the error says what is wrong.
+    pub(crate) fn parse(text: &str) -> Result<Template, String> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some(brace) = rest.find(['{', '}']) {
+            let (before, after) = rest.split_at(brace);
+            if !before.is_empty() {
+                pieces.push(Piece::Text(before.to_string()));
+            }
+            let Some((inside, behind)) = after.strip_prefix('{').and_then(|open| open.split_once('}')) else {
+                return Err(format!("`{text}` has a brace without its partner"));
+            };
+            match inside.strip_prefix("user.") {
+                Some(field) if !field.is_empty() && !field.contains('{') => {
+                    pieces.push(Piece::User(field.to_string()));
+                }
+                _ => return Err(format!("`{{{inside}}}` in `{text}` is no field of the user")),
+            }
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Text(rest.to_string()));
+        }
+        if pieces.is_empty() {
+            return Err("it is empty, which would read the whole store".to_string());
+        }
+        Ok(Template { pieces })
+    }
+
+    /// The text for one request, whose user fields `field` looks up; the error is the
+    /// name of a field it does not have.
+    ///
+    /// # Errors
+    /// The first field for which `field` gives `None`.
+    pub fn fill<'a>(&self, field: impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<String, &str> {
+        let mut filled = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::User(name) => filled.push_str(&field(name).ok_or(name.as_str())?),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The fields of a user that it holds.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::User(field) => Some(field.as_str()),
+        })
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pieces.iter().try_for_each(|piece| match piece {
+            Piece::Text(text) => f.write_str(text),
+            Piece::User(field) => write!(f, "{{user.{field}}}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn check_reference(text: &str, expected: Option<Reference<'_>>) {
+        assert_eq!(Reference::parse(text).ok(), expected, "{text}");
+    }
+
+    #[test]
+    fn sources_are_told_apart() {
+        let source = |source| Some(Reference::Request(source));
+        check_reference("items", source(Source::Items));
+        check_reference("user.id", source(Source::User("id".to_owned())));
+        check_reference("user.a.b", source(Source::User("a.b".to_owned())));
+        check_reference("samples.0", source(Source::Sample(0)));
+        check_reference("samples.63", source(Source::Sample(63)));
+        check_reference("events", Some(Reference::Stage("events")));
+        for wrong in [
+            "",
+            "user",
+            "user.",
+            "samples",
+            "samples.",
+            "samples.x",
+            "samples.-1",
+            "samples.64",
+        ] {
+            check_reference(wrong, None);
+        }
+        for wrong in ["items.0", "1st", "two words", "events.0"] {
+            check_reference(wrong, None);
+        }
+    }
+
+    fn check_template(text: &str, expected: Result<&str, &str>) {
+        let parsed = Template::parse(text);
+        let filled = parsed.as_ref().map_err(String::as_str).map(|template| {
+            assert_eq!(template.to_string(), text);
+            template
+                .fill(|field| Some(Cow::Owned(format!("<{field}>"))))
+                .unwrap()
+        });
+        assert_eq!(filled.as_deref(), expected.as_ref().copied());
+    }
+
+    #[test]
+    fn templates_are_filled_from_the_user() {
+        check_template("u/{user.id}/", Ok("u/<id>/"));
+        check_template("all", Ok("all"));
+        check_template("{user.a}{user.b}", Ok("<a><b>"));
+        check_template("", Err("it is empty, which would read the whole store"));
+        check_template("u/{user.id", Err("`u/{user.id` has a brace without its partner"));
+        check_template("u/user.id}", Err("`u/user.id}` has a brace without its partner"));
+        check_template("{item}", Err("`{item}` in `{item}` is no field of the user"));
+        check_template("{user.}", Err("`{user.}` in `{user.}` is no field of the user"));
+        check_template(
+            "{{user.id}}",
+            Err("`{{user.id}` in `{{user.id}}` is no field of the user"),
+        );
+    }
+
+    #[test]
+    fn a_field_the_user_lacks_is_named() {
+        let template = Template::parse("u/{user.id}/{user.day}/").unwrap();
+        let filled = template.fill(|field| (field == "id").then_some(Cow::Borrowed("7")));
+        assert_eq!(filled, Err("day"));
+    }
+}

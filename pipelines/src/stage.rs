@@ -1,0 +1,252 @@
+//! What a stage is: how it is described, what it takes and gives, and how it runs.
+//!
+//! It knows no kind of stage; those are listed in `stages`. Its invariant: a stage sees the values that its plan names, and the
+//! table versions of its request.
+
+use crate::planner::Place;
+use crate::{Error, Value, Wait};
+use millpond_engines_batcher::Batcher;
+use millpond_engines_features::{Handle, Table};
+use millpond_engines_ordered::Store;
+use std::sync::Arc;
+
+/// What kind of value a stage takes or gives, as far as the plan knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// What the items are.
+    pub kind: Kind,
+    /// How many rows there are.
+    pub rows: Rows,
+    /// How many items a row has.
+    pub per_row: PerRow,
+}
+
+/// What items are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Texts.
+    Texts,
+    /// Keys of feature tables.
+    Keys,
+    /// Rows of floats.
+    Floats,
+    /// What a model gives: one float a row.
+    Scores,
+}
+
+impl Kind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Kind::Texts => "texts",
+            Kind::Keys => "keys",
+            Kind::Floats => "floats",
+            Kind::Scores => "scores",
+        }
+    }
+}
+
+/// How many rows a value has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// One, whatever the request.
+    One,
+    /// One for each item or sample.
+    Each,
+}
+
+/// How many items a row has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PerRow {
+    /// Exactly one.
+    One,
+    /// One, or several when the request gives a list: known when it comes.
+    OneOrSeveral,
+    /// Any number, none included.
+    Several,
+}
+
+/// What a stage of the configuration names outside of its pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name<'d> {
+    /// The key that names it, `lookup.table`.
+    pub key: &'static str,
+    /// The section of the configuration that defines it.
+    pub section: &'static str,
+    /// What it is called there.
+    pub name: &'d str,
+}
+
+/// A stage as the configuration describes it.
+pub trait Describe {
+    /// Says through `place` what it takes, and returns the form of what it gives.
+    ///
+    /// # Errors
+    /// [`Error::Description`], which names the stage, the key, and what to write instead.
+    fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error>;
+
+    /// The stages that its keys name, whether they fit or not.
+    fn reads(&self) -> Vec<&str>;
+
+    /// The tables, stores and models that its keys name.
+    fn names(&self) -> Option<Name<'_>> {
+        None
+    }
+
+    /// Finds what it works with. `widths` are the floats a row of what it takes, in its plan's order; 0 where they are none.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`].
+    fn open(&self, stage: &str, widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error>;
+}
+
+/// A stage that can run.
+pub struct Opened {
+    /// What runs.
+    pub stage: Box<dyn Stage>,
+    /// Floats a row of what it gives; 0 where it gives none.
+    pub width: usize,
+}
+
+/// Where stages find what they name.
+pub trait Parts {
+    /// The feature table of that name.
+    fn table(&self, name: &str) -> Option<Arc<Handle>>;
+
+    /// The ordered store of that name.
+    fn store(&self, name: &str) -> Option<Store>;
+
+    /// What runs the model of that name.
+    fn model(&self, name: &str) -> Option<Arc<Batcher>>;
+}
+
+/// A pipeline that is being opened.
+pub struct Opening<'p> {
+    pub(crate) pipeline: &'p str,
+    pub(crate) parts: &'p dyn Parts,
+    /// Each table once, with its name.
+    pub(crate) tables: Vec<(String, Arc<Handle>)>,
+    /// The model that the pipeline's requests wait for first.
+    pub(crate) model: Option<Model>,
+}
+
+/// A model that a pipeline runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    pub(crate) name: String,
+    pub(crate) batcher: Arc<Batcher>,
+    /// Bytes of a row of its input.
+    pub(crate) row_bytes: usize,
+}
+
+impl Opening<'_> {
+    /// The position of a table among those that each request pins, and its width.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] where there is none of that name.
+    pub fn table(&mut self, name: &str) -> Result<(usize, usize), Error> {
+        let known = self.tables.iter().position(|(known, _)| known == name);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let handle = self
+                    .parts
+                    .table(name)
+                    .ok_or_else(|| self.missing("table", name))?;
+                self.tables.push((name.to_owned(), handle));
+                self.tables.len() - 1
+            }
+        };
+        Ok((at, self.tables[at].1.pin().dim()))
+    }
+
+    /// A store.
+    ///
+    /// # Errors
+    /// As [`Opening::table`].
+    pub fn store(&self, name: &str) -> Result<Store, Error> {
+        self.parts.store(name).ok_or_else(|| self.missing("store", name))
+    }
+
+    /// A model that takes rows of `row_bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`Opening::table`].
+    pub fn model(&mut self, name: &str, row_bytes: usize) -> Result<Arc<Batcher>, Error> {
+        let found = self
+            .parts
+            .model(name)
+            .ok_or_else(|| self.missing("model", name))?;
+        self.model.get_or_insert_with(|| Model {
+            name: name.to_owned(),
+            batcher: Arc::clone(&found),
+            row_bytes,
+        });
+        Ok(found)
+    }
+
+    /// The error of something that does not fit.
+    pub fn unfit(&self, problem: impl Into<String>) -> Error {
+        Error::Unfit {
+            pipeline: self.pipeline.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
+    fn missing(&self, what: &str, name: &str) -> Error {
+        self.unfit(format!("no {what} {name:?}"))
+    }
+}
+
+/// One stage of a pipeline, ready to run for any number of requests at a time.
+pub trait Stage: Send + Sync {
+    /// Does its work for one request.
+    ///
+    /// # Errors
+    /// A request, or something stored, that does not fit; it ends the request.
+    fn run(&self, given: &Given<'_>) -> Result<Step, Error>;
+}
+
+/// What a stage came to.
+pub enum Step {
+    /// Its value is there.
+    Value(Value),
+    /// Its value comes from another thread.
+    Wait(Wait),
+    /// It has no value for this request; stages that take it are left out as well.
+    Skip,
+}
+
+/// What a stage sees of one request.
+pub struct Given<'r> {
+    pub(crate) values: &'r [Option<Value>],
+    pub(crate) takes: &'r [usize],
+    pub(crate) tables: &'r [Arc<Table>],
+    /// Rows of the request.
+    pub rows: usize,
+}
+
+impl<'r> Given<'r> {
+    /// What it takes, in its plan's order.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where its plan names fewer.
+    pub fn value(&self, at: usize) -> Result<&'r Value, Error> {
+        let value = self.takes.get(at).and_then(|at| self.values.get(*at)?.as_ref());
+        value.ok_or_else(|| Error::not_given("all that it takes"))
+    }
+
+    /// All that it takes.
+    pub fn values(&self) -> impl Iterator<Item = &'r Value> {
+        let values = self.values;
+        self.takes.iter().filter_map(move |at| values.get(*at)?.as_ref())
+    }
+
+    /// The version of a table that this request reads; [`Opening::table`] gave its position.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] for another position.
+    pub fn table(&self, at: usize) -> Result<&'r Table, Error> {
+        let table = self.tables.get(at).map(AsRef::as_ref);
+        table.ok_or_else(|| Error::not_given("its table"))
+    }
+}

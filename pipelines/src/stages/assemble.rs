@@ -1,0 +1,121 @@
+//! `assemble = { columns = ["user_vec", "item_vec"] }`: columns side by side in one matrix of f32. A column of one row is repeated.
+//!
+//! Its invariant: columns keep the order of the pipeline, because the model knows them by position.
+
+use crate::planner::Place;
+use crate::stage::Opening;
+use crate::{Describe, Error, Form, Given, Items, Kind, Opened, PerRow, Rows, Stage, Step, Value};
+use millpond_tensor::Tensor;
+use serde::Deserialize;
+
+/// One row of floats after the other, side by side.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assemble {
+    /// Stages that give floats, in the model's order.
+    columns: Vec<String>,
+}
+
+impl Describe for Assemble {
+    fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
+        let key = "assemble.columns";
+        if self.columns.is_empty() {
+            return Err(place.error(key, "it is empty", "name at least one lookup stage"));
+        }
+        let mut rows = Rows::One;
+        for column in &self.columns {
+            if place.take_floats(key, column)?.rows == Rows::Each {
+                rows = Rows::Each;
+            }
+        }
+        Ok(Form {
+            kind: Kind::Floats,
+            rows,
+            per_row: PerRow::One,
+        })
+    }
+
+    fn reads(&self) -> Vec<&str> {
+        self.columns.iter().map(String::as_str).collect()
+    }
+
+    fn open(&self, _stage: &str, widths: &[usize], _opening: &mut Opening<'_>) -> Result<Opened, Error> {
+        let width = widths.iter().sum();
+        Ok(Opened {
+            stage: Box::new(Assembling { width }),
+            width,
+        })
+    }
+}
+
+struct Assembling {
+    /// Floats a row of all columns together.
+    width: usize,
+}
+
+impl Stage for Assembling {
+    fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
+        let rows = given.rows;
+        let mut columns = Vec::with_capacity(given.values().count());
+        for value in given.values() {
+            let tensor = value.tensor()?;
+            let floats = tensor.f32().unwrap_or_default();
+            let dim = floats.len() / tensor.rows().max(1);
+            match tensor.rows() {
+                has if has == rows => columns.push((dim, dim, floats)),
+                1 => columns.push((0, dim, floats)),
+                _ => return Err(Error::not_given("one row, or one an item")),
+            }
+        }
+        let mut values = Vec::with_capacity(rows * self.width);
+        for row in 0..rows {
+            for (step, dim, column) in &columns {
+                let from = row * step;
+                values.extend_from_slice(&column[from..from + dim]);
+            }
+        }
+        let floats = Tensor::new(vec![rows, self.width], values);
+        let floats = floats.map_err(|error| Error::Internal {
+            problem: error.to_string(),
+        })?;
+        Ok(Step::Value(Value::rows(Items::Tensor(floats))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn one_row_columns_are_repeated() {
+        let column = |shape: [usize; 2], floats: Vec<f32>| {
+            let tensor = Tensor::new(shape.to_vec(), floats).unwrap();
+            Some(Value::rows(Items::Tensor(tensor)))
+        };
+        let values = [
+            column([1, 2], vec![1.0, 2.0]),
+            column([3, 1], vec![7.0, 8.0, 9.0]),
+        ];
+        let run = |takes: &[usize], rows, width| {
+            let tables = &[];
+            let given = Given {
+                values: &values,
+                takes,
+                tables,
+                rows,
+            };
+            Assembling { width }.run(&given)
+        };
+        let Ok(Step::Value(value)) = run(&[0, 1], 3, 3) else {
+            panic!()
+        };
+        let tensor = value.tensor().unwrap();
+        assert_eq!(tensor.shape(), [3, 3]);
+        assert_eq!(
+            tensor.f32(),
+            Some(&[1.0, 2.0, 7.0, 1.0, 2.0, 8.0, 1.0, 2.0, 9.0][..])
+        );
+        assert!(run(&[1], 2, 1).is_err());
+    }
+}

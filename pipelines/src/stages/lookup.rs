@@ -1,0 +1,123 @@
+//! `lookup = { table = "embeddings", keys = "history", pool = "mean" }`: keys to rows of a table, pooled where a row has several.
+//! Keys that are not in the table give zeros.
+//!
+//! Its invariant: as many rows come out as went in.
+
+use crate::planner::Place;
+use crate::stage::Opening;
+use crate::{Describe, Error, Form, Given, Items, Kind, Name, Opened, PerRow, Stage, Step, Value};
+use millpond_engines_features as features;
+use millpond_tensor::Tensor;
+use serde::Deserialize;
+
+/// Rows of floats.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lookup {
+    /// The feature table.
+    table: String,
+    /// The hash stage whose keys are looked up.
+    keys: String,
+    /// How several keys of one row become one row of floats.
+    #[serde(default)]
+    pool: Pool,
+}
+
+/// How the rows of several keys become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Pool {
+    /// They do not: a row has one key.
+    #[default]
+    None,
+    /// Their sum.
+    Sum,
+    /// Their sum divided by how many were found.
+    Mean,
+}
+
+impl Describe for Lookup {
+    fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
+        place.check_named("lookup.table", &self.table)?;
+        let keys = place.take("lookup.keys", &self.keys, "a hash stage", |form| {
+            form.kind == Kind::Keys
+        })?;
+        if self.pool == Pool::None && keys.per_row == PerRow::Several {
+            let problem = format!("`{}` gives several keys a row and none pools them", self.keys);
+            return Err(place.error("lookup.pool", problem, "write pool = \"mean\" or pool = \"sum\""));
+        }
+        Ok(Form {
+            kind: Kind::Floats,
+            rows: keys.rows,
+            per_row: PerRow::One,
+        })
+    }
+
+    fn reads(&self) -> Vec<&str> {
+        vec![&self.keys]
+    }
+
+    fn names(&self) -> Option<Name<'_>> {
+        Some(Name {
+            key: "lookup.table",
+            section: "features",
+            name: &self.table,
+        })
+    }
+
+    fn open(&self, stage: &str, _widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error> {
+        let (table, width) = opening.table(&self.table)?;
+        let pool = match self.pool {
+            Pool::None => None,
+            Pool::Sum => Some(features::Pool::Sum),
+            Pool::Mean => Some(features::Pool::Mean),
+        };
+        let name = stage.to_owned();
+        Ok(Opened {
+            stage: Box::new(LookingUp { name, table, pool }),
+            width,
+        })
+    }
+}
+
+struct LookingUp {
+    name: String,
+    /// Its position among the tables that a request pins.
+    table: usize,
+    pool: Option<features::Pool>,
+}
+
+impl Stage for LookingUp {
+    fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
+        let table = given.table(self.table)?;
+        let value = given.value(0)?;
+        let keys = value.keys()?;
+        let dim = table.dim();
+        let mut found = vec![0; keys.len().div_ceil(8)];
+        let internal = |problem: String| Error::Internal { problem };
+        let (rows, values) = match (self.pool, &value.offsets) {
+            (Some(pool), Some(offsets)) => {
+                let rows = offsets.len().saturating_sub(1);
+                let mut values = vec![0.0_f32; rows * dim];
+                let pooled = table.lookup_pooled(keys, offsets, pool, &mut values, &mut found);
+                pooled.map_err(|error| internal(error.to_string()))?;
+                (rows, values)
+            }
+            (None, Some(_)) if keys.len() != 1 => {
+                let problem = format!(
+                    "stage {:?} got {} keys for its one row; give one value, or set pool = \"mean\"",
+                    self.name,
+                    keys.len()
+                );
+                return Err(Error::Request { problem });
+            }
+            _ => {
+                let mut values = vec![0.0_f32; keys.len() * dim];
+                table.lookup(keys, &mut values, &mut found);
+                (keys.len(), values)
+            }
+        };
+        let floats = Tensor::new(vec![rows, dim], values).map_err(|error| internal(error.to_string()))?;
+        Ok(Step::Value(Value::rows(Items::Tensor(floats))))
+    }
+}

@@ -1,0 +1,65 @@
+//! What a stage waits for: a model's batcher. Its invariant: who waits is told exactly once.
+
+use millpond_engines_batcher::{Answer, Batcher, Error, Rejected, Request};
+use millpond_tensor::Tensor;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Who asks a batcher, and how long the answer is worth something.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// As a number: sources are served in turn, and share a full queue.
+    pub source: u64,
+    /// When the answer becomes worthless.
+    pub deadline: Option<Instant>,
+    /// Set when nobody waits any more.
+    pub gone: Arc<AtomicBool>,
+    /// Bytes that are kept until the answer is there, beside the inputs.
+    pub kept_bytes: usize,
+}
+
+/// A run of a model that was not asked for yet.
+#[derive(Debug)]
+pub struct Wait {
+    batcher: Arc<Batcher>,
+    /// In signature order, checked.
+    inputs: Vec<Tensor>,
+    rows: usize,
+}
+
+impl Wait {
+    /// A run of `rows` rows; `inputs` are in signature order, and fit.
+    pub fn new(batcher: &Arc<Batcher>, inputs: Vec<Tensor>, rows: usize) -> Wait {
+        Wait {
+            batcher: Arc::clone(batcher),
+            inputs,
+            rows,
+        }
+    }
+
+    /// The name of the model.
+    pub fn model(&self) -> &str {
+        self.batcher.name()
+    }
+
+    /// Hands it to the batcher; `done` is called as [`Request::done`] is.
+    ///
+    /// # Errors
+    /// Why the batcher refuses it, and the request, its `done` uncalled.
+    pub fn submit<D>(self, ask: Ask, done: D) -> Result<(), (Rejected, Request)>
+    where
+        D: FnOnce(Result<Answer, Error>) + Send + 'static,
+    {
+        let request = Request {
+            source: ask.source,
+            inputs: self.inputs,
+            rows: self.rows,
+            deadline: ask.deadline,
+            gone: ask.gone,
+            kept_bytes: ask.kept_bytes,
+            done: Box::new(done),
+        };
+        self.batcher.submit(request)
+    }
+}
