@@ -11,10 +11,8 @@ pub enum Error {
     Description {
         /// The pipeline's name.
         pipeline: String,
-        /// The stage's position, where one is at fault.
-        stage: Option<usize>,
-        /// Its key that is at fault, `hash.from`; empty for the stage as a whole.
-        key: String,
+        /// The position of the stage that is at fault, and its key, `hash.from`; empty for the stage as a whole.
+        stage: Option<Box<(usize, String)>>,
         /// `stage `x`, key `hash.from`` or a part of it.
         place: String,
         /// What is wrong.

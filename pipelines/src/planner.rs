@@ -110,8 +110,7 @@ impl Planner<'_> {
     ) -> Error {
         Error::Description {
             pipeline: self.name.to_owned(),
-            stage,
-            key: key.to_owned(),
+            stage: stage.map(|stage| Box::new((stage, key.to_owned()))),
             place,
             problem: problem.into(),
             mend: mend.into(),

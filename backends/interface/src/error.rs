@@ -57,7 +57,7 @@ pub enum Error {
         found: ElementType,
     },
     /// An input has another shape than the model's.
-    #[error("input `{name}` must have shape {expected}, found {found}; N is the number of rows and is free")]
+    #[error("input `{name}` must have shape {expected}, found {found}; {free}")]
     InputShape {
         /// The input's name.
         name: String,
@@ -65,6 +65,8 @@ pub enum Error {
         expected: String,
         /// What was given.
         found: String,
+        /// Which sizes are free.
+        free: &'static str,
     },
     /// Inputs of one request have different numbers of rows.
     #[error(

@@ -16,6 +16,7 @@
 //!         shape: vec![None, Some(2)], // None: the batch dimension
 //!     }],
 //!     outputs: vec![],
+//!     batched: true,
 //! };
 //! let x = Tensor::new(vec![3, 2], vec![0.5_f32; 6])?;
 //! let ordered = signature.check_inputs(vec![("x".to_string(), x)])?;
@@ -60,7 +61,7 @@ pub trait Model: Send + Sync {
     /// When the backend cannot prepare another one.
     fn instance(&self) -> Result<Box<dyn Instance>, Error>;
 
-    /// Makes runs of exactly `rows` rows as fast as the backend can, at the price of time
+    /// Makes runs of a batched model of exactly `rows` rows as fast as the backend can, at the price of time
     /// and memory now. Warm-up calls it once a batch size, before the first run. A backend
     /// that has nothing to prepare, or has prepared as much as it may, does nothing.
     ///
@@ -74,8 +75,8 @@ pub trait Model: Send + Sync {
 
 /// One thread's way to run a model.
 pub trait Instance: Send {
-    /// Runs the model once. `inputs` are in signature order and all share dimension 0
-    /// (the rows); the outputs come in signature order and have the same dimension 0.
+    /// Runs the model once. `inputs` are in signature order; of a batched model all share dimension 0 (the rows).
+    /// The outputs come in signature order, and have the same dimension 0.
     ///
     /// # Errors
     /// When the model cannot run on these inputs; the instance stays usable.

@@ -1,6 +1,6 @@
 //! What a model takes and gives, and whether given inputs fit. Not a parser of
 //! payloads. Invariant: inputs that [`Signature::check_inputs`] lets through are
-//! in signature order, of the right type and shape, finite, and share their rows.
+//! in signature order, of the right type and shape, finite, and in a batch share their rows.
 
 use crate::Error;
 use millpond_tensor::{ElementType, Tensor};
@@ -38,14 +38,25 @@ impl Port {
                 .all(|(expected, found)| expected.is_none_or(|dim| dim == *found))
     }
 
-    /// The shape for people: `[N, 80]`.
+    /// The shape for people: `[N, 80]`; `?` is free as well.
     fn shape_text(&self) -> String {
-        let dims: Vec<String> = self
-            .shape
-            .iter()
-            .map(|dim| dim.map_or_else(|| "N".to_string(), |dim| dim.to_string()))
-            .collect();
-        format!("[{}]", dims.join(", "))
+        let dims = self.shape.iter().enumerate().map(|(at, dim)| match dim {
+            Some(size) => size.to_string(),
+            None if at == 0 => "N".to_string(),
+            None => "?".to_string(),
+        });
+        format!("[{}]", dims.collect::<Vec<String>>().join(", "))
+    }
+
+    /// What a caller may choose of the shape.
+    fn free_text(&self, batched: bool) -> &'static str {
+        let is_free = |dims: Option<&[Option<usize>]>| dims.is_some_and(|dims| dims.contains(&None));
+        match (is_free(self.shape.get(..1)), is_free(self.shape.get(1..))) {
+            (true, false) if batched => "N is the number of rows and is free",
+            (true, true) if batched => "N is the number of rows, and N and ? are free",
+            (false, false) => "every size is fixed",
+            _ => "N and ? are free",
+        }
     }
 }
 
@@ -63,11 +74,22 @@ pub struct Signature {
     pub inputs: Vec<Port>,
     /// What comes out.
     pub outputs: Vec<Port>,
+    /// Whether dimension 0 of every input and output is the batch, so that several calls can share a run. A model without a batch
+    /// runs one call at a time.
+    pub batched: bool,
 }
 
 impl Signature {
+    /// Rows of a call with these inputs, in order; 1 where there is no batch.
+    pub fn rows(&self, inputs: &[Tensor]) -> usize {
+        match inputs.first() {
+            Some(first) if self.batched => first.rows(),
+            _ => 1,
+        }
+    }
+
     /// Puts named tensors into signature order, checked: every input once, its type
-    /// and shape right, at least one row, the same rows everywhere, no NaN or infinity.
+    /// and shape right, no NaN or infinity; in a batch at least one row, and the same rows everywhere.
     ///
     /// # Errors
     /// One of the `Input...` cases of [`Error`], naming the input, what the model
@@ -113,9 +135,10 @@ impl Signature {
             });
         }
         for (port, tensor) in self.inputs.iter().zip(ordered) {
-            check_one(port, tensor)?;
+            check_one(port, tensor, self.batched)?;
         }
-        if let (Some(first_port), Some(first)) = (self.inputs.first(), ordered.first()) {
+        let first = self.inputs.first().zip(ordered.first());
+        if let Some((first_port, first)) = first.filter(|_| self.batched) {
             for (port, tensor) in self.inputs.iter().zip(ordered).skip(1) {
                 if tensor.rows() != first.rows() {
                     return Err(Error::InputRows {
@@ -137,7 +160,7 @@ impl Signature {
     }
 }
 
-fn check_one(port: &Port, tensor: &Tensor) -> Result<(), Error> {
+fn check_one(port: &Port, tensor: &Tensor, batched: bool) -> Result<(), Error> {
     let name = || port.name.clone();
     if port.element_type != tensor.element_type() {
         return Err(Error::InputType {
@@ -151,9 +174,10 @@ fn check_one(port: &Port, tensor: &Tensor) -> Result<(), Error> {
             name: name(),
             expected: port.shape_text(),
             found: format!("{:?}", tensor.shape()),
+            free: port.free_text(batched),
         });
     }
-    if tensor.rows() == 0 {
+    if batched && tensor.rows() == 0 {
         return Err(Error::InputEmpty { name: name() });
     }
     if let Some((index, value)) = tensor.elements().first_not_finite() {
@@ -186,6 +210,7 @@ mod tests {
                 port("ids", ElementType::I64, &[None]),
             ],
             outputs: vec![port("y", ElementType::F32, &[None, Some(1)])],
+            batched: true,
         }
     }
 

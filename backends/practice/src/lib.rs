@@ -68,6 +68,7 @@ impl Practice {
         let signature = Signature {
             inputs: vec![port("x", self.width)],
             outputs: vec![port("y", 1)],
+            batched: true,
         };
         Arc::new(PracticeModel {
             practice: self,

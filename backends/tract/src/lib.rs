@@ -1,8 +1,8 @@
 //! ONNX models through tract, compiled in: no shared library, nothing to install.
 //!
 //! It is not a batcher and not a converter: it loads one file and runs what it is
-//! given. Its one invariant: a model it loads is a function of rows, every input and
-//! output has the batch as dimension 0 and all other dimensions fixed.
+//! given. Its one invariant: a model that it calls batched has one batch, which is
+//! dimension 0 of every input and output.
 //!
 //! ```
 //! use millpond_backends_interface::Backend;

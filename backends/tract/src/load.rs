@@ -4,8 +4,8 @@
 
 use crate::convert;
 use crate::model::TractModel;
-use crate::ports::{self, Refusal};
-use millpond_backends_interface::{Error, Port, Signature};
+use crate::ports::{self, Input, Refusal};
+use millpond_backends_interface::{Error, Signature};
 use millpond_threads::contain;
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -30,19 +30,23 @@ pub(crate) fn load(path: &Path) -> Result<TractModel, Error> {
     let proto = decode(&onnx, &bytes).map_err(refuse)?;
     let graph = check(&onnx, &proto).map_err(refuse)?;
     let inputs = ports::inputs(graph).map_err(refuse)?;
-    // tract trusts files more than we do: what it still panics on is a bad file as well.
-    let analysed = contain(|| analyse(onnx, path, &proto, &inputs));
-    let (typed, rows) = match analysed {
-        Ok(Ok(analysed)) => analysed,
-        Ok(Err(error)) => return Err(refuse(not_analysed(&format!("{error:#}")))),
-        Err(panic) => return Err(refuse(not_analysed(&panic.message))),
+    let analysed = analyse(path, &proto, &inputs);
+    let (typed, rows) = analysed.map_err(|problem| refuse(not_analysed(&problem)))?;
+    let signature = Signature {
+        outputs: ports::outputs(graph, &typed).map_err(refuse)?,
+        inputs: inputs.into_iter().map(|input| input.port).collect(),
+        batched: rows.is_some(),
     };
-    let outputs = ports::outputs(graph, &typed, &rows).map_err(refuse)?;
-    let built = contain(|| TractModel::new(Signature { inputs, outputs }, typed, rows));
-    match built {
-        Ok(Ok(model)) => Ok(model),
-        Ok(Err(error)) => Err(refuse(not_analysed(&format!("{error:#}")))),
-        Err(panic) => Err(refuse(not_analysed(&panic.message))),
+    let built = no_panic(|| TractModel::new(signature, typed, rows));
+    built.map_err(|problem| refuse(not_analysed(&problem)))
+}
+
+/// tract trusts files more than we do: what it still panics on is a bad file as well.
+fn no_panic<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
+    match contain(work) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(format!("{error:#}")),
+        Err(panic) => Err(panic.message),
     }
 }
 
@@ -132,24 +136,48 @@ fn find_unsupported(onnx: &Onnx, graph: &GraphProto, found: &mut BTreeSet<String
     }
 }
 
-/// The typed graph, with one symbol as dimension 0 of every input, whatever the file calls it.
+/// The typed graph, and what stands for the rows of a batch, if it has one: a model whose inputs and outputs all have a free
+/// dimension 0 that can be the same, whatever the file calls it.
 fn analyse(
-    onnx: Onnx,
     path: &Path,
     proto: &ModelProto,
-    inputs: &[Port],
+    inputs: &[Input],
+) -> Result<(TypedModel, Option<Symbol>), String> {
+    let takes_rows = |input: &Input| input.port.shape.first() == Some(&None);
+    if !inputs.is_empty() && inputs.iter().all(takes_rows) {
+        let batched = no_panic(|| typed(path, proto, inputs, true));
+        if let Ok((typed, rows)) = batched
+            && ports::give_rows(&typed, &rows)
+        {
+            return Ok((typed, Some(rows)));
+        }
+    }
+    let (typed, _) = no_panic(|| typed(path, proto, inputs, false))?;
+    Ok((typed, None))
+}
+
+/// The typed graph, with a symbol for each free size. With `batched` one symbol is dimension 0 of every input.
+fn typed(
+    path: &Path,
+    proto: &ModelProto,
+    inputs: &[Input],
+    batched: bool,
 ) -> TractResult<(TypedModel, Symbol)> {
     let folder = path.parent().and_then(Path::to_str);
     // Shapes noted inside the file use the file's own names for the batch, so they are left aside.
-    let mut model = onnx.with_ignore_value_info(true).parse(proto, folder)?.model;
+    let onnx = tract_onnx::onnx().with_ignore_value_info(true);
+    let mut model = onnx.parse(proto, folder)?.model;
     let rows = model.symbols.sym("rows");
-    for (index, port) in inputs.iter().enumerate() {
-        let inner = port.shape.iter().skip(1).flatten().map(|&size| TDim::from(size));
-        let shape: Vec<TDim> = std::iter::once(TDim::from(rows.clone())).chain(inner).collect();
-        model.set_input_fact(
-            index,
-            InferenceFact::dt_shape(convert::datum_type(port.element_type), shape),
-        )?;
+    for (index, input) in inputs.iter().enumerate() {
+        let sizes = input.port.shape.iter().zip(&input.names).enumerate();
+        let size = |(at, (size, name)): (usize, (&Option<usize>, &String))| match size {
+            Some(size) => TDim::from(*size),
+            None if batched && at == 0 => TDim::from(rows.clone()),
+            None => TDim::from(model.symbols.sym(name)),
+        };
+        let shape: Vec<TDim> = sizes.map(size).collect();
+        let element_type = convert::datum_type(input.port.element_type);
+        model.set_input_fact(index, InferenceFact::dt_shape(element_type, shape))?;
     }
     Ok((model.into_typed()?.into_decluttered()?, rows))
 }

@@ -1,8 +1,8 @@
 //! A loaded model and its instances. Not a batcher: a run takes the rows it is given.
 //! Its one invariant: whichever plan runs a batch, the outputs are the same function.
 //!
-//! There are two kinds of plan. The symbolic one runs any number of rows. A concrete
-//! one is built for exactly one number, which lets tract choose its kernels for it.
+//! There are two kinds of plan. The symbolic one runs any number of rows, and any free sizes. A concrete
+//! one is built for exactly one number of rows, which lets tract choose its kernels for it.
 //! `make bench AREA=spine` compares them (docs/performance.md). tract packs the weights anew for each
 //! plan, so concrete plans are shared by all instances and bounded: at most
 //! [`PLANS_MAX`] of them and [`PLANS_BYTES_MAX`] bytes of weights in all. They are built
@@ -36,13 +36,18 @@ pub(crate) struct TractModel {
     shared: Arc<Shared>,
     /// What concrete plans are made from.
     typed: TypedModel,
-    rows: Symbol,
+    /// What stands for the rows of a batch, where the model has one.
+    rows: Option<Symbol>,
     /// How many concrete plans there may be, given the size of the weights.
     plans_max: usize,
 }
 
 impl TractModel {
-    pub(crate) fn new(signature: Signature, typed: TypedModel, rows: Symbol) -> TractResult<TractModel> {
+    pub(crate) fn new(
+        signature: Signature,
+        typed: TypedModel,
+        rows: Option<Symbol>,
+    ) -> TractResult<TractModel> {
         let symbolic = SimplePlan::new(typed.clone().into_optimized()?)?;
         let weights = typed.nodes().iter().filter_map(|node| node.op_as::<Const>());
         let bytes: usize = weights
@@ -62,11 +67,9 @@ impl TractModel {
         })
     }
 
-    fn build(&self, rows: usize) -> TractResult<Arc<TypedSimplePlan>> {
+    fn build(&self, symbol: &Symbol, rows: usize) -> TractResult<Arc<TypedSimplePlan>> {
         let size = TDim::from(i64::try_from(rows)?);
-        let concrete = self
-            .typed
-            .set_symbols(&HashMap::from([(self.rows.clone(), size)]))?;
+        let concrete = self.typed.set_symbols(&HashMap::from([(symbol.clone(), size)]))?;
         SimplePlan::new(concrete.into_optimized()?)
     }
 }
@@ -96,6 +99,9 @@ impl Model for TractModel {
     }
 
     fn prepare(&self, rows: usize) -> Result<(), Error> {
+        let Some(symbol) = &self.rows else {
+            return Ok(());
+        };
         let full =
             |plans: &[(usize, _)]| plans.len() >= self.plans_max || plans.iter().any(|plan| plan.0 == rows);
         if rows == 0
@@ -109,7 +115,7 @@ impl Model for TractModel {
         {
             return Ok(());
         }
-        let plan = self.build(rows).map_err(|error| failed(&error))?;
+        let plan = self.build(symbol, rows).map_err(|error| failed(&error))?;
         let mut plans = self
             .shared
             .concrete

@@ -1,7 +1,6 @@
 //! Reads a model's inputs and outputs: from the file, where their names and free
 //! dimensions are written, and from tract's analysis, which knows the outputs' shapes.
-//! It loads nothing. Invariant: every port it lets through has dimension 0 free and
-//! all others fixed.
+//! It loads nothing. Invariant: a size that the file leaves open is free in the port.
 
 use crate::convert;
 use millpond_backends_interface::Port;
@@ -12,26 +11,21 @@ use tract_onnx::prelude::{Symbol, TDim, TypedModel};
 /// What is wrong, and the mend.
 pub(crate) type Refusal = (String, String);
 
-/// The inputs of `graph` in its order, without those that are weights.
-pub(crate) fn inputs(graph: &GraphProto) -> Result<Vec<Port>, Refusal> {
-    let is_weight =
-        |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
-    let ports = graph
-        .input
-        .iter()
-        .filter(|input| !is_weight(input))
-        .map(input_port);
-    let ports = ports.collect::<Result<Vec<Port>, Refusal>>()?;
-    if ports.is_empty() {
-        return Err((
-            "it has no inputs".to_string(),
-            "export a model that takes a batch".to_string(),
-        ));
-    }
-    Ok(ports)
+/// An input, and a name for each of its dimensions: sizes that the file calls the same are the same.
+pub(crate) struct Input {
+    pub(crate) port: Port,
+    pub(crate) names: Vec<String>,
 }
 
-fn input_port(input: &ValueInfoProto) -> Result<Port, Refusal> {
+/// The inputs of `graph` in its order, without those that are weights.
+pub(crate) fn inputs(graph: &GraphProto) -> Result<Vec<Input>, Refusal> {
+    let is_weight =
+        |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
+    let inputs = graph.input.iter().filter(|input| !is_weight(input));
+    inputs.map(input_of).collect()
+}
+
+fn input_of(input: &ValueInfoProto) -> Result<Input, Refusal> {
     let name = &input.name;
     let value = input.r#type.as_ref().and_then(|given| given.value.as_ref());
     let Some(type_proto::Value::TensorType(tensor)) = value else {
@@ -49,19 +43,22 @@ fn input_port(input: &ValueInfoProto) -> Result<Port, Refusal> {
             "export it with f32, f64, i64, i32, u8 or bool inputs".to_string(),
         )
     })?;
-    let dims = tensor
-        .shape
-        .as_ref()
-        .map(|shape| shape.dim.as_slice())
-        .unwrap_or_default();
-    let shape: Vec<Option<usize>> = dims.iter().map(|dim| fixed(dim.value.as_ref())).collect();
-    let port = Port {
-        name: name.clone(),
-        element_type,
-        shape,
+    let Some(shape) = &tensor.shape else {
+        let mend = "export it with the number of its dimensions".to_string();
+        return Err((format!("input `{name}` has no shape"), mend));
     };
-    check_shape(&port, "input")?;
-    Ok(port)
+    let named = |(at, dim): (usize, &tensor_shape_proto::Dimension)| match &dim.value {
+        Some(tensor_shape_proto::dimension::Value::DimParam(size)) => format!("size.{size}"),
+        _ => format!("{name}.{at}"),
+    };
+    Ok(Input {
+        names: shape.dim.iter().enumerate().map(named).collect(),
+        port: Port {
+            name: name.clone(),
+            element_type,
+            shape: shape.dim.iter().map(|dim| fixed(dim.value.as_ref())).collect(),
+        },
+    })
 }
 
 /// The size of a dimension; a name, a number below 1 and nothing at all mean that it is free.
@@ -87,9 +84,8 @@ fn element_type(onnx: i32) -> Option<ElementType> {
     }
 }
 
-/// The outputs of `graph`, typed and shaped as tract found them; `rows` is the batch.
-pub(crate) fn outputs(graph: &GraphProto, typed: &TypedModel, rows: &Symbol) -> Result<Vec<Port>, Refusal> {
-    let rows = TDim::from(rows.clone());
+/// The outputs of `graph`, typed and shaped as tract found them.
+pub(crate) fn outputs(graph: &GraphProto, typed: &TypedModel) -> Result<Vec<Port>, Refusal> {
     let ports = graph.output.iter().enumerate().map(|(index, output)| {
         let name = &output.name;
         let fact = typed.output_fact(index).map_err(|error| {
@@ -105,54 +101,22 @@ pub(crate) fn outputs(graph: &GraphProto, typed: &TypedModel, rows: &Symbol) -> 
                 "cast it to f32, f64, i64, i32, u8 or bool before exporting".to_string(),
             )
         })?;
-        if fact.shape.first() != Some(&rows) {
-            let problem = format!(
-                "output `{name}` has shape {:?}, not one row for each row that goes in",
-                fact.shape
-            );
-            return Err((
-                problem,
-                "export it with the batch as dimension 0 of every output".to_string(),
-            ));
-        }
-        let inner = fact
+        let shape = fact
             .shape
             .iter()
-            .skip(1)
             .map(|dim| usize::try_from(dim.to_i64().ok()?).ok());
-        let port = Port {
+        Ok(Port {
             name: name.clone(),
             element_type,
-            shape: std::iter::once(None).chain(inner).collect(),
-        };
-        check_shape(&port, "output")?;
-        Ok(port)
+            shape: shape.collect(),
+        })
     });
     ports.collect()
 }
 
-fn check_shape(port: &Port, kind: &str) -> Result<(), Refusal> {
-    let Port { name, shape, .. } = port;
-    if shape.is_empty() {
-        let mend = format!("export it with the batch as dimension 0 of every {kind}");
-        return Err((format!("{kind} `{name}` has no dimensions"), mend));
-    }
-    if let Some(size) = shape[0] {
-        let problem = format!("{kind} `{name}` has its first dimension fixed at {size}");
-        return Err((
-            problem,
-            "export it with a dynamic batch (dynamic_axes={..: {0: \"N\"}} in PyTorch)".to_string(),
-        ));
-    }
-    if let Some(index) = shape.iter().skip(1).position(Option::is_none) {
-        let problem = format!(
-            "dimension {} of {kind} `{name}` is dynamic besides the batch",
-            index + 1
-        );
-        return Err((
-            problem,
-            "export it with every dimension but the first fixed".to_string(),
-        ));
-    }
-    Ok(())
+/// Whether dimension 0 of every output is `rows`.
+pub(crate) fn give_rows(typed: &TypedModel, rows: &Symbol) -> bool {
+    let rows = TDim::from(rows.clone());
+    let mut facts = (0..typed.outputs.len()).map(|index| typed.output_fact(index));
+    facts.all(|fact| fact.is_ok_and(|fact| fact.shape.first() == Some(&rows)))
 }

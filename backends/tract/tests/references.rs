@@ -192,3 +192,47 @@ fn a_failed_run_leaves_the_instance_usable() {
         assert_eq!(instance.run(vec![floats(2, 8), floats(2, 4)]).unwrap(), whole);
     }
 }
+
+/// Loads a model without a reference, and runs it on these shapes; what it gives for each.
+fn check_shapes(name: &str, ports: &str, batched: bool, shapes: &[&[usize]]) -> Vec<Tensor> {
+    let model = Tract.load(&data_folder().join(format!("{name}.onnx"))).unwrap();
+    let signature = model.signature();
+    let found = format!("{} to {}", signature.inputs[0], signature.outputs[0]);
+    assert_eq!((found.as_str(), signature.batched), (ports, batched));
+    model.prepare(2).unwrap();
+    let mut instance = model.instance().unwrap();
+    let run = |shape: &&[usize]| {
+        let len = shape.iter().product();
+        let x: Vec<f32> = (0..len).map(|at: usize| at as f32 - 2.0).collect();
+        let x = Tensor::new(shape.to_vec(), x).unwrap();
+        signature.check_ordered(std::slice::from_ref(&x)).unwrap();
+        instance.run(vec![x]).unwrap().remove(0)
+    };
+    shapes.iter().map(run).collect()
+}
+
+#[test]
+fn sizes_besides_the_batch_may_be_free() {
+    let found = check_shapes(
+        "two_dynamic",
+        "x: f32[N, ?] to y: f32[N, ?]",
+        true,
+        &[&[2, 3], &[1, 5], &[2, 1]],
+    );
+    let relu = |shape: [usize; 2], values: &[f32]| Tensor::new(shape.to_vec(), values.to_vec()).unwrap();
+    assert_eq!(found[0], relu([2, 3], &[0.0, 0.0, 0.0, 1.0, 2.0, 3.0]));
+    assert_eq!(found[1], relu([1, 5], &[0.0, 0.0, 0.0, 1.0, 2.0]));
+    assert_eq!(found[2], relu([2, 1], &[0.0, 0.0]));
+}
+
+#[test]
+fn a_model_may_have_no_batch() {
+    let found = check_shapes("fixed", "x: f32[2, 4] to y: f32[2, 4]", false, &[&[2, 4]]);
+    assert_eq!(found[0].f32().unwrap()[3..], [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let found = check_shapes("summed", "x: f32[N, 4] to y: f32[4]", false, &[&[1, 4], &[3, 4]]);
+    assert_eq!(found[0].f32().unwrap(), [-2.0, -1.0, 0.0, 1.0]);
+    assert_eq!(
+        found[1],
+        Tensor::new(vec![4], vec![6.0_f32, 9.0, 12.0, 15.0]).unwrap()
+    );
+}

@@ -22,11 +22,11 @@ pub use stats::Stats;
 pub use warm_up::{WarmUp, WarmUpRun};
 
 use crate::Error;
-use millpond_backends_interface::{Model, Port};
+use millpond_backends_interface::Model;
 use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
-use queue::Queue;
-use state::{Asked, Evicted};
+use queue::{Queue, Waiting};
+use state::Asked;
 use stats::Counters;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 pub struct BatcherOptions {
     /// Threads that run the model, each with an instance of its own.
     pub instances: usize,
-    /// Rows a run takes at most. A single request with more runs in chunks of it.
+    /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time.
     pub batch_size_max: usize,
     /// Requests that may wait while all instances are busy. 0: none may wait.
     pub queue_max: usize,
@@ -73,7 +73,7 @@ pub struct Request {
     pub source: u64,
     /// In signature order, checked by `Signature::check_inputs`.
     pub inputs: Vec<Tensor>,
-    /// Dimension 0 of every input.
+    /// As `Signature::rows` counts them.
     pub rows: usize,
     /// When the answer becomes worthless; a request that still waits then is dropped unrun.
     pub deadline: Option<Instant>,
@@ -212,15 +212,18 @@ impl Batcher {
     /// its instance of `model` and is pinned.
     ///
     /// # Errors
-    /// [`Error::Option`], [`Error::NotBatchable`] or [`Error::Start`]; no thread is left behind.
+    /// [`Error::Option`] or [`Error::Start`]; no thread is left behind.
     pub fn start(
         name: impl Into<String>,
         model: Arc<dyn Model>,
-        options: BatcherOptions,
+        mut options: BatcherOptions,
     ) -> Result<Batcher, Error> {
         let name = name.into();
         check_options(&name, &options)?;
-        check_signature(&name, &*model)?;
+        if !model.signature().batched {
+            // Each call is one row to whoever counts rows.
+            options.batch_size_max = 1;
+        }
         let shared = Arc::new(Shared {
             queue: Queue::new(&options),
             counters: Counters::default(),
@@ -262,8 +265,7 @@ impl Batcher {
     }
 
     /// Hands over a request. Never blocks on a run: it is accepted or refused at once. In a full queue it
-    /// may take the place of a request of the source that has most waiting, and where too many bytes are held that of requests of
-    /// the source that holds most; their `done` is then called here.
+    /// may take the place of a request of the source that has most waiting, whose `done` is then called here.
     ///
     /// # Errors
     /// [`Rejected`], and the request back, its `done` uncalled.
@@ -272,7 +274,9 @@ impl Batcher {
         match self.shared.queue.submit(request) {
             Ok(evicted) => {
                 stats::add(&counters.accepted, 1);
-                self.answer_evicted(evicted);
+                if let Some(evicted) = evicted {
+                    self.answer_evicted(evicted);
+                }
                 Ok(())
             }
             Err((rejected, request)) => {
@@ -317,27 +321,20 @@ impl Batcher {
         }
     }
 
-    fn answer_evicted(&self, evicted: Evicted) {
-        let options = &self.shared.options;
-        let Evicted { place, bytes } = evicted;
-        let place = place.map(|waiting| (waiting, "queue_max", options.queue_max));
-        let bytes = bytes.into_iter();
-        let bytes = bytes.map(|waiting| (waiting, "queue_bytes_max", options.queue_bytes_max));
-        for (waiting, option, limit) in place.into_iter().chain(bytes) {
-            stats::add(&self.shared.counters.evicted, 1);
-            let error = Error::Evicted {
-                model: self.shared.name.clone(),
-                option,
-                limit,
-                waited_us: stats::micros(waiting.submitted.elapsed()),
-            };
-            worker::deliver(&self.shared, waiting, Err(error));
-        }
+    fn answer_evicted(&self, evicted: Waiting) {
+        stats::add(&self.shared.counters.evicted, 1);
+        let error = Error::Evicted {
+            model: self.shared.name.clone(),
+            queue_max: self.shared.options.queue_max,
+            waited_us: stats::micros(evicted.submitted.elapsed()),
+        };
+        worker::deliver(&self.shared, evicted, Err(error));
     }
 
     /// Prepares the model for every size of `sizes` (rows) and runs each on every instance,
     /// twice, on zeros, and reports how long that took, so that the first request meets a
-    /// model that has run. List the sizes that requests will have: backends may be faster on them.
+    /// model that has run. List the sizes that requests will have: backends may be faster on them. A model without a batch runs
+    /// whatever the sizes; one that does not run on the least of sizes that only requests know is left as it is.
     ///
     /// # Errors
     /// [`Error::Option`] for a size of 0 or above `batch_size_max`, [`Error::WarmUp`]
@@ -425,26 +422,4 @@ fn check_options(model: &str, options: &BatcherOptions) -> Result<(), Error> {
     at_least_one("instances", options.instances)?;
     at_least_one("batch_size_max", options.batch_size_max)?;
     at_least_one("queue_bytes_max", options.queue_bytes_max)
-}
-
-/// Rows can be joined and cut apart only when dimension 0 is free and no other is.
-fn check_signature(model: &str, loaded: &dyn Model) -> Result<(), Error> {
-    let signature = loaded.signature();
-    let refuse = |problem: String| {
-        Err(Error::NotBatchable {
-            model: model.to_string(),
-            problem,
-        })
-    };
-    if signature.inputs.is_empty() {
-        return refuse("it has no inputs".to_string());
-    }
-    let batchable = |port: &Port| port.shape.first() == Some(&None) && port.row_len().is_some();
-    if let Some(port) = signature.inputs.iter().find(|port| !batchable(port)) {
-        return refuse(format!("input {port} cannot be batched"));
-    }
-    if let Some(port) = signature.outputs.iter().find(|port| !batchable(port)) {
-        return refuse(format!("output {port} cannot be cut by rows"));
-    }
-    Ok(())
 }

@@ -20,16 +20,6 @@ pub enum Error {
         /// What it is.
         found: String,
     },
-    /// A model whose inputs or outputs cannot be cut by rows.
-    #[error(
-        "model `{model}`: {problem}; export it with a free first dimension on every input and output and all others fixed"
-    )]
-    NotBatchable {
-        /// The model's name.
-        model: String,
-        /// Which port, and how it is shaped.
-        problem: String,
-    },
     /// An instance could not be started.
     #[error("model `{model}`: instance {instance} cannot start: {problem}")]
     Start {
@@ -66,15 +56,13 @@ pub enum Error {
     },
     /// The request gave way to one of a source that had fewer waiting; it did not run.
     #[error(
-        "model `{model}`: the queue was full ({option} is {limit}) and this request's connection had most of it, so its newest request gave way to another connection's after {waited_us} us; keep fewer requests in flight on a connection, or raise {option}"
+        "model `{model}`: the queue was full (queue_max is {queue_max}) and this request's connection had most of it, so its newest request gave way to another connection's after {waited_us} us; keep fewer requests in flight on a connection, or raise queue_max"
     )]
     Evicted {
         /// The model's name.
         model: String,
-        /// Which limit was reached.
-        option: &'static str,
-        /// What it is: requests or bytes.
-        limit: usize,
+        /// Requests that may wait.
+        queue_max: usize,
         /// How long it had waited.
         waited_us: u64,
     },

@@ -28,7 +28,7 @@
 //! }
 //!
 //! let port = |name: &str| Port { name: name.into(), element_type: ElementType::F32, shape: vec![None] };
-//! let model = Arc::new(Double(Signature { inputs: vec![port("x")], outputs: vec![port("y")] }));
+//! let model = Arc::new(Double(Signature { inputs: vec![port("x")], outputs: vec![port("y")], batched: true }));
 //! let batcher = Batcher::start("double", model, BatcherOptions::default())?;
 //!
 //! let (answers, answer) = mpsc::sync_channel(1);

@@ -5,9 +5,8 @@
 mod gate;
 
 use gate::{BOMB, GateModel, NAN, POISON, accept, check_answer, check_error, request, start, submit};
-use millpond_backends_interface::{Model, Port, Signature};
+use millpond_backends_interface::Model;
 use millpond_engines_batcher::{Batcher, BatcherOptions};
-use millpond_tensor::ElementType;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -165,36 +164,6 @@ fn options_that_cannot_work_are_refused() {
             ..options()
         },
         "cannot start: the model failed: no memory for another instance",
-    );
-}
-
-#[test]
-fn models_that_cannot_be_batched_are_refused() {
-    let port = |shape: &[Option<usize>]| Port {
-        name: "p".into(),
-        element_type: ElementType::F32,
-        shape: shape.to_vec(),
-    };
-    let check = |inputs: Vec<Port>, outputs: Vec<Port>, words: &str| {
-        let model = GateModel::free().0.with_signature(Signature { inputs, outputs });
-        check_refused(model, BatcherOptions::default(), words);
-    };
-    let good = || port(&[None, Some(1)]);
-    check(vec![], vec![good()], "it has no inputs");
-    check(
-        vec![port(&[Some(2), Some(1)])],
-        vec![good()],
-        "input p: f32[2, 1] cannot be batched",
-    );
-    check(
-        vec![good(), port(&[])],
-        vec![good()],
-        "input p: f32[] cannot be batched",
-    );
-    check(
-        vec![good()],
-        vec![port(&[None, None])],
-        "output p: f32[N, N] cannot be cut by rows",
     );
 }
 

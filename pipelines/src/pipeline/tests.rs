@@ -44,6 +44,7 @@ fn batcher() -> Arc<Batcher> {
     let signature = Signature {
         inputs: vec![port("x")],
         outputs: vec![port("y")],
+        batched: true,
     };
     let options = BatcherOptions::default();
     Arc::new(Batcher::start("double", Arc::new(Double(signature)), options).unwrap())

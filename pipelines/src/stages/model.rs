@@ -80,7 +80,12 @@ fn problem(signature: &Signature, width: usize) -> Option<String> {
     if input.element_type != ElementType::F32 || input.shape.len() != 2 || input.row_len() != Some(width) {
         return Some(format!("takes {input}; its stage gives f32 rows of {width}"));
     }
-    if output.element_type != ElementType::F32 || output.row_len().is_some_and(|len| len != 1) {
+    if !signature.batched {
+        return Some(format!(
+            "takes {input} without a batch; a pipeline's model scores rows"
+        ));
+    }
+    if output.element_type != ElementType::F32 || output.row_len() != Some(1) {
         return Some(format!("gives {output}; expected one f32 a row"));
     }
     None

@@ -129,9 +129,8 @@ fn unplanned(error: millpond_pipelines::Error) -> Problem {
         millpond_pipelines::Error::Description {
             pipeline,
             stage: Some(stage),
-            key,
             ..
-        } => Some((pipeline, stage, key)),
+        } => Some((pipeline, stage.0, stage.1)),
         _ => None,
     };
     Problem { text, stage }

@@ -115,7 +115,7 @@ fn answer_tensors(
         .iter()
         .map(|(_, name)| size_of::<(usize, String)>() + name.len());
     let work = Run {
-        rows: inputs.first().map_or(0, Tensor::rows),
+        rows: model.batcher.model().signature().rows(&inputs),
         bytes: inputs.iter().map(Tensor::bytes).sum(),
         kept_bytes: kept.sum(),
         deadline,

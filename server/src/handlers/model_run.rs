@@ -101,6 +101,9 @@ pub(super) fn run_tensors<P>(
     }
 }
 
+/// What a run came to, and where its time went.
+type Ran<T> = Result<(Timing, T), Error>;
+
 /// Who asks the batcher, and what answers the call from the thread that the result comes from. Nothing where admission refuses
 /// the call, which is then answered.
 fn detach<T, P>(
@@ -108,10 +111,7 @@ fn detach<T, P>(
     run: Run,
     reply: Reply<'_>,
     print: P,
-) -> Option<(
-    Ask,
-    impl FnOnce(Result<(Timing, T), Error>) + Send + 'static + use<T, P>,
-)>
+) -> Option<(Ask, impl FnOnce(Ran<T>) + Send + 'static + use<T, P>)>
 where
     T: 'static,
     P: FnOnce(&T) -> Result<Printed, Status> + Send + 'static,
@@ -132,7 +132,7 @@ where
         kept_bytes: run.kept_bytes,
     };
     let trace = run.trace;
-    let done = move |result: Result<(Timing, T), Error>| {
+    let done = move |result: Ran<T>| {
         let printed = result
             .map_err(|error| status_of(&error))
             .and_then(|(timing, result)| Ok((print(&result)?, timing)));

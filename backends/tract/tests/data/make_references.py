@@ -210,19 +210,19 @@ def types():
 
 
 def refused():
-    """Files that a backend must refuse: each is named after the reason."""
+    """Files that a backend must refuse, each named after the reason; and small ones without a batch or with further free sizes."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     write("refused_unsupported_op", [helper.make_node("Frobnicate", ["x"], ["y"], domain="example")], [x], [y], [])
     write("refused_unknown_op", [helper.make_node("Frobnicate", ["x"], ["y"])], [x], [y], [])
     two = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "M"])
-    write("refused_two_dynamic", [helper.make_node("Relu", ["x"], ["y"])], [two], [y], [])
+    write("two_dynamic", [helper.make_node("Relu", ["x"], ["y"])], [two], [y], [])
     fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
-    write("refused_fixed_batch", [helper.make_node("Relu", ["x"], ["y"])], [fixed], [y], [])
+    write("fixed", [helper.make_node("Relu", ["x"], ["y"])], [fixed], [y], [])
     half = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 4])
     write("refused_half_float", [helper.make_node("Relu", ["x"], ["y"])], [half], [y], [])
     write(
-        "refused_output_without_rows",
+        "summed",
         [helper.make_node("ReduceSum", ["x", "axis"], ["y"], keepdims=0)],
         [x],
         [y],

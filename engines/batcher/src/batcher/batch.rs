@@ -30,13 +30,25 @@ pub(super) fn concat<'a>(parts: impl Iterator<Item = &'a [Tensor]> + Clone) -> O
     joined.collect()
 }
 
+/// Takes out of `batch` what cannot share a run with its first: rows of another shape.
+pub(super) fn split_unlike(batch: &mut Vec<Waiting>) -> Vec<Waiting> {
+    let row_shape = |tensor: &Tensor| tensor.shape().get(1..).map(<[usize]>::to_vec);
+    let first = batch
+        .first()
+        .map(|first| first.request.inputs.iter().map(row_shape).collect());
+    let first: Vec<_> = first.unwrap_or_default();
+    let is_alike = |other: &mut Waiting| {
+        let shapes = other.request.inputs.iter().map(|tensor| tensor.shape().get(1..));
+        shapes.eq(first.iter().map(Option::as_deref))
+    };
+    batch.extract_if(.., |other| !is_alike(other)).collect()
+}
+
 /// Whether every input of a request has the rows that the request says.
 pub(super) fn rows_agree(waiting: &Waiting) -> bool {
     let request = &waiting.request;
-    request
-        .inputs
-        .iter()
-        .all(|tensor| !tensor.shape().is_empty() && tensor.rows() == request.rows)
+    let mut inputs = request.inputs.iter();
+    inputs.all(|tensor| !tensor.shape().is_empty() && tensor.rows() == request.rows)
 }
 
 /// These rows of every tensor.
@@ -54,7 +66,7 @@ pub(super) fn outputs_problem(signature: &Signature, outputs: &[Tensor], rows: u
         ));
     }
     signature.outputs.iter().zip(outputs).find_map(|(port, tensor)| {
-        let fits = !tensor.shape().is_empty() && tensor.rows() == rows;
+        let fits = !signature.batched || !tensor.shape().is_empty() && tensor.rows() == rows;
         (!fits).then(|| {
             format!(
                 "output `{}` has shape {:?}, {rows} rows expected",

@@ -8,7 +8,7 @@
 //! Who is served next, who gives way and who comes too late is decided by [`State`], which is
 //! told the time and sleeps nowhere.
 
-use super::state::{Asked, Evicted, State};
+use super::state::{Asked, State};
 use super::stats::Load;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
@@ -82,8 +82,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts `request`, and gives back those that had to make room for it.
-    pub(super) fn submit(&self, request: Request) -> Result<Evicted, (Rejected, Request)> {
+    /// Accepts `request`, and gives back the one that had to make room for it.
+    pub(super) fn submit(&self, request: Request) -> Result<Option<Waiting>, (Rejected, Request)> {
         let now = Instant::now();
         let accepted = self.lock().submit(request, now)?;
         if accepted.call {

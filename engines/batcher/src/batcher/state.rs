@@ -4,8 +4,7 @@
 //!
 //! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
 //! request up for one of a source that will still have fewer; only a source that has more than an even share of
-//! the queue can have most in that sense. Bytes are shared out in the same way: the source that holds most of them gives
-//! its newest requests up. A request is refused when what is ahead of it in turn order and its own
+//! the queue can have most in that sense. A request is refused when its bytes find no room, and when what is ahead of it in turn order and its own
 //! run are expected to last longer than its deadline allows ([`Forecast`]).
 
 use super::forecast::{Forecast, Position, rows_ahead};
@@ -42,14 +41,7 @@ pub(super) struct Accepted {
     /// A sleeping instance is to be woken.
     pub call: bool,
     /// Who made room, and is to be answered.
-    pub evicted: Evicted,
-}
-
-/// Requests that gave way, by what there was too little of.
-#[derive(Debug, Default)]
-pub(super) struct Evicted {
-    pub place: Option<Waiting>,
-    pub bytes: Vec<Waiting>,
+    pub evicted: Option<Waiting>,
 }
 
 /// What decides whether a request is refused.
@@ -105,19 +97,14 @@ impl State {
         let Asked {
             source, rows, bytes, ..
         } = asked;
-        let mut evicted = Evicted::default();
-        // First, because whoever gives way for its bytes leaves its place as well.
-        let over = self.bytes_over(bytes);
-        if over > 0 {
-            evicted.bytes = self.waiting.evict_bytes_for(source, bytes, over);
-        }
+        let mut evicted = None;
         let call = self.idle > 0;
         if call {
             self.idle -= 1;
             self.called += 1;
             self.calls += 1;
         } else if self.is_full() {
-            evicted.place = self.waiting.evict_for(source);
+            evicted = self.waiting.evict_for(source);
         }
         let waiting = Waiting {
             request,
@@ -191,22 +178,11 @@ impl State {
         self.waiting.load().bytes.saturating_add(running)
     }
 
-    /// How many bytes too many there were with so many more.
-    fn bytes_over(&self, bytes: usize) -> usize {
-        let held = self.bytes_held().saturating_add(bytes);
-        held.saturating_sub(self.queue_bytes_max)
-    }
-
-    /// Whether the bytes of one more find no room, and nobody makes any.
+    /// Whether the bytes of one more find no room.
     fn no_bytes(&self, asked: &Asked) -> Option<Rejected> {
-        let over = self.bytes_over(asked.bytes);
-        let gives_way = || {
-            self.waiting
-                .bytes_give_way(asked.source, asked.bytes, over)
-                .is_some()
-        };
-        (over > 0 && !gives_way()).then(|| Rejected::BytesFull {
-            held: self.bytes_held(),
+        let held = self.bytes_held();
+        (held.saturating_add(asked.bytes) > self.queue_bytes_max).then_some(Rejected::BytesFull {
+            held,
             bytes: asked.bytes,
             queue_bytes_max: self.queue_bytes_max,
         })

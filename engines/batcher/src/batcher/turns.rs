@@ -4,11 +4,8 @@
 //!
 //! Push, pop, peek and evict cost the same however much waits: items lie in one list of places
 //! that are linked by their numbers, a source that has nothing waiting is nowhere, and sources
-//! are kept in lists by how many and by how many bytes they have waiting ([`ByBytes`]), so that those with most are found at once.
+//! are kept in lists by how many they have waiting, so that those with most are found at once.
 
-mod by_bytes;
-
-use by_bytes::ByBytes;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -83,7 +80,6 @@ pub(super) struct Turns<T> {
     /// The first of the sources that have so many waiting.
     by_length: Vec<usize>,
     longest: usize,
-    by_bytes: ByBytes,
     load: Load,
     /// Turns that were had, as far as they are remembered, and for each of them the sources that had more waiting or came new.
     turns: f64,
@@ -103,7 +99,6 @@ impl<T> Turns<T> {
             ring: VecDeque::new(),
             by_length: vec![NONE],
             longest: 0,
-            by_bytes: ByBytes::new(),
             load: Load::default(),
             turns: 0.0,
             refilled: 0.0,
@@ -156,7 +151,6 @@ impl<T> Turns<T> {
         self.unlist(at);
         self.sources[at].load.add(rows, bytes);
         self.list(at);
-        self.by_bytes.set(at, self.sources[at].load.bytes);
         self.longest = self.longest.max(self.sources[at].load.requests);
     }
 
@@ -201,37 +195,6 @@ impl<T> Turns<T> {
     /// Whether one that waits would make room for one more of `source`.
     pub(super) fn gives_way(&self, source: u64) -> bool {
         self.longest > self.load_of(source).requests + 1 && self.by_length[self.longest] != NONE
-    }
-
-    /// As [`Turns::evict_for`], so that `over` bytes become free for a request of `bytes`: the newest of the source whose requests hold
-    /// most bytes give way, as many as that takes, where they still hold as many as those of `source` will. All or none.
-    pub(super) fn evict_bytes_for(&mut self, source: u64, bytes: usize, over: usize) -> Vec<T> {
-        let Some((at, count)) = self.bytes_give_way(source, bytes, over) else {
-            return Vec::new();
-        };
-        let newest = (0..count).filter_map(|_| self.take(at, self.sources[at].newest));
-        newest.collect()
-    }
-
-    /// The source whose newest would make room, and how many of them. Where dozens hold nearly as many bytes, it may be any that holds
-    /// at least half of the most.
-    pub(super) fn bytes_give_way(&self, source: u64, bytes: usize, over: usize) -> Option<(usize, usize)> {
-        let kept_min = self.load_of(source).bytes.saturating_add(bytes).max(1);
-        let at = self.by_bytes.heaviest(|at| self.sources[at].load.bytes)?;
-        let held = self.sources[at].load.bytes;
-        // What cannot do is not counted together: a crowd that is refused costs no walk each.
-        if held < over.saturating_add(kept_min) {
-            return None;
-        }
-        let (mut count, mut freed, mut place) = (0, 0, self.sources[at].newest);
-        while freed < over {
-            let giving = self.places.get(place)?;
-            count += 1;
-            freed += giving.bytes;
-            place = giving.before;
-        }
-        // Something of it is left, so that the source keeps its turn.
-        (held.saturating_sub(freed) >= kept_min).then_some((at, count))
     }
 
     fn enter(&mut self, number: u64) -> usize {
@@ -294,7 +257,6 @@ impl<T> Turns<T> {
         self.unlist(at);
         self.sources[at].load.remove(rows, bytes);
         self.list(at);
-        self.by_bytes.set(at, self.sources[at].load.bytes);
         if self.by_length[self.longest] == NONE {
             // The source that left this list is in the one below, or has nothing waiting any more.
             self.longest = self.longest.saturating_sub(1);

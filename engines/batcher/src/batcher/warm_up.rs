@@ -42,8 +42,20 @@ pub(super) struct Errand {
 impl Errand {
     /// Does it and reports. A caller that stopped listening is nobody's loss.
     pub(super) fn run(self, runner: &mut Runner<'_>) {
-        let runs = self.sizes.iter().map(|&rows| warm_up_one(runner, rows)).collect();
-        drop(self.report.send(runs));
+        let mut runs = Vec::with_capacity(self.sizes.len());
+        for &rows in self.sizes.iter() {
+            match warm_up_one(runner, rows) {
+                Ok(run) => runs.push(run),
+                Err(error) if has_free_sizes(runner.signature()) => {
+                    tracing::warn!(%error, "not warm: sizes that only requests know are free, and the least do not run");
+                }
+                Err(error) => {
+                    drop(self.report.send(Err(error)));
+                    return;
+                }
+            }
+        }
+        drop(self.report.send(Ok(runs)));
     }
 }
 
@@ -68,42 +80,39 @@ fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error>
     })
 }
 
-/// Zeros are in range for every input there is, indices into tables included.
+/// Whether there are free sizes besides the batch.
+fn has_free_sizes(signature: &Signature) -> bool {
+    let first_is_free = |shape: &[Option<usize>]| !signature.batched && shape.first() == Some(&None);
+    let mut inputs = signature.inputs.iter();
+    inputs.any(|port| port.row_len().is_none() || first_is_free(&port.shape))
+}
+
+/// Zeros are in range for every input there is, indices into tables included. Sizes that are free besides the batch are 1.
 fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, ModelError> {
     let inputs = signature.inputs.iter().map(|port| {
-        let shape = port.shape.iter().map(|dim| dim.unwrap_or(rows)).collect();
+        let mut shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(1)).collect();
+        if let Some(first) = shape.first_mut().filter(|_| signature.batched) {
+            *first = rows;
+        }
         Ok(Tensor::zeros(port.element_type, shape)?)
     });
     inputs.collect()
 }
 
 pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error> {
-    let batch_size_max = shared.options.batch_size_max;
-    if let Some(&size) = sizes.iter().find(|&&size| size == 0 || size > batch_size_max) {
-        return Err(Error::Option {
-            model: shared.name.clone(),
-            option: "every warm-up size",
-            expected: format!("from 1 to batch_size_max, {batch_size_max}"),
-            found: size.to_string(),
-        });
-    }
     let started = Instant::now();
-    for &rows in sizes {
-        let prepared = contain(|| shared.model.prepare(rows)).unwrap_or_else(|panic| {
-            tracing::error!(model = shared.name, rows, %panic, "preparing the model panicked");
-            let problem = format!("it panicked: {}", panic.message);
-            Err(ModelError::Run { problem })
-        });
-        prepared.map_err(|source| Error::WarmUp {
-            model: shared.name.clone(),
-            rows,
-            source,
-        })?;
+    let is_batched = shared.model.signature().batched;
+    if is_batched {
+        prepare(shared, sizes)?;
     }
     let stopping = || Error::Stopping {
         model: shared.name.clone(),
     };
-    let sizes: Arc<[usize]> = sizes.into();
+    // A model without a batch has one size, which is tried unless none is to be.
+    let sizes: Arc<[usize]> = match is_batched {
+        true => sizes.into(),
+        false => sizes.iter().take(1).map(|_| 1).collect(),
+    };
     let (report, reports) = mpsc::sync_channel(shared.options.instances);
     let errands = (0..shared.options.instances)
         .map(|_| Errand {
@@ -125,4 +134,30 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error>
         runs,
         total: started.elapsed(),
     })
+}
+
+/// Checks the sizes of batches, and lets the model prepare for them.
+fn prepare(shared: &Shared, sizes: &[usize]) -> Result<(), Error> {
+    let batch_size_max = shared.options.batch_size_max;
+    if let Some(&size) = sizes.iter().find(|&&size| size == 0 || size > batch_size_max) {
+        return Err(Error::Option {
+            model: shared.name.clone(),
+            option: "every warm-up size",
+            expected: format!("from 1 to batch_size_max, {batch_size_max}"),
+            found: size.to_string(),
+        });
+    }
+    for &rows in sizes {
+        let prepared = contain(|| shared.model.prepare(rows)).unwrap_or_else(|panic| {
+            tracing::error!(model = shared.name, rows, %panic, "preparing the model panicked");
+            let problem = format!("it panicked: {}", panic.message);
+            Err(ModelError::Run { problem })
+        });
+        prepared.map_err(|source| Error::WarmUp {
+            model: shared.name.clone(),
+            rows,
+            source,
+        })?;
+    }
+    Ok(())
 }

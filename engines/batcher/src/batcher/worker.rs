@@ -178,11 +178,26 @@ impl Runner<'_> {
         for (waiting, reason) in cut.dropped.drain(..) {
             self.answer_dropped(waiting, reason, Instant::now());
         }
-        if cut.batch.len() > 1 && self.serve_together(&mut cut.batch) {
+        let is_dynamic = self
+            .signature()
+            .inputs
+            .iter()
+            .any(|port| port.row_len().is_none());
+        while is_dynamic && cut.batch.len() > 1 {
+            let unlike = batch::split_unlike(&mut cut.batch);
+            self.serve_batch(&mut cut.batch);
+            cut.batch.extend(unlike);
+        }
+        self.serve_batch(&mut cut.batch);
+    }
+
+    /// Answers all of `batch`, whose rows have one shape, and leaves it empty.
+    fn serve_batch(&mut self, batch: &mut Vec<Waiting>) {
+        if batch.len() > 1 && self.signature().batched && self.serve_together(batch) {
             return;
         }
         // A single request, or a batch that failed as a whole: one by one, so that a bad item fails alone.
-        for waiting in cut.batch.drain(..) {
+        for waiting in batch.drain(..) {
             let now = Instant::now();
             match waiting.dropped(now) {
                 Some(reason) => self.answer_dropped(waiting, reason, now),
@@ -218,12 +233,13 @@ impl Runner<'_> {
     /// A run of its own for one request; its tensors go straight in and come straight out.
     fn serve_alone(&mut self, mut waiting: Waiting) {
         let rows = waiting.request.rows;
-        if !batch::rows_agree(&waiting) {
+        let is_batched = self.signature().batched;
+        if is_batched && !batch::rows_agree(&waiting) {
             let problem = format!("an input does not have the {rows} rows of its request");
             return self.answer(waiting, Err(self.failed(problem)));
         }
         let inputs = std::mem::take(&mut waiting.request.inputs);
-        let ran = if rows > self.shared.options.batch_size_max {
+        let ran = if is_batched && rows > self.shared.options.batch_size_max {
             self.run_in_chunks(&inputs, rows)
         } else {
             self.run_rows(inputs, rows)

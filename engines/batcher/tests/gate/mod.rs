@@ -103,6 +103,7 @@ impl GateModel {
             signature: Signature {
                 inputs: vec![port("x")],
                 outputs: vec![port("y")],
+                batched: true,
             },
             runs,
             releases: None,

@@ -208,17 +208,24 @@ fn run_model(model: &dyn Model, rows: usize, room: &mut Room) -> Result<(), Stri
         .instance
         .get_or_insert_with(|| model.instance().map_err(|error| error.to_string()));
     let instance = instance.as_mut().map_err(|error| error.clone())?;
+    let is_batched = model.signature().batched;
+    if !is_batched && rows != 1 {
+        return Err(format!(
+            "the model takes no batch; write \"run 1\", not \"run {rows}\""
+        ));
+    }
     let mut inputs = Vec::new();
     for port in &model.signature().inputs {
-        let mut shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(rows)).collect();
-        if let Some(first) = shape.first_mut() {
+        // Sizes that are free besides the batch are 1.
+        let mut shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(1)).collect();
+        if let Some(first) = shape.first_mut().filter(|_| is_batched) {
             *first = rows;
         }
         inputs.push(Tensor::zeros(port.element_type, shape).map_err(|error| error.to_string())?);
     }
     let outputs = instance.run(inputs).map_err(|error| error.to_string())?;
     match outputs.first() {
-        Some(output) if output.rows() == rows => Ok(()),
+        Some(output) if output.rows() == rows || !is_batched => Ok(()),
         _ => Err(format!("the model gave no output of {rows} rows")),
     }
 }

@@ -1,4 +1,4 @@
-//! The bound on the bytes of what waits and runs: who is refused, who gives way, and when bytes become free again.
+//! The bound on the bytes of what waits and runs: who is refused, and when bytes become free again.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
@@ -28,8 +28,8 @@ impl Bench {
         }
     }
 
-    /// A request of `source` that holds so many bytes; those that gave way, by source and bytes.
-    fn submit(&mut self, source: u64, bytes: usize) -> Result<Vec<(u64, usize)>, Rejected> {
+    /// A request of `source` that holds so many bytes.
+    fn submit(&mut self, source: u64, bytes: usize) -> Result<(), Rejected> {
         let asked = Asked {
             source,
             rows: 1,
@@ -56,11 +56,8 @@ impl Bench {
         if accepted.call {
             self.state.called -= 1; // it wakes at once
         }
-        assert!(accepted.evicted.place.is_none());
-        let gone = accepted.evicted.bytes.iter();
-        Ok(gone
-            .map(|waiting| (waiting.request.source, waiting.request.bytes()))
-            .collect())
+        assert!(accepted.evicted.is_none());
+        Ok(())
     }
 
     /// `instance` is through with what it had and cuts again.
@@ -78,23 +75,23 @@ impl Bench {
 #[test]
 fn what_waits_and_runs_holds_no_more_than_may() {
     let mut bench = Bench::new(1, 100);
-    assert_eq!(bench.submit(1, 60), Ok(vec![]));
+    assert_eq!(bench.submit(1, 60), Ok(()));
     bench.next(0); // it runs, and holds its bytes
-    assert_eq!(bench.submit(1, 30), Ok(vec![]));
+    assert_eq!(bench.submit(1, 30), Ok(()));
     let full = Rejected::BytesFull {
         held: 90,
         bytes: 11,
         queue_bytes_max: 100,
     };
     assert_eq!(bench.submit(1, 11), Err(full));
-    assert_eq!(bench.submit(1, 10), Ok(vec![]));
+    assert_eq!(bench.submit(1, 10), Ok(()));
     bench.next(0); // the first is through, the second runs
     assert_eq!(bench.state.bytes_held(), 40);
-    assert_eq!(bench.submit(1, 60), Ok(vec![]));
+    assert_eq!(bench.submit(1, 60), Ok(()));
     (0..3).for_each(|_| bench.next(0));
     assert_eq!((bench.state.bytes_held(), bench.state.idle), (0, 1));
     // All of it, where nothing else is held; never more.
-    assert_eq!(bench.submit(1, 100), Ok(vec![]));
+    assert_eq!(bench.submit(1, 100), Ok(()));
     bench.next(0);
     bench.next(0);
     let too_many = Rejected::TooManyBytes {
@@ -107,13 +104,13 @@ fn what_waits_and_runs_holds_no_more_than_may() {
 #[test]
 fn an_idle_instance_gets_nothing_that_would_hold_too_much() {
     let mut bench = Bench::new(2, 100);
-    assert_eq!(bench.submit(1, 60), Ok(vec![]));
+    assert_eq!(bench.submit(1, 60), Ok(()));
     bench.next(0);
     assert!(matches!(
         bench.submit(2, 50),
         Err(Rejected::BytesFull { held: 60, .. })
     ));
-    assert_eq!(bench.submit(2, 40), Ok(vec![]));
+    assert_eq!(bench.submit(2, 40), Ok(()));
     bench.next(1);
     assert_eq!(bench.state.bytes_held(), 100);
 }
@@ -133,36 +130,4 @@ fn what_is_dropped_holds_its_bytes_until_it_is_answered() {
     assert_eq!((bench.cut.dropped.len(), bench.state.bytes_held()), (1, 50));
     bench.next(0);
     assert_eq!(bench.state.bytes_held(), 0);
-}
-
-#[test]
-fn the_source_that_holds_most_bytes_gives_its_newest_up() {
-    let mut bench = Bench::new(1, 100);
-    bench.submit(9, 0).unwrap();
-    bench.next(0);
-    // Many small ones hold less than three that are large.
-    for _ in 0..10 {
-        bench.submit(1, 1).unwrap();
-    }
-    for bytes in [40, 30, 20] {
-        bench.submit(2, bytes).unwrap();
-    }
-    assert_eq!(bench.submit(3, 5), Ok(vec![(2, 20)]));
-    assert_eq!(bench.submit(3, 15), Ok(vec![]));
-    // Who would then hold more than is left to the one that gives gets nothing, and nobody loses anything.
-    assert!(matches!(
-        bench.submit(3, 30),
-        Err(Rejected::BytesFull { held: 100, .. })
-    ));
-    assert!(bench.submit(2, 1).is_err());
-    assert_eq!(bench.state.waiting.load().requests, 14);
-    // As many as it takes.
-    let mut bench = Bench::new(1, 100);
-    bench.submit(9, 0).unwrap();
-    bench.next(0);
-    for _ in 0..10 {
-        bench.submit(1, 10).unwrap();
-    }
-    assert_eq!(bench.submit(2, 25), Ok(vec![(1, 10); 3]));
-    assert_eq!(bench.state.bytes_held(), 95);
 }

@@ -217,7 +217,7 @@ fn a_full_queue_is_shared_out() {
     bench.submit(1, None).unwrap();
     assert_eq!(bench.next(0), [1]);
     for _ in 0..4 {
-        assert!(bench.submit(1, None).unwrap().evicted.place.is_none());
+        assert!(bench.submit(1, None).unwrap().evicted.is_none());
     }
     let full = Rejected::QueueFull {
         queued: 4,
@@ -225,7 +225,7 @@ fn a_full_queue_is_shared_out() {
     };
     assert_eq!(bench.submit(1, None).unwrap_err(), full);
     for source in [2, 2, 3] {
-        let evicted = bench.submit(source, None).unwrap().evicted.place;
+        let evicted = bench.submit(source, None).unwrap().evicted;
         assert!(evicted.is_some(), "source {source}");
     }
     // One or two each: nobody has two more than a newcomer would.
@@ -275,7 +275,7 @@ fn what_would_be_refused_is_told_without_a_request() {
     bench.submit(1, None).unwrap();
     assert!(matches!(asked(&bench, 1, None), Some(Rejected::QueueFull { .. })));
     assert_eq!(asked(&bench, 2, None), None, "source 1 would give way");
-    assert!(bench.submit(2, None).unwrap().evicted.place.is_some());
+    assert!(bench.submit(2, None).unwrap().evicted.is_some());
     bench.state.stopping = true;
     assert_eq!(asked(&bench, 2, None), Some(Rejected::Stopping));
 }

@@ -52,7 +52,6 @@ enum Step {
     Push(u64, usize, usize),
     Pop(bool),
     Evict(u64),
-    EvictBytes(u64, usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -60,7 +59,6 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u64..6, 1usize..9, 0usize..99).prop_map(|(source, rows, bytes)| Step::Push(source * source, rows, bytes)),
         3 => any::<bool>().prop_map(Step::Pop),
         1 => (0u64..7).prop_map(|source| Step::Evict(source * source)),
-        1 => (0u64..7, 0usize..99, 1usize..99).prop_map(|(source, bytes, over)| Step::EvictBytes(source * source, bytes, over)),
     ]
 }
 
@@ -83,42 +81,6 @@ fn bytes_of(items: &[Item]) -> usize {
     items.iter().map(|(_, _, bytes)| bytes).sum()
 }
 
-/// The evicted ones must be the newest of a source that holds most, no more than it takes, and only where it then still holds as
-/// much as the newcomer will.
-fn check_evicted_bytes(naive: &mut Naive, (newcomer, bytes, over): (u64, usize, usize), evicted: &[u32]) {
-    let kept_min = naive.bytes_of(newcomer) + bytes;
-    let most = naive
-        .0
-        .iter()
-        .map(|(_, items)| bytes_of(items))
-        .max()
-        .unwrap_or(0);
-    let Some(first) = evicted.first() else {
-        // Of every source that holds most, what it would take leaves too little.
-        let all = naive.0.iter().filter(|(_, items)| bytes_of(items) == most);
-        let gives = |items: &[Item]| {
-            let left = (0..items.len()).map(|count| bytes_of(&items[..count]));
-            let left = left.filter(|left| most - left >= over).max();
-            left.is_some_and(|left| left >= kept_min.max(1))
-        };
-        return assert!(
-            naive.0.is_empty() || !all.into_iter().all(|(_, items)| gives(items)),
-            "somebody could have"
-        );
-    };
-    let of = naive.0.iter_mut();
-    let (_, items) = of
-        .into_iter()
-        .find(|(_, items)| items.last().unwrap().0 == *first)
-        .expect("the newest of some source");
-    assert_eq!(bytes_of(items), most);
-    for (at, number) in evicted.iter().enumerate() {
-        assert!(most - bytes_of(items) < over, "{at} were enough");
-        assert_eq!(items.pop().unwrap().0, *number);
-    }
-    assert!(most - bytes_of(items) >= over && bytes_of(items) >= kept_min.max(1));
-}
-
 proptest! {
     #[test]
     fn it_does_what_the_naive_one_does(steps in prop::collection::vec(step(), 0..400)) {
@@ -131,10 +93,6 @@ proptest! {
                 }
                 Step::Pop(turn_used) => prop_assert_eq!(turns.pop(turn_used), naive.pop(turn_used)),
                 Step::Evict(newcomer) => check_evicted(&mut naive, newcomer, turns.evict_for(newcomer)),
-                Step::EvictBytes(newcomer, bytes, over) => {
-                    let evicted = turns.evict_bytes_for(newcomer, bytes, over);
-                    check_evicted_bytes(&mut naive, (newcomer, bytes, over), &evicted);
-                }
             }
             prop_assert_eq!(turns.front().copied(), naive.0.first().map(|(_, items)| items[0].0));
             prop_assert_eq!((turns.load(), turns.sources()), (naive.load(), naive.0.len()));
