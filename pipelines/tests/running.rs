@@ -6,8 +6,8 @@ use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::{Handle, write::Writer};
 use millpond_engines_ordered::{Durability, Options, Put, Store};
 use millpond_pipelines::{
-    Ask, Bytes, Description, Error, Expected, Items, Output, Parts, Pipeline, Progress, Request, Source, Value,
-    key_hash,
+    Ask, Bytes, Description, Error, Expected, Items, Output, Parts, Pipeline, Progress, Request, Source,
+    Value, key_hash,
 };
 use millpond_tensor::{ElementType, Tensor};
 use std::sync::{Arc, mpsc};
@@ -72,7 +72,12 @@ impl Catalog {
         });
         let entry = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
         let put = Put {
-            entries: vec![entry("u/7/1", "a"), entry("u/7/2", "c"), entry("u/7/3", "b"), entry("u/8/1", "b")],
+            entries: vec![
+                entry("u/7/1", "a"),
+                entry("u/7/2", "c"),
+                entry("u/7/3", "b"),
+                entry("u/8/1", "b"),
+            ],
             if_version: None,
             if_absent: false,
         };
@@ -162,11 +167,17 @@ fn every_stage_does_its_part() {
     let catalog = Catalog::new(3, true);
     let pipeline = Arc::new(catalog.open().unwrap());
     assert_eq!((pipeline.model(), pipeline.input_bytes(5)), ("digits", 60));
-    assert_eq!(pipeline.user_fields().into_iter().collect::<Vec<_>>(), ["id", "liked"]);
+    assert_eq!(
+        pipeline.user_fields().into_iter().collect::<Vec<_>>(),
+        ["id", "liked"]
+    );
     // Of what was seen the first two by key: the mean of 1 and 4.
     let output = run(&pipeline, &Call("7", "a|b", &["a", "c", "unknown"]));
     assert_eq!(output.scores(), Some(&[132.5, 432.5, 32.5][..]));
-    assert_eq!((pipeline.tables().collect::<Vec<_>>(), output.versions), (vec!["films"], vec![3]));
+    assert_eq!(
+        (pipeline.tables().collect::<Vec<_>>(), output.versions),
+        (vec!["films"], vec![3])
+    );
     let nothing = run(&pipeline, &Call("9", "", &["b"]));
     assert_eq!(nothing.scores(), Some(&[200.0][..]));
     assert_eq!(nothing.timing.map(|timing| timing.batch_requests), Some(1));

@@ -11,22 +11,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The counts of calls in flight.
-#[derive(Debug)]
-pub struct Admission {
-    in_flight: AtomicUsize,
-    in_flight_max: usize,
-    /// Bytes that calls in flight have said that they hold.
-    held_bytes: AtomicUsize,
-    held_bytes_max: usize,
-    /// Calls that wait for their callers.
-    awaiting_callers: AtomicUsize,
-    deadline_default: Duration,
-    began: Instant,
-    /// When a model last refused a call, in ms from `began`, and one more; zero where none has.
-    refused_ms: AtomicU64,
-    /// The wait that it was refused for, in us; zero where it was another reason.
-    refused_wait_us: AtomicU64,
+millpond_metrics::counters! {
+    /// The counts of calls in flight.
+    #[derive(Debug)]
+    pub struct Admission {
+        /// What a page and `*infos` have of it.
+        METRICS {
+            in_flight: AtomicUsize = gauge("millpond_in_flight", "Calls being worked on.").info("in_flight"),
+            held_bytes: AtomicUsize = gauge("millpond_in_flight_bytes",
+                "Bytes that they hold, beside those that wait for models."),
+            awaiting_callers: AtomicUsize = gauge("millpond_awaiting_callers",
+                "Calls that wait for their callers to answer what they were asked.").info("awaiting_callers"),
+        }
+    }
+    and {
+        in_flight_max: usize,
+        held_bytes_max: usize,
+        deadline_default: Duration,
+        began: Instant,
+        /// When a model last refused a call, in ms from `began`, and one more; zero where none has.
+        refused_ms: AtomicU64,
+        /// The wait that it was refused for, in us; zero where it was another reason.
+        refused_wait_us: AtomicU64,
+    }
 }
 
 /// So long after a refusal the next one is looked for early.
@@ -148,11 +155,6 @@ impl Admission {
         self.in_flight() + self.awaiting_callers()
     }
 
-    /// Bytes that calls in flight hold now, beside those that wait for models.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Ordering::Relaxed)
-    }
-
     /// Calls worked on now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
@@ -228,10 +230,16 @@ mod tests {
             full.code == Code::Overloaded && full.ex.contains("in_flight_bytes_max"),
             "{full}"
         );
-        assert_eq!((admission.held_bytes(), admission.in_flight()), (60, 1));
+        let held = || {
+            (
+                admission.held_bytes.load(Ordering::Relaxed),
+                admission.in_flight(),
+            )
+        };
+        assert_eq!(held(), (60, 1));
         let _second = admission.enter_holding(40).unwrap();
         drop(first);
-        assert_eq!((admission.held_bytes(), admission.in_flight()), (40, 1));
+        assert_eq!(held(), (40, 1));
         let _third = admission.enter_holding(60).unwrap();
     }
 

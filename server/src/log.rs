@@ -12,6 +12,7 @@ use crate::config::{Format, Level, Log};
 use crate::slow;
 use lines::{Lines, write_all};
 use mark::Mark;
+use millpond_metrics::Metric;
 use queue::Queue;
 use std::fs::File;
 use std::sync::Arc;
@@ -43,6 +44,14 @@ pub struct LogHandle {
 }
 
 impl LogHandle {
+    /// What a page and `*infos` have of a log, or of none.
+    pub(crate) const METRICS: &'static [Metric<Option<LogHandle>>] = &[Metric::counter(
+        "millpond_log_lines_dropped_total",
+        "Log lines that found the queue full.",
+        |log: &Option<LogHandle>| log.as_ref().map_or(0, LogHandle::lines_dropped) as f64,
+    )
+    .info("log_lines_dropped")];
+
     /// Lines that were not written since the start: the queue was full, or the file could not be written to.
     pub fn lines_dropped(&self) -> u64 {
         self.queue.dropped() + self.file.load(Ordering::Relaxed)

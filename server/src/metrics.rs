@@ -1,19 +1,15 @@
-//! What the server counts of its calls, and how `/metrics` prints it.
+//! What the server counts of its calls, and what a page has of it.
 //!
-//! Engines and transport count for themselves; here their figures get names. Its invariant: counting a call writes to cells
+//! It counts nothing but calls. Its invariant: counting a call writes to cells
 //! of the counting thread alone, and what is read is the exact sum over all threads.
 
 mod cells;
-mod histogram;
-mod page;
 
 use crate::methods::{Method, Methods};
 use cells::{CallTimes, Registry};
-pub(crate) use histogram::Times;
-use histogram::{Histogram, bump};
+use millpond_metrics::{Kind, Metric, Samples, Times, bump};
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Run;
-pub use page::Page;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,18 +30,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All of them, in the order of time.
-    pub const ALL: [Stage; 4] = [Stage::Queue, Stage::BatchWait, Stage::Compute, Stage::Write];
-
-    /// Its name on the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Queue => "queue",
-            Stage::BatchWait => "batch_wait",
-            Stage::Compute => "compute",
-            Stage::Write => "write",
-        }
-    }
+    /// Their names on the page, in the order of time.
+    pub const NAMES: [&str; 4] = ["queue", "batch_wait", "compute", "write"];
 }
 
 /// The parts of any method's time.
@@ -63,17 +49,8 @@ pub enum Split {
 }
 
 impl Split {
-    /// All of them, in the order of time.
-    pub const ALL: [Split; 3] = [Split::Queue, Split::Work, Split::Write];
-
-    /// Its name on the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Split::Queue => "queue",
-            Split::Work => "work",
-            Split::Write => "write",
-        }
-    }
+    /// Their names on the page, in the order of time.
+    pub const NAMES: [&str; 3] = ["queue", "work", "write"];
 }
 
 /// Which method was called, and when.
@@ -93,7 +70,7 @@ impl Arrival {
     }
 }
 
-/// Why a call got no work done, as `/metrics` groups the codes.
+/// Why a call got no work done, as a page groups the codes.
 const REFUSALS: [(&str, Code); 8] = [
     ("overloaded", Code::Overloaded),
     ("deadline", Code::DeadlinePassed),
@@ -111,7 +88,7 @@ pub(crate) struct Totals {
     /// From the read to the ready answer, of answered calls.
     pub(crate) times: Times,
     /// The same in its parts, and what comes after.
-    pub(crate) split: [Times; Split::ALL.len()],
+    pub(crate) split: [Times; Split::NAMES.len()],
     errors: BTreeMap<u32, u64>,
 }
 
@@ -200,12 +177,12 @@ impl Metrics {
 
     /// Counts a call to a method that does not exist.
     pub fn unknown(&self) {
-        self.registry.count(cells::Cells::unknown);
+        self.registry.count(|cells| bump(&cells.unknown_methods, 1));
     }
 
     /// Counts a call that is refused because its answer would come after its deadline; it is counted as failed besides.
     pub fn too_late(&self) {
-        self.registry.count(cells::Cells::too_late);
+        self.registry.count(|cells| bump(&cells.too_late, 1));
     }
 
     /// Counts a call that was slow.
@@ -229,9 +206,9 @@ impl Metrics {
         self.registry.each(|cells| {
             let calls = cells.of(method);
             if let Some(times) = calls.times() {
-                totals.times.merge(&times.total);
+                totals.times.add(&times.total);
                 for (sum, part) in totals.split.iter_mut().zip(&times.split) {
-                    sum.merge(part);
+                    sum.add(part);
                 }
             }
             for (code, count) in Code::ALL.iter().zip(&calls.errors) {
@@ -244,96 +221,129 @@ impl Metrics {
         totals
     }
 
-    /// Prints all of it, beside the requests that were refused `unfinished`, before their methods were known.
-    pub fn print(&self, methods: &Methods, unfinished: u64, page: &mut Page) {
-        let totals: Vec<(&str, Totals)> = methods
-            .all()
-            .map(|(method, name)| (name, self.totals(method)))
-            .collect();
-        page.family("millpond_calls_total", "counter", "Calls answered with a result.");
-        for (name, totals) in &totals {
-            let answered = totals.answered() as f64;
-            page.sample("millpond_calls_total", &[("method", name)], answered);
-        }
-        self.print_errors(&totals, unfinished, page);
-        let calls = "millpond_call_seconds";
-        page.family(calls, "histogram", "From the read of a call to its answer.");
-        for (name, totals) in &totals {
-            page.times(calls, &[("method", name)], &totals.times);
-        }
-        let parts = "millpond_call_part_seconds";
-        page.family(
-            parts,
-            "histogram",
+    /// All of it, beside the requests that were refused `unfinished`, before their methods were known.
+    pub(crate) fn calls(&self, methods: &Methods, unfinished: u64) -> Calls {
+        let of = |(method, name): (Method, &str)| (name.to_owned(), self.totals(method));
+        let mut calls = Calls {
+            methods: methods.all().map(of).collect(),
+            stages: Default::default(),
+            unknown: 0,
+            too_late: 0,
+            unfinished,
+            slow: self.slow.load(Ordering::Relaxed),
+        };
+        self.registry.each(|cells| {
+            calls.unknown += cells.unknown_methods.load(Ordering::Relaxed);
+            calls.too_late += cells.too_late.load(Ordering::Relaxed);
+            for (sum, part) in calls.stages.iter_mut().zip(cells.stages.iter()) {
+                sum.add(part);
+            }
+        });
+        calls
+    }
+}
+
+/// What all threads have counted of calls, at one moment.
+pub(crate) struct Calls {
+    methods: Vec<(String, Totals)>,
+    stages: [Times; Stage::NAMES.len()],
+    /// To methods that do not exist.
+    unknown: u64,
+    too_late: u64,
+    /// Refused before their methods were known.
+    unfinished: u64,
+    slow: u64,
+}
+
+impl Calls {
+    pub(crate) const METRICS: &'static [Metric<Calls>] = &[
+        Metric::samples(
+            "millpond_calls_total",
+            Kind::Counter,
+            "Calls answered with a result.",
+            |calls: &Calls, samples| {
+                for (method, totals) in &calls.methods {
+                    samples.add(&[("method", method)], totals.answered() as f64);
+                }
+            },
+        ),
+        Metric::samples(
+            "millpond_errors_total",
+            Kind::Counter,
+            "Calls answered with an error, by code.",
+            |calls: &Calls, samples| {
+                for (method, totals) in &calls.methods {
+                    for (code, count) in &totals.errors {
+                        samples.add(&[("method", method), ("code", &code.to_string())], *count as f64);
+                    }
+                }
+            },
+        ),
+        Metric::counter(
+            "millpond_unknown_methods_total",
+            "Calls to methods that do not exist.",
+            |calls: &Calls| calls.unknown as f64,
+        ),
+        Metric::samples(
+            "millpond_refused_total",
+            Kind::Counter,
+            "Calls refused, by reason, over all methods.",
+            Calls::refusals,
+        ),
+        Metric::counter(
+            "millpond_slow_calls_total",
+            "Calls that took longer than log.slow_ms.",
+            |calls: &Calls| calls.slow as f64,
+        ),
+        Metric::samples(
+            "millpond_call_seconds",
+            Kind::Histogram,
+            "From the read of a call to its answer.",
+            |calls: &Calls, samples| {
+                for (method, totals) in &calls.methods {
+                    samples.times(&[("method", method)], &totals.times);
+                }
+            },
+        ),
+        Metric::samples(
+            "millpond_call_part_seconds",
+            Kind::Histogram,
             "The same in its parts: from the read to the router (queue), from the router to the ready answer (work); and after it, \
              from the ready answer to the kernel (write). Short calls of one read have equal parts of their work.",
-        );
-        for (name, totals) in &totals {
-            for (split, times) in Split::ALL.iter().zip(&totals.split) {
-                page.times(parts, &[("method", name), ("part", split.name())], times);
-            }
-        }
-        self.print_stages(page);
-    }
-
-    fn print_errors(&self, totals: &[(&str, Totals)], unfinished: u64, page: &mut Page) {
-        let name = "millpond_errors_total";
-        page.family(name, "counter", "Calls answered with an error, by code.");
-        for (method, totals) in totals {
-            for (code, count) in &totals.errors {
-                let labels = [("method", *method), ("code", &code.to_string())];
-                page.sample(name, &labels, *count as f64);
-            }
-        }
-        let (mut unknown, mut too_late) = (0, 0);
-        self.registry.each(|cells| {
-            unknown += cells.unknown_methods.load(Ordering::Relaxed);
-            too_late += cells.too_late.load(Ordering::Relaxed);
-        });
-        page.single(
-            "millpond_unknown_methods_total",
-            "counter",
-            "Calls to methods that do not exist.",
-            unknown as f64,
-        );
-        let name = "millpond_refused_total";
-        page.family(name, "counter", "Calls refused, by reason, over all methods.");
-        for (reason, code) in REFUSALS {
-            let of = |totals: &Totals| totals.errors.get(&code.number()).copied().unwrap_or(0);
-            let mut count: u64 = totals.iter().map(|(_, totals)| of(totals)).sum();
-            if code == Code::Overloaded {
-                // A reason of its own below; a thread may be between its two counts.
-                count = count.saturating_sub(too_late);
-            }
-            page.sample(name, &[("reason", reason)], count as f64);
-        }
-        page.sample(name, &[("reason", "too_late")], too_late as f64);
-        page.sample(name, &[("reason", "unknown_method")], unknown as f64);
-        page.sample(name, &[("reason", "unfinished")], unfinished as f64);
-        page.single(
-            "millpond_slow_calls_total",
-            "counter",
-            "Calls that took longer than log.slow_ms.",
-            self.slow.load(Ordering::Relaxed) as f64,
-        );
-    }
-
-    fn print_stages(&self, page: &mut Page) {
-        let name = "millpond_stage_seconds";
-        page.family(
-            name,
-            "histogram",
+            |calls: &Calls, samples| {
+                for (method, totals) in &calls.methods {
+                    for (split, times) in Split::NAMES.iter().zip(&totals.split) {
+                        samples.times(&[("method", method), ("part", split)], times);
+                    }
+                }
+            },
+        ),
+        Metric::samples(
+            "millpond_stage_seconds",
+            Kind::Histogram,
             "Parts of the time of answered infer and rank calls: from the read to the router (queue), from the batcher to the \
              run (batch_wait), the run, once a request (compute), from the ready answer to the kernel (write).",
-        );
-        for stage in Stage::ALL {
-            let mut times = Times::default();
-            self.registry.each(|cells| {
-                let part: &Histogram = &cells.stages[stage as usize];
-                times.merge(part);
-            });
-            page.times(name, &[("stage", stage.name())], &times);
+            |calls: &Calls, samples| {
+                for (stage, times) in Stage::NAMES.iter().zip(&calls.stages) {
+                    samples.times(&[("stage", stage)], times);
+                }
+            },
+        ),
+    ];
+
+    fn refusals(&self, samples: &mut Samples<'_>) {
+        for (reason, code) in REFUSALS {
+            let of = |totals: &Totals| totals.errors.get(&code.number()).copied().unwrap_or(0);
+            let mut count: u64 = self.methods.iter().map(|(_, totals)| of(totals)).sum();
+            if code == Code::Overloaded {
+                // A reason of its own below; a thread may be between its two counts.
+                count = count.saturating_sub(self.too_late);
+            }
+            samples.add(&[("reason", reason)], count as f64);
         }
+        samples.add(&[("reason", "too_late")], self.too_late as f64);
+        samples.add(&[("reason", "unknown_method")], self.unknown as f64);
+        samples.add(&[("reason", "unfinished")], self.unfinished as f64);
     }
 }
 

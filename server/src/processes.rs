@@ -7,7 +7,6 @@
 mod admin;
 mod fleet;
 mod member;
-mod merge;
 mod message;
 mod running;
 mod settings;

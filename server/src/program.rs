@@ -29,10 +29,6 @@ impl Shared {
         self.program.get()?.log.as_ref()
     }
 
-    pub(crate) fn log_lines_dropped(&self) -> u64 {
-        self.log().map_or(0, LogHandle::lines_dropped)
-    }
-
     /// Empty before it was said.
     pub(crate) fn allocator(&self) -> &'static str {
         self.program.get().map_or("", |program| program.allocator)

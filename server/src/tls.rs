@@ -4,6 +4,7 @@
 //! but the log and a counter of one that runs.
 
 use crate::{Error, config};
+use millpond_metrics::{Count as _, Kind, Metric};
 use millpond_wire_transport::{Listener, Tls};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,15 +77,26 @@ impl Drop for Watching<'_> {
 }
 
 impl Certificate {
-    /// The last second in which it holds, since 1970 UTC.
-    pub(crate) fn not_after_s(&self) -> i64 {
-        self.tls.validity().not_after_s
-    }
-
-    /// How often its files were read again with success, and without.
-    pub(crate) fn reloads(&self) -> [u64; 2] {
-        [&self.reloaded, &self.kept].map(|count| count.load(Ordering::Relaxed))
-    }
+    /// What a page has of it.
+    pub(crate) const METRICS: &'static [Metric<Certificate>] = &[
+        // The one that ends first is the one to know of: each process reads the files for itself.
+        Metric::gauge(
+            "millpond_tls_certificate_not_after_seconds",
+            "The last second in which the certificate in use holds, since 1970.",
+            |certificate: &Certificate| certificate.tls.validity().not_after_s as f64,
+        )
+        .min(),
+        Metric::samples(
+            "millpond_tls_reloads_total",
+            Kind::Counter,
+            "How often the files of the certificate were read again.",
+            |certificate: &Certificate, samples| {
+                for (result, count) in [("replaced", &certificate.reloaded), ("kept", &certificate.kept)] {
+                    samples.add(&[("certificate", result)], count.now());
+                }
+            },
+        ),
+    ];
 
     /// Whether nobody looks at its files any more, although it is served.
     pub(crate) fn has_watch_died(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::workspace::Member;
 
 /// Folder → folders it may use. `*` stands for one path segment, or for everything where it is alone.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("metrics", &[]),
     ("wire/channel", &[]),
     ("wire/frame", &[]),
     ("wire/routing", &[]),
@@ -88,6 +89,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// What any crate may use besides: a part declares what it counts wherever it is.
+const ALLOWED_TO_ALL: &str = "metrics";
+
 /// What any crate's tests may use besides.
 const ALLOWED_IN_TESTS: &[&str] = &["press/workload", "press/practice", "client/rust"];
 
@@ -122,7 +126,8 @@ pub fn check(members: &[Member]) -> Vec<Finding> {
             };
             let for_tests = dependency.dev
                 && (member.folder == BLACK_BOX || ALLOWED_IN_TESTS.contains(&target.folder.as_str()));
-            if !for_tests && !allowed.iter().any(|pattern| matches(pattern, &target.folder)) {
+            let for_all = target.folder == ALLOWED_TO_ALL;
+            if !for_all && !for_tests && !allowed.iter().any(|pattern| matches(pattern, &target.folder)) {
                 findings.push(Finding::refused(
                     &member.name,
                     not_allowed(&member.folder, &target.folder, allowed),
@@ -199,6 +204,7 @@ mod tests {
             &[],
         );
         check_one("backends/tract", &[("backends/interface", false)], &[]);
+        check_one("engines/ordered", &[("metrics", false)], &[]);
         check_one(
             "server",
             &[

@@ -11,6 +11,7 @@ use crate::header::Header;
 use crate::manifest::{FILE, Manifest, ShardEntry};
 use crate::shard::Shard;
 use crate::versions::number;
+use millpond_metrics::Metric;
 
 /// One immutable, opened version of a table: all its shards, memory-mapped.
 ///
@@ -45,6 +46,21 @@ pub struct ShardInfo {
 }
 
 impl Table {
+    /// What a page and `*infos` have of it. Several processes map the same table.
+    pub const METRICS: &'static [Metric<Table>] = &[
+        Metric::gauge(
+            "millpond_table_version",
+            "The version served.",
+            |table: &Table| table.version as f64,
+        )
+        .max(),
+        Metric::gauge("millpond_table_rows", "Rows of it.", |table: &Table| {
+            table.rows as f64
+        })
+        .max()
+        .info("rows"),
+    ];
+
     /// Opens the version in a folder such as `tables/embeddings/00000001`.
     ///
     /// The manifest and the shards' headers are checked, each against itself and against the other; the data is not

@@ -21,6 +21,7 @@ use crate::queue::{self, Queue, Refused};
 use crate::recover::{self, Recovery};
 use crate::scan::{Range, Scan};
 use crate::settle::sync_folders;
+use millpond_metrics::Metric;
 use millpond_threads::ends_by;
 
 /// Entries of a scan that are collected under one read lock.
@@ -97,6 +98,24 @@ struct Handle {
 }
 
 impl Store {
+    /// What a page and `*infos` have of it. Several processes have no stores.
+    pub const METRICS: &'static [Metric<Store>] = &[
+        Metric::gauge("millpond_store_keys", "Keys in the store.", |store: &Store| {
+            store.len() as f64
+        })
+        .info("keys"),
+        Metric::gauge(
+            "millpond_store_bytes",
+            "Memory that the store's entries take: keys, values and 160 bytes each.",
+            |store: &Store| store.memory_bytes() as f64,
+        ),
+        Metric::gauge(
+            "millpond_store_read_only",
+            "1 once its log failed: reads go on, puts are refused until a restart.",
+            |store: &Store| f64::from(store.read_only().is_some()),
+        ),
+    ];
+
     /// Opens the store in `dir`, which is created if only it is missing, and recovers it from its log.
     ///
     /// # Errors

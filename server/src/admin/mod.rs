@@ -39,7 +39,7 @@ impl View for Arc<Shared> {
     }
 
     fn metrics(&self, reply: Reply<'_>) {
-        let text = page::metrics(self);
+        let text = page::metrics(self).text();
         reply.body(&Body {
             status: 200,
             content_type: METRICS_TYPE,

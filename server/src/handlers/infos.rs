@@ -2,16 +2,23 @@
 //! Its invariant: it names no file of this machine, no peer and no token.
 
 use crate::Shared;
+use crate::admission::Admission;
 use crate::engines::Engines;
-use crate::metrics::{Split, Times};
+use crate::log::LogHandle;
+use crate::metrics::Split;
+use millpond_engines_batcher::Stats;
+use millpond_engines_features::Table;
+use millpond_engines_ordered::Store;
+use millpond_metrics::{Metric, Times};
 use millpond_wire_schema::infos::{self, Info};
 use millpond_wire_transport::{Answered, Counters, Reply};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
-    let connections = shared.data_counters.get();
-    let of = |read: fn(&Counters) -> u64| connections.map_or(0, |counters| read(counters));
-    let live = of(|counters| counters.live.load(Ordering::Relaxed));
+    let none = Counters::default();
+    let connections = shared.data_counters.get().map_or(&none, Arc::as_ref);
+    let live = connections.live.load(Ordering::Relaxed);
     let (fpnn, methods) = methods(shared);
     let mut millpond = vec![
         text("version", env!("CARGO_PKG_VERSION")),
@@ -20,20 +27,11 @@ pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
         count("pid", u64::from(std::process::id())),
         count("uptime_s", shared.started.elapsed().as_secs()),
         text("ready", if shared.is_ready() { "yes" } else { "no" }),
-        count("in_flight", shared.admission.in_flight() as u64),
-        count("awaiting_callers", shared.admission.awaiting_callers() as u64),
-        count("connections_live", live),
-        count(
-            "connections_accepted",
-            of(|counters| counters.accepted.load(Ordering::Relaxed)),
-        ),
-        count(
-            "connections_refused",
-            of(|counters| counters.refused.load(Ordering::Relaxed)),
-        ),
-        count("log_lines_dropped", shared.log_lines_dropped()),
-        ("methods".to_owned(), Info::Group(methods)),
     ];
+    millpond.extend(counts(Admission::METRICS, &shared.admission));
+    millpond.extend(counts(Counters::METRICS, connections));
+    millpond.extend(counts(LogHandle::METRICS, &shared.log().cloned()));
+    millpond.push(group("methods", methods));
     if let Some(sibling) = shared.sibling.get() {
         millpond.push(count("process", sibling.number as u64));
     }
@@ -94,10 +92,10 @@ fn methods(shared: &Shared) -> (Infos, Infos) {
         ));
         let mut infos = vec![count("answered", answered), count("failed", failed)];
         infos.extend(quantiles(&totals.times));
-        for (split, times) in Split::ALL.iter().zip(&totals.split) {
+        for (split, times) in Split::NAMES.iter().zip(&totals.split) {
             let part = quantiles(times);
             if !part.is_empty() {
-                infos.push(group(split.name(), part));
+                infos.push(group(split, part));
             }
         }
         millpond.push(group(name, infos));
@@ -128,6 +126,12 @@ fn count(name: &str, value: u64) -> (String, Info) {
     (name.to_owned(), Info::Count(value))
 }
 
+/// What a part declares for it.
+fn counts<P>(list: &'static [Metric<P>], part: &P) -> Infos {
+    let infos = Metric::infos(list, part);
+    infos.map(|(name, value)| count(name, value as u64)).collect()
+}
+
 fn text(name: &str, value: &str) -> (String, Info) {
     (name.to_owned(), Info::Text(value.to_owned()))
 }
@@ -136,36 +140,21 @@ fn text(name: &str, value: &str) -> (String, Info) {
 fn served(engines: &Engines) -> [(String, Info); 3] {
     let tables = engines.tables.iter().map(|(name, handle)| {
         let table = handle.pin();
-        let infos = vec![
-            count("version", table.version()),
-            count("rows", table.rows()),
-            count("dim", table.dim() as u64),
-        ];
-        (name.clone(), Info::Group(infos))
+        // Exact, which a number of a page is not.
+        let mut infos = vec![count("version", table.version())];
+        infos.extend(counts(Table::METRICS, &table));
+        infos.push(count("dim", table.dim() as u64));
+        group(name, infos)
     });
     let stores = engines.stores.iter().map(|(name, store)| {
-        let infos = vec![
-            count("keys", store.len() as u64),
-            text("durability", store.durability().as_str()),
-        ];
-        (name.clone(), Info::Group(infos))
+        let mut infos = counts(Store::METRICS, store);
+        infos.push(text("durability", store.durability().as_str()));
+        group(name, infos)
     });
     let models = engines.models.iter().map(|(name, model)| {
-        let stats = model.batcher.stats();
-        let infos = vec![
-            count("version", model.version),
-            count("answered", stats.answered),
-            count("refused", stats.refused),
-            count("queue_full", stats.queue_full),
-            count("queue_bytes", stats.queue_bytes),
-            count("too_late", stats.too_late),
-            count("evicted", stats.evicted),
-            count("expired", stats.expired),
-            count("abandoned", stats.abandoned),
-            count("batches", stats.batches),
-            count("rows", stats.rows),
-        ];
-        (name.clone(), Info::Group(infos))
+        let mut infos = vec![count("version", model.version)];
+        infos.extend(counts(Stats::METRICS, &model.batcher.stats()));
+        group(name, infos)
     });
     [
         group("features", tables.collect()),

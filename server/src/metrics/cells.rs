@@ -3,9 +3,9 @@
 //! Its invariant: counting takes no lock and shares no cache line that another thread writes; nothing that a thread counted
 //! is lost when it ends, and its cells go to the next thread.
 
-use super::histogram::{Histogram, bump};
 use super::{Split, Stage};
 use crate::methods::Method;
+use millpond_metrics::Histogram;
 use millpond_wire_schema::Code;
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
@@ -24,7 +24,7 @@ pub(super) struct Calls {
 pub(super) struct CallTimes {
     /// From the read to the ready answer.
     pub(super) total: Histogram,
-    pub(super) split: [Histogram; Split::ALL.len()],
+    pub(super) split: [Histogram; Split::NAMES.len()],
 }
 
 impl Calls {
@@ -42,7 +42,7 @@ impl Calls {
 #[derive(Debug)]
 pub(super) struct Cells {
     calls: Vec<Calls>,
-    pub(super) stages: Box<[Histogram; Stage::ALL.len()]>,
+    pub(super) stages: Box<[Histogram; Stage::NAMES.len()]>,
     pub(super) unknown_methods: AtomicU64,
     /// Refused because the predicted wait was longer than the deadline allowed.
     pub(super) too_late: AtomicU64,
@@ -60,16 +60,6 @@ impl Cells {
 
     pub(super) fn of(&self, method: Method) -> &Calls {
         &self.calls[method.index()]
-    }
-
-    /// Counts an unknown method; for the thread that owns the cells.
-    pub(super) fn unknown(&self) {
-        bump(&self.unknown_methods, 1);
-    }
-
-    /// Counts a call whose answer would come too late; for the thread that owns the cells.
-    pub(super) fn too_late(&self) {
-        bump(&self.too_late, 1);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::config::Config;
+use millpond_metrics::Page;
 
 fn methods() -> Methods {
     Methods::new(&Config::default())
@@ -19,8 +20,8 @@ fn arrival(method: Method, queue: Duration) -> Arrival {
 
 fn check(metrics: &Metrics, methods: &Methods, expected: &[&str]) {
     let mut page = Page::default();
-    metrics.print(methods, 0, &mut page);
-    let text = page.into_text();
+    page.part(Calls::METRICS, &metrics.calls(methods, 0));
+    let text = page.text();
     for expected in expected {
         let line = format!("{expected}\n");
         assert!(text.contains(&line), "{expected} is not in\n{text}");
@@ -157,8 +158,11 @@ fn what_threads_counted_adds_up_exactly() {
     let calls = (0..THREADS).flat_map(|thread| (0..CALLS).map(move |call| one(thread, call)));
     let work: u64 = 2 * calls.sum::<u64>();
     assert_eq!(totals.answered(), 2 * THREADS * CALLS);
-    assert_eq!((totals.split[0].sum_ns, totals.split[1].sum_ns), (queue, work));
-    assert_eq!(totals.times.sum_ns, queue + work);
+    assert_eq!(
+        (totals.split[0].sum_ns(), totals.split[1].sum_ns()),
+        (queue, work)
+    );
+    assert_eq!(totals.times.sum_ns(), queue + work);
     assert_eq!(totals.split[0].count(), 2 * THREADS * CALLS);
     assert_eq!(metrics.totals(ping).failed(), 2 * THREADS * CALLS.div_ceil(3));
     let mut held = 0;

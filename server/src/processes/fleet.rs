@@ -7,16 +7,16 @@ mod beat;
 mod stopping;
 
 use super::admin::State;
-use super::merge::Sheet;
 use super::message::{Order, Said};
 use super::running::{Event, Running, Who};
 use super::settings::Settings;
 use crate::Error;
 use crate::access::AllowList;
+use crate::admin::page::{self, Condition};
 use crate::handlers::tune::{Asked, Setting};
 use crate::log::LogHandle;
-use crate::metrics::Page;
 use crate::watch::BEAT;
+use millpond_metrics::{Family, Metric, Page};
 use millpond_wire_transport::{Body, Pulses, Ticket};
 use std::process::Command;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ struct Member {
     /// Ends in a row without a sound life between them.
     failures: u32,
     again_at: Option<Instant>,
-    /// The metrics it told last.
-    sheet: Option<Sheet>,
+    /// What it said last that it has counted.
+    page: Option<Page>,
 }
 
 pub(super) struct Fleet {
@@ -70,7 +70,7 @@ pub(super) struct Fleet {
     started: Instant,
     members: Vec<Member>,
     /// What processes that have ended had counted.
-    ended: Sheet,
+    ended: Page,
     restarts: u64,
     tuned: Settings,
     round: Round,
@@ -86,6 +86,8 @@ pub(super) struct Fleet {
     beats: usize,
     /// What the stop found unfinished.
     left: Vec<String>,
+    /// What processes count.
+    families: Vec<&'static Family>,
 }
 
 /// Who asked for the metrics, and who has not told them yet.
@@ -103,7 +105,7 @@ impl Fleet {
         Fleet {
             started: Instant::now(),
             members: members.collect(),
-            ended: Sheet::default(),
+            ended: Page::default(),
             restarts: 0,
             tuned: Settings::new(beginning.configured.clone()),
             round: Round::default(),
@@ -113,6 +115,7 @@ impl Fleet {
             beats: 0,
             stuck: Vec::new(),
             left: Vec::new(),
+            families: page::families(),
             beginning,
         }
     }
@@ -204,8 +207,8 @@ impl Fleet {
             Said::Warm => self.warm(who.number),
             Said::Ready => self.ready(who.number),
             Said::Beats { why_not_ready } => self.has_beaten(who.number, why_not_ready.as_deref()),
-            Said::Metrics { round, page } => {
-                self.members[who.number].sheet = Some(Sheet::read(&page));
+            Said::Metrics { round, values } => {
+                self.members[who.number].page = Some(Page::from_values(values, &self.families));
                 if round == self.round.number {
                     self.told(who.number);
                 }
@@ -282,8 +285,8 @@ impl Fleet {
 
     fn gone(&mut self, who: Who) {
         let member = &mut self.members[who.number];
-        if let Some(sheet) = member.sheet.take() {
-            self.ended.merge(&sheet.without_gauges());
+        if let Some(page) = member.page.take() {
+            self.ended.merge(&page.without_gauges());
         }
         let Some(running) = member.running.take() else {
             return;
@@ -375,7 +378,7 @@ impl Fleet {
     fn end_round(&mut self) {
         self.round.until = None;
         let tickets = std::mem::take(&mut self.round.tickets);
-        let page = self.page();
+        let page = self.page().text();
         for ticket in tickets {
             ticket.body(&Body {
                 status: 200,
@@ -385,73 +388,59 @@ impl Fleet {
         }
     }
 
-    /// What all processes told last, what those had counted that are no more, and what is known here.
-    fn page(&self) -> String {
-        let mut sheet = Sheet::read(&self.own_page());
-        for member in &self.members {
-            if let Some(told) = &member.sheet {
-                sheet.merge(told);
-            }
-        }
-        sheet.merge(&self.ended);
-        sheet.into_page()
+    /// What is known here, what all processes told last, and what those had counted that are no more.
+    fn page(&self) -> Page {
+        let condition = Condition {
+            ready: self.beginning.state.is_ready(),
+            threads_stuck: self.stuck.len(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+        };
+        let mut page = Page::default();
+        page.part(Fleet::METRICS, self);
+        let members = self.members.iter().enumerate();
+        let members = members.map(|(number, member)| (number.to_string(), member));
+        page.parts(Member::METRICS, "process", members);
+        page.part(LogHandle::METRICS, &self.beginning.log);
+        page.part(Condition::METRICS, &condition);
+        let told = self.members.iter().filter_map(|member| member.page.as_ref());
+        told.chain([&self.ended]).for_each(|told| page.merge(told));
+        page
     }
 
-    fn own_page(&self) -> String {
-        let mut page = Page::default();
-        let count = self.members.len() as f64;
-        page.single("millpond_processes", "gauge", "server.processes.", count);
-        page.single(
+    const METRICS: &'static [Metric<Fleet>] = &[
+        Metric::gauge("millpond_processes", "server.processes.", |fleet: &Fleet| {
+            fleet.members.len() as f64
+        }),
+        Metric::counter(
             "millpond_process_restarts_total",
-            "counter",
             "Processes that ended by themselves.",
-            self.restarts as f64,
-        );
-        let numbers: Vec<String> = (0..self.members.len()).map(|number| number.to_string()).collect();
-        let mut family = |name: &str, help: &str, read: fn(&Member) -> f64| {
-            page.family(name, "gauge", help);
-            for (number, member) in numbers.iter().zip(&self.members) {
-                page.sample(name, &[("process", number)], read(member));
-            }
-        };
-        family(
+            |fleet: &Fleet| fleet.restarts as f64,
+        ),
+    ];
+}
+
+impl Member {
+    const METRICS: &'static [Metric<Member>] = &[
+        Metric::gauge(
             "millpond_process_ready",
             "1 while the process is warm and serves.",
-            |member| f64::from(u8::from(member.is_ready())),
-        );
-        family("millpond_process_pid", "Its number to the system.", |member| {
-            member
-                .running
-                .as_ref()
-                .map_or(0.0, |running| f64::from(running.pid()))
-        });
-        family("millpond_process_connections", "Its connections.", |member| {
-            let told = member.sheet.as_ref();
-            told.and_then(|sheet| sheet.value("millpond_connections"))
-                .unwrap_or(0.0)
-        });
-        // Of the family that the processes have too.
-        let dropped = self.beginning.log.as_ref().map_or(0, LogHandle::lines_dropped);
-        page.single(
-            "millpond_log_lines_dropped_total",
-            "counter",
-            "Log lines that found the queue full.",
-            dropped as f64,
-        );
-        page.single(
-            "millpond_uptime_seconds",
-            "gauge",
-            "Since the start.",
-            self.started.elapsed().as_secs_f64(),
-        );
-        page.single(
-            "millpond_ready",
-            "gauge",
-            "1 once warm and until draining.",
-            f64::from(u8::from(self.beginning.state.is_ready())),
-        );
-        page.into_text()
-    }
+            |member: &Member| f64::from(member.is_ready()),
+        ),
+        Metric::gauge(
+            "millpond_process_pid",
+            "Its number to the system.",
+            |member: &Member| member.running.as_ref().map_or(0, Running::pid).into(),
+        ),
+        Metric::gauge(
+            "millpond_process_connections",
+            "Its connections.",
+            |member: &Member| {
+                let told = member.page.as_ref();
+                told.and_then(|page| page.value("millpond_connections"))
+                    .unwrap_or(0.0)
+            },
+        ),
+    ];
 }
 
 fn set(setting: &Setting, asked: Option<u64>) -> Order {

@@ -194,8 +194,8 @@ fn obey(
                 }
             }
             (Order::Metrics { round }, Some(shared)) => {
-                let page = admin::page::metrics(shared);
-                if answers.send(Said::Metrics { round, page }).is_err() {
+                let values = admin::page::metrics(shared).into_values();
+                if answers.send(Said::Metrics { round, values }).is_err() {
                     break;
                 }
             }

@@ -4,19 +4,20 @@
 //! the talk; it is never skipped.
 
 use crate::handlers::tune::Setting;
+use millpond_metrics::Values;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Read as _, Write};
 use std::net::IpAddr;
 
-/// Bytes of a line: a page of metrics with thousands of methods has a few MiB.
+/// Bytes of a line: the counts of thousands of methods have a few MiB.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// What a parent tells a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// Tell the page of metrics, for the round of this number.
+    /// Tell what was counted, for the round of this number.
     Metrics { round: u64 },
     /// Say that you hear.
     Beat,
@@ -42,8 +43,8 @@ pub(super) enum Said {
     Ready,
     /// It hears; and its threads turn, or not.
     Beats { why_not_ready: Option<String> },
-    /// Its page of metrics.
-    Metrics { round: u64, page: String },
+    /// What it has counted.
+    Metrics { round: u64, values: Values },
     /// `*tune` asks for this here, in the call of this number.
     Tune {
         asked: u64,
@@ -92,7 +93,10 @@ mod tests {
             },
             Said::Metrics {
                 round: 7,
-                page: "# HELP a b\na{x=\"\\n\"} 1\n".into(),
+                values: vec![
+                    ("a".into(), vec![("{x=\"\\n\"}".into(), 0.1)]),
+                    ("b".into(), Vec::new()),
+                ],
             },
             Said::Tune {
                 asked: 1,

@@ -15,6 +15,7 @@
 mod acceptor;
 mod answer;
 mod connection;
+mod counters;
 mod encryption;
 mod error;
 mod hosts;
@@ -36,6 +37,7 @@ mod totals;
 pub use acceptor::Transport;
 pub use answer::Body;
 pub use connection::Run;
+pub use counters::Counters;
 pub use encryption::Encryption;
 pub use error::Error;
 pub use hosts::Hosts;
@@ -50,8 +52,6 @@ pub use tls::{Tls, TlsFiles, TlsProblem, Validity};
 
 use millpond_wire_frame::Limits;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use timers::Overdue;
 
 /// What one listener's connections may use.
 #[derive(Debug, Clone)]
@@ -101,75 +101,5 @@ impl Options {
         allowed
             .find(|allowed| **allowed == "*" || **allowed == origin)
             .copied()
-    }
-}
-
-/// Totals since start, and the connections of now.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Connections accepted, refused ones included.
-    pub accepted: AtomicU64,
-    /// Connections told `Overloaded` (or closed at once when even those were too many).
-    pub refused: AtomicU64,
-    /// Connections served now.
-    pub live: AtomicU64,
-    /// Connections being told that they are refused.
-    pub refusing: AtomicU64,
-    /// Connections to which everything was said, held until their peers have read it.
-    pub lingering: AtomicU64,
-    /// Limits the lines of the log that connections cause.
-    pub(crate) quiet: quiet::Quiet,
-    /// Connections closed for bytes that are no frame and no HTTP, or that ended in the middle of a request.
-    pub malformed: AtomicU64,
-    /// HTTP requests refused for their `Host`.
-    pub hosts_refused: AtomicU64,
-    /// Answers whose connection was gone.
-    pub undelivered: AtomicU64,
-    /// Bytes of answers and pushes that wait for peers, in buffers and mailboxes.
-    pub write_buffer_bytes: AtomicU64,
-    /// Connections closed because those of all peers held too much, and theirs most.
-    pub write_buffers_cut: AtomicU64,
-    /// Calls to peers that wait for an answer.
-    pub pushes_waiting: AtomicU64,
-    /// Bytes held of requests that have not come whole, beyond 8 KiB of each.
-    pub unfinished_bytes: AtomicU64,
-    /// Requests that were refused, and their connections closed, because all that are not whole held too much.
-    pub unfinished_refused: AtomicU64,
-    /// Connections closed because they asked nothing for too long.
-    pub idle: AtomicU64,
-    /// Connections closed because the end of a request did not come in time.
-    pub slow_requests: AtomicU64,
-    /// Connections closed because they did not read their answers in time.
-    pub slow_readers: AtomicU64,
-    /// Connections closed because more answers waited for their peer than it may be owed.
-    pub overfull_readers: AtomicU64,
-    /// Connections closed because serving them panicked, and panics at their end.
-    pub panics: AtomicU64,
-    /// Calls sent to peers.
-    pub pushes: AtomicU64,
-    /// Their answers that came in time.
-    pub push_answers: AtomicU64,
-    /// Those that were given up.
-    pub push_timeouts: AtomicU64,
-    /// Answers to pushes that nobody waited for any more.
-    pub push_answers_late: AtomicU64,
-    /// Calls refused because too many of their connection were in flight, and held back, while answers of its peer were awaited.
-    pub calls_refused: AtomicU64,
-    /// Moments in which a net thread that refused most calls left its sockets alone ([`Service::lull`]).
-    pub lulls: AtomicU64,
-    /// TLS handshakes that were done.
-    pub handshakes: AtomicU64,
-    /// TLS handshakes that began and were not: no TLS 1.3, a certificate that is missing or wrong, a peer that left or was late.
-    pub handshakes_failed: AtomicU64,
-}
-
-impl Counters {
-    pub(crate) fn count_overdue(&self, why: Overdue) {
-        let counter = match why {
-            Overdue::Idle => &self.idle,
-            Overdue::Request => &self.slow_requests,
-            Overdue::Write => &self.slow_readers,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }

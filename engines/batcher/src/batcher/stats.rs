@@ -1,4 +1,4 @@
-//! What a batcher counts. Not a metrics exporter: the server gives these their names.
+//! What a batcher counts, and under which names others see it.
 //! Invariant: every accepted request ends in exactly one of `answered`, `failed`,
 //! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
 //! running is in one of `queue_full`, `queue_bytes` and `too_late`.
@@ -6,45 +6,46 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A batcher's counters since its start, and what it holds now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Requests accepted.
-    pub accepted: u64,
-    /// Requests refused by [`crate::Batcher::submit`], for whatever reason.
-    pub refused: u64,
-    /// Of these, refused because the queue was full.
-    pub queue_full: u64,
-    /// Of these, refused because what waited and ran held too many bytes, or it alone did.
-    pub queue_bytes: u64,
-    /// Of these, refused because their deadline was expected to pass before their answer.
-    pub too_late: u64,
-    /// Accepted requests answered with outputs.
-    pub answered: u64,
-    /// Accepted requests answered with [`crate::Error::ModelFailed`].
-    pub failed: u64,
-    /// Accepted requests dropped unrun because their deadline passed.
-    pub expired: u64,
-    /// Accepted requests dropped unrun because their client went away.
-    pub abandoned: u64,
-    /// Accepted requests that made room for another source's.
-    pub evicted: u64,
-    /// Runs of the model, warm-up excluded.
-    pub batches: u64,
-    /// Rows of those runs.
-    pub rows: u64,
-    /// Runs that panicked.
-    pub panics: u64,
-    /// Times an idle instance was woken by a request.
-    pub wakes: u64,
-    /// Microseconds from submission to run, summed over requests that ran.
-    pub queue_us_sum: u64,
-    /// Microseconds of all runs.
-    pub compute_us_sum: u64,
-    /// Requests that wait now.
-    pub queued: usize,
-    /// Instances that are busy now.
-    pub busy: usize,
+millpond_metrics::counters! {
+    /// A batcher's counters since its start, and what it holds now.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Stats {
+        /// What a page and `*infos` have of each model.
+        METRICS {
+            pub answered: u64 = counter("millpond_model_requests_total",
+                "Requests answered with outputs.").info("answered"),
+            pub refused: u64 = counter("millpond_model_refused_total",
+                "Requests refused when they came, for whatever reason.").info("refused"),
+            pub queue_full: u64 = counter("millpond_model_queue_full_total",
+                "Of these: the queue was full.").info("queue_full"),
+            pub queue_bytes: u64 = counter("millpond_model_queue_bytes_total",
+                "Of these: what waited and ran held too many bytes, or would have with this one alone.").info("queue_bytes"),
+            pub too_late: u64 = counter("millpond_model_too_late_total",
+                "Of these: the predicted wait and the run were longer than the deadline allowed.").info("too_late"),
+            pub evicted: u64 = counter("millpond_model_evicted_total",
+                "Accepted requests that gave way to another connection's.").info("evicted"),
+            pub expired: u64 = counter("millpond_model_expired_total",
+                "Requests dropped unrun: deadline passed.").info("expired"),
+            pub abandoned: u64 = counter("millpond_model_abandoned_total",
+                "Requests dropped unrun: client gone.").info("abandoned"),
+            pub failed: u64 = counter("millpond_model_failed_total", "Requests the model failed on."),
+            pub panics: u64 = counter("millpond_model_panics_total", "Runs that panicked."),
+            pub batches: u64 = counter("millpond_model_batches_total", "Runs.").info("batches"),
+            pub rows: u64 = counter("millpond_model_rows_total", "Rows of all runs.").info("rows"),
+            pub queue_us_sum: u64 = counter("millpond_model_queue_seconds_total",
+                "Waiting for a run, summed over requests.").micros(),
+            pub compute_us_sum: u64 = counter("millpond_model_compute_seconds_total",
+                "Running, summed over runs.").micros(),
+            pub queued: usize = gauge("millpond_model_queued", "Requests waiting now."),
+            pub busy: usize = gauge("millpond_model_busy", "Instances running now."),
+        }
+    }
+    and {
+        /// Requests accepted.
+        pub accepted: u64,
+        /// Times an idle instance was woken by a request.
+        pub wakes: u64,
+    }
 }
 
 /// The counters behind [`Stats`]; times in nanoseconds, so that short runs do not round to nothing.

@@ -15,7 +15,7 @@ const NS_MAX: u64 = 1 << 36;
 const BUCKETS: usize = (36 - FINE_BITS as usize + 1) << FINE_BITS;
 
 /// Adds to a number that this thread alone writes.
-pub(super) fn bump(cell: &AtomicU64, by: u64) {
+pub fn bump(cell: &AtomicU64, by: u64) {
     // No read-modify-write: nobody else writes, and whoever reads meanwhile reads the sum before or after.
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
@@ -42,7 +42,7 @@ fn bounds(bucket: usize) -> (u64, u64) {
 
 /// One thread's times.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub struct Histogram {
     sum_ns: AtomicU64,
     counts: [AtomicU64; BUCKETS],
 }
@@ -58,12 +58,12 @@ impl Default for Histogram {
 
 impl Histogram {
     /// Counts a time; for the thread that owns it.
-    pub(super) fn add(&self, took: Duration) {
+    pub fn add(&self, took: Duration) {
         self.add_all(took, 1);
     }
 
     /// Counts so many times of that length; for the thread that owns it.
-    pub(super) fn add_all(&self, took: Duration, count: u32) {
+    pub fn add_all(&self, took: Duration, count: u32) {
         let ns = nanoseconds(took);
         bump(&self.sum_ns, ns.wrapping_mul(u64::from(count)));
         bump(&self.counts[bucket(ns)], u64::from(count));
@@ -71,14 +71,14 @@ impl Histogram {
 }
 
 /// A time in nanoseconds, as far as they go.
-pub(super) fn nanoseconds(took: Duration) -> u64 {
+fn nanoseconds(took: Duration) -> u64 {
     u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What the histograms of several threads saw together.
 #[derive(Debug, Clone)]
-pub(crate) struct Times {
-    pub(super) sum_ns: u64,
+pub struct Times {
+    sum_ns: u64,
     counts: Vec<u64>,
 }
 
@@ -92,7 +92,8 @@ impl Default for Times {
 }
 
 impl Times {
-    pub(super) fn merge(&mut self, part: &Histogram) {
+    /// Takes in what a thread saw.
+    pub fn add(&mut self, part: &Histogram) {
         self.sum_ns = self.sum_ns.wrapping_add(part.sum_ns.load(Ordering::Relaxed));
         for (sum, count) in self.counts.iter_mut().zip(&part.counts) {
             *sum += count.load(Ordering::Relaxed);
@@ -100,22 +101,27 @@ impl Times {
     }
 
     /// How many there were.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
+    /// All of them, in nanoseconds.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
     /// All of them, in seconds.
-    pub(crate) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.sum_ns as f64 / 1e9
     }
 
     /// How many took at most 2^`power` nanoseconds: exact from 32 ns on.
-    pub(super) fn at_most(&self, power: u32) -> u64 {
+    pub(crate) fn at_most(&self, power: u32) -> u64 {
         self.counts[..=bucket(1 << power)].iter().sum()
     }
 
     /// The time that a share of them stayed within, in microseconds: the middle of its bucket. None where there are none.
-    pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
+    pub fn quantile_us(&self, share: f64) -> Option<f64> {
         let total = self.count();
         let rank = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
@@ -159,7 +165,7 @@ mod tests {
         (1..=10_000).for_each(|us| histogram.add(Duration::from_micros(us)));
         let mut times = Times::default();
         assert_eq!(times.quantile_us(0.5), None);
-        times.merge(&histogram);
+        times.add(&histogram);
         for (share, expected) in [
             (0.5, 5000.0),
             (0.9, 9000.0),
