@@ -1,107 +1,13 @@
-//! What a bar is: a figure, a comparison and a limit, under a name that stays.
-//!
-//! Its invariant: a figure that is no number passes nothing.
+//! Bars that are measured together.
 
-use crate::judging::Verdict;
 use crate::report::Report;
 use crate::setup::Setup;
-use std::fmt;
-
-/// How a figure is held against its limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
-    AtLeast,
-    AtMost,
-    Equal,
-}
-
-/// One promise.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bar {
-    /// Ends in its unit or in what it is a ratio of.
-    pub(crate) name: &'static str,
-    pub(crate) op: Op,
-    pub(crate) limit: f64,
-}
+pub(crate) use millpond_press_verdict::{Bar, Op};
 
 /// Bars that are measured together.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    pub(crate) bars: &'static [Bar],
+    pub(crate) bars: &'static [Bar<'static>],
     pub(crate) measure: fn(&Setup, &mut Report) -> anyhow::Result<()>,
-}
-
-impl Bar {
-    pub(crate) const fn new(name: &'static str, op: Op, limit: f64) -> Bar {
-        Bar { name, op, limit }
-    }
-
-    pub(crate) fn passes(&self, value: f64) -> bool {
-        match self.op {
-            Op::AtLeast => value >= self.limit,
-            Op::AtMost => value <= self.limit,
-            Op::Equal => value == self.limit,
-        }
-    }
-
-    /// The line that programs read.
-    pub(crate) fn line(&self, value: f64, verdict: Verdict) -> String {
-        let (name, op) = (self.name, self.op);
-        format!(
-            "bar {name} {} {op} {} {verdict}",
-            figure(value),
-            figure(self.limit)
-        )
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Op::AtLeast => ">=",
-            Op::AtMost => "<=",
-            Op::Equal => "==",
-        })
-    }
-}
-
-/// Four significant places at least, without tails of zeros.
-pub(crate) fn figure(value: f64) -> String {
-    if value == value.trunc() {
-        format!("{value}")
-    } else if value.abs() < 0.01 {
-        format!("{value:.2e}")
-    } else if value.abs() < 100.0 {
-        format!("{value:.4}")
-    } else {
-        format!("{value:.1}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_say_what_they_hold() {
-        let check = |op, limit, value, expected: &str| {
-            let bar = Bar::new("a-b", op, limit);
-            let verdict = if bar.passes(value) {
-                Verdict::Pass
-            } else {
-                Verdict::Fail
-            };
-            assert_eq!(bar.line(value, verdict), expected);
-        };
-        check(Op::AtLeast, 0.9, 0.95, "bar a-b 0.9500 >= 0.9000 pass");
-        check(Op::AtLeast, 0.9, 0.8999, "bar a-b 0.8999 >= 0.9000 fail");
-        check(Op::AtMost, 1e-4, 2e-6, "bar a-b 2.00e-6 <= 1.00e-4 pass");
-        check(Op::Equal, 0.0, 3.0, "bar a-b 3 == 0 fail");
-        check(Op::Equal, 1.0, 0.99999, "bar a-b 1.0000 == 1 fail");
-        check(Op::AtMost, 60.0, f64::NAN, "bar a-b NaN <= 60 fail");
-        check(Op::AtLeast, 8.0, f64::NAN, "bar a-b NaN >= 8 fail");
-        let noisy = Bar::new("a-b", Op::AtLeast, 0.9).line(0.95, Verdict::Noisy);
-        assert_eq!(noisy, "bar a-b 0.9500 >= 0.9000 noisy");
-    }
 }

@@ -4,9 +4,9 @@
 //! that a slow moment of the machine falls on all of them. Its invariant: both variants run on equal rows.
 
 use crate::r1;
-use crate::series::Series;
 use millpond_backends_interface::{Backend as _, Instance};
 use millpond_backends_tract::Tract;
+use millpond_press_verdict::Series;
 use millpond_tensor::Tensor;
 use std::hint::black_box;
 use std::path::Path;

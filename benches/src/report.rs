@@ -5,12 +5,11 @@
 //! [`Report::close`] every bar of the group has exactly one outcome, and one that was decided is not decided again.
 
 use crate::bar::{Bar, Group};
-use crate::judging::{self, Verdict};
 use crate::provenance::Provenance;
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
 use millpond_press_recorder::Interval;
+use millpond_press_verdict::{Decision, Series, decide, decide_upper_end, figure, interval};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write as _;
@@ -20,12 +19,12 @@ use std::time::Instant;
 /// One bar's outcome.
 #[derive(Serialize)]
 struct Outcome {
-    name: &'static str,
+    name: String,
     /// `null` where it could not be measured.
     value: Option<f64>,
     op: String,
     limit: f64,
-    verdict: Verdict,
+    verdict: Decision,
     /// How often it was measured.
     tries: usize,
     /// Of a ratio of two loads in turns: the interval of its pairs that count.
@@ -95,19 +94,19 @@ impl Report {
 
     /// Keeps a bar's line for the end, and shows what it will say; `runs` are the figures its value was made of.
     pub(crate) fn bar(&mut self, bar: &Bar, value: f64, runs: Series) {
-        let verdict = judging::judge(bar, value, &runs);
+        let verdict = decide(bar, value, &runs);
         self.judged(bar, value, verdict, runs);
     }
 
     /// The same of a bar whose limit holds for the upper end of a ratio's interval.
     pub(crate) fn bar_of_upper_end(&mut self, bar: &Bar, runs: Series) {
-        let (value, verdict) = judging::judge_upper_end(bar, &runs);
+        let (value, verdict) = decide_upper_end(bar, &runs);
         self.judged(bar, value, verdict, runs);
     }
 
-    fn judged(&mut self, bar: &Bar, value: f64, verdict: Verdict, runs: Series) {
+    fn judged(&mut self, bar: &Bar, value: f64, verdict: Decision, runs: Series) {
         let line = bar.line(value, verdict);
-        let interval = judging::interval(&runs);
+        let interval = interval(&runs);
         let beside = [interval.map(interval_in_words), runs.steal().map(steal_in_words)];
         let beside: Vec<String> = beside.into_iter().flatten().collect();
         let beside = match beside.join("; ") {
@@ -118,7 +117,7 @@ impl Report {
         let at = self.outcomes.iter().position(|outcome| outcome.name == bar.name);
         let tries = at.map_or(0, |at| self.outcomes[at].tries) + 1;
         let outcome = Outcome {
-            name: bar.name,
+            name: bar.name.to_owned(),
             value: value.is_finite().then_some(value),
             op: bar.op.to_string(),
             limit: bar.limit,
@@ -131,7 +130,7 @@ impl Report {
         };
         match at {
             None => self.outcomes.push(outcome),
-            Some(at) if self.outcomes[at].verdict == Verdict::Noisy => self.outcomes[at] = outcome,
+            Some(at) if self.outcomes[at].verdict == Decision::Noisy => self.outcomes[at] = outcome,
             Some(_) => self.say("    (it was decided in an earlier try, which stands)"),
         }
     }
@@ -143,7 +142,7 @@ impl Report {
             let outcome = self.outcomes.iter().find(|outcome| outcome.name == bar.name);
             let is_open = match outcome {
                 None => true,
-                Some(outcome) => outcome.verdict == Verdict::Noisy && !was_measured,
+                Some(outcome) => outcome.verdict == Decision::Noisy && !was_measured,
             };
             if is_open {
                 self.bar(bar, f64::NAN, Series::default());
@@ -156,7 +155,7 @@ impl Report {
     pub(crate) fn is_noisy(&self, group: &Group) -> bool {
         let of_group = |outcome: &&Outcome| group.bars.iter().any(|bar| bar.name == outcome.name);
         let mut outcomes = self.outcomes.iter().filter(of_group);
-        outcomes.any(|outcome| outcome.verdict == Verdict::Noisy)
+        outcomes.any(|outcome| outcome.verdict == Decision::Noisy)
     }
 
     /// Prints the lines of all bars, which nothing follows; whether none of them failed. One that stayed noisy counts as measured.
@@ -170,11 +169,11 @@ impl Report {
             text += &format!("{mark}\n");
         }
         for outcome in &self.outcomes {
-            if outcome.verdict == Verdict::Noisy {
+            if outcome.verdict == Decision::Noisy {
                 let interval = outcome
                     .interval
                     .map_or("no pairs to tell by".to_owned(), interval_in_words);
-                let (name, tries) = (outcome.name, outcome.tries);
+                let (name, tries) = (&outcome.name, outcome.tries);
                 text += &format!("{name} is noisy: tries {tries}, {interval}\n");
             }
         }
@@ -183,7 +182,7 @@ impl Report {
         }
         self.say(&text);
         self.text.sync_all()?;
-        let failed = |outcome: &Outcome| outcome.verdict == Verdict::Fail;
+        let failed = |outcome: &Outcome| outcome.verdict == Decision::Fail;
         Ok(!self.outcomes.iter().any(failed))
     }
 
@@ -201,8 +200,8 @@ impl Report {
                 1 => "one".to_owned(),
                 _ => format!(
                     "{} to {}, {count}",
-                    crate::bar::figure(outcome.runs.min()),
-                    crate::bar::figure(outcome.runs.max())
+                    figure(outcome.runs.min()),
+                    figure(outcome.runs.max())
                 ),
             };
             let runs = [Some(runs), outcome.interval.map(interval_in_words)];
@@ -218,14 +217,14 @@ impl Report {
             text += &format!(
                 "| {} | {} | {} | {stolen} | {} {} | {} |\n",
                 outcome.name,
-                outcome.value.map_or("-".to_owned(), crate::bar::figure),
+                outcome.value.map_or("-".to_owned(), figure),
                 runs.join("; "),
                 outcome.op,
-                crate::bar::figure(outcome.limit),
+                figure(outcome.limit),
                 match outcome.verdict {
-                    Verdict::Pass => "pass".to_owned(),
-                    Verdict::Fail => "**fail**".to_owned(),
-                    Verdict::Noisy => format!("noisy, tries {}", outcome.tries),
+                    Decision::Pass => "pass".to_owned(),
+                    Decision::Fail => "**fail**".to_owned(),
+                    Decision::Noisy => format!("noisy, tries {}", outcome.tries),
                 },
             );
         }
@@ -247,7 +246,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::bar::Op;
-    use crate::conditions::{Conditions, Standing};
+    use millpond_press_verdict::{Conditions, Standing};
 
     const NOISY: Bar = Bar::new("a-over-b", Op::AtLeast, 0.9);
     const DECIDED: Bar = Bar::new("c-us", Op::AtMost, 2.0);
@@ -283,9 +282,11 @@ mod tests {
         report
     }
 
-    fn verdicts(report: &Report) -> Vec<(&'static str, Verdict)> {
+    fn verdicts(report: &Report) -> Vec<(&str, Decision)> {
         let outcomes = report.outcomes.iter();
-        outcomes.map(|outcome| (outcome.name, outcome.verdict)).collect()
+        outcomes
+            .map(|outcome| (outcome.name.as_str(), outcome.verdict))
+            .collect()
     }
 
     #[test]
@@ -295,13 +296,13 @@ mod tests {
         let noisy = |verdict| {
             vec![
                 ("a-over-b", verdict),
-                ("c-us", Verdict::Pass),
-                ("d-count", Verdict::Fail),
+                ("c-us", Decision::Pass),
+                ("d-count", Decision::Fail),
             ]
         };
-        assert_eq!(verdicts(&report), noisy(Verdict::Noisy));
+        assert_eq!(verdicts(&report), noisy(Decision::Noisy));
         report.close(&GROUP, false).unwrap();
-        assert_eq!(verdicts(&report), noisy(Verdict::Fail));
+        assert_eq!(verdicts(&report), noisy(Decision::Fail));
         assert!(!report.is_noisy(&GROUP));
         assert_eq!(report.outcomes[0].line, "bar a-over-b NaN >= 0.9000 fail");
         let folder = report.folder();

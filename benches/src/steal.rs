@@ -2,10 +2,10 @@
 //!
 //! Its invariant: how often that was is told, and after [`TRIES`] the last one counts, whatever it is.
 
-use crate::conditions::steal_percent;
 use crate::report::Report;
 use crate::setup::Setup;
 use millpond_press_report::Point;
+use millpond_press_verdict::Conditions;
 
 /// Share of the machine's time, in percent of one processor, that the hypervisor may have had on average.
 const TAKEN_PERCENT_MAX: f64 = 2.0;
@@ -21,7 +21,7 @@ pub(crate) fn undisturbed(
 ) -> anyhow::Result<Point> {
     let mut point = measure(name)?;
     for again in 2..=setup.pick(TRIES, 1) {
-        let taken = steal_percent(&point);
+        let taken = Conditions::steal_percent(&point);
         if taken <= TAKEN_PERCENT_MAX {
             break;
         }

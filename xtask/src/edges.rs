@@ -48,7 +48,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("press/workload", &[]),
     ("press/recorder", &[]),
-    ("press/report", &["press/recorder"]),
+    ("press/verdict", &["press/recorder"]),
+    ("press/report", &["press/recorder", "press/verdict"]),
     ("press/practice", &[]),
     (
         "press/runner",
@@ -57,6 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "press/workload",
             "press/recorder",
             "press/report",
+            "press/verdict",
             "engines/*",
             "backends/interface",
             "backends/tract",

@@ -6,9 +6,9 @@
 use crate::bar::{Bar, Group, Op};
 use crate::child;
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
+use millpond_press_verdict::Series;
 use serde::Deserialize;
 use std::process::Command;
 

@@ -12,8 +12,8 @@
 use crate::bar::{Bar, Group, Op};
 use crate::child;
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
+use millpond_press_verdict::Series;
 use std::process::Command;
 
 const SECOND_RUN: Bar = Bar::new("demo-second-run-seconds", Op::AtMost, 60.0);

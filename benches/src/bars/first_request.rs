@@ -6,15 +6,15 @@
 //! first steps are not counted as the server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
 
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::Conditions;
 use crate::http::{Connection, request};
 use crate::r1::{self, Scores};
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::{cores, ticks};
 use anyhow::{Context as _, ensure};
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::Series;
 use millpond_press_workload::RequestSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

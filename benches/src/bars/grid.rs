@@ -7,15 +7,15 @@
 //! late leaves no figure.
 
 use crate::bar::{Bar, Group, Op};
-use crate::judging::PAIRS_MIN;
 use crate::press::{Amount, Load};
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::{press, r1};
 use anyhow::{Context as _, ensure};
 use millpond_press_report::Point;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 
 const OVER_BEST: Bar = Bar::new("r1-qps-3000-over-best", Op::AtLeast, 0.90);
 

@@ -5,14 +5,14 @@
 //! knows of it or not.
 
 use crate::bar::{Bar, Group, Op};
-use crate::judging::PAIRS_MIN;
 use crate::press::{self, Amount, Load};
 use crate::r1;
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::Context as _;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

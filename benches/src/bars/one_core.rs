@@ -6,16 +6,16 @@
 
 use crate::bar::{Bar, Group, Op};
 use crate::bare_loop::{BareLoop, PARTS, Round};
-use crate::conditions::Conditions;
-use crate::judging::PAIRS_MIN;
 use crate::press::{self, Amount, Load};
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::threads::{self, Threads};
 use crate::{cores, model_rows, r1, ticks};
 use millpond_press_report::Point;
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 use std::time::Duration;
 
 const OVER_REPORT: Bar = Bar::new("r1-qps-over-report", Op::AtLeast, 8.0);

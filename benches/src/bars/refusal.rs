@@ -5,16 +5,16 @@
 //! connections is what "every" means.
 
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::Conditions;
-use crate::judging::PAIRS_MIN;
 use crate::press::{self, Amount, Load};
 use crate::r1;
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::ensure;
 use millpond_press_report::Point;
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 
 const TOLD: Bar = Bar::new("r1-refused-told-share", Op::Equal, 1.0);
 const KEPT: Bar = Bar::new("r1-admitted-rate-kept", Op::AtLeast, 0.90);

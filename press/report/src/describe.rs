@@ -3,51 +3,10 @@
 //! Its invariant: the same thing has the same words in every report, so that rows can be found by them.
 
 use millpond_press_recorder::Counters;
+pub(crate) use millpond_press_verdict::{load_in_words as load, point_in_words};
 
-use crate::number::{fixed, rate};
-use crate::{Bound, Judgement, LoadKind, Offered, Point, RunResult, State};
-
-/// The load of a point, without its grid: `64×1`, or `12000.0/s poisson on 64×1`.
-pub(crate) fn load(offered: &Offered) -> String {
-    let mut text = match (offered.kind, offered.rate) {
-        (LoadKind::Open, asked) => {
-            let asked = asked.map_or_else(|| "recorded rate".into(), |asked| format!("{}/s", trimmed(asked)));
-            let arrivals = offered
-                .arrivals
-                .as_ref()
-                .map(|words| format!(" {words}"))
-                .unwrap_or_default();
-            format!("{asked}{arrivals} on {}", connections(offered))
-        }
-        (LoadKind::Closed, _) => connections(offered),
-    };
-    if let Some(pause) = offered.think_ms.filter(|&pause| pause > 0.0) {
-        text += &format!(", think {} ms", trimmed(pause));
-    }
-    text
-}
-
-fn connections(offered: &Offered) -> String {
-    format!("{}×{}", offered.connections, offered.in_flight)
-}
-
-fn trimmed(value: f64) -> String {
-    let text = fixed(value, 2);
-    if text.contains('.') && !text.contains('e') {
-        text.trim_end_matches('0').trim_end_matches('.').into()
-    } else {
-        text
-    }
-}
-
-/// The load and the grid of a point, as [`crate::Comparison::load`] names them: `64×1`, `64×1, log_level=2`.
-pub fn load_in_words(point: &Point) -> String {
-    let mut text = load(&point.offered);
-    for (key, value) in &point.grid {
-        text += &format!(", {key}={value}");
-    }
-    text
-}
+use crate::number::rate;
+use crate::{Bound, Judgement, Point, RunResult, State};
 
 /// A target with its grid: `millpond log_level=2`.
 pub(crate) fn target(point: &Point) -> String {
@@ -187,22 +146,6 @@ pub(crate) fn per_second(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn loads_in_words() {
-        let mut point = Point::default();
-        point.offered.connections = 64;
-        point.offered.in_flight = 2;
-        assert_eq!(load_in_words(&point), "64×2");
-        point.offered.think_ms = Some(2.5);
-        point.grid.insert("level".into(), "3".into());
-        assert_eq!(load_in_words(&point), "64×2, think 2.5 ms, level=3");
-        point.offered.think_ms = None;
-        point.offered.kind = LoadKind::Open;
-        point.offered.rate = Some(12_000.0);
-        point.offered.arrivals = Some("poisson".into());
-        assert_eq!(load(&point.offered), "12000/s poisson on 64×2");
-    }
 
     #[test]
     fn counts_of_strangers_do_not_overflow() {

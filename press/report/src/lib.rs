@@ -28,15 +28,15 @@ mod table;
 mod timestamp;
 
 pub use csv::{controller_csv, points_csv, series_csv};
-pub use describe::load_in_words;
 pub use folder::{Folder, read};
 pub use html::html;
 pub use markdown::{report, tables, terminal};
-pub use result::{
-    Bound, Build, Comparison, Cpu, Held, Judgement, Layout, LoadKind, Offered, OperationResult, Point,
-    Requests, RunResult, SCHEMA, SCHEMA_MIN, Search, Second, Server, SloOutcome, Stage, State, TargetName,
-    Tried, Verdict, WarmUp,
+// What a result is made of.
+pub use millpond_press_verdict::{
+    Bound, Comparison, Cpu, Held, Judgement, LoadKind, Offered, OperationResult, Point, Search, Second,
+    Server, SloOutcome, Stage, TargetName, Tried, Verdict, WarmUp,
 };
+pub use result::{Build, Layout, Requests, RunResult, SCHEMA, SCHEMA_MIN, State};
 pub use timestamp::{compact_utc, rfc3339_utc};
 
 use std::path::PathBuf;

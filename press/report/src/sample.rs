@@ -14,7 +14,7 @@ use millpond_press_recorder::{
 
 use crate::{
     Bound, Build, Comparison, Cpu, Held, Judgement, Layout, Point, Requests, RunResult, SCHEMA, Second,
-    Server, SloOutcome, Stage, State, TargetName, Verdict, WarmUp, load_in_words,
+    Server, SloOutcome, Stage, State, TargetName, Verdict, WarmUp,
 };
 
 /// What a target can do in this story.
@@ -426,7 +426,7 @@ fn comparisons(points: &[Point]) -> Vec<Comparison> {
             comparisons.push(Comparison {
                 target: point.target.name.clone(),
                 baseline: first.target.name.clone(),
-                load: load_in_words(point),
+                load: crate::describe::point_in_words(point),
                 figure: figure.into(),
                 ratio: Interval {
                     mean,

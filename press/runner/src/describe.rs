@@ -5,15 +5,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millpond_press_recorder::{Load as MachineLoad, Machine, Tally};
-use millpond_press_report::{
-    Build, LoadKind, Offered, OperationResult, Point, RunResult, SCHEMA, Second, Server, State, TargetName,
-    rfc3339_utc,
-};
+use millpond_press_report::{Build, RunResult, SCHEMA, State, rfc3339_utc};
+use millpond_press_verdict::{LoadKind, Offered, OperationResult, Point, Second, Server, TargetName, judge};
 use millpond_press_workload::Arrivals;
 
 use crate::RunOptions;
 use crate::engine::{Amount, Offer};
-use crate::judge::judge;
 use crate::measure::Measured;
 use crate::scenario::{Scenario, TargetPlan};
 use crate::scenario_run::At;

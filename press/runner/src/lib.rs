@@ -16,17 +16,13 @@
 //! ```
 
 mod check;
-mod comparison;
 mod describe;
 mod draw;
 mod engine;
 mod error;
-mod exit_code;
 mod grid;
-mod judge;
 mod measure;
 mod open_files;
-mod outcomes;
 mod probe;
 mod progress;
 mod scenario;
@@ -34,7 +30,6 @@ mod scenario_run;
 mod search;
 mod server_process;
 mod session;
-mod slo;
 mod stages;
 mod system;
 mod target;

@@ -9,7 +9,7 @@ use millpond_press_recorder::{
     CpuSample, Resources, SILENCE_NS_MIN, Window, is_stationary, kernel_slab_bytes, longest_silence,
     memory_bytes, process_tree,
 };
-use millpond_press_report::{Cpu, Stage, WarmUp};
+use millpond_press_verdict::{Cpu, Stage, WarmUp};
 use tokio::sync::watch;
 
 use crate::engine::crew::{Crew, Handover};

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use millpond_press_report::Server;
+use millpond_press_verdict::Server;
 use serde::Deserialize;
 
 use crate::target::body;

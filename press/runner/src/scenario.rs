@@ -19,12 +19,12 @@ use std::time::Duration;
 pub(crate) use encoding::Encoded;
 pub(crate) use keys::{Check, Protocol, Search, Server, Target};
 use millpond_press_report::Layout;
+use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
 pub(crate) use targets::{ServerPid, TargetPlan};
 
 use crate::engine::Amount;
-use crate::slo::Slo;
 use crate::{Error, grid};
 
 /// What is offered, point by point.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
-use millpond_press_report::{Folder, Layout, Point, RunResult, Server, State, compact_utc, report, terminal};
+use millpond_press_report::{Folder, Layout, RunResult, State, compact_utc, report, terminal};
+use millpond_press_verdict::{Point, Server, comparisons, exit_code};
 use tokio::sync::watch;
 
 use crate::engine::{Amount, Offer};
-use crate::exit_code::exit_code;
 use crate::measure::{Measured, Watched};
 use crate::open_files::check_open_files;
 use crate::probe;
@@ -21,7 +21,7 @@ use crate::server_process::{ServerProcess, Start};
 use crate::session::{Connecting, Opening, Session, Source, fill};
 use crate::system::Cores;
 use crate::target::in_process::InProcess;
-use crate::{Error, Outcome, RunOptions, comparison, describe, search, stopped};
+use crate::{Error, Outcome, RunOptions, describe, search, stopped};
 
 /// Between two points, so that what one left behind in the server does not meet the next.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -85,7 +85,7 @@ pub(crate) async fn run(
             State::Failed
         }
     };
-    run.result.comparisons = comparison::of(&run.result.points);
+    run.result.comparisons = comparisons(&run.result.points);
     run.save()?;
     run.folder.draw(&run.result)?;
     walked?;
@@ -421,17 +421,26 @@ impl Run {
     }
 
     fn outcome(self) -> Outcome {
-        let markdown = report(&self.result);
-        let text = terminal(&self.result);
+        let result = self.result;
+        let markdown = report(&result);
+        let text = terminal(&result);
         // What was just written can be written again.
-        let json = serde_json::to_string_pretty(&self.result).unwrap_or_default();
+        let json = serde_json::to_string_pretty(&result).unwrap_or_default();
+        let exit_code = match result.state {
+            State::Complete => exit_code(
+                &result.points,
+                result.search.as_ref(),
+                self.scenario.load.until_missed,
+            ),
+            _ => 3,
+        };
         Outcome {
             folder: self.folder.path().to_owned(),
             output: if self.options.json { json.clone() } else { text },
             markdown,
             json,
-            exit_code: exit_code(&self.result, self.scenario.load.until_missed),
-            result: self.result,
+            exit_code,
+            result,
         }
     }
 }

@@ -3,20 +3,16 @@
 //! Its invariant: the answer is an interval, a rate that met the SLO in most of its attempts and one that did not; where one
 //! of them was not found, that is said.
 
-mod edge;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millpond_press_report::{Judgement, Search, Tried};
+use millpond_press_verdict::{Edge, Judgement, Search, Tried, is_doubted, knee, sentence};
 
 use crate::Error;
 use crate::engine::{Amount, Offer};
-use crate::judge::is_doubted;
 use crate::scenario::Scenario;
 use crate::scenario_run::{At, Run, Up};
 use crate::session::Session;
-use edge::Edge;
 
 /// The warm-up of each rate where the scenario does not say.
 const WARMUP_MAX: Duration = Duration::from_secs(1);
@@ -159,86 +155,17 @@ impl Walk {
     }
 
     fn result(self, run: &Run) -> Search {
-        let slo = run
-            .scenario
-            .slo
-            .as_ref()
-            .map(|slo| slo.text.clone())
-            .unwrap_or_default();
-        let (met, missed) = (self.edge.met(), self.edge.missed());
-        let sentence = match (met, missed) {
-            (Some(met), Some(_)) if self.edge.is_generator() => format!(
-                "{} meets {slo} at {met:.0}/s; above it the load generator was the limit, so the server's own limit is higher",
-                run.scenario.targets[0].name
-            ),
-            (Some(met), Some(missed)) => format!(
-                "{} meets {slo} up to {met:.0}/s and misses it at {missed:.0}/s",
-                run.scenario.targets[0].name
-            ),
-            (Some(met), None) => format!(
-                "{} meets {slo} at {met:.0}/s, the highest rate that was tried (search.rate_max)",
-                run.scenario.targets[0].name
-            ),
-            (None, Some(missed)) => format!(
-                "{} misses {slo} at every rate that was tried, down to {missed:.1}/s",
-                run.scenario.targets[0].name
-            ),
-            (None, None) => "no rate was tried to its end".into(),
-        };
+        let target = run.scenario.targets[0].name.clone();
+        let slo = run.scenario.slo.as_ref().map(|slo| slo.text.clone());
+        let slo = slo.unwrap_or_default();
         Search {
-            target: run.scenario.targets[0].name.clone(),
-            slo,
-            rate_met: met,
-            rate_missed: missed,
-            rate_knee: knee(&self.tried, run),
+            rate_met: self.edge.met(),
+            rate_missed: self.edge.missed(),
+            rate_knee: knee(&self.tried, &run.result.points),
+            sentence: sentence(&self.edge, &target, &slo),
             tried: self.tried,
-            sentence,
+            target,
+            slo,
         }
-    }
-}
-
-/// The knee of throughput against latency: the point farthest from the line between the curve's ends, both axes scaled to
-/// 1 (Satopaa et al., "Finding a Kneedle in a Haystack", 2011). Nothing for fewer than four rates.
-fn knee(tried: &[Tried], run: &Run) -> Option<f64> {
-    let mut curve: Vec<(f64, f64)> = tried
-        .iter()
-        .filter_map(|tried| {
-            let point = run.result.points.get(tried.point.checked_sub(1)?)?;
-            // Where most answers are missing, those that came say nothing of the rate.
-            if point.verdict.judgement == Judgement::Failing {
-                return None;
-            }
-            Some((tried.rate, point.latency.us_p99.or(point.latency.us_p50)?.ln()))
-        })
-        .collect();
-    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
-    curve.dedup_by(|a, b| a.0 == b.0);
-    farthest(&curve)
-}
-
-fn farthest(curve: &[(f64, f64)]) -> Option<f64> {
-    let (first, last) = (curve.first()?, curve.last()?);
-    if curve.len() < 4 || last.1 <= first.1 {
-        return None;
-    }
-    let distance = |&(x, y): &(f64, f64)| {
-        let x = (x - first.0) / (last.0 - first.0);
-        let y = (y - first.1) / (last.1 - first.1);
-        x - y
-    };
-    let best = curve.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
-    Some(best.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_knee_is_where_the_curve_turns() {
-        let curve: Vec<(f64, f64)> = [(1.0, 1.0), (2.0, 1.1), (3.0, 1.2), (4.0, 1.4), (5.0, 6.0)].into();
-        assert_eq!(farthest(&curve), Some(4.0));
-        assert_eq!(farthest(&curve[..3]), None);
-        assert_eq!(farthest(&[(1.0, 2.0), (2.0, 2.0), (3.0, 2.0), (4.0, 2.0)]), None);
     }
 }

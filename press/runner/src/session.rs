@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use millpond_press_recorder::{kernel_slab_bytes, memory_bytes, process_tree};
-use millpond_press_report::Held;
+use millpond_press_verdict::Held;
 use tokio::sync::watch;
 
 use crate::Error;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_press_report::Stage;
+use millpond_press_verdict::Stage;
 
 use crate::probe::Ready;
 

@@ -6,13 +6,13 @@
 
 use super::kinds::{self, Kind};
 use crate::bar::{Bar, Group, Op};
-use crate::judging::PAIRS_MIN;
 use crate::practice;
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 use std::path::Path;
 
 const BARS: [Bar; 4] = [

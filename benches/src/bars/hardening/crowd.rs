@@ -10,18 +10,18 @@
 use super::hostile::{BIG, BIG_BYTES, Crowd};
 use crate::awake::Awake;
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::{Conditions, Standing};
 use crate::cores;
-use crate::judging::PAIRS_MIN;
 use crate::process_memory::memory_bytes;
 use crate::report::Report;
 use crate::rpc::{PAYLOAD, point};
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use crate::threads;
 use anyhow::{Context as _, ensure};
 use millpond_press_report::Point;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
+use millpond_press_verdict::{Conditions, Standing};
 use std::process::Command;
 use std::time::{Duration, Instant};
 

@@ -9,10 +9,10 @@ use super::kinds::{self, Kind};
 use crate::bar::{Bar, Group, Op};
 use crate::practice;
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
+use millpond_press_verdict::Series;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

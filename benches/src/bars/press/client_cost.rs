@@ -4,15 +4,15 @@
 //! checking included. Needs `apt install nginx-light wrk`.
 
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::Conditions;
-use crate::judging::PAIRS_MIN;
 use crate::practice::point;
 use crate::report::Report;
-use crate::series::Series;
 use crate::server::terminate;
 use crate::setup::Setup;
 use crate::{cores, ticks};
 use anyhow::{Context as _, ensure};
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

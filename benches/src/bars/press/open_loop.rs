@@ -1,12 +1,12 @@
 //! Whether the schedule is kept at fifty thousand requests a second, and what one core can send pipelined.
 
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::Conditions;
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::Series;
 
 const LATENESS: Bar = Bar::new("press-lateness-us-p99", Op::AtMost, 100.0);
 const PIPELINED: Bar = Bar::new("press-pipelined-echo-per-s", Op::AtLeast, 2e6);

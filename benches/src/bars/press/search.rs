@@ -3,9 +3,9 @@
 use crate::bar::{Bar, Group, Op};
 use crate::practice::{On, Practice, search};
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
+use millpond_press_verdict::Series;
 use std::time::Instant;
 
 const OFF: Bar = Bar::new("press-search-off-capacity", Op::AtMost, 0.05);

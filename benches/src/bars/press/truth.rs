@@ -6,15 +6,15 @@
 //! the requests of the truth are the requests of the point, no more, no less.
 
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::Conditions;
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
 use millpond_press_recorder::LatencySummary;
 use millpond_press_report::Point;
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::Series;
 use std::collections::BTreeMap;
 
 const OFF: Bar = Bar::new("press-percentiles-off-truth", Op::AtMost, 0.01);

@@ -6,11 +6,11 @@ use crate::bar::{Bar, Group, Op};
 use crate::cores;
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
 use millpond_press_report::{Bound, Judgement, Point};
+use millpond_press_verdict::Series;
 use std::process::{Child, Command, Stdio};
 
 const RIGHT: Bar = Bar::new("press-verdicts-right-of-21", Op::AtLeast, 21.0);

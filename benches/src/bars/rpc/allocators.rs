@@ -7,10 +7,10 @@
 use crate::bar::Group;
 use crate::report::Report;
 use crate::rpc::{Load, PAYLOAD, call, demo_config};
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::{Context as _, bail, ensure};
+use millpond_press_verdict::Series;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

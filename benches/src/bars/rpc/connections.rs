@@ -6,8 +6,8 @@
 use crate::bar::{Bar, Group, Op};
 use crate::report::Report;
 use crate::rpc::{BareEcho, Load, PAYLOAD, bare, call, start};
-use crate::series::Series;
 use crate::setup::Setup;
+use millpond_press_verdict::Series;
 
 const AT_600: Bar = Bar::new("rpc-echo-600-over-100-connections", Op::AtLeast, 0.9);
 const AT_4000: Bar = Bar::new("rpc-echo-4000-over-100-connections", Op::AtLeast, 0.8);

@@ -3,11 +3,11 @@
 //! Both on core 0, the press on core 1, in turns. The bare echo gets the payload's bytes alone; the server frames of 52.
 
 use crate::bar::{Bar, Group, Op};
-use crate::judging::PAIRS_MIN;
 use crate::report::Report;
 use crate::rpc::{BareEcho, Load, PAYLOAD, bare, call, start};
-use crate::series::Series;
 use crate::setup::Setup;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 
 const DEPTH_1: Bar = Bar::new("rpc-echo-d1-over-tokio", Op::AtLeast, 0.85);
 const DEPTH_16: Bar = Bar::new("rpc-echo-d16-over-tokio", Op::AtLeast, 0.5);

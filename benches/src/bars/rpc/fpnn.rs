@@ -7,9 +7,9 @@ use crate::bar::{Bar, Group, Op};
 use crate::cores;
 use crate::report::Report;
 use crate::rpc::{DEMO, Load, call, point, start};
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
+use millpond_press_verdict::Series;
 
 /// Requests a second of FPNN's server at 100 connections, with 1 and with 16 in flight.
 const FPNN_QPS: [f64; 2] = [90_000.0, 155_000.0];

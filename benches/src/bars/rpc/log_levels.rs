@@ -4,13 +4,13 @@
 //! compared with themselves. Its invariant: every call's line is in the file or in the count of dropped ones.
 
 use crate::bar::{Bar, Group, Op};
-use crate::judging::PAIRS_MIN;
 use crate::report::Report;
 use crate::rpc::{Load, PAYLOAD, call, start_with};
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
 use millpond_press_report::Point;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

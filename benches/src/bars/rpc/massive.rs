@@ -11,11 +11,11 @@ use crate::cores;
 use crate::practice::point;
 use crate::report::Report;
 use crate::rpc::{DEMO, demo_config};
-use crate::series::Series;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
 use millpond_press_report::{Held, Point};
+use millpond_press_verdict::Series;
 use rustix::process::{Resource, getrlimit};
 use std::net::TcpListener;
 

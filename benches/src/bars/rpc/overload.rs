@@ -10,12 +10,12 @@ mod offer;
 mod recovery;
 
 use crate::bar::{Bar, Group, Op};
-use crate::conditions::Conditions;
 use crate::report::Report;
-use crate::series::Series;
 use crate::setup::Setup;
 use anyhow::Context as _;
 use case::Case;
+use millpond_press_verdict::Conditions;
+use millpond_press_verdict::Series;
 use offer::Offer;
 
 const WAIT: [Bar; 6] = [

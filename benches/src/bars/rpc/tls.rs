@@ -4,12 +4,12 @@
 //! figure, the point's verdict says so.
 
 use crate::bar::{Bar, Group, Op};
-use crate::judging::PAIRS_MIN;
 use crate::report::Report;
 use crate::rpc::{Load, PAYLOAD, call, call_tls, start_tls};
-use crate::series::Series;
 use crate::setup::Setup;
 use millpond_press_report::Point;
+use millpond_press_verdict::PAIRS_MIN;
+use millpond_press_verdict::Series;
 
 const DEPTH_16: Bar = Bar::new("rpc-tls-d16-over-plain", Op::AtLeast, 0.6);
 

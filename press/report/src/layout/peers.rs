@@ -15,7 +15,7 @@ pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
         // The grid belongs to the load here: targets are compared within it.
         format!("{}\n{}", describe::target_name(point), grid_of(point))
     });
-    let words = |case: &Case<'_>| case.points().first().map(|point| crate::load_in_words(point));
+    let words = |case: &Case<'_>| case.points().first().map(|point| describe::point_in_words(point));
     let mut loads: Vec<String> = Vec::new();
     for load in cases.iter().filter_map(words) {
         if !loads.contains(&load) {

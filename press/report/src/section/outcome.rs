@@ -40,11 +40,11 @@ pub(crate) fn repeats(run: &RunResult) -> Section {
     );
     let mut seen: Vec<(String, String)> = Vec::new();
     for point in &run.points {
-        let key = (describe::target(point), describe::load_in_words(point));
+        let key = (describe::target(point), describe::point_in_words(point));
         if seen.contains(&key) {
             continue;
         }
-        let is_same = |other: &&Point| (describe::target(other), describe::load_in_words(other)) == key;
+        let is_same = |other: &&Point| (describe::target(other), describe::point_in_words(other)) == key;
         let same: Vec<&Point> = run.points.iter().filter(is_same).collect();
         if same.len() > 1 {
             let mean = |figure: fn(&Point) -> Option<f64>| {

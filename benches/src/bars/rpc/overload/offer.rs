@@ -2,11 +2,11 @@
 //!
 //! Its invariant: an answer that is wrong, or an error other than a deadline that passed, leaves no figure.
 
-use crate::conditions::Conditions;
 use crate::process_memory::memory_bytes;
 use crate::threads::{self, Threads};
 use anyhow::{Context as _, ensure};
 use millpond_press_report::Point;
+use millpond_press_verdict::Conditions;
 
 /// The code of a call whose deadline passed.
 const DEADLINE_PASSED: u32 = 30_102;

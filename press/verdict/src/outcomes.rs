@@ -3,7 +3,7 @@
 //! Nothing is judged here but what counts as a failure. Its invariant: answers, failures, refusals and requests that were never
 //! sent add up to what was offered; what an interruption cut off is none of them.
 
-use millpond_press_report::Point;
+use crate::Point;
 
 /// The share of requests that may fail in a point whose figures are worth reading.
 pub(crate) const FAILING: f64 = 0.01;

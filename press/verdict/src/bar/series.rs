@@ -2,47 +2,52 @@
 //!
 //! Its invariant: nothing is left out, an odd one no less than the others.
 
-use crate::conditions::Conditions;
-use millpond_press_report::Point;
 use std::fmt;
 
+use serde::Serialize;
+
+use super::conditions::Conditions;
+use crate::Point;
+
 /// One figure.
-#[derive(Debug, Clone, Copy, serde::Serialize)]
-pub(crate) struct Figure {
-    pub(crate) value: f64,
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Figure {
+    /// In the unit of its bar.
+    pub value: f64,
     /// Nothing for what a clock or a counter says by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) conditions: Option<Conditions>,
+    pub conditions: Option<Conditions>,
     /// Of a ratio of two loads in turns: those of the other side.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) beside: Option<Conditions>,
+    pub beside: Option<Conditions>,
 }
 
 /// Figures of one kind in the order they were measured.
-#[derive(Debug, Clone, Default, serde::Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Series(Vec<Figure>);
+pub struct Series(Vec<Figure>);
 
 impl Series {
     /// A figure that no load has part in.
-    pub(crate) fn push(&mut self, value: f64) {
+    pub fn push(&mut self, value: f64) {
         self.0.push(Figure::from(value));
     }
 
     /// A figure of a point of load.
-    pub(crate) fn measured(&mut self, value: f64, point: &Point) {
+    pub fn measured(&mut self, value: f64, point: &Point) {
         self.under(value, Conditions::of(point));
     }
 
     /// A figure with its conditions.
-    pub(crate) fn under(&mut self, value: f64, conditions: Conditions) {
+    pub fn under(&mut self, value: f64, conditions: Conditions) {
         self.0.push(Figure {
             conditions: Some(conditions),
             ..Figure::from(value)
         });
     }
 
-    pub(crate) fn figures(&self) -> &[Figure] {
+    /// All of them, in their order.
+    pub fn figures(&self) -> &[Figure] {
         &self.0
     }
 
@@ -51,7 +56,7 @@ impl Series {
     }
 
     /// The middle one, or the mean of the two in the middle; no number when there is none.
-    pub(crate) fn median(&self) -> f64 {
+    pub fn median(&self) -> f64 {
         let mut sorted: Vec<f64> = self.values().collect();
         sorted.sort_by(f64::total_cmp);
         match (sorted.len(), sorted.len() / 2) {
@@ -61,20 +66,23 @@ impl Series {
         }
     }
 
-    pub(crate) fn mean(&self) -> f64 {
+    /// Their mean; no number when there is none.
+    pub fn mean(&self) -> f64 {
         self.values().sum::<f64>() / self.0.len() as f64
     }
 
-    pub(crate) fn min(&self) -> f64 {
+    /// The lowest; no number when there is none.
+    pub fn min(&self) -> f64 {
         self.values().fold(f64::NAN, f64::min)
     }
 
-    pub(crate) fn max(&self) -> f64 {
+    /// The highest; no number when there is none.
+    pub fn max(&self) -> f64 {
         self.values().fold(f64::NAN, f64::max)
     }
 
     /// Each figure over the one of the same round, in which the two took turns.
-    pub(crate) fn over(&self, other: &Series) -> Series {
+    pub fn over(&self, other: &Series) -> Series {
         let pairs = self.0.iter().zip(&other.0);
         let ratio = |(own, other): (&Figure, &Figure)| Figure {
             value: own.value / other.value,
@@ -85,7 +93,7 @@ impl Series {
     }
 
     /// The one that is farthest from `value`.
-    pub(crate) fn farthest_from(&self, value: f64) -> f64 {
+    pub fn farthest_from(&self, value: f64) -> f64 {
         let far = |figure: f64| (figure - value).abs();
         let farthest = |worst: f64, figure: f64| {
             if worst.is_nan() || far(figure) > far(worst) {
@@ -99,7 +107,7 @@ impl Series {
 
     /// What the hypervisor took meanwhile, in percent of one core, on both sides of a ratio: from least to most. Nothing where no
     /// figure knows it.
-    pub(crate) fn steal(&self) -> Option<(f64, f64)> {
+    pub fn steal(&self) -> Option<(f64, f64)> {
         let both = self
             .0
             .iter()

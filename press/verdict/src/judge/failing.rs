@@ -2,7 +2,7 @@
 //!
 //! Its invariant: refusals are no failures; a server that says no to what it cannot do in time works.
 
-use millpond_press_report::Point;
+use crate::Point;
 
 use crate::outcomes::Outcomes;
 

@@ -1,17 +1,17 @@
-//! What a figure was measured under: the press' verdict on its load, requests that were never sent, and what the hypervisor
-//! took meanwhile.
+//! What a figure was measured under: the verdict on its load, requests that were never sent, and what the hypervisor took meanwhile.
 //!
 //! Its invariant: a figure made of several points stands under the worst of their conditions.
 
-use millpond_press_report::{Judgement, Point};
+use serde::Serialize;
 
-/// Steal from which a measurement without a press is another machine's, in percent of one core: as the press has it.
-const STEAL_PERCENT_MAX: f64 = 25.0;
+use crate::judge::observed::Observed;
+use crate::judge::{STEAL_PERCENT, was_kept_back};
+use crate::{Judgement, Point};
 
 /// What a figure is worth, the best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub enum Standing {
     /// It is the server's.
     Valid,
     /// Something else on the machine took part: ENV-DRIFT.
@@ -25,33 +25,33 @@ pub(crate) enum Standing {
 }
 
 /// The conditions of one figure.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub(crate) struct Conditions {
-    pub(crate) standing: Standing,
-    /// In percent of one core; zero where the machine does not tell.
-    pub(crate) steal_percent: f64,
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Conditions {
+    /// What the figure is worth.
+    pub standing: Standing,
+    /// What the hypervisor took, in percent of one core; zero where the machine does not tell.
+    pub steal_percent: f64,
 }
 
 impl Conditions {
     /// Those of a point of load.
-    pub(crate) fn of(point: &Point) -> Conditions {
+    pub fn of(point: &Point) -> Conditions {
         let standing = match (point.counters.not_sent, point.verdict.judgement) {
             (0, judgement) => standing(judgement),
             // The machine or the press kept them back: another moment may tell.
             (_, Judgement::EnvDrift | Judgement::GeneratorBound) => Standing::Unfit,
-            // The press names a load that was not offered before it names what else took part.
-            (_, Judgement::Unstable) if was_disturbed(point) => Standing::Unfit,
+            (_, Judgement::Unstable) if was_kept_back(point) => Standing::Unfit,
             _ => Standing::NotSent,
         };
         Conditions {
             standing,
-            steal_percent: steal_percent(point),
+            steal_percent: Conditions::steal_percent(point),
         }
     }
 
     /// Those of a point that measures the press itself, or a server that is made to stand still: that the press was the limit, or
     /// that nothing settled, is no fault of it.
-    pub(crate) fn of_press_itself(point: &Point) -> Conditions {
+    pub fn of_press_itself(point: &Point) -> Conditions {
         let conditions = Conditions::of(point);
         match conditions.standing {
             Standing::Unfit | Standing::Unsettled if point.counters.not_sent == 0 => {
@@ -62,16 +62,16 @@ impl Conditions {
     }
 
     /// Those of a point in which connections are meant to be refused: their further requests are never sent.
-    pub(crate) fn with_refused_connections(point: &Point) -> Conditions {
+    pub fn with_refused_connections(point: &Point) -> Conditions {
         Conditions {
             standing: standing(point.verdict.judgement),
-            steal_percent: steal_percent(point),
+            steal_percent: Conditions::steal_percent(point),
         }
     }
 
     /// Those of a measurement that is no load of the press.
-    pub(crate) fn without_load(steal_percent: f64) -> Conditions {
-        let standing = match steal_percent < STEAL_PERCENT_MAX {
+    pub fn without_load(steal_percent: f64) -> Conditions {
+        let standing = match steal_percent < STEAL_PERCENT {
             true => Standing::Valid,
             false => Standing::Drifted,
         };
@@ -82,11 +82,16 @@ impl Conditions {
     }
 
     /// Those of a figure that is made of both.
-    pub(crate) fn and(self, other: Conditions) -> Conditions {
+    pub fn and(self, other: Conditions) -> Conditions {
         Conditions {
             standing: self.standing.max(other.standing),
             steal_percent: self.steal_percent.max(other.steal_percent),
         }
+    }
+
+    /// What the hypervisor took over the seconds of a point, in percent of one core; zero where the machine does not tell.
+    pub fn steal_percent(point: &Point) -> f64 {
+        Observed::of(point).steal
     }
 }
 
@@ -99,24 +104,10 @@ fn standing(judgement: Judgement) -> Standing {
     }
 }
 
-/// Whether other processes or the hypervisor took so much that the press calls it drift.
-fn was_disturbed(point: &Point) -> bool {
-    let seconds = &point.resources.seconds;
-    let foreign: f64 = seconds.iter().filter_map(|second| second.foreign_percent).sum();
-    let foreign_percent = foreign / seconds.len().max(1) as f64;
-    steal_percent(point).max(foreign_percent) >= STEAL_PERCENT_MAX
-}
-
-/// The hypervisor's share over the seconds of a point, in percent of one core; zero where the machine does not tell.
-pub(crate) fn steal_percent(point: &Point) -> f64 {
-    let seconds = &point.resources.seconds;
-    let sum: f64 = seconds.iter().filter_map(|second| second.steal_percent).sum();
-    sum / seconds.len().max(1) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LoadKind;
     use millpond_press_recorder::ResourceSecond;
 
     fn point(judgement: Judgement, not_sent: u64) -> Point {
@@ -139,15 +130,30 @@ mod tests {
         check(Judgement::Valid, 1, Standing::NotSent);
         check(Judgement::Unstable, 1, Standing::NotSent);
         check(Judgement::Failing, 1, Standing::NotSent);
-        let mut disturbed = point(Judgement::Unstable, 1);
-        disturbed.resources.seconds.push(ResourceSecond {
-            foreign_percent: Some(STEAL_PERCENT_MAX),
-            ..ResourceSecond::default()
-        });
-        assert_eq!(Conditions::of(&disturbed).standing, Standing::Unfit);
         // Not the server's doing.
         check(Judgement::EnvDrift, 1, Standing::Unfit);
         check(Judgement::GeneratorBound, 1, Standing::Unfit);
+    }
+
+    #[test]
+    fn what_others_kept_back_is_not_the_servers_but_an_outage_is() {
+        let check = |change: fn(&mut Point), expected| {
+            let mut point = point(Judgement::Unstable, 9);
+            point.offered.kind = LoadKind::Open;
+            point.counters.ok = 91;
+            point.resources.seconds.push(ResourceSecond {
+                foreign_percent: Some(STEAL_PERCENT),
+                ..ResourceSecond::default()
+            });
+            change(&mut point);
+            assert_eq!(Conditions::of(&point).standing, expected);
+            assert_eq!(crate::is_doubted(&point), expected == Standing::Unfit);
+        };
+        check(|_| {}, Standing::Unfit);
+        check(|point| point.resources.seconds.clear(), Standing::NotSent);
+        check(|point| point.counters.ok = 0, Standing::NotSent);
+        // So few that the load was offered all the same.
+        check(|point| point.counters.ok = 9_991, Standing::NotSent);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// Doubling, bisection and repeats over a range of rates.
-pub(super) struct Edge {
+pub struct Edge {
     start: f64,
     max: f64,
     resolution: f64,
@@ -40,14 +40,16 @@ impl Votes {
 
 /// What to offer next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Next {
-    pub(super) rate: f64,
-    /// The how manieth attempt at it, from 1.
-    pub(super) attempt: usize,
+pub struct Next {
+    /// Requests a second.
+    pub rate: f64,
+    /// Which attempt at it this is, from 1.
+    pub attempt: usize,
 }
 
 impl Edge {
-    pub(super) fn new(start: f64, max: f64, resolution: f64, repeats: usize) -> Edge {
+    /// A search from `start` up to `max`, until the edge is known to the share `resolution`, with `repeats` attempts at both sides of it.
+    pub fn new(start: f64, max: f64, resolution: f64, repeats: usize) -> Edge {
         Edge {
             start,
             max,
@@ -58,7 +60,7 @@ impl Edge {
     }
 
     /// Takes how an attempt ended.
-    pub(super) fn vote(&mut self, rate: f64, met: bool, is_generator: bool) {
+    pub fn vote(&mut self, rate: f64, met: bool, is_generator: bool) {
         let votes = self.votes.entry(rate.to_bits()).or_default();
         if met {
             votes.met += 1;
@@ -69,25 +71,25 @@ impl Edge {
     }
 
     /// The lowest rate that missed the SLO.
-    pub(super) fn missed(&self) -> Option<f64> {
+    pub fn missed(&self) -> Option<f64> {
         let mut missed = self.votes.iter().filter(|(_, votes)| votes.is_missed());
         missed.next().map(|(bits, _)| f64::from_bits(*bits))
     }
 
     /// The highest rate that met it, of those below the lowest that missed it.
-    pub(super) fn met(&self) -> Option<f64> {
+    pub fn met(&self) -> Option<f64> {
         let below = self.votes.iter().take_while(|(_, votes)| !votes.is_missed());
         below.last().map(|(bits, _)| f64::from_bits(*bits))
     }
 
     /// Whether the lowest rate that missed it did so because the load generator was the limit.
-    pub(super) fn is_generator(&self) -> bool {
+    pub fn is_generator(&self) -> bool {
         let missed = self.missed().and_then(|rate| self.votes.get(&rate.to_bits()));
         missed.is_some_and(|votes| votes.is_generator)
     }
 
     /// What to offer next; nothing when the edge is known, or nothing more can be.
-    pub(super) fn next(&self) -> Option<Next> {
+    pub fn next(&self) -> Option<Next> {
         if let Some(rate) = self.fresh() {
             return Some(Next { rate, attempt: 1 });
         }

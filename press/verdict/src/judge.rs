@@ -4,11 +4,11 @@
 //! figures that were measured; without evidence the bound is unknown and says so.
 
 mod failing;
-mod observed;
+pub(crate) mod observed;
 mod told;
 
+use crate::{Bound, Judgement, LoadKind, Point, Second, Verdict};
 use millpond_press_recorder::{ThreadUse, is_growing};
-use millpond_press_report::{Bound, Judgement, LoadKind, Point, Verdict};
 
 use observed::Observed;
 
@@ -21,7 +21,7 @@ const STARVED_PERCENT: f64 = 12.0;
 /// A thread that runs for so much of the time does nothing else, in percent of a core.
 const BUSY_PERCENT: f64 = 85.0;
 /// Time the hypervisor took, or others used, beyond which figures are of another machine; percent of one core.
-const STEAL_PERCENT: f64 = 25.0;
+pub(crate) const STEAL_PERCENT: f64 = 25.0;
 const FOREIGN_PERCENT: f64 = 25.0;
 /// The part of a thread that must be seen waiting for one thing before that thing is blamed.
 const BLOCKED_THREADS: f64 = 0.35;
@@ -35,7 +35,7 @@ const NOT_SENT: f64 = 0.01;
 const DOWN: f64 = 0.01;
 
 /// Judges a point.
-pub(crate) fn judge(point: &Point) -> Verdict {
+pub fn judge(point: &Point) -> Verdict {
     let seen = Observed::of(point);
     let (judgement, bound, mut sentence) = ruling(point, &seen);
     for beside in told::beside(point) {
@@ -52,17 +52,17 @@ pub(crate) fn judge(point: &Point) -> Verdict {
 }
 
 /// Whether a point that missed its SLO says nothing of the server: the load generator was the limit, or something else took part.
-pub(crate) fn is_doubted(point: &Point) -> bool {
+pub fn is_doubted(point: &Point) -> bool {
     match point.verdict.judgement {
         Judgement::GeneratorBound | Judgement::EnvDrift => true,
-        // What others take may be why less was offered. An outage is too long for that.
-        Judgement::Unstable => {
-            shortfall(point).is_some()
-                && outage(point).is_none()
-                && environment(&Observed::of(point)).is_some()
-        }
+        Judgement::Unstable => was_kept_back(point),
         Judgement::Valid | Judgement::Failing => false,
     }
+}
+
+/// Whether what others took may be why less was offered than what names the point. An outage is too long for that.
+pub(crate) fn was_kept_back(point: &Point) -> bool {
+    shortfall(point).is_some() && outage(point).is_none() && environment(&Observed::of(point)).is_some()
 }
 
 /// The first judgement that applies, what bounded the point, and why, as a sentence.
@@ -226,7 +226,7 @@ fn stability(point: &Point) -> Option<String> {
 }
 
 /// The seconds that were whole: the last one may be a part.
-fn whole_seconds(point: &Point) -> &[millpond_press_report::Second] {
+fn whole_seconds(point: &Point) -> &[Second] {
     let count = (point.us_total / 1_000_000) as usize;
     &point.series[..count.min(point.series.len())]
 }

@@ -4,8 +4,8 @@
 //! `accepted.p99` is of the answers alone. Its invariants: an objective whose figure does not exist, because too few samples
 //! stand behind it, is not met; and nothing is met by a point of failures, unless the objectives say how many may fail.
 
+use crate::{Point, SloOutcome};
 use millpond_press_recorder::{Latency, Reached, SAMPLES_BEYOND_MIN};
-use millpond_press_report::{Point, SloOutcome};
 
 use crate::outcomes::Outcomes;
 
@@ -40,14 +40,15 @@ struct Limit {
 
 /// All of them must hold.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Slo {
-    pub(crate) text: String,
+pub struct Slo {
+    /// As it was written.
+    pub text: String,
     limits: Vec<Limit>,
 }
 
 impl Slo {
     /// Reads `FIGURE < LIMIT` parts divided by commas or `and`; an error tells at which character the bad one begins.
-    pub(crate) fn parse(text: &str) -> Result<Slo, String> {
+    pub fn parse(text: &str) -> Result<Slo, String> {
         if text.trim().is_empty() {
             return Err("slo is empty; write it as \"p99 < 5ms, errors < 0.1%\"".into());
         }
@@ -68,7 +69,7 @@ impl Slo {
     }
 
     /// How many samples its highest percentile needs before it can be named.
-    pub(crate) fn samples_needed(&self) -> f64 {
+    pub fn samples_needed(&self) -> f64 {
         let needed = |limit: &Limit| match limit.figure {
             Figure::Percentile(percent) => SAMPLES_BEYOND_MIN as f64 / (1.0 - percent / 100.0),
             _ => 1.0,
@@ -77,7 +78,7 @@ impl Slo {
     }
 
     /// Holds a point against it; `answers` are the latencies behind the point's summary.
-    pub(crate) fn judge(&self, point: &Point, answers: &Latency) -> SloOutcome {
+    pub fn judge(&self, point: &Point, answers: &Latency) -> SloOutcome {
         let outcomes = Outcomes::of(point);
         let failure = |limit: &Limit| limit.failure(point, answers, &outcomes);
         let mut failures: Vec<String> = self.limits.iter().filter_map(failure).collect();

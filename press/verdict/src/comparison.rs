@@ -4,8 +4,8 @@
 //! like any other, because leaving it out would choose the result. A `FAILING` one has no figures to be held against others:
 //! its pair is left out and counted.
 
+use crate::{Comparison, Judgement, Point, point_in_words};
 use millpond_press_recorder::Interval;
-use millpond_press_report::{Comparison, Judgement, Point, load_in_words};
 
 /// A figure that targets are compared by.
 type Figure = (&'static str, fn(&Point) -> Option<f64>);
@@ -22,7 +22,7 @@ const FIGURES: [Figure; 4] = [
 ];
 
 /// All comparisons that the points allow, in their order.
-pub(crate) fn of(points: &[Point]) -> Vec<Comparison> {
+pub fn comparisons(points: &[Point]) -> Vec<Comparison> {
     let Some(baseline) = points
         .iter()
         .map(|point| &point.target.name)
@@ -33,7 +33,7 @@ pub(crate) fn of(points: &[Point]) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     let mut seen = Vec::new();
     for point in points.iter().filter(|point| &point.target.name != baseline) {
-        let key = (point.target.name.clone(), load_in_words(point));
+        let key = (point.target.name.clone(), point_in_words(point));
         if seen.contains(&key) {
             continue;
         }
@@ -42,11 +42,11 @@ pub(crate) fn of(points: &[Point]) -> Vec<Comparison> {
             let mut left_out = 0;
             for above in points
                 .iter()
-                .filter(|other| (other.target.name.clone(), load_in_words(other)) == key)
+                .filter(|other| (other.target.name.clone(), point_in_words(other)) == key)
             {
                 let below = points.iter().find(|other| {
                     &other.target.name == baseline
-                        && load_in_words(other) == key.1
+                        && point_in_words(other) == key.1
                         && other.repeat == above.repeat
                 });
                 let is_failing = |point: &Point| point.verdict.judgement == Judgement::Failing;
@@ -96,11 +96,11 @@ mod tests {
             point("a", 1, 2, 150.0),
             point("b", 9, 1, 5.0),
         ];
-        let found = of(&points);
+        let found = comparisons(&points);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].figure.as_str(), found[0].ratio.n), ("qps", 2));
         assert!((found[0].ratio.mean - 2.0).abs() < 1e-9);
-        assert!(of(&points[..1]).is_empty());
+        assert!(comparisons(&points[..1]).is_empty());
     }
 
     #[test]
@@ -121,8 +121,8 @@ mod tests {
             point("a", 2, Judgement::Unstable),
             point("b", 2, Judgement::Valid),
         ];
-        let found = of(&points);
+        let found = comparisons(&points);
         assert_eq!((found[0].ratio.n, found[0].left_out), (1, 1));
-        assert!(of(&points[..2]).is_empty());
+        assert!(comparisons(&points[..2]).is_empty());
     }
 }

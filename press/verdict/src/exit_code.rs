@@ -1,24 +1,24 @@
-//! What a program that ran a scenario ends with.
+//! What a program that ran a scenario to its end ends with.
 //!
 //! Its invariant: 0 only where every request was answered rightly, or where an SLO says what may be missing and nothing more is.
 
 use std::collections::BTreeMap;
 
-use millpond_press_report::{Judgement, LoadKind, Point, RunResult, Search, State};
+use crate::{Judgement, LoadKind, Point, Search};
 
 use crate::judge::is_doubted;
 
 /// An SLO decides where there is one; without one, any failure is one too many. With `until_missed` a rate that misses is the
 /// end of the rates, and a failure only where none met it.
-pub(crate) fn exit_code(result: &RunResult, until_missed: bool) -> u8 {
-    if result.state != State::Complete || result.points.is_empty() {
+pub fn exit_code(points: &[Point], search: Option<&Search>, until_missed: bool) -> u8 {
+    if points.is_empty() {
         return 3;
     }
-    if let Some(search) = &result.search {
-        return of_search(search, &result.points);
+    if let Some(search) = search {
+        return of_search(search, points);
     }
     let mut rising: BTreeMap<_, Vec<&Point>> = BTreeMap::new();
-    for point in &result.points {
+    for point in points {
         // Rates rise anew for each of these.
         let key = (
             &point.grid,
@@ -83,8 +83,8 @@ fn of_point(point: &Point) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{SloOutcome, Tried};
     use millpond_press_recorder::ResourceSecond;
-    use millpond_press_report::{SloOutcome, Tried};
 
     fn judged(met: Option<bool>, judgement: Judgement) -> Point {
         let mut point = Point::default();
@@ -97,28 +97,20 @@ mod tests {
         point
     }
 
-    fn complete(points: Vec<Point>) -> RunResult {
-        RunResult {
-            state: State::Complete,
-            points,
-            ..RunResult::default()
-        }
-    }
-
     #[test]
     fn rates_that_rise_end_with_a_miss() {
-        let result = |met: &[bool]| {
+        let points = |met: &[bool]| -> Vec<Point> {
             let points = met.iter().map(|met| judged(Some(*met), Judgement::Valid));
-            complete(points.collect())
+            points.collect()
         };
-        assert_eq!(exit_code(&result(&[true, false]), true), 0);
-        assert_eq!(exit_code(&result(&[true, false]), false), 1);
-        assert_eq!(exit_code(&result(&[false]), true), 1);
+        assert_eq!(exit_code(&points(&[true, false]), None, true), 0);
+        assert_eq!(exit_code(&points(&[true, false]), None, false), 1);
+        assert_eq!(exit_code(&points(&[false]), None, true), 1);
         // What one number of connections reached is nothing that another did.
-        let mut two = result(&[true, false, false]);
-        two.points[2].offered.connections = 600;
-        assert_eq!(exit_code(&two, true), 1);
-        assert_eq!(exit_code(&complete(Vec::new()), false), 3);
+        let mut two = points(&[true, false, false]);
+        two[2].offered.connections = 600;
+        assert_eq!(exit_code(&two, None, true), 1);
+        assert_eq!(exit_code(&[], None, false), 3);
     }
 
     #[test]
@@ -211,18 +203,18 @@ mod tests {
                 number: at + 1,
                 ..judged(Some(rate_met.is_some()), *judgement)
             });
-            let mut result = complete(points.collect());
+            let points: Vec<Point> = points.collect();
             let tried = (1..=judgements.len()).map(|point| Tried {
                 rate: 5.0,
                 point,
                 met: rate_met.is_some(),
             });
-            result.search = Some(Search {
+            let search = Search {
                 rate_met,
                 tried: tried.collect(),
                 ..Search::default()
-            });
-            exit_code(&result, false)
+            };
+            exit_code(&points, Some(&search), false)
         };
         assert_eq!(
             search(Some(5.0), &[Judgement::GeneratorBound, Judgement::Valid]),

@@ -2,8 +2,8 @@
 //!
 //! Its invariant: none of it changes what bounded a point; each is a sentence without its full stop.
 
+use crate::{LoadKind, Point};
 use millpond_press_recorder::SILENCE_NS_MIN;
-use millpond_press_report::{LoadKind, Point};
 
 use crate::outcomes::{FAILING, Outcomes};
 

@@ -2,14 +2,14 @@
 //!
 //! Its invariant: a figure that was not measured is 0, and `knows_server` says whether the server's could be.
 
+use crate::Point;
 use millpond_press_recorder::{ResourceSecond, Side, ThreadUse};
-use millpond_press_report::Point;
 
 use super::in_states;
 
 /// What was seen.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
+pub(crate) struct Observed {
     pub(super) knows_server: bool,
     /// Percent of one core, whole server.
     pub(super) server_total: f64,
@@ -29,7 +29,7 @@ pub(super) struct Observed {
     pub(super) client_wait: f64,
     /// Processor time of the client threads without idle looking, in percent of a core each.
     pub(super) client_busy: f64,
-    pub(super) steal: f64,
+    pub(crate) steal: f64,
     pub(super) foreign: f64,
     pub(super) machine: f64,
     pub(super) cores: f64,
@@ -47,7 +47,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    pub(super) fn of(point: &Point) -> Observed {
+    pub(crate) fn of(point: &Point) -> Observed {
         let seconds = &point.resources.seconds;
         let mean = |figure: &dyn Fn(&ResourceSecond) -> Option<f64>| mean(seconds.iter().filter_map(figure));
         let mut seen = Observed {

@@ -5,89 +5,94 @@
 //! that was not offered as asked, one that did not settle, and a figure that is no number, pass nothing; and nothing unfit to decide
 //! passes or fails.
 
-use crate::bar::{Bar, Op};
-use crate::conditions::Standing;
-use crate::series::{Figure, Series};
-use millpond_press_recorder::Interval;
 use std::fmt;
 
+use millpond_press_recorder::Interval;
+use serde::Serialize;
+
+use super::conditions::Standing;
+use super::series::{Figure, Series};
+use super::{Bar, Op};
+
 /// Pairs that an interval needs before it decides.
-pub(crate) const PAIRS_MIN: usize = 9;
+pub const PAIRS_MIN: usize = 9;
 /// Both sides of a pair that counts lost nearly the same to the hypervisor: less than so many points of a core apart.
 const STEAL_APART_MAX: f64 = 5.0;
 
 /// What a bar's figure says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub enum Decision {
+    /// It is met.
     Pass,
+    /// It is not.
     Fail,
     /// The machine was not quiet enough to tell.
     Noisy,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "fail",
-            Verdict::Noisy => "noisy",
+            Decision::Pass => "pass",
+            Decision::Fail => "fail",
+            Decision::Noisy => "noisy",
         })
     }
 }
 
-/// Judges a bar by its value, which was made of `runs`.
-pub(crate) fn judge(bar: &Bar, value: f64, runs: &Series) -> Verdict {
+/// Decides a bar by its value, which was made of `runs`.
+pub fn decide(bar: &Bar, value: f64, runs: &Series) -> Decision {
     let by_value = if bar.passes(value) {
-        Verdict::Pass
+        Decision::Pass
     } else {
-        Verdict::Fail
+        Decision::Fail
     };
     let decided = match (holds(runs, Standing::Drifted), interval(runs)) {
         (false, _) => by_value,
         (true, Some(interval)) if interval.n >= PAIRS_MIN => by_interval(bar, interval),
-        (true, _) => Verdict::Noisy,
+        (true, _) => Decision::Noisy,
     };
     match worst(runs) {
-        _ if value.is_nan() => Verdict::Fail,
-        Standing::NotSent => Verdict::Fail,
-        Standing::Unfit => Verdict::Noisy,
+        _ if value.is_nan() => Decision::Fail,
+        Standing::NotSent => Decision::Fail,
+        Standing::Unfit => Decision::Noisy,
         Standing::Unsettled => unsettled(decided),
         Standing::Valid | Standing::Drifted => decided,
     }
 }
 
-/// What is left of a verdict where a load did not settle: a good figure may be luck, a bad one is the server's.
-fn unsettled(decided: Verdict) -> Verdict {
+/// What is left of a decision where a load did not settle: a good figure may be luck, a bad one is the server's.
+fn unsettled(decided: Decision) -> Decision {
     match decided {
-        Verdict::Pass => Verdict::Noisy,
+        Decision::Pass => Decision::Noisy,
         other => other,
     }
 }
 
-/// Judges a bar whose value is the upper end of its ratio's interval: it says that the interval is not wholly below the limit.
+/// Decides a bar whose value is the upper end of its ratio's interval: it says that the interval is not wholly below the limit.
 /// It decides on pairs alone, however quiet the machine was.
-pub(crate) fn judge_upper_end(bar: &Bar, runs: &Series) -> (f64, Verdict) {
+pub fn decide_upper_end(bar: &Bar, runs: &Series) -> (f64, Decision) {
     let Some(interval) = interval(runs) else {
-        return (f64::NAN, Verdict::Fail);
+        return (f64::NAN, Decision::Fail);
     };
     let decided = match interval.n >= PAIRS_MIN {
-        false => Verdict::Noisy,
-        true if bar.passes(interval.high) => Verdict::Pass,
-        true => Verdict::Fail,
+        false => Decision::Noisy,
+        true if bar.passes(interval.high) => Decision::Pass,
+        true => Decision::Fail,
     };
-    let verdict = match worst(runs) {
-        Standing::NotSent => Verdict::Fail,
-        Standing::Unfit => Verdict::Noisy,
+    let decision = match worst(runs) {
+        Standing::NotSent => Decision::Fail,
+        Standing::Unfit => Decision::Noisy,
         Standing::Unsettled => unsettled(decided),
         Standing::Valid | Standing::Drifted => decided,
     };
-    (interval.high, verdict)
+    (interval.high, decision)
 }
 
 /// The interval of a ratio: the geometric mean of its pairs with Student's interval at 95 %. Pairs count whose sides lost nearly the
 /// same to the hypervisor; nothing where there is none, or where the figures are no ratio of two loads.
-pub(crate) fn interval(runs: &Series) -> Option<Interval> {
+pub fn interval(runs: &Series) -> Option<Interval> {
     let counted = runs.figures().iter().filter(|figure| counts(figure));
     let ratios: Vec<f64> = counted.map(|figure| figure.value).collect();
     Interval::of_ratios(&ratios, &vec![1.0; ratios.len()])
@@ -116,7 +121,7 @@ fn holds(runs: &Series, sought: Standing) -> bool {
 }
 
 /// A whole interval on one side of the limit decides.
-fn by_interval(bar: &Bar, interval: Interval) -> Verdict {
+fn by_interval(bar: &Bar, interval: Interval) -> Decision {
     let (good, bad) = match bar.op {
         Op::AtLeast => (interval.low >= bar.limit, interval.high < bar.limit),
         Op::AtMost => (interval.high <= bar.limit, interval.low > bar.limit),
@@ -124,17 +129,17 @@ fn by_interval(bar: &Bar, interval: Interval) -> Verdict {
         Op::Equal => (false, false),
     };
     match (good, bad) {
-        (true, _) => Verdict::Pass,
-        (_, true) => Verdict::Fail,
-        _ => Verdict::Noisy,
+        (true, _) => Decision::Pass,
+        (_, true) => Decision::Fail,
+        _ => Decision::Noisy,
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::Conditions;
     use super::*;
-    use crate::conditions::Conditions;
 
     const LEAST: Bar = Bar::new("a-over-b", Op::AtLeast, 0.9);
     const MOST: Bar = Bar::new("c-us", Op::AtMost, 2.0);
@@ -170,40 +175,43 @@ mod tests {
     #[test]
     fn valid_figures_decide_by_their_value() {
         let check = |bar: &Bar, value, expected| {
-            assert_eq!(judge(bar, value, &alone(Standing::Valid, value)), expected);
+            assert_eq!(decide(bar, value, &alone(Standing::Valid, value)), expected);
             // What no load has part in is judged alike.
-            assert_eq!(judge(bar, value, &[value].into_iter().collect()), expected);
+            assert_eq!(decide(bar, value, &[value].into_iter().collect()), expected);
         };
-        check(&LEAST, 0.91, Verdict::Pass);
-        check(&LEAST, 0.89, Verdict::Fail);
-        check(&MOST, 2.0, Verdict::Pass);
-        check(&MOST, f64::NAN, Verdict::Fail);
+        check(&LEAST, 0.91, Decision::Pass);
+        check(&LEAST, 0.89, Decision::Fail);
+        check(&MOST, 2.0, Decision::Pass);
+        check(&MOST, f64::NAN, Decision::Fail);
         assert_eq!(
-            judge(&LEAST, f64::NAN, &alone(Standing::Drifted, 1.0)),
-            Verdict::Fail
+            decide(&LEAST, f64::NAN, &alone(Standing::Drifted, 1.0)),
+            Decision::Fail
         );
     }
 
     #[test]
     fn a_load_that_was_not_sent_passes_nothing() {
-        assert_eq!(judge(&LEAST, 1.5, &alone(Standing::NotSent, 1.5)), Verdict::Fail);
+        assert_eq!(
+            decide(&LEAST, 1.5, &alone(Standing::NotSent, 1.5)),
+            Decision::Fail
+        );
         let runs = ratio(1.5, 9, Standing::NotSent, (0.0, 0.0));
-        assert_eq!(judge(&LEAST, 1.5, &runs), Verdict::Fail);
-        assert_eq!(judge_upper_end(&LEAST, &runs).1, Verdict::Fail);
+        assert_eq!(decide(&LEAST, 1.5, &runs), Decision::Fail);
+        assert_eq!(decide_upper_end(&LEAST, &runs).1, Decision::Fail);
     }
 
     #[test]
     fn what_did_not_settle_fails_but_never_passes() {
         // The failing figures passed as noise once.
-        for (value, expected) in [(0.5, Verdict::Fail), (1.5, Verdict::Noisy)] {
+        for (value, expected) in [(0.5, Decision::Fail), (1.5, Decision::Noisy)] {
             let one = alone(Standing::Unsettled, value);
-            assert_eq!(judge(&LEAST, value, &one), expected, "{value}");
+            assert_eq!(decide(&LEAST, value, &one), expected, "{value}");
             let runs = ratio(value, 20, Standing::Unsettled, (0.0, 0.0));
-            assert_eq!(judge(&LEAST, value, &runs), expected, "{value}");
-            assert_eq!(judge_upper_end(&LEAST, &runs).1, expected, "{value}");
+            assert_eq!(decide(&LEAST, value, &runs), expected, "{value}");
+            assert_eq!(decide_upper_end(&LEAST, &runs).1, expected, "{value}");
         }
         let few = ratio(0.5, 8, Standing::Unsettled, (0.0, 0.0));
-        assert_eq!(judge_upper_end(&LEAST, &few).1, Verdict::Noisy);
+        assert_eq!(decide_upper_end(&LEAST, &few).1, Decision::Noisy);
     }
 
     #[test]
@@ -215,28 +223,35 @@ mod tests {
                 ratio(value, 1, Standing::Unsettled, steals),
             );
             let both = drifted.figures().iter().chain(unsettled.figures()).copied();
-            assert_eq!(judge(&LEAST, value, &both.collect()), expected, "{value} {count}");
+            assert_eq!(
+                decide(&LEAST, value, &both.collect()),
+                expected,
+                "{value} {count}"
+            );
         };
-        check(0.8, 9, Verdict::Fail);
-        check(0.8, 3, Verdict::Noisy);
-        check(1.0, 9, Verdict::Noisy);
+        check(0.8, 9, Decision::Fail);
+        check(0.8, 3, Decision::Noisy);
+        check(1.0, 9, Decision::Noisy);
     }
 
     #[test]
     fn what_was_the_presss_own_decides_nothing() {
         for value in [0.5, 1.5] {
             assert_eq!(
-                judge(&LEAST, value, &alone(Standing::Unfit, value)),
-                Verdict::Noisy
+                decide(&LEAST, value, &alone(Standing::Unfit, value)),
+                Decision::Noisy
             );
             let runs = ratio(value, 20, Standing::Unfit, (0.0, 0.0));
-            assert_eq!(judge(&LEAST, value, &runs), Verdict::Noisy);
+            assert_eq!(decide(&LEAST, value, &runs), Decision::Noisy);
         }
     }
 
     #[test]
     fn a_drifted_figure_without_a_side_beside_it_decides_nothing() {
-        assert_eq!(judge(&MOST, 0.1, &alone(Standing::Drifted, 0.1)), Verdict::Noisy);
+        assert_eq!(
+            decide(&MOST, 0.1, &alone(Standing::Drifted, 0.1)),
+            Decision::Noisy
+        );
     }
 
     #[test]
@@ -244,19 +259,19 @@ mod tests {
         let check = |value, count, steals, expected| {
             let runs = ratio(value, count, Standing::Drifted, steals);
             assert_eq!(
-                judge(&LEAST, value, &runs),
+                decide(&LEAST, value, &runs),
                 expected,
                 "{value} {count} {steals:?}"
             );
         };
-        check(1.0, 9, (30.0, 31.0), Verdict::Pass);
-        check(0.8, 9, (30.0, 31.0), Verdict::Fail);
+        check(1.0, 9, (30.0, 31.0), Decision::Pass);
+        check(0.8, 9, (30.0, 31.0), Decision::Fail);
         // The limit lies within.
-        check(0.9, 9, (30.0, 31.0), Verdict::Noisy);
-        check(1.0, 8, (30.0, 31.0), Verdict::Noisy);
+        check(0.9, 9, (30.0, 31.0), Decision::Noisy);
+        check(1.0, 8, (30.0, 31.0), Decision::Noisy);
         // One side lost more than the other.
-        check(1.0, 9, (30.0, 35.0), Verdict::Noisy);
-        check(1.0, 9, (30.0, 34.9), Verdict::Pass);
+        check(1.0, 9, (30.0, 35.0), Decision::Noisy);
+        check(1.0, 9, (30.0, 34.9), Decision::Pass);
     }
 
     #[test]
@@ -265,35 +280,35 @@ mod tests {
         let uneven = ratio(0.1, 3, Standing::Drifted, (30.0, 60.0));
         let both: Series = even.figures().iter().chain(uneven.figures()).copied().collect();
         assert_eq!(interval(&both).unwrap().n, 9);
-        assert_eq!(judge(&LEAST, 1.0, &both), Verdict::Pass);
+        assert_eq!(decide(&LEAST, 1.0, &both), Decision::Pass);
     }
 
     #[test]
     fn a_limit_from_above_and_a_single_value() {
         let runs = |value| ratio(value, 9, Standing::Drifted, (1.0, 1.0));
-        assert_eq!(judge(&MOST, 1.9, &runs(1.9)), Verdict::Pass);
-        assert_eq!(judge(&MOST, 2.0, &runs(2.0)), Verdict::Noisy);
-        assert_eq!(judge(&MOST, 2.2, &runs(2.2)), Verdict::Fail);
+        assert_eq!(decide(&MOST, 1.9, &runs(1.9)), Decision::Pass);
+        assert_eq!(decide(&MOST, 2.0, &runs(2.0)), Decision::Noisy);
+        assert_eq!(decide(&MOST, 2.2, &runs(2.2)), Decision::Fail);
         let one = Bar::new("d", Op::Equal, 1.0);
-        assert_eq!(judge(&one, 1.0, &runs(1.0)), Verdict::Noisy);
+        assert_eq!(decide(&one, 1.0, &runs(1.0)), Decision::Noisy);
     }
 
     #[test]
     fn an_upper_end_needs_nine_pairs_and_no_valid_verdict() {
         let check = |value, count, standing, expected| {
             let runs = ratio(value, count, standing, (1.0, 1.0));
-            let (end, verdict) = judge_upper_end(&LEAST, &runs);
+            let (end, verdict) = decide_upper_end(&LEAST, &runs);
             assert!(
                 end > value && verdict == expected,
                 "{value} {count}: {end} {verdict}"
             );
         };
-        check(0.9, 9, Standing::Valid, Verdict::Pass);
-        check(0.9, 9, Standing::Drifted, Verdict::Pass);
-        check(0.8, 9, Standing::Valid, Verdict::Fail);
-        check(1.0, 8, Standing::Valid, Verdict::Noisy);
-        check(1.0, 9, Standing::Unfit, Verdict::Noisy);
-        let (end, verdict) = judge_upper_end(&LEAST, &Series::default());
-        assert!(end.is_nan() && verdict == Verdict::Fail);
+        check(0.9, 9, Standing::Valid, Decision::Pass);
+        check(0.9, 9, Standing::Drifted, Decision::Pass);
+        check(0.8, 9, Standing::Valid, Decision::Fail);
+        check(1.0, 8, Standing::Valid, Decision::Noisy);
+        check(1.0, 9, Standing::Unfit, Decision::Noisy);
+        let (end, verdict) = decide_upper_end(&LEAST, &Series::default());
+        assert!(end.is_nan() && verdict == Decision::Fail);
     }
 }

@@ -1,8 +1,8 @@
 //! Points made up for each verdict.
 
 use super::*;
+use crate::{Cpu, Second};
 use millpond_press_recorder::{ResourceSecond, Side, Used};
-use millpond_press_report::{Cpu, Second};
 
 /// A calm point of ten seconds: a closed loop, both sides half busy.
 fn calm() -> Point {
@@ -426,7 +426,7 @@ fn failures_come_before_everything_and_are_told_by_kind() {
 
 #[test]
 fn a_rare_operation_that_always_fails_is_told() {
-    use millpond_press_report::OperationResult;
+    use crate::OperationResult;
     let mut point = calm();
     point.counters.wrong = 40;
     point.operations = [("read", 10_000, 0), ("write", 0, 40)]

@@ -1,0 +1,116 @@
+//! What a bar is: a figure, a comparison and a limit, under a name that stays; and whether the figures it was made of decide it.
+//!
+//! Its invariant: a figure that is no number passes nothing.
+
+mod conditions;
+mod decision;
+mod series;
+
+pub use conditions::{Conditions, Standing};
+pub use decision::{Decision, PAIRS_MIN, decide, decide_upper_end, interval};
+pub use series::{Figure, Series};
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a figure is held against its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// It is not below the limit.
+    #[serde(rename = ">=")]
+    AtLeast,
+    /// It is not above the limit.
+    #[serde(rename = "<=")]
+    AtMost,
+    /// It is the limit.
+    #[serde(rename = "==")]
+    Equal,
+}
+
+/// One promise.
+#[derive(Debug, Clone, Copy)]
+pub struct Bar<'n> {
+    /// Ends in its unit or in what it is a ratio of.
+    pub name: &'n str,
+    /// Which side of the limit is good.
+    pub op: Op,
+    /// What its figure is held against.
+    pub limit: f64,
+}
+
+impl<'n> Bar<'n> {
+    /// A bar of this name.
+    pub const fn new(name: &'n str, op: Op, limit: f64) -> Bar<'n> {
+        Bar { name, op, limit }
+    }
+
+    /// Whether a figure is on the good side.
+    pub fn passes(&self, value: f64) -> bool {
+        match self.op {
+            Op::AtLeast => value >= self.limit,
+            Op::AtMost => value <= self.limit,
+            Op::Equal => value == self.limit,
+        }
+    }
+
+    /// The line that programs read: `bar NAME VALUE OP LIMIT pass|fail|noisy`.
+    pub fn line(&self, value: f64, decision: Decision) -> String {
+        let (name, op) = (self.name, self.op);
+        format!(
+            "bar {name} {} {op} {} {decision}",
+            figure(value),
+            figure(self.limit)
+        )
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Op::AtLeast => ">=",
+            Op::AtMost => "<=",
+            Op::Equal => "==",
+        })
+    }
+}
+
+/// Four significant places at least, without tails of zeros.
+pub fn figure(value: f64) -> String {
+    if value == value.trunc() {
+        format!("{value}")
+    } else if value.abs() < 0.01 {
+        format!("{value:.2e}")
+    } else if value.abs() < 100.0 {
+        format!("{value:.4}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_say_what_they_hold() {
+        let check = |op, limit, value, expected: &str| {
+            let bar = Bar::new("a-b", op, limit);
+            let decision = if bar.passes(value) {
+                Decision::Pass
+            } else {
+                Decision::Fail
+            };
+            assert_eq!(bar.line(value, decision), expected);
+        };
+        check(Op::AtLeast, 0.9, 0.95, "bar a-b 0.9500 >= 0.9000 pass");
+        check(Op::AtLeast, 0.9, 0.8999, "bar a-b 0.8999 >= 0.9000 fail");
+        check(Op::AtMost, 1e-4, 2e-6, "bar a-b 2.00e-6 <= 1.00e-4 pass");
+        check(Op::Equal, 0.0, 3.0, "bar a-b 3 == 0 fail");
+        check(Op::Equal, 1.0, 0.99999, "bar a-b 1.0000 == 1 fail");
+        check(Op::AtMost, 60.0, f64::NAN, "bar a-b NaN <= 60 fail");
+        check(Op::AtLeast, 8.0, f64::NAN, "bar a-b NaN >= 8 fail");
+        let noisy = Bar::new("a-b", Op::AtLeast, 0.9).line(0.95, Decision::Noisy);
+        assert_eq!(noisy, "bar a-b 0.9500 >= 0.9000 noisy");
+    }
+}
