@@ -6,8 +6,8 @@ use crate::server::Server;
 use crate::setup::Setup;
 use crate::{cores, r1};
 use anyhow::{Context as _, ensure};
+use millpond_press_lab::{Outcome, RunOptions, run_until};
 use millpond_press_report::Point;
-use millpond_press_runner::{Outcome, RunOptions, run_until};
 
 /// The scenario of single points: R1's requests, every answer compared.
 const QUICK: &str = "press/scenarios/r1-quick.toml";

@@ -2,8 +2,8 @@
 //! It prints what the runner and the report give and passes their exit codes on.
 
 use clap::{Args, Subcommand};
+use millpond_press_lab::{Error, Outcome, RunOptions};
 use millpond_press_practice::Arguments as Practice;
-use millpond_press_runner::{Error, Outcome, RunOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -64,10 +64,10 @@ pub(crate) struct Report {
 
 pub(crate) fn run(press: Press) -> ExitCode {
     match press {
-        Press::Run(arguments) => measured(millpond_press_runner::run(arguments.options())),
-        Press::Search(arguments) => measured(millpond_press_runner::search(arguments.options())),
+        Press::Run(arguments) => measured(millpond_press_lab::run(arguments.options())),
+        Press::Search(arguments) => measured(millpond_press_lab::search(arguments.options())),
         Press::Report(arguments) => report(&arguments),
-        Press::Worker => match millpond_press_runner::worker() {
+        Press::Worker => match millpond_press_lab::worker() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error, error.exit_code()),
         },
@@ -102,7 +102,7 @@ fn measured(outcome: Result<Outcome, Error>) -> ExitCode {
 }
 
 fn report(arguments: &Report) -> ExitCode {
-    match millpond_press_runner::draw(&arguments.folders, arguments.html.as_deref()) {
+    match millpond_press_lab::draw(&arguments.folders, arguments.html.as_deref()) {
         Ok(drawn) => {
             crate::print(if arguments.json { &drawn.json } else { &drawn.text });
             eprintln!("page: {}", Path::new(&drawn.page).display());

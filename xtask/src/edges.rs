@@ -52,16 +52,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("press/report", &["press/recorder", "press/verdict"]),
     ("press/practice", &[]),
     (
-        "press/runner",
+        "press/load",
         &[
             "tensor",
             "press/workload",
             "press/recorder",
-            "press/report",
-            "press/verdict",
             "engines/*",
             "backends/interface",
             "backends/tract",
+        ],
+    ),
+    (
+        "press/lab",
+        &[
+            "press/workload",
+            "press/recorder",
+            "press/verdict",
+            "press/report",
+            "press/load",
         ],
     ),
     (
@@ -69,7 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "server",
             "client/rust",
-            "press/runner",
+            "press/lab",
             "press/practice",
             "engines/features/build",
         ],

@@ -10,11 +10,10 @@ const ALLOWED_FILES: &[&str] = &[
     "engines/features/src/prefetch.rs",
     "fuzz/src/memory.rs",
     "fuzz/src/unread.rs",
+    "press/load/src/event_loop/poller.rs",
     "press/practice/src/system.rs",
     "press/recorder/src/proc/accelerator.rs",
     "press/recorder/src/process.rs",
-    "press/runner/src/engine/poller.rs",
-    "press/runner/src/system.rs",
     "server/src/memory_node.rs",
 ];
 

@@ -1,0 +1,215 @@
+//! A scenario: what to send, where, how much, and what a right answer is.
+//!
+//! Nothing is bound or started here, except that the request files are read. Its invariant: a scenario that loads can be
+//! run; everything impossible is refused with the file, the line or key, and the mend.
+
+mod checks;
+mod keys;
+mod requests;
+mod steps;
+mod targets;
+mod text;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) use keys::{Search, Server};
+use millpond_press_report::Layout;
+use millpond_press_verdict::Slo;
+use millpond_press_workload::Arrivals;
+use steps::{Rates, Step};
+pub(crate) use targets::{ServerPid, TargetPlan};
+
+use crate::{Error, grid};
+use millpond_press_load::{Amount, Takes};
+
+/// What is offered, point by point.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    pub(crate) connections: Vec<usize>,
+    /// One point each.
+    pub(crate) rates: Rates,
+    /// Whether rates behind the first one that misses the SLO are left out.
+    pub(crate) until_missed: bool,
+    /// How requests arrive; nothing in a closed loop.
+    pub(crate) arrivals: Option<Arrivals>,
+    pub(crate) think: Duration,
+    pub(crate) amount: Amount,
+    pub(crate) warmup_max: Duration,
+    /// The longest warm-up, where the scenario says it.
+    pub(crate) warmup_said: Option<Duration>,
+    pub(crate) in_flight: Option<usize>,
+    /// Processes that threads are spread over, and threads in each; see [`Load::processes`] and [`Load::threads`].
+    processes: usize,
+    client_threads: usize,
+    pub(crate) client_cpus: Vec<usize>,
+    pub(crate) connect_parallel: usize,
+    pub(crate) source_addresses: Vec<IpAddr>,
+}
+
+pub(crate) struct Scenario {
+    /// The file, byte for byte, for the result folder.
+    pub(crate) text: String,
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) layout: Layout,
+    pub(crate) seed: u64,
+    pub(crate) repeats: usize,
+    pub(crate) targets: Vec<TargetPlan>,
+    pub(crate) load: Load,
+    pub(crate) slo: Option<Slo>,
+    pub(crate) search: Search,
+    /// Every combination of the grid's values; one empty one when there is no grid.
+    pub(crate) grid: Vec<BTreeMap<String, String>>,
+}
+
+/// The longest warm-up where the scenario does not say; a fixed number of requests has none.
+const WARMUP_MAX: Duration = Duration::from_secs(10);
+
+/// Reads and checks a scenario and its overrides.
+pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::ReadScenario {
+        path: path.to_owned(),
+        source,
+    })?;
+    let name = path.display().to_string();
+    let file = text::parse(&name, &text, overrides)?;
+    build(file, text).map_err(|message| Error::Scenario { place: name, message })
+}
+
+/// What a process of the load generator needs of a scenario that was read and found to be right.
+pub(crate) struct Excerpt {
+    pub(crate) target: TargetPlan,
+    pub(crate) load: Load,
+    pub(crate) seed: u64,
+}
+
+/// The target of this number, made from the same text by the same steps.
+pub(crate) fn excerpt(
+    path: &Path,
+    text: &str,
+    overrides: &[String],
+    target: usize,
+) -> Result<Excerpt, Error> {
+    let name = path.display().to_string();
+    let file = text::parse(&name, text, overrides)?;
+    let plan = || {
+        checks::check(&file)?;
+        let Some(target) = file.target.iter().chain(&file.targets).nth(target) else {
+            return Err(format!("there is no target {target}"));
+        };
+        TargetPlan::new(&file, target, None)
+    };
+    let target = plan().map_err(|message| Error::Scenario { place: name, message })?;
+    Ok(Excerpt {
+        target,
+        load: Load::of(&file),
+        seed: file.scenario.seed,
+    })
+}
+
+fn build(file: keys::File, text: String) -> Result<Scenario, String> {
+    checks::check(&file)?;
+    let targets: Vec<&keys::Target> = file.target.iter().chain(&file.targets).collect();
+    let mut planned = Vec::new();
+    for target in targets {
+        let server = target.server.as_ref().or(file.server.as_ref());
+        planned.push(TargetPlan::new(&file, target, server)?);
+    }
+    let servers: Vec<&Server> = planned
+        .iter()
+        .filter_map(|target| Some(&target.server.as_ref()?.0))
+        .collect();
+    grid::check(&file.grid, &servers)?;
+    let slo = file.slo.as_deref().map(Slo::parse).transpose()?;
+    let load = Load::of(&file);
+    Ok(Scenario {
+        name: file.scenario.name,
+        title: file.scenario.title,
+        layout: file.scenario.layout,
+        seed: file.scenario.seed,
+        repeats: file.scenario.repeats,
+        targets: planned,
+        load,
+        slo,
+        search: file.search,
+        grid: grid::combinations(&file.grid),
+        text,
+    })
+}
+
+impl Load {
+    fn of(file: &keys::File) -> Load {
+        let load = &file.load;
+        let rates = Rates::of(file);
+        let amount = match (load.requests_per_connection, load.duration_s) {
+            (Some(requests), _) => Amount::Requests(requests),
+            (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
+        };
+        let is_open = rates != Rates::None || load.arrivals.is_some();
+        let warmup_said = load.warmup_s_max.map(Duration::from_secs_f64);
+        Load {
+            connections: load.connections.clone(),
+            rates,
+            until_missed: file.boost.auto || file.boost.until_missed,
+            arrivals: is_open.then(|| load.arrivals.clone().unwrap_or_default()),
+            think: Duration::from_secs_f64(load.think_ms / 1_000.0),
+            warmup_said,
+            warmup_max: match (warmup_said, amount) {
+                (Some(span), _) => span,
+                (None, Amount::Requests(_)) => Duration::ZERO,
+                // A short look is not worth a longer warm-up.
+                (None, Amount::For(span)) => WARMUP_MAX.min(span),
+            },
+            amount,
+            in_flight: load.in_flight,
+            processes: load.processes,
+            client_threads: load.client_threads,
+            client_cpus: load.client_cpus.clone(),
+            connect_parallel: load.connect_parallel,
+            source_addresses: load.source_addresses.clone(),
+        }
+    }
+
+    /// The loads on so many connections, in their order. Those of "auto boost" end where a schedule would be too long to make.
+    pub(crate) fn steps(&self, connections: usize) -> Vec<Step> {
+        let mut steps = self.rates.steps(connections);
+        let can_be_made = |step: &Step| match (&self.arrivals, step.amount(self.amount)) {
+            (Some(arrivals), Amount::For(length)) => arrivals.check(step.rate, length).is_ok(),
+            _ => true,
+        };
+        if matches!(self.rates, Rates::Pauses(..)) {
+            let count = steps.iter().take_while(|step| can_be_made(step)).count();
+            steps.truncate(count.max(1));
+        }
+        steps
+    }
+
+    /// Processes that this many connections are spread over: none has nothing to hold.
+    pub(crate) fn processes(&self, connections: usize) -> usize {
+        self.processes.min(connections).max(1)
+    }
+
+    /// Threads that share this many connections, those of all processes.
+    pub(crate) fn threads(&self, connections: usize) -> usize {
+        let threads = self.client_threads.saturating_mul(self.processes(connections));
+        threads.min(connections)
+    }
+
+    /// Requests a connection keeps outstanding at most: one where it waits for answers, and as many as the protocol carries
+    /// where a schedule decides.
+    pub(crate) fn in_flight(&self, takes: Takes) -> usize {
+        match self.in_flight {
+            // A thread in this process makes one call at a time.
+            _ if takes.local => 1,
+            Some(in_flight) => in_flight,
+            None if takes.pipelined && self.arrivals.is_some() => 256,
+            None => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

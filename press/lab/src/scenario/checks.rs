@@ -1,0 +1,450 @@
+//! What a scenario must not say: numbers that cannot be, keys that exclude each other, names that lead nowhere.
+//!
+//! Nothing is opened here. Its invariant: every message names the key, what was found and what is expected.
+
+use std::collections::BTreeSet;
+
+use millpond_press_load::{KINDS, Takes};
+
+use super::keys::{File, Server, Target};
+use super::requests::operation_names;
+use super::steps::{self, Rates};
+
+/// Checks everything that can be judged from the keys alone.
+pub(crate) fn check(file: &File) -> Result<(), String> {
+    check_counts(file)?;
+    check_fractions(file)?;
+    steps::check(file)?;
+    check_choices(file)?;
+    check_names(file)
+}
+
+/// The largest number that still makes sense, so that sums of them cannot overflow.
+const SECONDS_MAX: f64 = 7.0 * 86_400.0;
+/// The largest rate a schedule can be made for.
+const RATE_MAX: f64 = 1e8;
+
+/// More processes than any machine has cores for them to be of use.
+const PROCESSES_MAX: u64 = 256;
+
+fn check_counts(file: &File) -> Result<(), String> {
+    let load = &file.load;
+    let connections = || load.connections.iter().copied();
+    let at_least_one: [(&str, u64); 9] = [
+        ("load.connections", connections().min().unwrap_or(0) as u64),
+        (
+            "load.requests_per_connection",
+            load.requests_per_connection.unwrap_or(1),
+        ),
+        ("load.in_flight", load.in_flight.unwrap_or(1) as u64),
+        ("load.processes", load.processes as u64),
+        ("load.client_threads", load.client_threads as u64),
+        ("load.connect_parallel", load.connect_parallel as u64),
+        ("scenario.repeats", file.scenario.repeats as u64),
+        ("search.repeats", file.search.repeats as u64),
+        ("requests.count", file.requests.count.unwrap_or(1) as u64),
+    ];
+    for (key, value) in at_least_one {
+        if value == 0 {
+            return Err(format!("{key} is 0 or empty, expected at least 1"));
+        }
+    }
+    let at_most: [(&str, u64, u64); 8] = [
+        (
+            "load.connections",
+            connections().max().unwrap_or(0) as u64,
+            1_000_000,
+        ),
+        (
+            "load.requests_per_connection",
+            load.requests_per_connection.unwrap_or(0),
+            1 << 40,
+        ),
+        ("load.in_flight", load.in_flight.unwrap_or(0) as u64, 65_536),
+        ("load.processes", load.processes as u64, PROCESSES_MAX),
+        ("load.client_threads", load.client_threads as u64, 1_024),
+        ("scenario.repeats", file.scenario.repeats as u64, 1_000),
+        ("search.repeats", file.search.repeats as u64, 100),
+        (
+            "requests.count",
+            file.requests.count.unwrap_or(0) as u64,
+            10_000_000,
+        ),
+    ];
+    for (key, value, max) in at_most {
+        if value > max {
+            return Err(format!("{key} is {value}, expected at most {max}"));
+        }
+    }
+    targets(file).try_for_each(check_target_counts)
+}
+
+fn targets(file: &File) -> impl Iterator<Item = &Target> {
+    file.target.iter().chain(&file.targets)
+}
+
+fn servers(file: &File) -> impl Iterator<Item = &Server> {
+    let own = targets(file).filter_map(|target| target.server.as_ref());
+    file.server.iter().chain(own)
+}
+
+fn check_target_counts(target: &Target) -> Result<(), String> {
+    if !(1..=60_000).contains(&target.timeout_ms) {
+        // Longer ones could not be told apart by the histogram.
+        return Err(format!(
+            "target.timeout_ms is {}, expected 1 to 60000",
+            target.timeout_ms
+        ));
+    }
+    if !(1..=1 << 30).contains(&target.answer_bytes_max) {
+        return Err(format!(
+            "target.answer_bytes_max is {}, expected 1 to {}",
+            target.answer_bytes_max,
+            1 << 30
+        ));
+    }
+    Ok(())
+}
+
+fn check_fractions(file: &File) -> Result<(), String> {
+    let load = &file.load;
+    let mut seconds: Vec<(&str, f64)> = vec![("search.point_s", file.search.point_s)];
+    seconds.extend(load.duration_s.map(|s| ("load.duration_s", s)));
+    seconds.extend(file.boost.first_s.map(|s| ("boost.first_s", s)));
+    for server in servers(file) {
+        seconds.push(("server.ready_timeout_s", server.ready_timeout_s));
+        seconds.push(("server.stop_timeout_s", server.stop_timeout_s));
+    }
+    for (key, value) in seconds {
+        if !(value > 0.0 && value <= SECONDS_MAX) {
+            return Err(format!(
+                "{key} is {value}, expected more than 0 and at most {SECONDS_MAX}"
+            ));
+        }
+    }
+    let warm_up = load.warmup_s_max.unwrap_or(0.0);
+    if !(0.0..=SECONDS_MAX).contains(&warm_up) {
+        return Err(format!(
+            "load.warmup_s_max is {warm_up}, expected 0 (none) to {SECONDS_MAX}"
+        ));
+    }
+    if !(0.0..=60_000.0).contains(&load.think_ms) {
+        return Err(format!("load.think_ms is {}, expected 0 to 60000", load.think_ms));
+    }
+    let search = &file.search;
+    let rates = load.rate.iter().map(|&rate| ("load.rate", rate));
+    let each = load.rate_per_connection.iter();
+    let rates = rates.chain(each.map(|&rate| ("load.rate_per_connection", rate)));
+    let rates = rates.chain([
+        ("search.rate_start", search.rate_start),
+        ("search.rate_max", search.rate_max),
+    ]);
+    for (key, rate) in rates {
+        if !(rate > 0.0 && rate <= RATE_MAX) {
+            return Err(format!(
+                "{key} is {rate}, expected requests a second, more than 0 and at most {RATE_MAX}"
+            ));
+        }
+    }
+    if !(0.001..=0.5).contains(&search.resolution) {
+        return Err(format!(
+            "search.resolution is {}, expected 0.001 to 0.5",
+            search.resolution
+        ));
+    }
+    let check = &file.check;
+    if !(check.share > 0.0 && check.share <= 1.0) {
+        return Err(format!(
+            "check.share is {}, expected more than 0 and at most 1 (all answers)",
+            check.share
+        ));
+    }
+    if !(check.min <= check.max && check.tolerance >= 0.0) {
+        return Err("check.min must not be above check.max, and check.tolerance not negative".into());
+    }
+    Ok(())
+}
+
+fn check_choices(file: &File) -> Result<(), String> {
+    let load = &file.load;
+    match (file.target.is_some(), file.targets.is_empty()) {
+        (false, true) => return Err("there is no [target]; say where to send to".into()),
+        (true, false) => return Err("give either [target] or several [[targets]], not both".into()),
+        (false, false) if file.server.is_some() => {
+            return Err(
+                "with [[targets]] each one has its own [targets.server], not a [server] for all".into(),
+            );
+        }
+        _ => {}
+    }
+    if load.requests_per_connection.is_some() == load.duration_s.is_some() {
+        return Err("[load] needs one of `requests_per_connection` and `duration_s`, and not both".into());
+    }
+    if file.requests.file.is_some() && file.requests.generate.is_some() {
+        return Err("[requests] needs one of `file` and `generate`, and not both".into());
+    }
+    let has_rates = !load.rate.is_empty() || !load.rate_per_connection.is_empty();
+    let is_open = has_rates || load.arrivals.is_some();
+    if is_open && load.requests_per_connection.is_some() {
+        return Err("load.rate needs load.duration_s: a schedule has a length, connections have no number of requests".into());
+    }
+    if is_open && load.think_ms > 0.0 {
+        return Err("load.think_ms is for closed loops; with load.rate the schedule decides".into());
+    }
+    let recorded = matches!(
+        load.arrivals,
+        Some(millpond_press_workload::Arrivals::Recorded { .. })
+    );
+    if load.arrivals.is_some() && !has_rates && !recorded {
+        return Err(
+            "load.arrivals needs load.rate, the requests a second; see press/scenarios/echo-floor.toml"
+                .into(),
+        );
+    }
+    check_arrivals(file, recorded)?;
+    check_requests(file)?;
+    check_operation_names(file)?;
+    targets(file).try_for_each(|target| check_target(file, target))
+}
+
+/// Whether a schedule can be made of every rate.
+fn check_arrivals(file: &File, recorded: bool) -> Result<(), String> {
+    let load = &file.load;
+    let Some(seconds) = load.duration_s else {
+        return Ok(());
+    };
+    let default = millpond_press_workload::Arrivals::default();
+    let arrivals = load.arrivals.as_ref().unwrap_or(&default);
+    let length = std::time::Duration::from_secs_f64(seconds.max(file.boost.first_s.unwrap_or(0.0)));
+    let rates = Rates::of(file);
+    let most = load.connections.iter().copied().max().unwrap_or(0);
+    let mut of_schedule: Vec<f64> = rates.steps(most).iter().filter_map(|step| step.rate).collect();
+    if file.boost.auto {
+        // The others are offered as far as schedules can be made of them.
+        of_schedule.truncate(1);
+    }
+    for rate in of_schedule.into_iter().map(Some).chain(recorded.then_some(None)) {
+        if let Some(rate) = rate.filter(|rate| *rate > RATE_MAX) {
+            return Err(format!(
+                "load.rate_per_connection comes to {rate} requests a second on {most} connections, expected at most {RATE_MAX}"
+            ));
+        }
+        arrivals
+            .check(rate, length)
+            .map_err(|error| format!("load.rate, load.arrivals: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Keys of [requests] that no target would look at.
+fn check_requests(file: &File) -> Result<(), String> {
+    let requests = &file.requests;
+    let is_given = requests.file.is_some() || requests.generate.is_some();
+    let is_mix = |target: &Target| !target.operations.is_empty();
+    let is_echo = |target: &Target| !is_mix(target) && !is_given && target.protocol.takes.any_bytes;
+    if (is_given || requests.expected.is_some()) && targets(file).all(is_mix) {
+        return Err(
+            "requests.file, generate and expected are for targets without `operations`, which draw their own"
+                .into(),
+        );
+    }
+    if requests.count.is_some() && !targets(file).any(|target| is_mix(target) || is_echo(target)) {
+        return Err(
+            "requests.count is for requests that are drawn: those of `operations`, and of protocol \"echo\""
+                .into(),
+        );
+    }
+    if requests.bytes.is_some() && !targets(file).any(is_echo) {
+        return Err("requests.bytes is the size of drawn requests of protocol \"echo\"; see keys.value_bytes for {value}".into());
+    }
+    Ok(())
+}
+
+/// Operations are told apart by their names.
+fn check_operation_names(file: &File) -> Result<(), String> {
+    for target in targets(file) {
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = operation_names(target)
+            .into_iter()
+            .find(|name| !seen.insert(name.clone()))
+        {
+            return Err(format!(
+                "two operations are called {twice:?}; give each a `name` of its own"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The protocols that take something, as words: `"http" and "native"`.
+fn names(takes: fn(&Takes) -> bool) -> String {
+    let names = KINDS.iter().filter(|kind| takes(&kind.takes));
+    let names: Vec<String> = names.map(|kind| format!("{:?}", kind.name())).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn check_target(file: &File, target: &Target) -> Result<(), String> {
+    if target.server_pid.is_some() && target.server_pid_from.is_some() {
+        return Err("[target] takes one of `server_pid` and `server_pid_from`, and not both".into());
+    }
+    let (protocol, takes) = (target.protocol.name(), target.protocol.takes);
+    let load = &file.load;
+    if takes.local {
+        // Beside targets with connections these keys are theirs.
+        let is_alone = file.targets.iter().all(|target| target.protocol.takes.local);
+        if is_alone && (load.in_flight.unwrap_or(1) > 1 || !load.source_addresses.is_empty()) {
+            return Err(format!(
+                "protocol \"{protocol}\" runs in this process, one call at a time on each thread: load.in_flight and \
+                 load.source_addresses are for targets with connections"
+            ));
+        }
+        if load.processes > 1 {
+            return Err(format!(
+                "load.processes is {}, but protocol \"{protocol}\" runs in this process; leave it out, or raise \
+                 load.client_threads for more calls at once",
+                load.processes
+            ));
+        }
+        if target.server.is_some() || !target.address.is_empty() {
+            return Err(format!(
+                "protocol \"{protocol}\" runs in this process: it takes no address and no server"
+            ));
+        }
+    } else if target.address.is_empty() {
+        return Err("target.address is missing; write it as \"127.0.0.1:13500\"".into());
+    }
+    if target.files.is_some() && !target.protocol.takes.local {
+        return Err(format!(
+            "target.files is for the protocols {}, which run in this process",
+            names(|takes| takes.local)
+        ));
+    }
+    if file.check.values == Some(true) && !takes.values {
+        return Err(format!(
+            "check.values is for the protocols {}, whose answers hold the values; \"{protocol}\" can take check.same",
+            names(|takes| takes.values)
+        ));
+    }
+    check_rows(file, target)?;
+    check_tls(target)?;
+    let in_flight = file.load.in_flight.unwrap_or(1);
+    if !takes.local && !takes.pipelined && in_flight > 1 {
+        return Err(format!(
+            "load.in_flight is {in_flight}, but HTTP/1.1 answers one request after the other; \
+             use more connections or another target.protocol, such as \"native\""
+        ));
+    }
+    if !takes.path && (target.path.is_some() || !target.headers.is_empty()) {
+        return Err(format!(
+            "target.path and target.headers are for protocol \"http\"; \"{protocol}\" takes target.method or operations"
+        ));
+    }
+    let needs_method = takes.json;
+    if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
+        return Err(
+            "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Rows are known of lookups alone, and of those in which every key is one of the scenario's.
+fn check_rows(file: &File, target: &Target) -> Result<(), String> {
+    let Some(rows) = file.check.rows else {
+        return Ok(());
+    };
+    if !(1..=65_536).contains(&rows.dim) {
+        return Err(format!("check.rows.dim is {}, expected 1 to 65536", rows.dim));
+    }
+    if !(target.protocol.knows_rows)(&target.operations) {
+        return Err(
+            "check.rows is for lookups of features: operations of protocol \"features\", or of protocol \"native\" with the method \
+             \"features.lookup\""
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+fn check_tls(target: &Target) -> Result<(), String> {
+    if target.tls_ca.is_none() {
+        return match target.tls_name {
+            None => Ok(()),
+            Some(_) => {
+                Err("target.tls_name says nothing without target.tls_ca, the file of whom to trust".into())
+            }
+        };
+    }
+    let (protocol, takes) = (target.protocol.name(), target.protocol.takes);
+    if !takes.tls {
+        return Err(format!(
+            "target.tls_ca is for the protocols {}; \"{protocol}\" is sent in clear",
+            names(|takes| takes.tls)
+        ));
+    }
+    if target.fill.is_some() || target.server_pid_from.is_some() {
+        return Err(
+            "target.fill and target.server_pid_from ask the server in clear, and target.tls_ca is given; leave them out, and \
+             name the process with target.server_pid"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+fn check_names(file: &File) -> Result<(), String> {
+    let name = &file.scenario.name;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(format!(
+            "scenario.name is {name:?}; it names a folder, so use letters, digits, `-`, `_` and `.`"
+        ));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for target in targets(file) {
+        let name = target.name();
+        if !seen.insert(name) {
+            return Err(format!(
+                "two targets are called {name:?}; give each its own target.name"
+            ));
+        }
+        check_target_names(target)?;
+    }
+    if file.check.field.as_ref().is_some_and(String::is_empty) {
+        return Err("check.field is empty; name the key of the answer that holds the numbers".into());
+    }
+    Ok(())
+}
+
+fn check_target_names(target: &Target) -> Result<(), String> {
+    // FPNN's methods may hold spaces; a path and the first line of an HTTP request may not.
+    let takes = target.protocol.takes;
+    let takes_spaces = takes.json && !takes.path && target.operations.is_empty();
+    for (key, value, takes_spaces) in [
+        ("method", &target.method, takes_spaces),
+        ("path", &target.path, false),
+    ] {
+        let bad = |c: char| c.is_control() || (c.is_whitespace() && !takes_spaces);
+        if value
+            .as_ref()
+            .is_some_and(|value| value.is_empty() || value.contains(bad))
+        {
+            return Err(format!("target.{key} is empty or holds a space"));
+        }
+    }
+    if target.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        return Err("target.path must begin with `/`".into());
+    }
+    let is_line = |text: &str| !text.contains(['\r', '\n']);
+    if let Some((name, _)) = target
+        .headers
+        .iter()
+        .find(|(name, value)| !is_line(name) || !is_line(value))
+    {
+        return Err(format!("target.headers.{name} holds a line end"));
+    }
+    Ok(())
+}

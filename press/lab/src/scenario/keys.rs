@@ -1,0 +1,300 @@
+//! The keys of a scenario file, as TOML gives them.
+//!
+//! Nothing is checked here but names and types. Its invariant: a key that is not listed is refused.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use millpond_press_load::{Description, KINDS, Kind, Operation, Rules};
+use millpond_press_report::Layout;
+use millpond_press_workload::{Arrivals, Popularity, Samples, Sizes};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) scenario: About,
+    pub(crate) target: Option<Target>,
+    #[serde(default)]
+    pub(crate) targets: Vec<Target>,
+    #[serde(default)]
+    pub(crate) requests: Requests,
+    pub(crate) keys: Option<Keys>,
+    #[serde(default)]
+    pub(crate) check: Rules,
+    pub(crate) load: Load,
+    pub(crate) slo: Option<String>,
+    #[serde(default)]
+    pub(crate) search: Search,
+    #[serde(default)]
+    pub(crate) boost: Boost,
+    #[serde(default)]
+    pub(crate) grid: BTreeMap<String, Vec<toml::Value>>,
+    pub(crate) server: Option<Server>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) layout: Layout,
+    #[serde(default = "seed")]
+    pub(crate) seed: u64,
+    #[serde(default = "one")]
+    pub(crate) repeats: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PidFrom {
+    Infos,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Target {
+    pub(crate) name: Option<String>,
+    #[serde(default = "http", deserialize_with = "kind")]
+    pub(crate) protocol: &'static Kind,
+    #[serde(default)]
+    pub(crate) address: String,
+    /// With it connections are TLS 1.3, to a server whose certificate this file's certificates sign.
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The name in that certificate; the host of the address when left out.
+    pub(crate) tls_name: Option<String>,
+    pub(crate) method: Option<String>,
+    pub(crate) path: Option<String>,
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) fill: Option<Operation>,
+    /// In process: the folder of a feature table or of an ordered store, or the file of a model.
+    pub(crate) files: Option<PathBuf>,
+    #[serde(default = "timeout_ms")]
+    pub(crate) timeout_ms: u64,
+    #[serde(default = "answer_bytes_max")]
+    pub(crate) answer_bytes_max: usize,
+    pub(crate) server_pid_from: Option<PidFrom>,
+    pub(crate) server_pid: Option<u32>,
+    pub(crate) metrics: Option<String>,
+    pub(crate) server: Option<Server>,
+}
+
+/// A kind by its name.
+fn kind<'de, D: Deserializer<'de>>(name: D) -> Result<&'static Kind, D::Error> {
+    let name = String::deserialize(name)?;
+    let known = || {
+        KINDS
+            .iter()
+            .map(|kind| format!("`{}`", kind.name()))
+            .collect::<Vec<_>>()
+    };
+    Kind::named(&name).ok_or_else(|| {
+        D::Error::custom(format!(
+            "unknown variant `{name}`, expected one of {}",
+            known().join(", ")
+        ))
+    })
+}
+
+impl Target {
+    /// Its name in results.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.protocol.name())
+    }
+
+    /// What its kind may ask.
+    pub(crate) fn description(&self) -> Description<'_> {
+        Description {
+            address: &self.address,
+            method: self.method.as_deref(),
+            path: self.path.as_deref(),
+            headers: &self.headers,
+            operations: &self.operations,
+            files: self.files.as_deref(),
+            answer_bytes_max: self.answer_bytes_max,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Requests {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) expected: Option<PathBuf>,
+    pub(crate) generate: Option<Samples>,
+    pub(crate) count: Option<usize>,
+    pub(crate) bytes: Option<Sizes>,
+    pub(crate) distinct_min: Option<usize>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Keys {
+    pub(crate) count: u64,
+    #[serde(default)]
+    pub(crate) popularity: Popularity,
+    #[serde(default = "value_bytes")]
+    pub(crate) value_bytes: Sizes,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Load {
+    pub(crate) connections: Vec<usize>,
+    /// Requests a second; with it the loop is open.
+    #[serde(default)]
+    pub(crate) rate: Vec<f64>,
+    /// The same for each connection: what is offered is this times the connections.
+    #[serde(default)]
+    pub(crate) rate_per_connection: Vec<f64>,
+    pub(crate) arrivals: Option<Arrivals>,
+    #[serde(default)]
+    pub(crate) think_ms: f64,
+    pub(crate) requests_per_connection: Option<u64>,
+    pub(crate) duration_s: Option<f64>,
+    pub(crate) warmup_s_max: Option<f64>,
+    pub(crate) in_flight: Option<usize>,
+    /// Processes that the threads are spread over, `client_threads` in each.
+    #[serde(default = "one")]
+    pub(crate) processes: usize,
+    #[serde(default = "one")]
+    pub(crate) client_threads: usize,
+    #[serde(default)]
+    pub(crate) client_cpus: Vec<usize>,
+    #[serde(default = "connect_parallel")]
+    pub(crate) connect_parallel: usize,
+    #[serde(default)]
+    pub(crate) source_addresses: Vec<std::net::IpAddr>,
+}
+
+/// Rates that rise until the SLO is missed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Boost {
+    /// From `load.rate_per_connection` on, each connection's pause shrinks step by step, as in report R3.
+    pub(crate) auto: bool,
+    /// How long the first rate is offered; the others for `load.duration_s`.
+    pub(crate) first_s: Option<f64>,
+    /// What a pause above two seconds shrinks by.
+    pub(crate) step_s: f64,
+    /// What a shorter one shrinks by.
+    pub(crate) fine_step_ms: f64,
+    /// The shortest pause.
+    pub(crate) pause_ms_min: f64,
+    /// Rates behind the first one that misses the SLO are left out, also where `auto` is false.
+    pub(crate) until_missed: bool,
+}
+
+impl Default for Boost {
+    fn default() -> Boost {
+        Boost {
+            auto: false,
+            first_s: None,
+            step_s: 1.0,
+            fine_step_ms: 5.0,
+            pause_ms_min: 5.0,
+            until_missed: false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Search {
+    #[serde(default = "rate_start")]
+    pub(crate) rate_start: f64,
+    #[serde(default = "rate_max")]
+    pub(crate) rate_max: f64,
+    #[serde(default = "resolution")]
+    pub(crate) resolution: f64,
+    #[serde(default = "point_s")]
+    pub(crate) point_s: f64,
+    #[serde(default = "edge_repeats")]
+    pub(crate) repeats: usize,
+}
+
+impl Default for Search {
+    fn default() -> Search {
+        Search {
+            rate_start: rate_start(),
+            rate_max: rate_max(),
+            resolution: resolution(),
+            point_s: point_s(),
+            repeats: edge_repeats(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Server {
+    /// Commands that are run to their end before it starts, such as one that builds a table.
+    #[serde(default)]
+    pub(crate) prepare: Vec<Vec<String>>,
+    pub(crate) command: Vec<String>,
+    pub(crate) config: Option<String>,
+    /// A URL that answers 200, or `tcp://HOST:PORT` that takes a connection.
+    pub(crate) ready: String,
+    #[serde(default)]
+    pub(crate) cpus: Vec<usize>,
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    #[serde(default = "ready_timeout_s")]
+    pub(crate) ready_timeout_s: f64,
+    #[serde(default = "stop_timeout_s")]
+    pub(crate) stop_timeout_s: f64,
+    #[serde(default = "output_bytes_max")]
+    pub(crate) output_bytes_max: u64,
+}
+
+fn seed() -> u64 {
+    1
+}
+fn http() -> &'static Kind {
+    &KINDS[0]
+}
+fn timeout_ms() -> u64 {
+    10_000
+}
+fn answer_bytes_max() -> usize {
+    8 << 20
+}
+fn one() -> usize {
+    1
+}
+fn value_bytes() -> Sizes {
+    Sizes::Constant(40)
+}
+fn rate_start() -> f64 {
+    1_000.0
+}
+fn rate_max() -> f64 {
+    10_000_000.0
+}
+fn resolution() -> f64 {
+    0.03
+}
+fn point_s() -> f64 {
+    3.0
+}
+fn edge_repeats() -> usize {
+    3
+}
+fn connect_parallel() -> usize {
+    64
+}
+fn ready_timeout_s() -> f64 {
+    60.0
+}
+fn stop_timeout_s() -> f64 {
+    30.0
+}
+fn output_bytes_max() -> u64 {
+    16 << 20
+}

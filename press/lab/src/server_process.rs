@@ -1,0 +1,242 @@
+//! The server of a `[server]` section: started on its cores, waited for, stopped; its output kept in the result folder.
+//!
+//! Its invariant: when a [`ServerProcess`] is gone, so are its process and whatever that started in its group.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::probe::Ready;
+use crate::scenario::Server;
+use crate::{Error, grid};
+use millpond_press_load::Cores;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How often the server is asked whether it is ready, or looked at whether it ended.
+const POLL: Duration = Duration::from_millis(20);
+/// How much of its output an error repeats.
+const TAIL_LINES: usize = 12;
+
+pub(crate) struct ServerProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+/// What a server is started with.
+pub(crate) struct Start<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) combination: &'a BTreeMap<String, String>,
+    pub(crate) millpond: &'a Path,
+    pub(crate) folder: &'a Path,
+    /// The target's name, where there are several: it names the server's log.
+    pub(crate) target: Option<&'a str>,
+    /// Where it may run when `server.cpus` is empty.
+    pub(crate) cores: Cores,
+}
+
+impl Start<'_> {
+    fn fill(&self, text: &str) -> String {
+        grid::fill(
+            text,
+            self.millpond,
+            self.server.config.as_deref(),
+            self.combination,
+        )
+    }
+
+    fn words(&self, words: &[String]) -> Vec<String> {
+        words.iter().map(|word| self.fill(word)).collect()
+    }
+
+    fn failed(&self, words: &[String]) -> impl Fn(std::io::Error) -> Error {
+        let command = self.words(words).join(" ");
+        move |source| Error::ServerStart {
+            command: command.clone(),
+            source,
+        }
+    }
+
+    fn command(&self, words: &[String], output: &File) -> std::io::Result<Command> {
+        let words = self.words(words);
+        let mut command = Command::new(words.first().map_or("", String::as_str));
+        let env = self.server.env.iter().map(|(key, value)| (key, self.fill(value)));
+        command
+            .args(words.iter().skip(1))
+            .envs(env)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
+            // A group of its own: Ctrl-C is for the run, which then stops the server in order.
+            .process_group(0);
+        Ok(command)
+    }
+
+    /// Runs one command to its end.
+    fn prepare(&self, words: &[String], output: &File, log: &Path) -> Result<(), Error> {
+        let failed = self.failed(words);
+        let mut command = self.command(words, output).map_err(&failed)?;
+        let status = command.status().map_err(&failed)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::ServerEnded {
+            status: status.to_string(),
+            doing: "it was prepared (server.prepare)",
+            log: log.to_owned(),
+            tail: tail(log),
+        })
+    }
+}
+
+impl ServerProcess {
+    /// Runs what is to be run before the server, then starts it; it is not ready yet.
+    pub(crate) fn start(start: &Start<'_>) -> Result<ServerProcess, Error> {
+        let server = start.server;
+        let log = start.folder.join(format!(
+            "server-{}.log",
+            log_name(start.target, start.combination)
+        ));
+        let output = File::create(&log).map_err(start.failed(&server.command))?;
+        for words in &server.prepare {
+            start.prepare(words, &output, &log)?;
+        }
+        let failed = start.failed(&server.command);
+        let mut command = start.command(&server.command, &output).map_err(&failed)?;
+        let cores = if server.cpus.is_empty() {
+            start.cores
+        } else {
+            Cores::of(&server.cpus).map_err(&failed)?
+        };
+        let child = spawn_on(cores, &mut command).map_err(&failed)?;
+        Ok(ServerProcess { child, log })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the server says 200 at its `ready` URL.
+    pub(crate) async fn ready(&mut self, url: &Ready, timeout_s: f64) -> Result<(), Error> {
+        let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
+        loop {
+            self.still_runs("it was getting ready")?;
+            let said = match url.check() {
+                Ok(()) => return Ok(()),
+                Err(reason) => reason,
+            };
+            if Instant::now() >= deadline {
+                let (url, log) = (url.text.clone(), self.log.clone());
+                return Err(Error::ServerNotReady {
+                    seconds: timeout_s,
+                    url,
+                    said,
+                    log,
+                });
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// An error if the process has ended.
+    pub(crate) fn still_runs(&mut self, doing: &'static str) -> Result<(), Error> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(self.ended(status, doing)),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Asks it to end and waits; a server that does not is killed, and that is an error.
+    pub(crate) async fn stop(mut self, server: &Server) -> Result<(), Error> {
+        self.still_runs("it was still needed")?;
+        // The process is ours and not waited for yet, so its number cannot belong to another.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
+        let deadline = Instant::now() + Duration::from_secs_f64(server.stop_timeout_s);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let log = self.log.clone();
+                return Err(Error::ServerNotStopped {
+                    seconds: server.stop_timeout_s,
+                    log,
+                });
+            }
+            sleep(POLL).await;
+        }
+        self.shorten_output(server.output_bytes_max);
+        Ok(())
+    }
+
+    /// A request log of millions of lines is not worth keeping; the start of it is. Failing to shorten it does no harm.
+    fn shorten_output(&self, bytes_max: u64) {
+        if let Ok(file) = File::options().write(true).open(&self.log)
+            && file.metadata().is_ok_and(|metadata| metadata.len() > bytes_max)
+        {
+            let _ = file.set_len(bytes_max);
+        }
+    }
+
+    fn ended(&self, status: ExitStatus, doing: &'static str) -> Error {
+        Error::ServerEnded {
+            status: status.to_string(),
+            doing,
+            log: self.log.clone(),
+            tail: tail(&self.log),
+        }
+    }
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        // A shell's children, which need not end with it.
+        // Mostly nobody is left, which is an error to the kernel.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+}
+
+/// A process inherits the cores of the thread that starts it; that thread is made for the purpose, so that no other is
+/// bound with it.
+fn spawn_on(cores: Cores, command: &mut Command) -> std::io::Result<Child> {
+    std::thread::scope(|scope| {
+        let spawning = scope.spawn(|| {
+            cores.bind()?;
+            command.spawn()
+        });
+        spawning
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the starting thread broke")))
+    })
+}
+
+/// A name for the log of one server: `redis-log_level-2`, or `run` where there is one target and no grid.
+fn log_name(target: Option<&str>, combination: &BTreeMap<String, String>) -> String {
+    let values = combination.iter().map(|(key, value)| format!("{key}-{value}"));
+    let parts: Vec<String> = target.map(str::to_owned).into_iter().chain(values).collect();
+    if parts.is_empty() {
+        return "run".into();
+    }
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    parts.join("-").chars().map(plain).collect()
+}

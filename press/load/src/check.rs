@@ -1,0 +1,432 @@
+//! What a right answer is: a field of so many finite numbers in a range, and the expected ones where those are known.
+//!
+//! The answer is read once, straight into a vector that is used again; no tree is built. Its invariant: an answer counts
+//! as right only if every rule was looked at and held.
+
+mod reading;
+mod rules;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use millpond_press_workload::RequestSet;
+
+use crate::msgpack::check_one_map;
+use reading::{length_of, read};
+pub use rules::Rules;
+
+/// An answer's bytes in the format its protocol carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answer<'a> {
+    Json(&'a [u8]),
+    Msgpack(&'a [u8]),
+    /// Bytes that only their protocol understands.
+    Bytes(&'a [u8]),
+    /// Rows that were looked up in this process.
+    Floats(&'a [f32]),
+}
+
+impl<'a> Answer<'a> {
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Answer::Json(bytes) | Answer::Msgpack(bytes) | Answer::Bytes(bytes) => bytes,
+            // They hold no text, and are hashed by themselves.
+            Answer::Floats(_) => &[],
+        }
+    }
+}
+
+/// Why an answer is wrong.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Wrong {
+    #[error("it does not hold {0:?}")]
+    Lacks(String),
+    #[error("it differs from the first answer to the same request")]
+    Changed,
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(String),
+    #[error("the answer has no field of that name")]
+    NoField,
+    #[error("expected {expected} numbers, found {found}")]
+    Count { expected: usize, found: usize },
+    #[error("number {at} is {value}, out of range")]
+    Range { at: usize, value: f32 },
+    #[error("number {at} is {found}, expected {expected}")]
+    Differs { at: usize, expected: f32, found: f32 },
+}
+
+/// The rules, made ready for every request of a set.
+#[derive(Debug)]
+pub struct Checker {
+    rules: Rules,
+    /// The key of the answer that holds numbers; nothing where no numbers are looked at.
+    field: Option<String>,
+    /// How many numbers each request asks for; empty where that is not checked.
+    lengths: Vec<usize>,
+    /// The expected numbers of all requests, one after the other.
+    expected: Vec<f32>,
+    /// Where each request's expected numbers end; empty where none are known.
+    expected_ends: Vec<usize>,
+    /// A hash of the first answer to each request, 0 before it came; empty where answers need not stay the same.
+    first: Vec<AtomicU64>,
+}
+
+impl Checker {
+    /// Reads what the rules need out of the requests (where they are JSON) and the expected answers.
+    ///
+    /// # Errors
+    /// A request or an expected answer does not hold what the rules are about.
+    pub fn new(
+        rules: &Rules,
+        requests: Option<&RequestSet>,
+        expected: Option<&RequestSet>,
+        count: usize,
+    ) -> Result<Checker, String> {
+        let numbers = rules.field.is_some() || rules.length_of.is_some() || expected.is_some();
+        let mut checker = Checker {
+            rules: rules.clone(),
+            field: numbers.then(|| rules.field.clone().unwrap_or_else(|| "scores".into())),
+            lengths: Vec::new(),
+            expected: Vec::new(),
+            expected_ends: Vec::new(),
+            first: Vec::new(),
+        };
+        if rules.same {
+            checker.first.resize_with(count, AtomicU64::default);
+        }
+        if let Some(key) = &rules.length_of {
+            let requests =
+                requests.ok_or("check.length_of needs requests of JSON, from `file` or `generate`")?;
+            checker.read_lengths(key, requests)?;
+        }
+        checker.read_expected(expected)?;
+        Ok(checker)
+    }
+
+    fn read_lengths(&mut self, key: &str, requests: &RequestSet) -> Result<(), String> {
+        for (number, body) in requests.iter().enumerate() {
+            let length = length_of(key, body).map_err(|error| {
+                format!(
+                    "check.length_of: request {} has no array `{key}` ({error})",
+                    number + 1
+                )
+            })?;
+            self.lengths.push(length);
+        }
+        Ok(())
+    }
+
+    fn read_expected(&mut self, expected: Option<&RequestSet>) -> Result<(), String> {
+        let field = self.field.clone().unwrap_or_default();
+        let mut numbers = Vec::new();
+        for (number, body) in expected.into_iter().flat_map(RequestSet::iter).enumerate() {
+            read(&field, Answer::Json(body), &mut numbers)
+                .map_err(|wrong| format!("requests.expected, answer {}: {wrong}", number + 1))?;
+            self.expected.extend_from_slice(&numbers);
+            self.expected_ends.push(self.expected.len());
+        }
+        Ok(())
+    }
+
+    /// The part of the answers to check.
+    pub fn share(&self) -> f64 {
+        self.rules.share
+    }
+
+    /// The rules in words.
+    pub fn in_words(&self) -> String {
+        let rules = &self.rules;
+        let mut words = match &self.field {
+            Some(field) => {
+                format!(
+                    "`{field}` holds finite numbers from {} to {}",
+                    rules.min, rules.max
+                )
+            }
+            None => "it is no error".to_owned(),
+        };
+        if let Some(key) = &rules.length_of {
+            words += &format!(", as many as `{key}`");
+        }
+        if !self.expected_ends.is_empty() {
+            words += &format!(", equal to the expected ones within {}", rules.tolerance);
+        }
+        if let Some(text) = &rules.contains {
+            words += &format!("; it holds {text:?}");
+        }
+        if rules.same {
+            words += "; it equals the first answer to the same request";
+        }
+        words
+    }
+
+    /// Checks the answer to request `index`; `numbers` is room to work in.
+    pub(crate) fn check(
+        &self,
+        index: usize,
+        answer: Answer<'_>,
+        numbers: &mut Vec<f32>,
+    ) -> Result<(), Wrong> {
+        if let Answer::Msgpack(bytes) = answer {
+            check_one_map(bytes).map_err(Wrong::Unreadable)?;
+        }
+        self.compare_bytes(index, answer)?;
+        let Some(field) = &self.field else {
+            return Ok(());
+        };
+        read(field, answer, numbers)?;
+        let found = numbers.len();
+        if let Some(&expected) = self.lengths.get(index)
+            && expected != found
+        {
+            return Err(Wrong::Count { expected, found });
+        }
+        // Written so that NaN is out of range.
+        let inside = |value: f32| value >= self.rules.min && value <= self.rules.max;
+        if let Some(at) = numbers.iter().position(|&value| !inside(value)) {
+            return Err(Wrong::Range {
+                at,
+                value: numbers[at],
+            });
+        }
+        self.compare(index, numbers)
+    }
+
+    fn compare_bytes(&self, index: usize, answer: Answer<'_>) -> Result<(), Wrong> {
+        let bytes = answer.bytes();
+        if let Some(text) = &self.rules.contains
+            && !bytes
+                .windows(text.len().max(1))
+                .any(|part| part == text.as_bytes())
+        {
+            return Err(Wrong::Lacks(text.clone()));
+        }
+        let Some(first) = self.first.get(index) else {
+            return Ok(());
+        };
+        // 0 stands for "none yet".
+        let hash = match answer {
+            Answer::Floats(values) => hash_floats(values),
+            _ => hash(bytes),
+        };
+        let hash = hash.max(1);
+        match first.compare_exchange(0, hash, Relaxed, Relaxed) {
+            Err(other) if other != hash => Err(Wrong::Changed),
+            _ => Ok(()),
+        }
+    }
+
+    fn compare(&self, index: usize, numbers: &[f32]) -> Result<(), Wrong> {
+        let Some(&end) = self.expected_ends.get(index) else {
+            return Ok(());
+        };
+        let start = if index == 0 {
+            0
+        } else {
+            self.expected_ends[index - 1]
+        };
+        let expected = &self.expected[start..end];
+        if expected.len() != numbers.len() {
+            return Err(Wrong::Count {
+                expected: expected.len(),
+                found: numbers.len(),
+            });
+        }
+        for (at, (&found, &expected)) in numbers.iter().zip(expected).enumerate() {
+            if (found - expected).abs() > self.rules.tolerance {
+                return Err(Wrong::Differs { at, expected, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A hash for telling answers apart, eight bytes at a time: multiply and rotate (the method of FxHash, of the Rust compiler).
+fn hash(bytes: &[u8]) -> u64 {
+    const K: u64 = 0x51_7c_c1_b7_27_22_0a_95;
+    let mix = |state: u64, word: u64| (state.rotate_left(5) ^ word).wrapping_mul(K);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let state = words.iter().fold(bytes.len() as u64, |state, word| {
+        mix(state, u64::from_le_bytes(*word))
+    });
+    rest.iter()
+        .fold(state, |state, &byte| mix(state, u64::from(byte)))
+}
+
+/// The same of floats, bit by bit.
+fn hash_floats(values: &[f32]) -> u64 {
+    const K: u64 = 0x51_7c_c1_b7_27_22_0a_95;
+    values.iter().fold(values.len() as u64, |state, value| {
+        (state.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(K)
+    })
+}
+
+/// Which answers are checked when only a share of them is.
+#[derive(Debug, Default)]
+pub(crate) struct Sampling {
+    /// Grows by the share with every answer; a whole one is a check.
+    credit: f64,
+}
+
+impl Sampling {
+    /// Whether the next answer is checked.
+    #[inline]
+    pub(crate) fn takes(&mut self, share: f64) -> bool {
+        self.credit += share;
+        let takes = self.credit >= 1.0;
+        if takes {
+            self.credit -= 1.0;
+        }
+        takes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use std::io::Write;
+
+    fn set(text: &str) -> RequestSet {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        RequestSet::load(file.path()).unwrap()
+    }
+
+    fn checker() -> Checker {
+        let rules = Rules {
+            length_of: Some("items".into()),
+            ..Rules::default()
+        };
+        let requests = set("{\"user\":{\"items\":[1]},\"items\":[1,2]}\n{\"items\":[1]}");
+        let expected = set("{\"scores\":[0.5,0.25]}\n{\"scores\":[1]}");
+        Checker::new(&rules, Some(&requests), Some(&expected), 2).unwrap()
+    }
+
+    fn verdict(index: usize, answer: &str) -> Result<(), Wrong> {
+        checker().check(index, Answer::Json(answer.as_bytes()), &mut vec![9.0])
+    }
+
+    #[test]
+    fn right_answers_pass() {
+        assert_eq!(verdict(0, r#"{"scores":[0.5,0.25]}"#), Ok(()));
+        assert_eq!(
+            verdict(
+                0,
+                r#"{"model":{"scores":[]}, "scores" : [0.50005, 2.5e-1], "x":null}"#
+            ),
+            Ok(())
+        );
+        assert_eq!(verdict(1, r#"{"scores":[1.0]}"#), Ok(()));
+    }
+
+    #[test]
+    fn wrong_answers_say_what_is_wrong() {
+        assert_eq!(
+            verdict(0, r#"{"scores":[0.5]}"#),
+            Err(Wrong::Count {
+                expected: 2,
+                found: 1
+            })
+        );
+        assert_eq!(verdict(0, r#"{"score":[0.5,0.25]}"#), Err(Wrong::NoField));
+        assert_eq!(
+            verdict(0, r#"{"scores":[0.5,1.25]}"#),
+            Err(Wrong::Range { at: 1, value: 1.25 })
+        );
+        assert_eq!(
+            verdict(0, r#"{"scores":[-0.1,0.2]}"#),
+            Err(Wrong::Range { at: 0, value: -0.1 })
+        );
+        assert_eq!(
+            verdict(0, r#"{"scores":[0.5,0.2]}"#),
+            Err(Wrong::Differs {
+                at: 1,
+                expected: 0.25,
+                found: 0.2
+            })
+        );
+        for bad in [
+            "",
+            "[]",
+            "null",
+            r#"{"scores":[null,1]}"#,
+            r#"{"scores":["0.5",1]}"#,
+            r#"{"scores":0.5}"#,
+            r#"{"scores":[0.5,0.25]"#,
+            r#"{"scores":[0.5,0.25]}x"#,
+            r#"{"scores":[0.5,0.25],"scores":[0.5,0.25]}"#,
+            r#"{"scores":[1e999,0.25]}"#,
+        ] {
+            let verdict = verdict(0, bad);
+            assert!(
+                matches!(verdict, Err(Wrong::Unreadable(_) | Wrong::Range { .. })),
+                "{bad}: {verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn msgpack_is_read_alike() {
+        #[derive(serde::Serialize)]
+        struct Scores {
+            scores: Vec<f32>,
+        }
+        let check = |scores: &[f32]| {
+            let bytes = rmp_serde::to_vec_named(&Scores {
+                scores: scores.to_vec(),
+            })
+            .unwrap();
+            checker().check(0, Answer::Msgpack(&bytes), &mut Vec::new())
+        };
+        assert_eq!(check(&[0.5, 0.25]), Ok(()));
+        assert!(matches!(check(&[0.5, f32::NAN]), Err(Wrong::Range { at: 1, .. })));
+        assert!(matches!(check(&[0.5]), Err(Wrong::Count { .. })));
+        let cut = checker().check(0, Answer::Msgpack(&[0x81, 0xa6]), &mut Vec::new());
+        assert!(matches!(cut, Err(Wrong::Unreadable(_))));
+        // Whatever is looked at, an answer is one map and nothing behind it.
+        let plain = Checker::new(&Rules::default(), None, None, 1).unwrap();
+        let check = |bytes: &[u8]| plain.check(0, Answer::Msgpack(bytes), &mut Vec::new());
+        assert_eq!(check(&[0x80]), Ok(()));
+        for bad in [&[0x80, 0x80][..], &[0x81], &[0x90], &[]] {
+            assert!(matches!(check(bad), Err(Wrong::Unreadable(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_must_stay_the_same_and_hold_a_text() {
+        let rules = Rules {
+            same: true,
+            contains: Some("ok".into()),
+            ..Rules::default()
+        };
+        let checker = Checker::new(&rules, None, None, 2).unwrap();
+        let check = |index, bytes: &[u8]| checker.check(index, Answer::Bytes(bytes), &mut Vec::new());
+        assert_eq!(check(0, b"ok, eight bytes and more"), Ok(()));
+        assert_eq!(check(0, b"ok, eight bytes and more"), Ok(()));
+        assert_eq!(check(0, b"ok, eight bytes and mors"), Err(Wrong::Changed));
+        assert_eq!(check(1, b"ok"), Ok(()));
+        assert_eq!(check(1, b""), Err(Wrong::Lacks("ok".into())));
+        let rules = Rules {
+            same: true,
+            ..Rules::default()
+        };
+        let checker = Checker::new(&rules, None, None, 1).unwrap();
+        let check = |values: &[f32]| checker.check(0, Answer::Floats(values), &mut Vec::new());
+        assert_eq!(check(&[0.5, 1.0]), Ok(()));
+        assert_eq!(check(&[0.5, 1.0]), Ok(()));
+        assert_eq!(check(&[0.5, 1.5]), Err(Wrong::Changed));
+    }
+
+    #[test]
+    fn requests_that_cannot_be_checked_are_refused() {
+        let rules = Rules {
+            length_of: Some("items".into()),
+            ..Rules::default()
+        };
+        let said =
+            Checker::new(&rules, Some(&set("{\"items\":[]}\n{\"items\":3}")), None, 2).expect_err("refused");
+        assert!(said.contains("request 2 has no array `items`"), "{said}");
+        let said = Checker::new(&Rules::default(), None, Some(&set("{\"x\":1}")), 1).expect_err("refused");
+        assert!(said.contains("answer 1: the answer has no field"), "{said}");
+    }
+}

@@ -1,0 +1,328 @@
+//! What a kind of target is, and the list of them.
+//!
+//! A kind is one file in `kinds`, which says what scenarios may ask of it, makes requests of what they say, and reads answers over a
+//! connection ([`Protocol`]) or makes calls in this process ([`Local`]); and one line in [`KINDS`]. Its invariant: nobody outside of
+//! its file asks which kind a target is of, only what it takes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_press_recorder::Live;
+use millpond_press_workload::{Mixed, RequestSet};
+use serde::Deserialize;
+use tokio::sync::mpsc::Sender;
+
+use crate::kinds::{echo::Echo, features::Features, http::Http, infer::Infer};
+use crate::kinds::{memcached::Memcached, native::Native, ordered::Ordered, resp::Resp};
+use crate::local::{InProcess, Local};
+use crate::plan::{Plan, Report};
+use crate::protocol::{OnWire, Protocol};
+use crate::{Error, Part, RandomRows, Threads};
+
+/// Every kind, in the order in which they are named to users.
+pub static KINDS: &[Kind] = &[
+    on_wire::<Http>(),
+    on_wire::<Native>(),
+    on_wire::<Resp>(),
+    on_wire::<Memcached>(),
+    on_wire::<Echo>(),
+    in_process::<Features>(),
+    in_process::<Ordered>(),
+    in_process::<Infer>(),
+];
+
+/// What a kind of target says of itself before anything is sent.
+pub trait TargetKind: Sized + Send + Sync + 'static {
+    /// What scenarios call it; results have the first name.
+    const NAMES: &'static [&'static str];
+    /// What a scenario may ask of it.
+    const TAKES: Takes;
+    /// The only request where a scenario names a method or a path and nothing to send to it.
+    const EMPTY: &'static [u8] = b"";
+
+    /// What is sent, in a few words: the first operation's.
+    fn in_words(target: &Description<'_>) -> String {
+        target.operations.first().map(first_words).unwrap_or_default()
+    }
+
+    /// The texts of one operation, the one that says what it is first. The error is the key that it lacks.
+    fn texts(target: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str>;
+
+    /// What is verified of an answer beside the checks of the scenario.
+    fn verified(_given: &Given<'_>) -> &'static str {
+        ""
+    }
+
+    /// Whether the rows of a table of random rows can be held against the answers to these operations.
+    fn knows_rows(_operations: &[Operation]) -> bool {
+        false
+    }
+
+    /// Makes the requests, once, before the first is sent; the error names the one that cannot be made.
+    fn prepare(given: &Given<'_>) -> Result<Self, String>;
+}
+
+/// What a scenario may ask of a kind of target.
+#[derive(Debug, Clone, Copy)]
+pub struct Takes {
+    /// It is called in this process: it takes `files`, and no address, server, connections or processes.
+    pub local: bool,
+    /// Its connections may be encrypted.
+    pub tls: bool,
+    /// A connection carries several requests at a time.
+    pub pipelined: bool,
+    /// Its requests are bodies of JSON, sent to a `method`; its answers have fields.
+    pub json: bool,
+    /// It takes `path` and `headers`.
+    pub path: bool,
+    /// Its commands are words, of which none is empty.
+    pub words: bool,
+    /// Its answers hold values, which can be held against those that were written.
+    pub values: bool,
+    /// Its requests are any bytes, of which there is at least one; the server keeps none of them.
+    pub any_bytes: bool,
+}
+
+impl Takes {
+    /// A kind with connections that takes nothing beside what all do.
+    pub(crate) const NONE: Takes = Takes {
+        local: false,
+        tls: false,
+        pipelined: false,
+        json: false,
+        path: false,
+        words: false,
+        values: false,
+        any_bytes: false,
+    };
+    /// A kind that is called in this process, with commands of words.
+    pub(crate) const LOCAL: Takes = Takes {
+        local: true,
+        words: true,
+        ..Takes::NONE
+    };
+}
+
+/// What an operation asks for, in a few words.
+pub(crate) fn first_words(operation: &Operation) -> String {
+    let words = operation.command.as_ref().or(operation.method.as_ref());
+    words.or(operation.path.as_ref()).cloned().unwrap_or_default()
+}
+
+/// The texts of an operation that is one line of words.
+pub(crate) fn command_of(operation: &Operation) -> Result<Vec<String>, &'static str> {
+    Ok(vec![operation.command.clone().ok_or("command")?])
+}
+
+/// One kind of request; every text may hold placeholders.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operation {
+    /// What results call it.
+    pub name: Option<String>,
+    /// How often it is drawn beside others.
+    #[serde(default = "weight")]
+    pub weight: f64,
+    /// Whether its keys may be new ones.
+    #[serde(default)]
+    pub writes: bool,
+    /// The method that is called.
+    pub method: Option<String>,
+    /// The verb of an HTTP request.
+    pub verb: Option<String>,
+    /// The path of an HTTP request.
+    pub path: Option<String>,
+    /// What is sent.
+    pub body: Option<String>,
+    /// What is sent, as words.
+    pub command: Option<String>,
+}
+
+fn weight() -> f64 {
+    1.0
+}
+
+/// What a scenario says of a target, as far as its kind asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Description<'a> {
+    /// Host and port as they were written.
+    pub address: &'a str,
+    /// The method that is called.
+    pub method: Option<&'a str>,
+    /// The path of HTTP requests.
+    pub path: Option<&'a str>,
+    /// Header lines of HTTP requests.
+    pub headers: &'a BTreeMap<String, String>,
+    /// Kinds of requests that are drawn.
+    pub operations: &'a [Operation],
+    /// In process: the folder of a feature table or of an ordered store, or the file of a model.
+    pub files: Option<&'a Path>,
+    /// The largest answer that is awaited.
+    pub answer_bytes_max: usize,
+}
+
+impl Description<'_> {
+    /// The method and the path; each follows from the other where only one is given.
+    pub(crate) fn method_and_path(&self) -> (String, String) {
+        let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let method = self.method.map(str::to_owned).or_else(|| self.path.map(last));
+        let method = method.unwrap_or_default();
+        let path = self
+            .path
+            .map_or_else(|| format!("/service/{method}"), str::to_owned);
+        (method, path)
+    }
+}
+
+/// What is sent to a target, and what is known of the answers before they come.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    /// The target.
+    pub target: Description<'a>,
+    /// The requests, whose first line says what they are where `has_first_lines`.
+    pub set: &'a RequestSet,
+    /// Whether the texts of an operation are the lines of a request.
+    pub has_first_lines: bool,
+    /// Whether the scenario names nothing to send.
+    pub is_empty: bool,
+    /// The keys of each request, where they were drawn.
+    pub mixed: Option<&'a Mixed>,
+    /// The value of a key, where values are checked.
+    pub value_of: Option<&'a dyn Fn(u64) -> Vec<u8>>,
+    /// The rows that lookups must get.
+    pub rows: Option<RandomRows>,
+}
+
+impl Given<'_> {
+    /// What is verified of values.
+    pub(crate) fn values_in_words(&self) -> &'static str {
+        match (self.mixed, self.value_of) {
+            (Some(_), Some(_)) => "; every value is the one that was written",
+            _ => "",
+        }
+    }
+}
+
+#[cfg(test)]
+impl<'a> Given<'a> {
+    /// Requests to a target of which nothing is said.
+    pub(crate) fn of(set: &'a RequestSet, answer_bytes_max: usize) -> Given<'a> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        Given {
+            target: Description {
+                address: "h:1",
+                method: None,
+                path: None,
+                headers: &NONE,
+                operations: &[],
+                files: None,
+                answer_bytes_max,
+            },
+            set,
+            has_first_lines: false,
+            is_empty: false,
+            mixed: None,
+            value_of: None,
+            rows: None,
+        }
+    }
+}
+
+/// A target with its prepared requests.
+pub trait Target: Send + Sync {
+    /// Opens what is called in this process; over a network nothing is to be done.
+    ///
+    /// # Errors
+    /// It cannot be opened; the message names the file.
+    fn open(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Sends every one of the requests once, before anything is measured, and wants an answer to each.
+    ///
+    /// # Errors
+    /// A request cannot be made, or was not answered.
+    fn fill(&self, given: &Given<'_>, address: Option<SocketAddr>, timeout: Duration) -> Result<(), String>;
+
+    /// Starts those threads of a load generator that are in `part`, each with one of `lives`.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    fn drive(
+        &self,
+        plan: Plan,
+        part: Part,
+        reports: &Sender<Report>,
+        lives: &[Arc<Live>],
+    ) -> Result<Threads, Error>;
+}
+
+/// A kind of target: one line of [`KINDS`].
+pub struct Kind {
+    names: &'static [&'static str],
+    /// What a scenario may ask of it.
+    pub takes: Takes,
+    /// The only request where a scenario names nothing to send.
+    pub empty: &'static [u8],
+    /// What is sent to a target, in a few words.
+    pub in_words: fn(&Description<'_>) -> String,
+    /// The texts of one operation; the error is the key that it lacks.
+    pub texts: fn(&Description<'_>, &Operation) -> Result<Vec<String>, &'static str>,
+    /// What is verified of an answer beside the checks of the scenario.
+    pub verified: fn(&Given<'_>) -> &'static str,
+    /// Whether random rows can be held against the answers to these operations.
+    pub knows_rows: fn(&[Operation]) -> bool,
+    /// Makes the requests of a target.
+    pub prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>,
+}
+
+impl Kind {
+    /// The kind that scenarios call so.
+    pub fn named(name: &str) -> Option<&'static Kind> {
+        KINDS.iter().find(|kind| kind.names.contains(&name))
+    }
+
+    /// Its name in results.
+    pub fn name(&self) -> &'static str {
+        self.names.first().copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+const fn row<K: TargetKind>(prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>) -> Kind {
+    Kind {
+        names: K::NAMES,
+        takes: K::TAKES,
+        empty: K::EMPTY,
+        in_words: K::in_words,
+        texts: K::texts,
+        verified: K::verified,
+        knows_rows: K::knows_rows,
+        prepare,
+    }
+}
+
+/// A kind with connections.
+const fn on_wire<P: Protocol>() -> Kind {
+    fn prepare<P: Protocol>(given: &Given<'_>) -> Result<Arc<dyn Target>, String> {
+        Ok(Arc::new(OnWire::new(P::prepare(given)?)))
+    }
+    row::<P>(prepare::<P>)
+}
+
+/// A kind that is called in this process.
+const fn in_process<L: Local>() -> Kind {
+    fn prepare<L: Local>(given: &Given<'_>) -> Result<Arc<dyn Target>, String> {
+        Ok(Arc::new(InProcess::new(L::prepare(given)?)))
+    }
+    row::<L>(prepare::<L>)
+}

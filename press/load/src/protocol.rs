@@ -1,0 +1,201 @@
+//! What the event loop needs of a target with connections: the bytes of a request, and where an answer ends.
+//!
+//! A protocol does no input or output, counts nothing, retries nothing. Its invariant: whatever bytes a server sends, reading them ends
+//! in an answer, a wish for more bytes, or [`Malformed`]; never in a panic, and never in memory beyond the limit.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_press_recorder::{ErrorKind, Live};
+use tokio::sync::mpsc::Sender;
+
+use crate::check::Answer;
+use crate::event_loop;
+use crate::fill::fill_over;
+use crate::kind::{Given, Target, TargetKind};
+use crate::plan::{Plan, Report};
+use crate::{Error, Part, Threads};
+
+/// FPNN's number for "overloaded", which every method of the product shares.
+pub(crate) const OVERLOADED: u32 = 30_101;
+/// Its number for "not ready".
+pub(crate) const NOT_READY: u32 = 30_103;
+
+/// What a server said to one request.
+#[derive(Debug)]
+pub(crate) enum Said<'b> {
+    /// An answer, whose content is still to be checked.
+    Answer(Answer<'b>),
+    /// The request was refused, and the server said so; `whole_connection` when the connection is refused with it.
+    Refused { code: u32, whole_connection: bool },
+    /// The server answered that it failed.
+    Failed { code: u32, why: String },
+}
+
+/// One answer found in the bytes of a connection.
+#[derive(Debug)]
+pub(crate) struct Found<'b> {
+    /// Bytes it took.
+    pub(crate) used: usize,
+    /// The number it carries, for protocols that number their requests.
+    pub(crate) serial: u32,
+    pub(crate) said: Said<'b>,
+    /// Whether the server closes the connection after it.
+    pub(crate) closes: bool,
+}
+
+/// The outcome of looking for an answer.
+#[derive(Debug)]
+pub(crate) enum Read<'b> {
+    Found(Found<'b>),
+    /// Not whole yet: at least so many bytes are needed in all.
+    Needs(usize),
+}
+
+/// Why the bytes are not an answer that is accepted.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("{0}")]
+    Garbage(String),
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+impl Malformed {
+    pub(crate) fn garbage(what: impl Into<String>) -> Malformed {
+        Malformed::Garbage(what.into())
+    }
+
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Malformed::Garbage(_) => ErrorKind::Garbage,
+            Malformed::TooLarge(_) => ErrorKind::TooLarge,
+        }
+    }
+}
+
+/// A kind of target with connections.
+pub(crate) trait Protocol: TargetKind {
+    /// What is remembered of one connection, from its first byte to its last.
+    type State: Default + Send;
+
+    /// Whether answers carry the number of their request; otherwise they come in the order of the requests.
+    const NUMBERED: bool;
+
+    /// The requests as they are sent, but for their numbers.
+    fn requests(&self) -> &Prepared;
+
+    /// Appends request `index` to `out`, numbered `serial` where the protocol numbers.
+    #[inline]
+    fn write(&self, _state: &mut Self::State, index: usize, _serial: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.requests().get(index));
+    }
+
+    /// Looks at the start of `bytes` for the answer to request `index` (for numbered protocols: to any); chunks of it are joined in
+    /// `scratch`. `ended` says that the server will send no more.
+    fn read<'b>(
+        &self,
+        state: &mut Self::State,
+        index: usize,
+        bytes: &'b [u8],
+        ended: bool,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<Read<'b>, Malformed>;
+
+    /// Checks what only the protocol can know of the answer to request `index`.
+    fn verify(&self, _index: usize, _answer: Answer<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A target with connections.
+pub(crate) struct OnWire<P>(Arc<P>);
+
+impl<P: Protocol> OnWire<P> {
+    pub(crate) fn new(protocol: P) -> OnWire<P> {
+        OnWire(Arc::new(protocol))
+    }
+}
+
+impl<P: Protocol> Target for OnWire<P> {
+    fn fill(&self, given: &Given<'_>, address: Option<SocketAddr>, timeout: Duration) -> Result<(), String> {
+        if P::TAKES.any_bytes {
+            return Err("an echo server keeps nothing".into());
+        }
+        fill_over(&P::prepare(given)?, address.ok_or("it has no address")?, timeout)
+    }
+
+    fn drive(
+        &self,
+        plan: Plan,
+        part: Part,
+        reports: &Sender<Report>,
+        lives: &[Arc<Live>],
+    ) -> Result<Threads, Error> {
+        let (protocol, plan) = (self.0.clone(), Arc::new(plan));
+        let body = {
+            let plan = plan.clone();
+            move |line| event_loop::run(protocol.clone(), plan.clone(), line)
+        };
+        Threads::start(plan.client_threads, part, body, reports, lives)
+    }
+}
+
+/// Checks an answer against the known one of its request, where there is one.
+pub(crate) fn compare_known(
+    known: Option<&Prepared>,
+    index: usize,
+    answer: Answer<'_>,
+) -> Result<(), String> {
+    let (Some(known), Answer::Bytes(found)) = (known, answer) else {
+        return Ok(());
+    };
+    let expected = known.get(index);
+    if expected.is_empty() || expected == found {
+        return Ok(());
+    }
+    Err(format!(
+        "expected {}, found {}",
+        excerpt(expected),
+        excerpt(found)
+    ))
+}
+
+/// The start of some bytes, for a message.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    let shown: String = bytes[..bytes.len().min(48)].escape_ascii().to_string();
+    let more = if bytes.len() > 48 { "…" } else { "" };
+    format!("\"{shown}\"{more} ({} bytes)", bytes.len())
+}
+
+/// The words of a command.
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+}
+
+/// Requests as whole byte strings, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Prepared {
+    /// Appends one request, written by `write`.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
+    }
+}

@@ -1,0 +1,187 @@
+//! Rows of features that are known before they are asked for: those of `millpond features random`.
+//!
+//! Written from the description of that command and not with the engine's code, so that a defect of its writer or its reader
+//! cannot hide here. Its invariant: an answer is right only if every key was found and every byte of every row is as it was made.
+
+use millpond_press_workload::Mixed;
+use serde::Deserialize;
+
+use crate::known::EXPECTED_BYTES_MAX;
+use crate::protocol::{Prepared, excerpt};
+
+/// The rows of a table of random rows, which follow from these.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomRows {
+    /// What they were made of.
+    pub seed: u64,
+    /// Numbers of a row.
+    pub dim: usize,
+}
+
+/// The rows that each request looks up.
+pub(crate) struct KnownRows {
+    rows: Prepared,
+    dim: usize,
+}
+
+impl KnownRows {
+    pub(crate) fn new(dim: usize) -> KnownRows {
+        KnownRows {
+            rows: Prepared::default(),
+            dim,
+        }
+    }
+
+    /// The rows that each request must get, where they are known.
+    pub(crate) fn of(rows: Option<RandomRows>, mixed: Option<&Mixed>) -> Result<Option<KnownRows>, String> {
+        let (Some(rows), Some(mixed)) = (rows, mixed) else {
+            return Ok(None);
+        };
+        let (mut known, mut bytes) = (KnownRows::new(rows.dim), 0);
+        for number in 0..mixed.requests.len() {
+            let keys = mixed.keys_of(number);
+            bytes += keys.len() * rows.dim * size_of::<f32>();
+            if bytes > EXPECTED_BYTES_MAX {
+                return Err(format!(
+                    "the rows of check.rows need more than {EXPECTED_BYTES_MAX} bytes of memory; lower requests.count or leave it out"
+                ));
+            }
+            known.push(rows.seed, keys);
+        }
+        Ok(Some(known))
+    }
+
+    /// Appends a request for these keys.
+    pub(crate) fn push(&mut self, seed: u64, keys: &[u64]) {
+        let dim = self.dim;
+        self.rows
+            .push(|out| keys.iter().for_each(|&key| write_row(seed, key, dim, out)));
+    }
+
+    /// Holds the msgpack answer to a `features.lookup` against the rows of request `index`.
+    pub(crate) fn compare_msgpack(&self, index: usize, answer: &[u8]) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct Rows<'a> {
+            #[serde(borrow)]
+            found: &'a [u8],
+            #[serde(borrow)]
+            values: &'a [u8],
+        }
+        let rows: Rows<'_> = rmp_serde::from_slice(answer)
+            .map_err(|error| format!("it has no `found` and `values` of a lookup ({error})"))?;
+        let expected = self.rows.get(index);
+        if rows.values != expected {
+            return Err(differs(expected, rows.values));
+        }
+        let keys = expected.len() / (self.dim * size_of::<f32>());
+        let is_found = |key: usize| {
+            rows.found
+                .get(key / 8)
+                .is_some_and(|byte| byte >> (key % 8) & 1 == 1)
+        };
+        match (0..keys).find(|&key| !is_found(key)) {
+            Some(key) => Err(format!("its `found` says that row {key} is not there")),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of floats that were looked up in this process.
+    pub(crate) fn compare_floats(&self, index: usize, found: &[f32]) -> Result<(), String> {
+        let expected = self.rows.get(index);
+        let (words, _) = expected.as_chunks::<4>();
+        let is_same = |(found, expected): (&f32, &[u8; 4])| found.to_le_bytes() == *expected;
+        if words.len() == found.len() && found.iter().zip(words).all(is_same) {
+            return Ok(());
+        }
+        let found: Vec<u8> = found.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Err(differs(expected, &found))
+    }
+}
+
+/// The bytes of a row: floats in [-1, 1), little-endian, each by the finalizer of SplitMix64 (Steele, Lea and Flood 2014) over
+/// seed, key and place.
+fn write_row(seed: u64, key: u64, dim: usize, out: &mut Vec<u8>) {
+    let mix = |state: u64| {
+        let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    let of_key = mix(mix(seed) ^ key);
+    for place in 0..dim as u64 {
+        let value = (mix(of_key ^ place) >> 40) as f32 / (1u32 << 23) as f32 - 1.0;
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn differs(expected: &[u8], found: &[u8]) -> String {
+    let at = expected
+        .iter()
+        .zip(found)
+        .position(|(expected, found)| expected != found);
+    let at = at.unwrap_or(expected.len().min(found.len())) / 4 * 4;
+    let from = |bytes: &[u8]| excerpt(bytes.get(at..bytes.len().min(at + 4)).unwrap_or_default());
+    format!(
+        "its rows are {} bytes where {} were written, and differ from byte {at} on: expected {}, found {}",
+        found.len(),
+        expected.len(),
+        from(expected),
+        from(found)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn known() -> KnownRows {
+        let mut known = KnownRows::new(2);
+        known.push(7, &[9]);
+        known.push(7, &[0, 5]);
+        known
+    }
+
+    fn answer(found: &[u8], values: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x83];
+        for (key, block) in [("found", found), ("values", values)] {
+            rmp_serde::encode::write(&mut bytes, key).unwrap();
+            bytes.extend_from_slice(&[0xc4, block.len() as u8]);
+            bytes.extend_from_slice(block);
+        }
+        rmp_serde::encode::write(&mut bytes, &"version").unwrap();
+        rmp_serde::encode::write(&mut bytes, &json!(1)).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn rows_are_right_to_the_last_byte() {
+        let known = known();
+        let mut expected = Vec::new();
+        [0, 5].iter().for_each(|&key| write_row(7, key, 2, &mut expected));
+        assert_eq!(expected.len(), 16);
+        let check = |found: &[u8], values: &[u8]| known.compare_msgpack(1, &answer(found, values));
+        assert_eq!(check(&[3], &expected), Ok(()));
+        let mut wrong = expected.clone();
+        wrong[9] ^= 1;
+        let said = check(&[3], &wrong).unwrap_err();
+        assert!(said.contains("differ from byte 8 on"), "{said}");
+        assert!(check(&[3], &expected[..12]).is_err());
+        assert!(check(&[1], &expected).unwrap_err().contains("row 1 is not there"));
+        assert!(check(&[], &expected).is_err());
+        assert!(
+            known
+                .compare_msgpack(1, &[0x80])
+                .unwrap_err()
+                .contains("no `found`")
+        );
+        let (words, _) = expected.as_chunks::<4>();
+        let floats: Vec<f32> = words.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        assert!(floats.iter().all(|value| (-1.0..1.0).contains(value)));
+        assert_eq!(known.compare_floats(1, &floats), Ok(()));
+        assert!(known.compare_floats(1, &floats[..3]).is_err());
+        assert!(known.compare_floats(0, &floats[..2]).is_err());
+    }
+}
