@@ -17,7 +17,6 @@ const TAIL_LINES: usize = 12;
 /// How a program ended.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    pub(crate) took: Duration,
     log: PathBuf,
 }
 
@@ -68,11 +67,7 @@ pub(crate) fn run(setup: &Setup, name: &str, mut command: Command) -> anyhow::Re
         std::thread::sleep(POLL);
     };
     setup.stop.check()?;
-    Ok(Ended {
-        status,
-        took: started.elapsed(),
-        log,
-    })
+    Ok(Ended { status, log })
 }
 
 /// Takes away what cargo and make set for this program: it would make a cargo or make below behave differently, and

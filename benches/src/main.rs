@@ -13,21 +13,19 @@
 mod ahead;
 mod awake;
 mod bar;
-mod bare_loop;
 mod bars;
 mod child;
 mod cores;
 mod exposition;
 mod http;
 mod idle;
-mod model_rows;
 mod practice;
-mod press;
 mod process_memory;
 mod provenance;
 mod r1;
 mod report;
 mod rpc;
+mod scenario;
 mod server;
 mod setup;
 mod steal;
@@ -37,7 +35,7 @@ mod ticks;
 
 use anyhow::{Context as _, bail};
 use awake::Awake;
-use bar::{Bar, Group};
+use bar::{Group, Measure, Row};
 use clap::{Parser, ValueEnum};
 use report::Report;
 use setup::Setup;
@@ -128,7 +126,13 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
             report.say(&format!("not measured again: {error:#}"));
             break;
         }
-        pending.retain(|group| report.is_noisy(group));
+        let mut noisy = Vec::new();
+        for group in pending {
+            if report.is_noisy(&group.about()?.1) {
+                noisy.push(group);
+            }
+        }
+        pending = noisy;
         if pending.is_empty() || number == setup.tries {
             break;
         }
@@ -161,13 +165,19 @@ fn measure_groups(groups: &[&Group], setup: &Setup, report: &mut Report) -> anyh
     }
     for group in groups {
         setup.stop.check()?;
-        report.say(&format!("\n## {}: {}\n", group.name, group.title));
-        let measured = (group.measure)(setup, report);
+        let (title, bars) = group.about()?;
+        report.say(&format!("\n## {}: {title}\n", group.name));
+        let measured = match group.measure {
+            Measure::Code(run) => run(setup, report),
+            Measure::Scenario(prepare) => {
+                prepare(setup).and_then(|set| scenario::measure(group, set, setup, report))
+            }
+        };
         if let Err(error) = &measured {
             setup.stop.check()?;
             report.say(&format!("not measured: {error:#}"));
         }
-        report.close(group, measured.is_ok())?;
+        report.close(&bars, measured.is_ok())?;
     }
     Ok(())
 }
@@ -176,18 +186,19 @@ fn choose<'g>(groups: &[&'g Group], only: Option<&str>) -> anyhow::Result<Vec<&'
     let Some(only) = only else {
         return Ok(groups.to_vec());
     };
-    let is_asked = |bar: &Bar| bar.name == only;
     let begins = |group: &Group| {
         group
             .name
             .strip_prefix(only)
             .is_some_and(|rest| rest.starts_with('-'))
     };
-    let chosen: Vec<&Group> = groups
-        .iter()
-        .filter(|group| group.name == only || begins(group) || group.bars.iter().any(is_asked))
-        .copied()
-        .collect();
+    let mut chosen = Vec::new();
+    for group in groups {
+        let is_asked = |bar: &Row| bar.name == only;
+        if group.name == only || begins(group) || group.about()?.1.iter().any(is_asked) {
+            chosen.push(*group);
+        }
+    }
     if chosen.is_empty() {
         let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
         bail!(

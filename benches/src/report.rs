@@ -4,12 +4,12 @@
 //! Raw results of single measurements lie beside them, each in a file or folder of its own. Its invariant: after
 //! [`Report::close`] every bar of the group has exactly one outcome, and one that was decided is not decided again.
 
-use crate::bar::{Bar, Group};
+use crate::bar::{Bar, Row};
 use crate::provenance::Provenance;
 use crate::setup::Setup;
 use anyhow::Context as _;
 use millpond_press_recorder::Interval;
-use millpond_press_verdict::{Decision, Series, decide, decide_upper_end, figure, interval};
+use millpond_press_verdict::{BarOutcome, Decision, Series, figure};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write as _;
@@ -19,23 +19,12 @@ use std::time::Instant;
 /// One bar's outcome.
 #[derive(Serialize)]
 struct Outcome {
-    name: String,
-    /// `null` where it could not be measured.
-    value: Option<f64>,
-    op: String,
-    limit: f64,
-    verdict: Decision,
+    #[serde(flatten)]
+    bar: BarOutcome,
     /// How often it was measured.
     tries: usize,
-    /// Of a ratio of two loads in turns: the interval of its pairs that count.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<Interval>,
     /// Marks of the whole run that it must be read with.
     marks: Vec<String>,
-    /// What the value was made of, run by run.
-    runs: Series,
-    #[serde(skip)]
-    line: String,
 }
 
 /// The report being written.
@@ -93,69 +82,60 @@ impl Report {
     }
 
     /// Keeps a bar's line for the end, and shows what it will say; `runs` are the figures its value was made of.
-    pub(crate) fn bar(&mut self, bar: &Bar, value: f64, runs: Series) {
-        let verdict = decide(bar, value, &runs);
-        self.judged(bar, value, verdict, runs);
+    pub(crate) fn bar(&mut self, bar: &Bar<'_>, value: f64, runs: Series) {
+        self.outcome(BarOutcome::of(bar, value, runs));
     }
 
-    /// The same of a bar whose limit holds for the upper end of a ratio's interval.
-    pub(crate) fn bar_of_upper_end(&mut self, bar: &Bar, runs: Series) {
-        let (value, verdict) = decide_upper_end(bar, &runs);
-        self.judged(bar, value, verdict, runs);
-    }
-
-    fn judged(&mut self, bar: &Bar, value: f64, verdict: Decision, runs: Series) {
-        let line = bar.line(value, verdict);
-        let interval = interval(&runs);
-        let beside = [interval.map(interval_in_words), runs.steal().map(steal_in_words)];
+    /// The same of a bar that was decided.
+    pub(crate) fn outcome(&mut self, bar: BarOutcome) {
+        let beside = [
+            bar.interval.map(interval_in_words),
+            bar.runs.steal().map(steal_in_words),
+        ];
         let beside: Vec<String> = beside.into_iter().flatten().collect();
         let beside = match beside.join("; ") {
             words if words.is_empty() => words,
             words => format!("   ({words})"),
         };
-        self.say(&format!("  = {}{beside}", line.trim_start_matches("bar ")));
-        let at = self.outcomes.iter().position(|outcome| outcome.name == bar.name);
+        self.say(&format!("  = {}{beside}", bar.line.trim_start_matches("bar ")));
+        let at = self
+            .outcomes
+            .iter()
+            .position(|outcome| outcome.bar.name == bar.name);
         let tries = at.map_or(0, |at| self.outcomes[at].tries) + 1;
         let outcome = Outcome {
-            name: bar.name.to_owned(),
-            value: value.is_finite().then_some(value),
-            op: bar.op.to_string(),
-            limit: bar.limit,
-            verdict,
+            bar,
             tries,
-            interval,
             marks: self.marks.clone(),
-            runs,
-            line,
         };
         match at {
             None => self.outcomes.push(outcome),
-            Some(at) if self.outcomes[at].verdict == Decision::Noisy => self.outcomes[at] = outcome,
+            Some(at) if self.outcomes[at].bar.decision == Decision::Noisy => self.outcomes[at] = outcome,
             Some(_) => self.say("    (it was decided in an earlier try, which stands)"),
         }
     }
 
     /// Gives the bars of a group that got no line one that says so. Where the group could not be measured to its end, those that
     /// an earlier try left noisy get one too: it was no noise that the try found.
-    pub(crate) fn close(&mut self, group: &Group, was_measured: bool) -> anyhow::Result<()> {
-        for bar in group.bars {
-            let outcome = self.outcomes.iter().find(|outcome| outcome.name == bar.name);
+    pub(crate) fn close(&mut self, bars: &[Row], was_measured: bool) -> anyhow::Result<()> {
+        for Row { name, op, limit } in bars {
+            let outcome = self.outcomes.iter().find(|outcome| outcome.bar.name == *name);
             let is_open = match outcome {
                 None => true,
-                Some(outcome) => outcome.verdict == Decision::Noisy && !was_measured,
+                Some(outcome) => outcome.bar.decision == Decision::Noisy && !was_measured,
             };
             if is_open {
-                self.bar(bar, f64::NAN, Series::default());
+                self.bar(&Bar::new(name, *op, *limit), f64::NAN, Series::default());
             }
         }
         self.write("bars.json", &serde_json::to_string_pretty(&self.outcomes)?)
     }
 
-    /// Whether a bar of the group could not be told from the machine's noise.
-    pub(crate) fn is_noisy(&self, group: &Group) -> bool {
-        let of_group = |outcome: &&Outcome| group.bars.iter().any(|bar| bar.name == outcome.name);
+    /// Whether one of the bars could not be told from the machine's noise.
+    pub(crate) fn is_noisy(&self, bars: &[Row]) -> bool {
+        let of_group = |outcome: &&Outcome| bars.iter().any(|bar| bar.name == outcome.bar.name);
         let mut outcomes = self.outcomes.iter().filter(of_group);
-        outcomes.any(|outcome| outcome.verdict == Decision::Noisy)
+        outcomes.any(|outcome| outcome.bar.decision == Decision::Noisy)
     }
 
     /// Prints the lines of all bars, which nothing follows; whether none of them failed. One that stayed noisy counts as measured.
@@ -169,20 +149,21 @@ impl Report {
             text += &format!("{mark}\n");
         }
         for outcome in &self.outcomes {
-            if outcome.verdict == Decision::Noisy {
+            if outcome.bar.decision == Decision::Noisy {
                 let interval = outcome
+                    .bar
                     .interval
                     .map_or("no pairs to tell by".to_owned(), interval_in_words);
-                let (name, tries) = (&outcome.name, outcome.tries);
+                let (name, tries) = (&outcome.bar.name, outcome.tries);
                 text += &format!("{name} is noisy: tries {tries}, {interval}\n");
             }
         }
         for outcome in &self.outcomes {
-            text += &format!("\n{}", outcome.line);
+            text += &format!("\n{}", outcome.bar.line);
         }
         self.say(&text);
         self.text.sync_all()?;
-        let failed = |outcome: &Outcome| outcome.verdict == Decision::Fail;
+        let failed = |outcome: &Outcome| outcome.bar.decision == Decision::Fail;
         Ok(!self.outcomes.iter().any(failed))
     }
 
@@ -194,34 +175,35 @@ impl Report {
         }
         text += "\n| bar | value | runs | stolen, % of a core | limit | |\n|---|---|---|---|---|---|\n";
         for outcome in &self.outcomes {
-            let count = outcome.runs.figures().len();
+            let count = outcome.bar.runs.figures().len();
             let runs = match count {
                 0 => String::new(),
                 1 => "one".to_owned(),
                 _ => format!(
                     "{} to {}, {count}",
-                    figure(outcome.runs.min()),
-                    figure(outcome.runs.max())
+                    figure(outcome.bar.runs.min()),
+                    figure(outcome.bar.runs.max())
                 ),
             };
-            let runs = [Some(runs), outcome.interval.map(interval_in_words)];
+            let runs = [Some(runs), outcome.bar.interval.map(interval_in_words)];
             let runs: Vec<String> = runs
                 .into_iter()
                 .flatten()
                 .filter(|text| !text.is_empty())
                 .collect();
             let stolen = outcome
+                .bar
                 .runs
                 .steal()
                 .map_or("-".to_owned(), |(least, most)| format!("{least:.1} to {most:.1}"));
             text += &format!(
                 "| {} | {} | {} | {stolen} | {} {} | {} |\n",
-                outcome.name,
-                outcome.value.map_or("-".to_owned(), figure),
+                outcome.bar.name,
+                outcome.bar.value.map_or("-".to_owned(), figure),
                 runs.join("; "),
-                outcome.op,
-                figure(outcome.limit),
-                match outcome.verdict {
+                outcome.bar.op,
+                figure(outcome.bar.limit),
+                match outcome.bar.decision {
                     Decision::Pass => "pass".to_owned(),
                     Decision::Fail => "**fail**".to_owned(),
                     Decision::Noisy => format!("noisy, tries {}", outcome.tries),
@@ -251,12 +233,15 @@ mod tests {
     const NOISY: Bar = Bar::new("a-over-b", Op::AtLeast, 0.9);
     const DECIDED: Bar = Bar::new("c-us", Op::AtMost, 2.0);
     const MISSING: Bar = Bar::new("d-count", Op::Equal, 1.0);
-    const GROUP: Group = Group {
-        name: "group",
-        title: "a group",
-        bars: &[NOISY, DECIDED, MISSING],
-        measure: |_, _| Ok(()),
-    };
+    /// The bars of a group.
+    fn group() -> Vec<Row> {
+        let row = |bar: Bar<'_>| Row {
+            name: bar.name.to_owned(),
+            op: bar.op,
+            limit: bar.limit,
+        };
+        [NOISY, DECIDED, MISSING].map(row).to_vec()
+    }
 
     /// A report of a try in which one bar was noisy, one was decided, and one was not measured.
     fn first_try(name: &str, was_measured: bool) -> Report {
@@ -278,21 +263,21 @@ mod tests {
         runs.under(1.0, unfit);
         report.bar(&NOISY, 1.0, runs);
         report.bar(&DECIDED, 1.0, Series::from_iter([1.0]));
-        report.close(&GROUP, was_measured).unwrap();
+        report.close(&group(), was_measured).unwrap();
         report
     }
 
     fn verdicts(report: &Report) -> Vec<(&str, Decision)> {
         let outcomes = report.outcomes.iter();
         outcomes
-            .map(|outcome| (outcome.name.as_str(), outcome.verdict))
+            .map(|outcome| (outcome.bar.name.as_str(), outcome.bar.decision))
             .collect()
     }
 
     #[test]
     fn a_later_try_that_cannot_be_measured_fails_what_was_noisy() {
         let mut report = first_try("later", true);
-        assert!(report.is_noisy(&GROUP));
+        assert!(report.is_noisy(&group()));
         let noisy = |verdict| {
             vec![
                 ("a-over-b", verdict),
@@ -301,10 +286,10 @@ mod tests {
             ]
         };
         assert_eq!(verdicts(&report), noisy(Decision::Noisy));
-        report.close(&GROUP, false).unwrap();
+        report.close(&group(), false).unwrap();
         assert_eq!(verdicts(&report), noisy(Decision::Fail));
-        assert!(!report.is_noisy(&GROUP));
-        assert_eq!(report.outcomes[0].line, "bar a-over-b NaN >= 0.9000 fail");
+        assert!(!report.is_noisy(&group()));
+        assert_eq!(report.outcomes[0].bar.line, "bar a-over-b NaN >= 0.9000 fail");
         let folder = report.folder();
         assert!(!report.finish().unwrap());
         std::fs::remove_dir_all(folder).unwrap();
@@ -313,7 +298,7 @@ mod tests {
     #[test]
     fn a_try_that_ends_early_leaves_nothing_noisy() {
         let report = first_try("early", false);
-        assert!(!report.is_noisy(&GROUP));
+        assert!(!report.is_noisy(&group()));
         std::fs::remove_dir_all(report.folder()).unwrap();
     }
 }

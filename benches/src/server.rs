@@ -19,7 +19,6 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// How many times as long a server takes that runs within another program.
 const SLOWED: u32 = 10;
-const QUIET_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running server.
@@ -29,8 +28,6 @@ pub(crate) struct Server {
     /// Host and port of the data port, and of the admin port.
     pub(crate) address: String,
     pub(crate) admin: String,
-    /// Those of the TLS port, if it has one.
-    pub(crate) tls: Option<String>,
     /// How many times as long as usual its start and its stop may take.
     patience: u32,
 }
@@ -55,17 +52,7 @@ impl Server {
 
     /// The same with another configuration.
     pub(crate) fn start(setup: &Setup, name: &str, config: &str, set: &[&str]) -> anyhow::Result<Server> {
-        Server::start_build(setup, &setup.millpond, name, config, set)
-    }
-
-    /// The same of another build.
-    pub(crate) fn start_build(
-        setup: &Setup,
-        build: &Path,
-        name: &str,
-        config: &str,
-        set: &[&str],
-    ) -> anyhow::Result<Server> {
+        let build = &setup.millpond;
         let before = &[];
         Server::launch(
             setup,
@@ -105,7 +92,6 @@ impl Server {
             child,
             log,
             address: String::new(),
-            tls: None,
             admin: String::new(),
             patience: if start.before.is_empty() { 1 } else { SLOWED },
         };
@@ -127,11 +113,7 @@ impl Server {
                 self.log.display()
             );
         };
-        let (admin, tls) = match admin.split_once(", TLS on ") {
-            Some((admin, tls)) => (admin, Some(tls.to_owned())),
-            None => (admin, None),
-        };
-        (self.address, self.admin, self.tls) = (address.to_owned(), admin.to_owned(), tls);
+        (self.address, self.admin) = (address.to_owned(), admin.to_owned());
         Ok(())
     }
 
@@ -166,21 +148,6 @@ impl Server {
             (200, page) => Ok(Exposition(page)),
             (status, _) => bail!("/metrics answers with status {status}"),
         }
-    }
-
-    /// Waits until no connection is left on the data port.
-    pub(crate) fn wait_quiet(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + QUIET_MAX;
-        while self.metrics()?.value("millpond_connections")? > 0.0 {
-            if Instant::now() >= deadline {
-                bail!(
-                    "the server still has connections {} s after the load",
-                    QUIET_MAX.as_secs()
-                );
-            }
-            std::thread::sleep(POLL);
-        }
-        Ok(())
     }
 
     /// Ends it with SIGTERM: it finishes what it accepted, writes its log, and must say that all went well.

@@ -79,6 +79,13 @@ impl Setup {
         Ok(())
     }
 
+    /// The build before.
+    pub(crate) fn before(&self) -> anyhow::Result<&Path> {
+        let missing =
+            "name the build before with --beside FILE: its millpond, built in release as this one is";
+        Ok(self.beside.first().context(missing)?)
+    }
+
     /// One of two values: the thorough one, or the quick one.
     pub(crate) fn pick<T>(&self, thorough: T, quick: T) -> T {
         if self.quick { quick } else { thorough }

@@ -5,7 +5,7 @@
 //! first or the thousandth: a column shows by how much. The client's own code runs against a stand-in first, so that its
 //! first steps are not counted as the server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
 
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::http::{Connection, request};
 use crate::r1::{self, Scores};
 use crate::report::Report;
@@ -13,8 +13,7 @@ use crate::server::Server;
 use crate::setup::Setup;
 use crate::{cores, ticks};
 use anyhow::{Context as _, ensure};
-use millpond_press_verdict::Conditions;
-use millpond_press_verdict::Series;
+use millpond_press_verdict::{Conditions, Series};
 use millpond_press_workload::RequestSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -28,7 +27,7 @@ pub(crate) const GROUP: Group = Group {
     name: "first-request",
     title: "the first request of a fresh process",
     bars: &[OVER_MEDIAN, WORST],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 /// Requests after the first one.

@@ -1,7 +1,5 @@
-//! The bars of the press itself: whether its figures are true, its schedule is kept, its verdicts are right, and what it costs.
+//! The bars of the press itself that need code: whether its figures are true, its verdicts right, and its searches.
 
-pub(crate) mod client_cost;
-pub(crate) mod open_loop;
 pub(crate) mod search;
 pub(crate) mod truth;
 pub(crate) mod verdicts;

@@ -154,7 +154,7 @@ pub(crate) fn point(
 }
 
 fn offered(scenario: &Scenario, at: &At<'_>, offer: &Offer) -> Offered {
-    let load = &scenario.load;
+    let (load, target) = (&scenario.load, &scenario.targets[at.target]);
     let (requests_per_connection, duration_s) = match offer.amount {
         Amount::Requests(requests) => (Some(requests), None),
         Amount::For(span) => (None, Some(span.as_secs_f64())),
@@ -173,7 +173,7 @@ fn offered(scenario: &Scenario, at: &At<'_>, offer: &Offer) -> Offered {
             LoadKind::Closed
         },
         connections: at.connections,
-        in_flight: load.in_flight(scenario.targets[at.target].kind.takes),
+        in_flight: load.in_flight(target.kind.takes, target.own),
         rate: at.rate,
         arrivals,
         think_ms: (!offer.think.is_zero()).then_some(offer.think.as_secs_f64() * 1e3),

@@ -106,6 +106,14 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// A figure that a command gives could not be had.
+    #[error("the figure {name}: {reason}")]
+    Figure {
+        /// Its name.
+        name: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// A client thread could not be set up or broke.
     #[error("a client thread failed: {0}")]
     ClientThread(String),

@@ -9,8 +9,8 @@ use crate::scenario::Server;
 
 type Values = BTreeMap<String, Vec<toml::Value>>;
 
-/// Names that are always there.
-const GIVEN: [&str; 2] = ["millpond", "config"];
+/// Names that are always there: `programs` is the folder that `millpond` lies in, `out` the result folder.
+const GIVEN: [&str; 4] = ["millpond", "config", "programs", "out"];
 
 /// Checks that grid, placeholders and server belong together.
 pub(crate) fn check(grid: &Values, servers: &[&Server]) -> Result<(), String> {
@@ -98,15 +98,30 @@ fn placeholders(text: &str) -> Vec<String> {
     text.split('{').skip(1).filter_map(inside).collect()
 }
 
+/// What stands for the names that are always there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Names<'a> {
+    pub(crate) millpond: &'a Path,
+    /// The result folder.
+    pub(crate) out: &'a Path,
+    /// A server's configuration, where it has one.
+    pub(crate) config: Option<&'a str>,
+}
+
 /// Puts the values in. The braces were checked when the scenario was loaded.
-pub(crate) fn fill(
-    text: &str,
-    millpond: &Path,
-    config: Option<&str>,
-    combination: &BTreeMap<String, String>,
-) -> String {
-    let mut text = text.replace("{millpond}", &millpond.display().to_string());
-    if let Some(config) = config {
+pub(crate) fn fill(text: &str, names: Names<'_>, combination: &BTreeMap<String, String>) -> String {
+    let path = |path: &Path| path.display().to_string();
+    let mut text = text
+        .replace("{millpond}", &path(names.millpond))
+        .replace(
+            "{programs}",
+            &path(names.millpond.parent().unwrap_or(Path::new("."))),
+        )
+        .replace(
+            "{out}",
+            &path(&std::path::absolute(names.out).unwrap_or(names.out.to_owned())),
+        );
+    if let Some(config) = names.config {
         text = text.replace("{config}", config);
     }
     for (key, value) in combination {
@@ -143,7 +158,13 @@ mod tests {
     #[test]
     fn placeholders_are_filled() {
         let combination = BTreeMap::from([("level".to_owned(), "3".to_owned())]);
-        let fill = |text| fill(text, Path::new("/bin/mp"), Some("c.toml"), &combination);
+        let names = Names {
+            millpond: Path::new("/bin/mp"),
+            out: Path::new("/r"),
+            config: Some("c.toml"),
+        };
+        let fill = |text| fill(text, names, &combination);
+        assert_eq!(fill("{programs}/x {out}/y"), "/bin/x /r/y");
         assert_eq!(
             fill("{millpond} {config} log.level={level}"),
             "/bin/mp c.toml log.level=3"

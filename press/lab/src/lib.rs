@@ -15,10 +15,12 @@
 //! # Ok::<(), millpond_press_lab::Error>(())
 //! ```
 
+mod bars;
 mod crew;
 mod describe;
 mod draw;
 mod error;
+mod external;
 mod grid;
 mod measure;
 mod open_files;
@@ -36,6 +38,7 @@ mod worker;
 pub use draw::{Drawn, draw};
 pub use error::Error;
 pub use millpond_press_report::RunResult;
+pub use millpond_press_verdict::BarOutcome;
 pub use worker::worker;
 
 use std::path::PathBuf;
@@ -89,6 +92,8 @@ pub struct Outcome {
     pub json: String,
     /// What a program prints of it: the JSON where [`RunOptions::json`] asked for it, else the report for a terminal.
     pub output: String,
+    /// What the scenario's bars came to.
+    pub bars: Vec<BarOutcome>,
     /// The result itself.
     pub result: RunResult,
     /// 0: the SLO was met or, without one, all answers were right. 1: it was missed in a point that can be believed, or

@@ -56,6 +56,8 @@ pub(crate) struct Measured {
     pub(crate) server_connections: Option<u64>,
     pub(crate) server_calls: Option<u64>,
     pub(crate) stages: Vec<Stage>,
+    /// The server's own figures before and after.
+    pub(crate) pages: (stages::Totals, stages::Totals),
     pub(crate) interrupted: bool,
 }
 
@@ -111,6 +113,7 @@ pub(crate) async fn measure(
         server_connections: after.stages.connections(),
         server_calls: before.stages.calls_until(&after.stages),
         stages: before.stages.until(&after.stages),
+        pages: (before.stages, after.stages),
         resources: seen.resources,
         outstanding: seen.outstanding,
         handover,

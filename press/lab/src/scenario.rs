@@ -15,13 +15,14 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use keys::{Search, Server};
+pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, OwnLoad, Search, Server};
 use millpond_press_report::Layout;
 use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
 pub(crate) use targets::{ServerPid, TargetPlan};
 
+use crate::bars::{self, BarPlan};
 use crate::{Error, grid};
 use millpond_press_load::{Amount, Takes};
 
@@ -47,6 +48,7 @@ pub(crate) struct Load {
     pub(crate) client_cpus: Vec<usize>,
     pub(crate) connect_parallel: usize,
     pub(crate) source_addresses: Vec<IpAddr>,
+    pub(crate) reconnect: bool,
 }
 
 pub(crate) struct Scenario {
@@ -57,9 +59,14 @@ pub(crate) struct Scenario {
     pub(crate) layout: Layout,
     pub(crate) seed: u64,
     pub(crate) repeats: usize,
+    /// Everything so many times, servers included.
+    pub(crate) rounds: usize,
+    pub(crate) steal_percent_max: Option<f64>,
     pub(crate) targets: Vec<TargetPlan>,
     pub(crate) load: Load,
     pub(crate) slo: Option<Slo>,
+    pub(crate) bars: Vec<BarPlan>,
+    pub(crate) figures: Vec<FigureKeys>,
     pub(crate) search: Search,
     /// Every combination of the grid's values; one empty one when there is no grid.
     pub(crate) grid: Vec<BTreeMap<String, String>>,
@@ -125,12 +132,19 @@ fn build(file: keys::File, text: String) -> Result<Scenario, String> {
     grid::check(&file.grid, &servers)?;
     let slo = file.slo.as_deref().map(Slo::parse).transpose()?;
     let load = Load::of(&file);
+    let names: Vec<&str> = planned.iter().map(|target| target.name.as_str()).collect();
+    let external: Vec<&str> = file.figure.iter().map(|figure| figure.name.as_str()).collect();
+    let bars = bars::plan(file.bar, &names, &external)?;
     Ok(Scenario {
         name: file.scenario.name,
         title: file.scenario.title,
         layout: file.scenario.layout,
         seed: file.scenario.seed,
         repeats: file.scenario.repeats,
+        rounds: file.scenario.rounds,
+        steal_percent_max: file.scenario.steal_percent_max,
+        bars,
+        figures: file.figure,
         targets: planned,
         load,
         slo,
@@ -170,6 +184,7 @@ impl Load {
             client_cpus: load.client_cpus.clone(),
             connect_parallel: load.connect_parallel,
             source_addresses: load.source_addresses.clone(),
+            reconnect: load.reconnect,
         }
     }
 
@@ -200,12 +215,12 @@ impl Load {
 
     /// Requests a connection keeps outstanding at most: one where it waits for answers, and as many as the protocol carries
     /// where a schedule decides.
-    pub(crate) fn in_flight(&self, takes: Takes) -> usize {
-        match self.in_flight {
+    pub(crate) fn in_flight(&self, takes: Takes, own: OwnLoad) -> usize {
+        match own.in_flight.or(self.in_flight) {
             // A thread in this process makes one call at a time.
             _ if takes.local => 1,
             Some(in_flight) => in_flight,
-            None if takes.pipelined && self.arrivals.is_some() => 256,
+            None if takes.pipelined && (self.arrivals.is_some() || own.rate.is_some()) => 256,
             None => 1,
         }
     }

@@ -2,27 +2,32 @@
 //!
 //! Its invariant: from the moment the folder exists, `result.json` in it says how far the run came.
 
+mod outcome;
+mod servers;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use millpond_press_load::{Amount, Cores, Offer};
 use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
-use millpond_press_report::{Folder, Layout, RunResult, State, compact_utc, report, terminal};
-use millpond_press_verdict::{Point, Server, comparisons, exit_code};
+use millpond_press_report::{Folder, Layout, RunResult, State, compact_utc};
+use millpond_press_verdict::{Conditions, Point, comparisons};
 use tokio::sync::watch;
 
+use crate::bars::{self, Beside};
+use crate::grid::{self, Names};
 use crate::measure::{Measured, Watched};
 use crate::open_files::check_open_files;
-use crate::probe;
 use crate::progress::Progress;
-use crate::scenario::{self, Scenario, ServerPid, TargetPlan};
-use crate::server_process::{ServerProcess, Start};
-use crate::session::{Connecting, Opening, Session, Source, fill};
-use crate::{Error, Outcome, RunOptions, describe, search, stopped};
-use millpond_press_load::Cores;
-use millpond_press_load::{Amount, Offer};
+use crate::scenario::{self, Scenario, ServerPid};
+use crate::session::{Connecting, Opening, Session, Source};
+use crate::{Error, Outcome, RunOptions, describe, external, search};
+pub(crate) use servers::Up;
 
 /// Between two points, so that what one left behind in the server does not meet the next.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a point is offered in which the hypervisor took too much.
+const STEAL_TRIES: usize = 8;
 
 /// What is asked of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,24 +42,13 @@ pub(crate) struct Run {
     pub(crate) options: RunOptions,
     pub(crate) scenario: Scenario,
     folder: Folder,
+    /// What bars read beside points.
+    beside: Beside,
     pub(crate) result: RunResult,
     started: Instant,
     /// Where this process might run before it was bound to cores.
     cores: Cores,
     pub(crate) stop: watch::Receiver<bool>,
-}
-
-/// A target that runs: its process where the scenario starts one, and what is known of it.
-pub(crate) struct Up {
-    process: Option<ServerProcess>,
-    server: Option<Server>,
-}
-
-impl Up {
-    /// The server's process, or the parent of its processes.
-    fn server_pid(&self) -> Option<u32> {
-        self.server.as_ref().and_then(|server| server.pid)
-    }
 }
 
 /// Which point it is.
@@ -86,7 +80,7 @@ pub(crate) async fn run(
     run.save()?;
     run.folder.draw(&run.result)?;
     walked?;
-    Ok(run.outcome())
+    run.outcome()
 }
 
 impl Run {
@@ -101,7 +95,12 @@ impl Run {
         if question == Question::Search {
             search::check(&scenario).map_err(bad)?;
         }
-        let most = scenario.load.connections.iter().copied().max().unwrap_or(0);
+        let own = scenario
+            .targets
+            .iter()
+            .filter_map(|target| target.own.connections);
+        let most = scenario.load.connections.iter().copied().chain(own).max();
+        let most = most.unwrap_or(0);
         check_open_files(most, scenario.load.processes(most), scenario.targets.len())?;
         check_pids(&scenario).map_err(bad)?;
         // Before this thread is bound, so that all cores are counted.
@@ -128,6 +127,7 @@ impl Run {
             options,
             scenario,
             folder,
+            beside: Beside::default(),
             result,
             started,
             cores,
@@ -139,143 +139,93 @@ impl Run {
 
     /// Answers the question for every combination of the grid; false if it was interrupted.
     async fn walk(&mut self, question: Question) -> Result<bool, Error> {
-        for combination in self.scenario.grid.clone() {
-            let Some(mut up) = self.start(&combination).await? else {
-                return Ok(false);
-            };
-            let whole = match question {
-                Question::Run => self.points(&combination, &mut up).await,
-                Question::Search => search::walk(self, &combination, &mut up).await,
-            };
-            // What went wrong first is told, also when stopping goes wrong too.
-            let stopped = self.stop_all(up).await;
-            let whole = whole?;
-            stopped?;
-            if !whole {
-                return Ok(false);
+        let rounds = match question {
+            Question::Run => self.scenario.rounds,
+            Question::Search => 1,
+        };
+        for round in 0..rounds {
+            for combination in self.scenario.grid.clone() {
+                let Some(mut up) = self.start(&combination).await? else {
+                    return Ok(false);
+                };
+                let whole = match question {
+                    Question::Run => self.points(&combination, &mut up, round).await,
+                    Question::Search => search::walk(self, &combination, &mut up).await,
+                };
+                let measured = self.figures(true);
+                // What went wrong first is told, also when stopping goes wrong too.
+                let stopped = self.stop_all(up).await;
+                let whole = whole?;
+                stopped?;
+                measured?;
+                if !whole {
+                    return Ok(false);
+                }
             }
+            self.figures(false)?;
         }
         Ok(true)
     }
 
-    /// Starts and fills every target; nothing when someone stopped it meanwhile.
-    async fn start(&mut self, combination: &BTreeMap<String, String>) -> Result<Option<Vec<Up>>, Error> {
-        let mut all = Vec::new();
-        for number in 0..self.scenario.targets.len() {
-            let process = self.start_server(combination, number).await?;
-            let target = &self.scenario.targets[number];
-            if *self.stop.borrow() {
-                all.push(Up {
-                    process,
-                    server: None,
-                });
-                self.stop_all(all).await?;
-                return Ok(None);
-            }
-            let server = self.ask_server(target, process.as_ref());
-            open(target)?;
-            fill(target, self.options.progress)?;
-            all.push(Up { process, server });
-        }
-        Ok(Some(all))
-    }
-
-    async fn start_server(
-        &self,
-        combination: &BTreeMap<String, String>,
-        number: usize,
-    ) -> Result<Option<ServerProcess>, Error> {
-        let target = &self.scenario.targets[number];
-        let Some((server, ready)) = &target.server else {
-            return Ok(None);
-        };
-        if ready.check().is_ok() {
-            let url = ready.text.clone();
-            return Err(Error::ServerAlreadyThere { url });
-        }
-        let mut process = ServerProcess::start(&Start {
-            server,
-            combination,
+    /// Runs the commands that give figures, those that need the servers or those that need them stopped.
+    fn figures(&mut self, serving: bool) -> Result<(), Error> {
+        let names = Names {
             millpond: &self.options.millpond,
-            folder: self.folder.path(),
-            target: (self.scenario.targets.len() > 1).then_some(target.name.as_str()),
-            cores: self.cores,
-        })?;
-        let mut stop = self.stop.clone();
-        tokio::select! {
-            up = process.ready(ready, server.ready_timeout_s) => up?,
-            () = stopped(&mut stop) => {}
+            out: self.folder.path(),
+            config: None,
+        };
+        let none = BTreeMap::new();
+        for figure in self
+            .scenario
+            .figures
+            .iter()
+            .filter(|figure| figure.serving == serving)
+        {
+            let value = external::value(figure, |word| grid::fill(word, names, &none))?;
+            let values = self.beside.external.entry(figure.name.clone());
+            values.or_default().push(value);
         }
-        Ok(Some(process))
-    }
-
-    async fn stop_all(&self, all: Vec<Up>) -> Result<(), Error> {
-        let mut ended = Ok(());
-        for (up, target) in all.into_iter().zip(&self.scenario.targets) {
-            if let (Some(process), Some((server, _))) = (up.process, &target.server) {
-                ended = ended.and(process.stop(server).await);
-            }
-        }
-        ended
-    }
-
-    /// What answers, as far as it says so; a server that does not is measured all the same.
-    fn ask_server(&self, target: &TargetPlan, process: Option<&ServerProcess>) -> Option<Server> {
-        let started = process.map(|process| Server {
-            pid: Some(process.pid()),
-            ..Server::default()
-        });
-        let address = target.address?;
-        match target.server_pid {
-            ServerPid::Given(pid) => Some(Server {
-                pid: Some(pid),
-                ..Server::default()
-            }),
-            ServerPid::Unknown => started,
-            ServerPid::Infos => match probe::infos(address, &target.address_text) {
-                Ok(server) => Some(Server {
-                    pid: server.pid.or(started.and_then(|server| server.pid)),
-                    ..server
-                }),
-                Err(reason) => {
-                    if self.options.progress {
-                        eprintln!("press: {}: it does not say what it is: {reason}", target.name);
-                    }
-                    started
-                }
-            },
-        }
+        Ok(())
     }
 
     /// Every point of one combination: targets take turns within a load, so that a drift of the machine meets all of them.
-    async fn points(&mut self, combination: &BTreeMap<String, String>, up: &mut [Up]) -> Result<bool, Error> {
+    async fn points(
+        &mut self,
+        combination: &BTreeMap<String, String>,
+        up: &mut [Up],
+        round: usize,
+    ) -> Result<bool, Error> {
         for connections in self.scenario.load.connections.clone() {
-            let mut sessions = Vec::new();
-            for (number, up) in up.iter().enumerate() {
-                match self.session(number, connections, up).await? {
-                    Some(session) => sessions.push(session),
-                    None => return Ok(false),
+            let mut sessions: Vec<Option<Session>> = up.iter().map(|_| None).collect();
+            if !self.scenario.load.reconnect {
+                for (number, session) in sessions.iter_mut().enumerate() {
+                    let own = self.scenario.targets[number].own.connections;
+                    let connections = own.unwrap_or(connections);
+                    *session = self.session(number, connections, &up[number]).await?;
+                    if session.is_none() {
+                        return Ok(false);
+                    }
                 }
             }
             for repeat in 1..=self.scenario.repeats {
+                let repeat = round * self.scenario.repeats + repeat;
                 for step in self.scenario.load.steps(connections) {
                     let mut order: Vec<usize> = (0..up.len()).collect();
-                    if repeat % 2 == 0 {
+                    if repeat.is_multiple_of(2) {
                         order.reverse();
                     }
                     for target in order {
+                        let own = self.scenario.targets[target].own;
                         let at = At {
                             combination,
                             target,
-                            connections,
-                            rate: step.rate,
+                            connections: own.connections.unwrap_or(connections),
+                            rate: own.rate.or(step.rate),
                             repeat,
                         };
                         let offer = self.offer(&at, step.amount(self.scenario.load.amount));
-                        let interrupted = self
-                            .point(&at, &offer, &mut sessions[target], &mut up[target])
-                            .await?;
-                        if interrupted {
+                        let held = &mut sessions[target];
+                        if !self.visit(&at, &offer, held, &mut up[target]).await? {
                             return Ok(false);
                         }
                     }
@@ -287,6 +237,28 @@ impl Run {
             }
         }
         Ok(true)
+    }
+
+    /// Runs one point, on connections of its own where the scenario says so; false if someone stopped it.
+    async fn visit(
+        &mut self,
+        at: &At<'_>,
+        offer: &Offer,
+        held: &mut Option<Session>,
+        up: &mut Up,
+    ) -> Result<bool, Error> {
+        if held.is_none() {
+            self.wait_quiet(at.target).await;
+            *held = self.session(at.target, at.connections, up).await?;
+        }
+        let Some(session) = held else {
+            return Ok(false);
+        };
+        let interrupted = self.point(at, offer, session, up).await?;
+        if self.scenario.load.reconnect {
+            *held = None;
+        }
+        Ok(!interrupted)
     }
 
     /// Opens a target's connections; nothing when someone stopped it meanwhile.
@@ -318,9 +290,11 @@ impl Run {
     }
 
     fn offer(&self, at: &At<'_>, amount: Amount) -> Offer {
+        let own = self.scenario.targets[at.target].own;
+        let is_open = self.scenario.load.arrivals.is_some() || own.rate.is_some();
         let load = &self.scenario.load;
         Offer {
-            open: load.arrivals.clone().map(|arrivals| (arrivals, at.rate)),
+            open: is_open.then(|| (load.arrivals.clone().unwrap_or_default(), at.rate)),
             think: load.think,
             amount,
             warmup_max: load.warmup_max,
@@ -340,6 +314,38 @@ impl Run {
         if !self.result.points.is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
+        let mut tries = 1;
+        let (point, interrupted) = loop {
+            let Some((point, interrupted)) = self.offered(at, offer, session, up).await? else {
+                // It was stopped in its warm-up: there is nothing to tell.
+                return Ok(true);
+            };
+            let taken = Conditions::steal_percent(&point);
+            let is_quiet = self.scenario.steal_percent_max.is_none_or(|max| taken <= max);
+            if is_quiet || interrupted || tries == STEAL_TRIES {
+                break (point, interrupted);
+            }
+            tries += 1;
+            if self.options.progress {
+                eprintln!("press: the hypervisor took {taken:.0} % of a core; the point is offered again");
+            }
+        };
+        self.result.points.push(point);
+        self.save()?;
+        if let Some(process) = &mut up.process {
+            process.still_runs("it was under load")?;
+        }
+        Ok(interrupted)
+    }
+
+    /// Offers one load: its point, and whether it was interrupted; nothing when that was before the measurement.
+    async fn offered(
+        &mut self,
+        at: &At<'_>,
+        offer: &Offer,
+        session: &mut Session,
+        up: &Up,
+    ) -> Result<Option<(Point, bool)>, Error> {
         let target = &self.scenario.targets[at.target];
         let watched = Watched {
             server_pid: up.server_pid(),
@@ -351,29 +357,24 @@ impl Run {
         let measured = session.offer(offer, &watched, &mut progress, &self.stop).await?;
         let interrupted = measured.interrupted;
         if interrupted && measured.handover.sent == 0 {
-            // It was stopped in its warm-up: there is nothing to tell.
-            return Ok(true);
+            return Ok(None);
         }
         let number = self.result.points.len() + 1;
         self.write_latencies(number, &measured)?;
-        let threads = session.client_threads();
-        let held = session.held(&measured);
-        let mut point = describe::point(
-            &self.scenario,
-            at,
-            offer,
-            number,
-            up.server.clone(),
-            threads,
-            measured,
-        );
-        point.held = held;
-        self.result.points.push(point);
-        self.save()?;
-        if let Some(process) = &mut up.process {
-            process.still_runs("it was under load")?;
+        for (_, sample) in bars::metrics(&self.scenario.bars)
+            .into_iter()
+            .filter(|(named, _)| *named == target.name)
+        {
+            let (before, after) = &measured.pages;
+            if let Some(found) = before.sample_until(after, &sample) {
+                self.beside.metrics.insert((number, sample), found);
+            }
         }
-        Ok(interrupted)
+        let (threads, held) = (session.client_threads(), session.held(&measured));
+        let server = up.server.clone();
+        let mut point = describe::point(&self.scenario, at, offer, number, server, threads, measured);
+        point.held = held;
+        Ok(Some((point, interrupted)))
     }
 
     /// The point that was run last.
@@ -410,38 +411,6 @@ impl Run {
         self.result.load_after = MachineLoad::read();
         Ok(self.folder.save(&self.result)?)
     }
-
-    fn outcome(self) -> Outcome {
-        let result = self.result;
-        let markdown = report(&result);
-        let text = terminal(&result);
-        // What was just written can be written again.
-        let json = serde_json::to_string_pretty(&result).unwrap_or_default();
-        let exit_code = match result.state {
-            State::Complete => exit_code(
-                &result.points,
-                result.search.as_ref(),
-                self.scenario.load.until_missed,
-            ),
-            _ => 3,
-        };
-        Outcome {
-            folder: self.folder.path().to_owned(),
-            output: if self.options.json { json.clone() } else { text },
-            markdown,
-            json,
-            exit_code,
-            result,
-        }
-    }
-}
-
-/// Opens what is called in this process.
-fn open(target: &TargetPlan) -> Result<(), Error> {
-    target.prepared.open().map_err(|reason| Error::Fill {
-        target: target.name.clone(),
-        reason,
-    })
 }
 
 fn check_pids(scenario: &Scenario) -> Result<(), String> {

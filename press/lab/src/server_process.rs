@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use crate::Error;
+use crate::grid::{self, Names};
 use crate::probe::Ready;
 use crate::scenario::Server;
-use crate::{Error, grid};
 use millpond_press_load::Cores;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -41,12 +42,12 @@ pub(crate) struct Start<'a> {
 
 impl Start<'_> {
     fn fill(&self, text: &str) -> String {
-        grid::fill(
-            text,
-            self.millpond,
-            self.server.config.as_deref(),
-            self.combination,
-        )
+        let names = Names {
+            millpond: self.millpond,
+            out: self.folder,
+            config: self.server.config.as_deref(),
+        };
+        grid::fill(text, names, self.combination)
     }
 
     fn words(&self, words: &[String]) -> Vec<String> {

@@ -19,6 +19,8 @@ pub(crate) struct Totals {
     calls: Option<f64>,
     /// Connections of now.
     connections: Option<f64>,
+    /// Every sample by its name with its labels.
+    samples: BTreeMap<String, f64>,
 }
 
 impl Totals {
@@ -35,6 +37,7 @@ impl Totals {
                 continue;
             };
             let Ok(value) = value.parse::<f64>() else { continue };
+            totals.samples.insert(name.to_owned(), value);
             if name == "millpond_connections" {
                 totals.connections = Some(value);
             } else if name.starts_with("millpond_calls_total{") {
@@ -67,6 +70,12 @@ impl Totals {
         let calls = later.calls? - self.calls?;
         // A server that began anew counts from 0.
         (calls >= 0.0).then_some(calls as u64)
+    }
+
+    /// A sample of a later reading, and what it grew by since this one.
+    pub(crate) fn sample_until(&self, later: &Totals, name: &str) -> Option<(f64, f64)> {
+        let now = *later.samples.get(name)?;
+        Some((now, now - self.samples.get(name).copied().unwrap_or(0.0)))
     }
 
     /// What was spent between two readings, the longest mean first.

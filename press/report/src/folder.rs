@@ -208,6 +208,7 @@ fn is_ours(name: &str) -> bool {
             | "series.csv"
             | "controller.csv"
             | "scenario.toml"
+            | "bars.json"
     ) || numbered("latency-", ".hlog")
         || numbered("latency-", ".csv")
         || numbered("refused-", ".csv")

@@ -4,14 +4,18 @@
 
 mod conditions;
 mod decision;
+mod formula;
 mod series;
 
 pub use conditions::{Conditions, Standing};
-pub use decision::{Decision, PAIRS_MIN, decide, decide_upper_end, interval};
+pub use decision::{Decision, PAIRS_MIN};
+use decision::{decide, decide_upper_end, interval};
+pub use formula::{Formula, Measured, MetricOf, Value};
 pub use series::{Figure, Series};
 
 use std::fmt;
 
+use millpond_press_recorder::Interval;
 use serde::{Deserialize, Serialize};
 
 /// How a figure is held against its limit.
@@ -62,6 +66,56 @@ impl<'n> Bar<'n> {
             figure(value),
             figure(self.limit)
         )
+    }
+}
+
+/// A bar with what its figure came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct BarOutcome {
+    /// The bar's name.
+    pub name: String,
+    /// Nothing where it could not be measured.
+    pub value: Option<f64>,
+    /// Which side of the limit is good.
+    pub op: Op,
+    /// What the value is held against.
+    pub limit: f64,
+    /// What the value says.
+    #[serde(rename = "verdict")]
+    pub decision: Decision,
+    /// Of a ratio of two loads in turns: the interval of its pairs that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// What the value was made of, run by run.
+    pub runs: Series,
+    /// The line that programs read.
+    #[serde(skip)]
+    pub line: String,
+}
+
+impl BarOutcome {
+    /// Decides a bar by its value, which was made of `runs`.
+    pub fn of(bar: &Bar<'_>, value: f64, runs: Series) -> BarOutcome {
+        BarOutcome::decided(bar, value, decide(bar, value, &runs), runs)
+    }
+
+    /// Decides a bar whose limit holds for the upper end of a ratio's interval.
+    pub fn of_upper_end(bar: &Bar<'_>, runs: Series) -> BarOutcome {
+        let (value, decision) = decide_upper_end(bar, &runs);
+        BarOutcome::decided(bar, value, decision, runs)
+    }
+
+    fn decided(bar: &Bar<'_>, value: f64, decision: Decision, runs: Series) -> BarOutcome {
+        BarOutcome {
+            name: bar.name.to_owned(),
+            value: value.is_finite().then_some(value),
+            op: bar.op,
+            limit: bar.limit,
+            decision,
+            interval: interval(&runs),
+            line: bar.line(value, decision),
+            runs,
+        }
     }
 }
 

@@ -23,8 +23,8 @@ mod search;
 mod slo;
 
 pub use bar::{
-    Bar, Conditions, Decision, Figure, Op, PAIRS_MIN, Series, Standing, decide, decide_upper_end, figure,
-    interval,
+    Bar, BarOutcome, Conditions, Decision, Figure, Formula, Measured, MetricOf, Op, PAIRS_MIN, Series,
+    Standing, Value, figure,
 };
 pub use comparison::comparisons;
 pub use exit_code::exit_code;

@@ -9,7 +9,7 @@
 
 use super::hostile::{BIG, BIG_BYTES, Crowd};
 use crate::awake::Awake;
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::cores;
 use crate::process_memory::memory_bytes;
 use crate::report::Report;
@@ -19,9 +19,7 @@ use crate::setup::Setup;
 use crate::threads;
 use anyhow::{Context as _, ensure};
 use millpond_press_report::Point;
-use millpond_press_verdict::PAIRS_MIN;
-use millpond_press_verdict::Series;
-use millpond_press_verdict::{Conditions, Standing};
+use millpond_press_verdict::{Conditions, PAIRS_MIN, Series, Standing};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -32,7 +30,7 @@ pub(crate) const GROUP: Group = Group {
     name: "crowd",
     title: "10,000 connections that read nothing or never finish a request: memory, and a well-behaved caller's p99 beside those that the bounds leave",
     bars: &[MEMORY, P99],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 /// How often a point is measured at most in which the press was the limit.

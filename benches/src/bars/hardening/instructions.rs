@@ -4,9 +4,8 @@
 //! the two is the requests' own, since connecting is the same. Its invariant: every request of both loads was answered, and
 //! rightly; and a sum that does not grow with the requests is no figure.
 
-use super::builds::before;
 use super::kinds::{self, Kind};
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::practice;
 use crate::report::Report;
 use crate::server::Server;
@@ -27,7 +26,7 @@ pub(crate) const GROUP: Group = Group {
     name: "instructions",
     title: "instructions a request by callgrind, over those of the build before (--beside FILE)",
     bars: &BARS,
-    measure,
+    measure: Measure::Code(measure),
 };
 
 /// Connections of a counted load with several in flight: the tool makes the server so slow that all of them always wait for it.
@@ -35,7 +34,7 @@ pub(crate) const GROUP: Group = Group {
 const CONNECTIONS: usize = 20;
 
 fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
-    let before = before(setup)?;
+    let before = setup.before()?;
     let found = Command::new("valgrind")
         .arg("--version")
         .stdout(Stdio::null())

@@ -22,7 +22,6 @@ pub(super) struct Kind {
     method: &'static str,
     /// The only request; R1's are those of its files, whose answers are compared with the expected ones.
     payload: String,
-    pub(super) connections: usize,
     pub(super) in_flight: usize,
     pub(super) of_r1: bool,
 }
@@ -30,11 +29,10 @@ pub(super) struct Kind {
 /// All four, in the order of the bars.
 pub(super) fn all() -> [Kind; 4] {
     let keys: Vec<String> = (0..KEYS).map(|key| (key * STRIDE % ROWS).to_string()).collect();
-    let kind = |name, method, payload: &str, connections, in_flight, of_r1| Kind {
+    let kind = |name, method, payload: &str, in_flight, of_r1| Kind {
         name,
         method,
         payload: payload.to_owned(),
-        connections,
         in_flight,
         of_r1,
     };
@@ -43,10 +41,10 @@ pub(super) fn all() -> [Kind; 4] {
         keys.join(",")
     );
     [
-        kind("echo-d1", "echo", PAYLOAD, 100, 1, false),
-        kind("echo-d16", "echo", PAYLOAD, 100, 16, false),
-        kind("lookup-100", "features.lookup", &lookup, 32, 1, false),
-        kind("r1", "infer", "", 32, 1, true),
+        kind("echo-d1", "echo", PAYLOAD, 1, false),
+        kind("echo-d16", "echo", PAYLOAD, 16, false),
+        kind("lookup-100", "features.lookup", &lookup, 1, false),
+        kind("r1", "infer", "", 1, true),
     ]
 }
 

@@ -7,10 +7,10 @@
 
 use super::crowd;
 use super::hostile::{Crowd, calls, frame};
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::cores;
 use crate::report::Report;
-use crate::rpc::{Load, PAYLOAD, call};
+use crate::rpc::{PAYLOAD, point};
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
@@ -27,7 +27,7 @@ pub(crate) const GROUP: Group = Group {
     title: "seconds from SIGTERM to the end, beyond server.drain_ms_max, in the worst state that callers can bring about (a full \
             queue of connections, a net thread that is stuck and a sync that hangs: by tests alone)",
     bars: &[OVER],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 /// `server.drain_ms_max` of every server here: see [`crowd::config`].
@@ -225,13 +225,12 @@ fn busy(
     name: &str,
     server: Server,
 ) -> anyhow::Result<(ExitStatus, Duration)> {
-    let load = Load {
-        connections: CALLERS,
-        in_flight: 16,
-        seconds: 1,
-    };
+    let load = format!(
+        "[load]\nconnections = [{CALLERS}]\nin_flight = 16\nduration_s = 1\nwarmup_s_max = 1\nclient_cpus = [{}]\n",
+        cores::PRESS
+    );
     // A first load to its end shows that it serves; then there is one that it does not see the end of.
-    call(setup, report, name, &server, ("echo", PAYLOAD), load)?;
+    point(setup, report, name, &server, ("echo", PAYLOAD), &load)?;
     let echo = frame("echo", b"\x81\xa1a\x01", 4, 1);
     flooded(setup, server, echo, &[("millpond_connections", CALLERS as f64)])
 }

@@ -1,6 +1,6 @@
 //! Whether a search finds the capacity of a server whose capacity is known.
 
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::practice::{On, Practice, search};
 use crate::report::Report;
 use crate::setup::Setup;
@@ -15,7 +15,7 @@ pub(crate) const GROUP: Group = Group {
     name: "search",
     title: "ten searches against rate-limited servers: how far off the worst is, and how long the longest takes",
     bars: &[OFF, TOOK],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 /// Requests a second the servers serve, one search each.

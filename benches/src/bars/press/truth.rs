@@ -5,7 +5,7 @@
 //! add. Each percentile's figure is the median over the rounds, because the machine is taken away now and then. Its invariant:
 //! the requests of the truth are the requests of the point, no more, no less.
 
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
 use crate::setup::Setup;
@@ -13,8 +13,7 @@ use crate::steal::undisturbed;
 use anyhow::{Context as _, ensure};
 use millpond_press_recorder::LatencySummary;
 use millpond_press_report::Point;
-use millpond_press_verdict::Conditions;
-use millpond_press_verdict::Series;
+use millpond_press_verdict::{Conditions, Series};
 use std::collections::BTreeMap;
 
 const OFF: Bar = Bar::new("press-percentiles-off-truth", Op::AtMost, 0.01);
@@ -23,7 +22,7 @@ pub(crate) const GROUP: Group = Group {
     name: "truth",
     title: "percentiles up to p99.9 against injected latencies, beyond what a bare echo shows; as a share of the truth",
     bars: &[OFF],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 const NAMES: [&str; 5] = ["p50", "p90", "p95", "p99", "p99.9"];

@@ -2,7 +2,7 @@
 //!
 //! Its invariant: a case that could not be set up counts as wrong, and says why.
 
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::cores;
 use crate::practice::{On, Practice, point};
 use crate::report::Report;
@@ -19,7 +19,7 @@ pub(crate) const GROUP: Group = Group {
     name: "verdicts",
     title: "seven constructed cases, three seeds each: verdict and bound both right",
     bars: &[RIGHT],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,11 +6,11 @@
 //! `load.processes`. What it hides: both ends share one machine, whose kernel keeps both sockets of each connection.
 
 use crate::ahead::Ahead;
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::cores;
 use crate::practice::point;
 use crate::report::Report;
-use crate::rpc::{DEMO, demo_config};
+use crate::rpc::CONFIG;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
@@ -28,7 +28,7 @@ pub(crate) const GROUP: Group = Group {
     name: "massive",
     title: "200,000 connections held for five minutes while 10,000 requests a second flow",
     bars: &[BYTES, CONNECTIONS, ERRORS, P99],
-    measure,
+    measure: Measure::Code(measure),
 };
 
 /// Files of a process that are no connections.
@@ -66,7 +66,6 @@ fn processes(connections: usize, files: u64) -> usize {
 }
 
 fn start(setup: &Setup, processes: usize, connections_max: u64) -> anyhow::Result<Server> {
-    let config = demo_config(setup)?;
     // Several processes share a port, so the system cannot choose one for each.
     let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr())?;
     let set = [
@@ -77,12 +76,11 @@ fn start(setup: &Setup, processes: usize, connections_max: u64) -> anyhow::Resul
         "log.level=5".to_owned(),
     ];
     let set: Vec<&str> = set.iter().map(String::as_str).collect();
-    Server::start(setup, "massive", &config, &set)
+    Server::start(setup, "massive", CONFIG, &set)
 }
 
 fn scenario(setup: &Setup, server: &Server, connections: usize, processes: usize) -> anyhow::Result<String> {
-    let requests = setup.out.join("massive.jsonl");
-    std::fs::write(&requests, format!("{DEMO}\n"))?;
+    let requests = "benches/scenarios/fpnn-demo.jsonl";
     // Two more than it takes: a port that was just closed is not free at once.
     let addresses: Vec<String> = (2..connections.div_ceil(PORTS) + 4)
         .map(|last| format!("\"127.0.0.{last}\""))
@@ -96,7 +94,7 @@ fn scenario(setup: &Setup, server: &Server, connections: usize, processes: usize
         server.address,
         server.pid(),
         server.admin,
-        requests.display(),
+        requests,
         setup.pick(10_000, 500),
         setup.pick(300, 4),
         setup.pick(10, 1),

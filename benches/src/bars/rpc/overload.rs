@@ -9,13 +9,12 @@ mod case;
 mod offer;
 mod recovery;
 
-use crate::bar::{Bar, Group, Op};
+use crate::bar::{Bar, Group, Measure, Op};
 use crate::report::Report;
 use crate::setup::Setup;
 use anyhow::Context as _;
 use case::Case;
-use millpond_press_verdict::Conditions;
-use millpond_press_verdict::Series;
+use millpond_press_verdict::{Conditions, Series};
 use offer::Offer;
 
 const WAIT: [Bar; 6] = [
@@ -46,21 +45,21 @@ pub(crate) const WAITING: Group = Group {
     name: "overload-wait",
     title: "calls that wait 1 ms without the processor, on eight instances",
     bars: &WAIT,
-    measure: |setup, report| measure(&Case::wait(setup)?, &WAIT, setup, report),
+    measure: Measure::Code(|setup, report| measure(&Case::wait(setup)?, &WAIT, setup, report)),
 };
 
 pub(crate) const COMPUTING: Group = Group {
     name: "overload-compute",
     title: "calls that compute 1 ms, on the net thread's core",
     bars: &COMPUTE,
-    measure: |setup, report| measure(&Case::compute(setup)?, &COMPUTE, setup, report),
+    measure: Measure::Code(|setup, report| measure(&Case::compute(setup)?, &COMPUTE, setup, report)),
 };
 
 pub(crate) const OF_R1: Group = Group {
     name: "overload-r1",
     title: "R1's request, over the native protocol",
     bars: &R1,
-    measure: |setup, report| measure(&Case::r1(setup)?, &R1, setup, report),
+    measure: Measure::Code(|setup, report| measure(&Case::r1(setup)?, &R1, setup, report)),
 };
 
 /// Times the capacity.

@@ -12,6 +12,11 @@ use super::steps::{self, Rates};
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {
+    check_own_loads(file)?;
+    if targets(file).next().is_none() && !file.figure.is_empty() {
+        // All its figures come from commands.
+        return check_names(file);
+    }
     check_counts(file)?;
     check_fractions(file)?;
     steps::check(file)?;
@@ -77,6 +82,34 @@ fn check_counts(file: &File) -> Result<(), String> {
         }
     }
     targets(file).try_for_each(check_target_counts)
+}
+
+/// What one target's load may be, and how often everything is run.
+fn check_own_loads(file: &File) -> Result<(), String> {
+    let rounds = file.scenario.rounds;
+    if !(1..=1_000).contains(&rounds) {
+        return Err(format!("scenario.rounds is {rounds}, expected 1 to 1000"));
+    }
+    for target in targets(file) {
+        let own = &target.load;
+        for (key, value, max) in [
+            ("connections", own.connections, 1_000_000),
+            ("in_flight", own.in_flight, 65_536),
+        ] {
+            if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
+                return Err(format!("target.load.{key} is {value}, expected 1 to {max}"));
+            }
+        }
+        if let Some(rate) = own.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
+            return Err(format!(
+                "target.load.rate is {rate}, expected requests a second, more than 0 and at most {RATE_MAX}"
+            ));
+        }
+        if own.rate.is_some() && file.load.duration_s.is_none() {
+            return Err("target.load.rate needs load.duration_s: a schedule has a length".into());
+        }
+    }
+    Ok(())
 }
 
 fn targets(file: &File) -> impl Iterator<Item = &Target> {
@@ -287,8 +320,13 @@ fn names(takes: fn(&Takes) -> bool) -> String {
 }
 
 fn check_target(file: &File, target: &Target) -> Result<(), String> {
-    if target.server_pid.is_some() && target.server_pid_from.is_some() {
-        return Err("[target] takes one of `server_pid` and `server_pid_from`, and not both".into());
+    let told = [
+        target.server_pid.is_some(),
+        target.server_pid_from.is_some(),
+        target.server_of.is_some(),
+    ];
+    if told.into_iter().filter(|told| *told).count() > 1 {
+        return Err("[target] takes one of `server_pid`, `server_pid_from` and `server_of`".into());
     }
     let (protocol, takes) = (target.protocol.name(), target.protocol.takes);
     let load = &file.load;
@@ -330,7 +368,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     }
     check_rows(file, target)?;
     check_tls(target)?;
-    let in_flight = file.load.in_flight.unwrap_or(1);
+    let in_flight = target.load.in_flight.or(file.load.in_flight).unwrap_or(1);
     if !takes.local && !takes.pipelined && in_flight > 1 {
         return Err(format!(
             "load.in_flight is {in_flight}, but HTTP/1.1 answers one request after the other; \

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use millpond_press_load::{Description, KINDS, Kind, Operation, Rules};
 use millpond_press_report::Layout;
+use millpond_press_verdict::Op;
 use millpond_press_workload::{Arrivals, Popularity, Samples, Sizes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -23,6 +24,8 @@ pub(crate) struct File {
     pub(crate) keys: Option<Keys>,
     #[serde(default)]
     pub(crate) check: Rules,
+    /// A scenario whose figures all come from commands has none.
+    #[serde(default)]
     pub(crate) load: Load,
     pub(crate) slo: Option<String>,
     #[serde(default)]
@@ -32,6 +35,10 @@ pub(crate) struct File {
     #[serde(default)]
     pub(crate) grid: BTreeMap<String, Vec<toml::Value>>,
     pub(crate) server: Option<Server>,
+    #[serde(default)]
+    pub(crate) bar: Vec<BarKeys>,
+    #[serde(default)]
+    pub(crate) figure: Vec<FigureKeys>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -46,6 +53,11 @@ pub(crate) struct About {
     pub(crate) seed: u64,
     #[serde(default = "one")]
     pub(crate) repeats: usize,
+    /// Everything so many times, servers included; each round has its repeats.
+    #[serde(default = "one")]
+    pub(crate) rounds: usize,
+    /// A point in which the hypervisor took more, in percent of a core, is offered again.
+    pub(crate) steal_percent_max: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -81,8 +93,13 @@ pub(crate) struct Target {
     pub(crate) answer_bytes_max: usize,
     pub(crate) server_pid_from: Option<PidFrom>,
     pub(crate) server_pid: Option<u32>,
+    /// The target that has the same server.
+    pub(crate) server_of: Option<String>,
     pub(crate) metrics: Option<String>,
     pub(crate) server: Option<Server>,
+    /// Where its load differs from that of the others.
+    #[serde(default)]
+    pub(crate) load: OwnLoad,
 }
 
 /// A kind by its name.
@@ -143,7 +160,7 @@ pub(crate) struct Keys {
     pub(crate) value_bytes: Sizes,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Load {
     pub(crate) connections: Vec<usize>,
@@ -171,6 +188,9 @@ pub(crate) struct Load {
     pub(crate) connect_parallel: usize,
     #[serde(default)]
     pub(crate) source_addresses: Vec<std::net::IpAddr>,
+    /// Whether each point has connections of its own.
+    #[serde(default)]
+    pub(crate) reconnect: bool,
 }
 
 /// Rates that rise until the SLO is missed.
@@ -251,6 +271,54 @@ pub(crate) struct Server {
     pub(crate) stop_timeout_s: f64,
     #[serde(default = "output_bytes_max")]
     pub(crate) output_bytes_max: u64,
+}
+
+/// One promise; see docs/press.md.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BarKeys {
+    pub(crate) name: String,
+    /// A formula.
+    pub(crate) value: String,
+    pub(crate) op: Op,
+    pub(crate) limit: f64,
+    #[serde(default)]
+    pub(crate) of: Conditioned,
+}
+
+/// Whose figures a bar is made of, which decides what spoils them.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Conditioned {
+    #[default]
+    Server,
+    /// That the press was the limit, or that nothing settled, is no fault of them.
+    Press,
+    /// Connections are meant to be refused: that their further requests are never sent is no fault of them.
+    Refusals,
+    /// No noise changes them.
+    Counts,
+}
+
+/// A figure that a command gives, once a round.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FigureKeys {
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    /// Whether it runs before the servers of the round are stopped, and not after.
+    #[serde(default)]
+    pub(crate) serving: bool,
+}
+
+/// The load of one target beside others.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnLoad {
+    pub(crate) connections: Option<usize>,
+    pub(crate) in_flight: Option<usize>,
+    /// Requests a second; with it the target's loop is open.
+    pub(crate) rate: Option<f64>,
 }
 
 fn seed() -> u64 {

@@ -12,7 +12,7 @@ use millpond_press_report::Requests;
 use millpond_press_workload as workload;
 use millpond_press_workload::{Sizes, Template, value_of};
 
-use super::keys::{File, PidFrom, Server, Target};
+use super::keys::{File, OwnLoad, PidFrom, Server, Target};
 use super::requests::{Bodies, bodies, expected, fill_of, operation_names};
 use crate::probe::Ready;
 
@@ -22,6 +22,8 @@ pub(crate) enum ServerPid {
     Unknown,
     Given(u32),
     Infos,
+    /// The server of the target at this place.
+    Of(usize),
 }
 
 /// What loads the store before the first load.
@@ -56,6 +58,7 @@ pub(crate) struct TargetPlan {
     pub(crate) fill: Option<Fill>,
     pub(crate) server: Option<(Server, Ready)>,
     pub(crate) requests: Requests,
+    pub(crate) own: OwnLoad,
 }
 
 impl TargetPlan {
@@ -66,10 +69,20 @@ impl TargetPlan {
             true => None,
             false => Some(resolve(&target.address)?),
         };
-        let expected = expected(file, &bodies)?;
+        let is_compared = kind.takes.json || file.targets.is_empty();
+        let expected = if is_compared {
+            expected(file, &bodies)?
+        } else {
+            None
+        };
         let is_json = kind.takes.json && bodies.mixed.is_none();
         let json = is_json.then_some(&bodies.set);
-        let checker = Checker::new(&file.check, json, expected.as_ref(), bodies.set.len())?;
+        let mut rules = file.check.clone();
+        if !is_compared {
+            // Beside targets whose answers have fields, those rules are theirs.
+            (rules.field, rules.length_of) = (None, None);
+        }
+        let checker = Checker::new(&rules, json, expected.as_ref(), bodies.set.len())?;
         let (prepared, verified) = prepare(file, target, &bodies)?;
         let fill = target
             .fill
@@ -95,6 +108,7 @@ impl TargetPlan {
             timeout: Duration::from_millis(target.timeout_ms),
             answer_bytes_max: target.answer_bytes_max,
             server_pid: match (target.server_pid, target.server_pid_from) {
+                _ if target.server_of.is_some() => ServerPid::Of(place_of(file, target)?),
                 (Some(pid), _) => ServerPid::Given(pid),
                 (None, Some(PidFrom::Infos)) => ServerPid::Infos,
                 (None, None) => ServerPid::Unknown,
@@ -116,6 +130,7 @@ impl TargetPlan {
             operation_of: Arc::new(bodies.mixed.map(|mixed| mixed.operation_of).unwrap_or_default()),
             fill,
             server,
+            own: target.load,
         })
     }
 }
@@ -177,4 +192,20 @@ fn resolve(address: &str) -> Result<SocketAddr, String> {
     found
         .next()
         .ok_or_else(|| format!("target.address {address:?} has no address"))
+}
+
+/// The place of the target that has the same server, which stands before this one.
+fn place_of(file: &File, target: &Target) -> Result<usize, String> {
+    let name = target.server_of.as_deref().unwrap_or_default();
+    let before = file
+        .targets
+        .iter()
+        .take_while(|other| other.name() != target.name());
+    let place = before.enumerate().find(|(_, other)| other.name() == name);
+    place.map(|(place, _)| place).ok_or_else(|| {
+        format!(
+            "target.server_of is {name:?}, but no target before {:?} is called so",
+            target.name()
+        )
+    })
 }

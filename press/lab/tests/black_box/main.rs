@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod answers;
+mod bars;
 mod binary;
 mod failing;
 mod fake;

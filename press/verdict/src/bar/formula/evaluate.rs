@@ -1,0 +1,246 @@
+//! The value of a formula, with the figures it was made of.
+//!
+//! Its invariant: values are combined within their round, and a round that one side lacks is left out on both.
+
+use super::figures::figure;
+use super::{Function, Load, Measured, Node, Path, Value};
+use crate::bar::decision::interval;
+use crate::bar::{Conditions, Figure, Series};
+use crate::{Point, point_in_words};
+
+/// One value, and where it belongs.
+#[derive(Debug, Clone)]
+struct Sample {
+    /// The load in words; nothing for values of commands.
+    load: String,
+    /// From 1, as repeats are.
+    round: usize,
+    figure: Figure,
+}
+
+/// What a part of a formula comes to.
+enum Part {
+    /// With the figures it was made of.
+    Number(f64, Vec<Figure>),
+    Series(Vec<Sample>),
+    Upper(Vec<Sample>),
+}
+
+pub(super) fn evaluate(root: &Node, measured: &Measured<'_>) -> Result<Value, String> {
+    Ok(match part(root, measured)? {
+        Part::Number(value, figures) => Value {
+            value,
+            runs: figures.into_iter().collect(),
+            is_upper_end: false,
+        },
+        Part::Series(samples) => {
+            let runs = runs(&samples);
+            Value {
+                value: runs.median(),
+                runs,
+                is_upper_end: false,
+            }
+        }
+        Part::Upper(samples) => {
+            let runs = runs(&samples);
+            Value {
+                value: interval(&runs).map_or(f64::NAN, |interval| interval.high),
+                runs,
+                is_upper_end: true,
+            }
+        }
+    })
+}
+
+fn runs(samples: &[Sample]) -> Series {
+    samples.iter().map(|sample| sample.figure).collect()
+}
+
+fn part(node: &Node, measured: &Measured<'_>) -> Result<Part, String> {
+    Ok(match node {
+        Node::Number(value) => Part::Number(*value, Vec::new()),
+        Node::Of(path) => Part::Series(samples(path, measured)?),
+        Node::External(name) => {
+            let values = measured.external.get(name).map_or(&[][..], Vec::as_slice);
+            let sample = |(at, &value): (usize, &f64)| Sample {
+                load: String::new(),
+                round: at + 1,
+                figure: Figure::from(value),
+            };
+            Part::Series(values.iter().enumerate().map(sample).collect())
+        }
+        Node::Call(function, parts) => {
+            let parts = parts.iter().map(|node| part(node, measured));
+            call(*function, parts.collect::<Result<_, _>>()?)?
+        }
+        Node::Combine(operator, left, right) => {
+            combine(*operator, part(left, measured)?, part(right, measured)?)?
+        }
+    })
+}
+
+/// The figure of every point that a path names.
+fn samples(path: &Path, measured: &Measured<'_>) -> Result<Vec<Sample>, String> {
+    let is_meant = |point: &&Point| {
+        let is_load = match &path.load {
+            None => true,
+            Some(Load::Connections(count)) => point.offered.connections == *count,
+            Some(Load::Rate(rate)) => point.offered.rate == Some(*rate),
+            Some(Load::Grid(key, value)) => point.grid.get(key) == Some(value),
+        };
+        point.target.name == path.target && is_load
+    };
+    let value = |point: &Point| {
+        let argument = path.argument.as_deref();
+        let found = match path.figure.as_str() {
+            "metric" => (measured.metrics)(point, argument.unwrap_or_default()).map(|(now, _)| now),
+            "grown" => (measured.metrics)(point, argument.unwrap_or_default()).map(|(_, grown)| grown),
+            name => figure(point, name, argument),
+        };
+        found.unwrap_or(f64::NAN)
+    };
+    let samples: Vec<Sample> = measured
+        .points
+        .iter()
+        .filter(is_meant)
+        .map(|point| Sample {
+            load: point_in_words(point),
+            round: point.repeat,
+            figure: Figure {
+                value: value(point),
+                conditions: (measured.conditions)(point),
+                beside: None,
+            },
+        })
+        .collect();
+    match samples.is_empty() {
+        true => Err(format!("no point of {} was measured", path.target)),
+        false => Ok(samples),
+    }
+}
+
+fn series(part: Part) -> Result<Vec<Sample>, String> {
+    match part {
+        Part::Series(samples) => Ok(samples),
+        Part::Number(..) => Err("a single number stands where the figures of rounds are needed".into()),
+        Part::Upper(_) => Err("upper stands around everything else".into()),
+    }
+}
+
+fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
+    let mut parts = parts.into_iter();
+    let missing = || "a value is missing".to_owned();
+    let first = parts.next().ok_or_else(missing)?;
+    if function == Function::Ratio {
+        return combine('/', first, parts.next().ok_or_else(missing)?);
+    }
+    let samples = series(first)?;
+    let runs = runs(&samples);
+    let number = |value| Part::Number(value, runs.figures().to_vec());
+    Ok(match function {
+        Function::Median => number(runs.median()),
+        Function::Mean => number(runs.mean()),
+        Function::Min => number(extreme(&runs, f64::min)),
+        Function::Max => number(extreme(&runs, f64::max)),
+        Function::Sum => number(runs.figures().iter().map(|figure| figure.value).sum()),
+        Function::Farthest => match parts.next() {
+            Some(Part::Number(from, _)) => number(runs.farthest_from(from)),
+            _ => return Err("farthest takes a series and the number that it should be".into()),
+        },
+        Function::Best => Part::Series(best(samples)),
+        Function::Upper => Part::Upper(samples),
+        Function::Ratio => return Err(missing()),
+    })
+}
+
+/// The lowest or highest; no number where one of them is none, as a figure that is missing must not be passed over.
+fn extreme(runs: &Series, of: fn(f64, f64) -> f64) -> f64 {
+    let values = runs.figures().iter().map(|figure| figure.value);
+    let worst = values.reduce(|a, b| {
+        if a.is_nan() || b.is_nan() {
+            f64::NAN
+        } else {
+            of(a, b)
+        }
+    });
+    worst.unwrap_or(f64::NAN)
+}
+
+/// Those of the load whose median is the highest.
+fn best(samples: Vec<Sample>) -> Vec<Sample> {
+    let of = |load: &str| -> Vec<Sample> {
+        let same = samples.iter().filter(|sample| sample.load == load);
+        same.cloned().collect()
+    };
+    let loads = samples.iter().map(|sample| sample.load.as_str());
+    let best = loads.max_by(|a, b| runs(&of(a)).median().total_cmp(&runs(&of(b)).median()));
+    best.map(of).unwrap_or_default()
+}
+
+fn combine(operator: char, left: Part, right: Part) -> Result<Part, String> {
+    let of = |left: f64, right: f64| match operator {
+        '+' => left + right,
+        '-' => left - right,
+        '*' => left * right,
+        _ => left / right,
+    };
+    let each = |samples: Vec<Sample>, of: &dyn Fn(f64) -> f64| {
+        let change = |sample: Sample| Sample {
+            figure: Figure {
+                value: of(sample.figure.value),
+                ..sample.figure
+            },
+            ..sample
+        };
+        Part::Series(samples.into_iter().map(change).collect())
+    };
+    Ok(match (left, right) {
+        (Part::Number(left, mut figures), Part::Number(right, others)) => {
+            figures.extend(others);
+            Part::Number(of(left, right), figures)
+        }
+        (Part::Series(left), Part::Number(right, _)) => each(left, &|left| of(left, right)),
+        (Part::Number(left, _), Part::Series(right)) => each(right, &|right| of(left, right)),
+        (left, right) => Part::Series(paired(operator, of, &series(left)?, &series(right)?)),
+    })
+}
+
+/// Values of the same round, and of the same load where both sides have several.
+fn paired(operator: char, of: impl Fn(f64, f64) -> f64, left: &[Sample], right: &[Sample]) -> Vec<Sample> {
+    let has_one_load = |samples: &[Sample]| samples.windows(2).all(|pair| pair[0].load == pair[1].load);
+    let any_load = has_one_load(left) || has_one_load(right);
+    let pair = |left: &Sample| {
+        let is_beside = |right: &&Sample| right.round == left.round && (any_load || right.load == left.load);
+        let right = right.iter().find(is_beside)?;
+        Some(Sample {
+            figure: beside(
+                operator,
+                of(left.figure.value, right.figure.value),
+                &left.figure,
+                &right.figure,
+            ),
+            ..left.clone()
+        })
+    };
+    left.iter().filter_map(pair).collect()
+}
+
+/// A ratio keeps the conditions of both sides apart, so that pairs can be told by them; other figures stand under the worse.
+fn beside(operator: char, value: f64, left: &Figure, right: &Figure) -> Figure {
+    let worse = |a: Option<Conditions>, b: Option<Conditions>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.and(b)),
+        (one, other) => one.or(other),
+    };
+    match operator {
+        '/' => Figure {
+            value,
+            conditions: worse(left.conditions, left.beside),
+            beside: worse(right.conditions, right.beside),
+        },
+        _ => Figure {
+            value,
+            conditions: worse(left.conditions, right.conditions),
+            beside: worse(left.beside, right.beside),
+        },
+    }
+}

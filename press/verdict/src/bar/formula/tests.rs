@@ -1,0 +1,113 @@
+//! Formulas over points made up for them.
+
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::bar::Standing;
+
+fn point(target: &str, connections: usize, repeat: usize, qps: f64) -> Point {
+    let mut point = Point {
+        repeat,
+        qps,
+        ..Point::default()
+    };
+    point.target.name = target.into();
+    point.offered.connections = connections;
+    point.counters.ok = 100;
+    point.latency.us_p99 = Some(qps / 2.0);
+    point
+}
+
+fn points() -> Vec<Point> {
+    let mut points = Vec::new();
+    for (repeat, scale) in [(1, 1.0), (2, 2.0), (3, 4.0)] {
+        points.push(point("a", 1, repeat, 10.0 * scale));
+        points.push(point("a", 9, repeat, 30.0 * scale));
+        points.push(point("b", 1, repeat, 5.0 * scale));
+    }
+    points
+}
+
+fn evaluate(text: &str) -> Result<Value, String> {
+    let external = BTreeMap::from([("lines".to_owned(), vec![50.0, 100.0, 100.0])]);
+    let formula = Formula::parse(text, &["a", "b"], &["lines"])?;
+    formula.evaluate(&Measured {
+        points: &points(),
+        conditions: |point| Some(Conditions::of(point)),
+        metrics: &|_, name| (name == "calls{of=\"x\"}").then_some((7.0, 3.0)),
+        external: &external,
+    })
+}
+
+#[test]
+fn figures_are_combined_within_their_round() {
+    let check = |text: &str, expected: f64| {
+        let found = evaluate(text).map(|found| found.value);
+        let is_it = found.as_ref().is_ok_and(|found| (found - expected).abs() < 1e-9);
+        assert!(is_it, "{text}: {found:?}");
+    };
+    check("b.qps", 10.0);
+    check("ratio(a@1.qps, b.qps)", 2.0);
+    check("a@9.qps / a@1.qps", 3.0);
+    check("ratio(a@1.qps, best(a.qps))", 1.0 / 3.0);
+    check("max(a.qps)", 120.0);
+    check("min(b.us_p99)", 2.5);
+    check("sum(b.answers) - 100", 200.0);
+    check("median(b.qps) / 5", 2.0);
+    check("2 * (b.qps + 1) - 1", 21.0);
+    check("farthest(lines / b.answers, 1)", 0.5);
+    check("mean(b.metric(\"calls{of=\"x\"}\"))", 7.0);
+    check("b.grown(\"calls{of=\"x\"}\") * 1_000", 3_000.0);
+    check("max(b.refused(30101))", 0.0);
+    assert!(
+        evaluate("b.us_p50").unwrap().value.is_nan(),
+        "it was not measured"
+    );
+    assert!(evaluate("max(b.us_p50)").unwrap().value.is_nan());
+}
+
+#[test]
+fn a_ratio_keeps_the_conditions_of_its_sides() {
+    let found = evaluate("ratio(a@1.qps, b.qps)").unwrap();
+    assert_eq!(found.runs.figures().len(), 3);
+    let figure = found.runs.figures()[0];
+    assert!(figure.conditions.is_some() && figure.beside.is_some());
+    assert_eq!(figure.conditions.unwrap().standing, Standing::Valid);
+    let upper = evaluate("upper(ratio(a@1.qps, b.qps))").unwrap();
+    assert!(upper.is_upper_end && (upper.value - 2.0).abs() < 1e-9);
+    // What a command gave has no conditions, and spoils none.
+    let figure = evaluate("b.qps / lines").unwrap().runs.figures()[0];
+    assert!(figure.conditions.is_some() && figure.beside.is_none());
+}
+
+#[test]
+fn what_is_no_formula_is_refused() {
+    let check = |text: &str, expected: &str| {
+        let said = evaluate(text).err().unwrap_or_default();
+        assert!(said.contains(expected), "{text}: {said}");
+    };
+    check("", "character 1: found \"\"");
+    check("c.qps", "there is no target \"c\"; the targets are a, b");
+    check("a.speed", "\"speed\" is no figure of a point; there are qps");
+    check("a.qps b.qps", "character 7");
+    check("a", "expected \".\"");
+    check("a@x.qps", "a number of connections");
+    check("best(a.qps", "expected \")\"");
+    check("worst(a.qps)", "a function: ratio");
+    check("ratio(a.qps)", "ratio takes 2 values, found 1");
+    check("a.metric", "metric needs a sample");
+    check("a.qps(1)", "takes nothing in parentheses");
+    check("median(3)", "a single number stands");
+    check("a@7.qps", "no point of a was measured");
+    check("a.metric(\"x", "expected");
+    check(&"(".repeat(100), "fewer parentheses");
+}
+
+#[test]
+fn names_may_stand_in_quotes_and_metrics_are_told() {
+    let formula = Formula::parse(
+        "'in process'.metric(\"x_total\") / a-b.qps",
+        &["in process", "a-b"],
+        &[],
+    );
+    assert_eq!(formula.unwrap().metrics(), [("in process", "x_total")]);
+}
