@@ -1,27 +1,44 @@
-//! Black-box tests: the real binary, real sockets, real files. One behaviour a module.
+//! Black-box tests: the real binary, real sockets, real files. A folder an area, one behaviour a file; all of them are one binary,
+//! because each more would link the whole server again.
 //! No test here asserts a time; waits are bounded only so that a hang fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
 
-mod access;
-mod bad_input;
-mod call;
-mod commands;
-mod configuration;
-mod drain;
-mod duplex;
-mod failing_disk;
 mod harness;
-mod infer;
-mod logging;
-mod methods;
-mod ordered;
-mod overload;
-mod placement;
-mod press;
-mod press_processes;
-mod press_recipes;
-mod processes;
-mod rank;
-mod slow_reader;
-mod stopping;
-mod tls;
+
+mod commands;
+
+mod serving {
+    mod bad_input;
+    mod call;
+    mod configuration;
+    mod drain;
+    mod duplex;
+    mod failing_disk;
+    mod infer;
+    mod logging;
+    mod methods;
+    mod ordered;
+    mod placement;
+    pub(crate) mod rank;
+    mod stopping;
+}
+
+mod overload {
+    mod limits;
+    mod slow_reader;
+}
+
+mod access {
+    mod callers;
+    mod tls;
+}
+
+mod fleet {
+    mod processes;
+}
+
+mod press {
+    mod processes;
+    pub(crate) mod recipes;
+    mod run;
+}

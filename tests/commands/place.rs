@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{Millpond, R1, data, make_table};
-use crate::press_recipes::free_port;
-use crate::rank::RANK;
+use crate::press::recipes::free_port;
+use crate::serving::rank::RANK;
 
 /// Ports that files and commands name.
 const PORTS: &[u16] = &[

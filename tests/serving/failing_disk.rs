@@ -16,7 +16,7 @@ impl Disk {
     fn new() -> Disk {
         let folder = r1_folder();
         let library = folder.path().join("failing_disk.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/failing_disk.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serving/failing_disk.c");
         let mut compiler = Command::new("cc");
         compiler
             .args(["-shared", "-fPIC", "-o"])
