@@ -18,6 +18,9 @@ FUZZ ?= target/fuzz
 
 # The examples' Python environment, with numpy and ONNX Runtime; examples/movielens/fetch.py makes it.
 VENV := .demo/venv/bin/python
+# The tests' Python environment, with what tests/interop takes from others.
+TESTS_VENV := $(BUILT)/tests-venv
+IN_TESTS_VENV := $(TESTS_VENV)/bin/python .ci/skips.py
 SKIPS := $(PYTHON) .ci/skips.py
 # What the tests' build has and the released one has not. The allocators' builds are without it and test that it is refused.
 ENCRYPTED := --features millpond-cli/fpnn-encryption,millpond-fuzz/fpnn-encryption
@@ -38,12 +41,17 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 	$(CARGO) build --locked --profile $(PROFILE) -p millpond-client-python
 	@install $(BUILT)/$(PROFILE:dev=debug)/libmillpond_native.so client/python/millpond/_native.abi3.so
 
-test: ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
+$(TESTS_VENV)/installed: tests/interop/requirements.txt
+	$(PYTHON) -m venv --clear --without-pip $(TESTS_VENV)
+	$(PYTHON) -m pip --python $(TESTS_VENV)/bin/python --disable-pip-version-check install --quiet --requirement $<
+	@touch $@
+
+test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
 	$(PYTHON) examples/movielens/fetch.py --environment
 	$(SKIPS) $(CARGO) test --workspace --locked $(ENCRYPTED)
 	$(SKIPS) $(CARGO) run --quiet --locked -p millpond-tests-chaos -- --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos \
 		--seed 7052 --rounds 24 --generosity 5
-	$(SKIPS) unittest tests/interop
+	$(IN_TESTS_VENV) unittest tests/interop
 	$(SKIPS) unittest tests/browser
 	$(SKIPS) unittest .ci
 	$(VENV) .ci/skips.py unittest examples/movielens
@@ -51,7 +59,7 @@ test: ## every test, Rust and Python; lists what was skipped, and fails for it w
 	$(SKIPS) $(CARGO) test --workspace --locked --bin millpond --features millpond-cli/mimalloc -- allocator encryption
 	$(SKIPS) $(CARGO) test --workspace --locked --bin millpond --features millpond-cli/jemalloc -- allocator
 	$(MAKE) python PROFILE=dev
-	$(SKIPS) unittest client/python/tests
+	$(IN_TESTS_VENV) unittest client/python/tests
 
 bench: ## measure the bars (AREA=spine, press, rpc, or "hardening --beside FILE", which needs valgrind), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches

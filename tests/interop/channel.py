@@ -1,4 +1,4 @@
-"""What stands between frames and the bytes of a connection: nothing, or FPNN's encryption in one of two modes. Plain Python 3.11.
+"""What stands between frames and the bytes of a connection: nothing, or FPNN's encryption in one of two modes. Python 3.11.
 
 A channel knows nothing of sockets: `seal` gives the bytes to send for a frame, `open` yields the frames that arrived bytes
 complete, and is read to its end before anything else arrives; `replies` is what must be sent back unasked. Its invariant: `open`
@@ -12,13 +12,21 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
+from cryptography.hazmat.decrepit.ciphers.modes import CFB
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+
 import frames
-from aes import Cfb128
 from curves import CURVES, KeyPair
 from errors import FrameInvalid
-from msgpack_codec import RawText
+from msgpack_codec import text_of
 
 KEY_METHOD = "*key"
+
+
+def cipher(key, iv):
+    """AES in the mode CFB128, with a key of 16 or 32 bytes."""
+    return Cipher(AES(key), CFB(iv))
 
 
 class Plain:
@@ -42,13 +50,13 @@ class Stream(Plain):
 
     def __init__(self, key, iv):
         super().__init__()
-        self._sealing, self._opening = Cfb128(key, iv), Cfb128(key, iv)
+        self._sealing, self._opening = cipher(key, iv).encryptor(), cipher(key, iv).decryptor()
 
     def seal(self, frame):
-        return self._sealing.encrypt(frame)
+        return self._sealing.update(frame)
 
     def open(self, data):
-        return super().open(self._opening.decrypt(data))
+        return super().open(self._opening.update(data))
 
 
 class Package(Plain):
@@ -56,11 +64,11 @@ class Package(Plain):
 
     def __init__(self, key, iv):
         super().__init__()
-        self._key, self._iv = key, iv
+        self._cipher = cipher(key, iv)
         self._buffer = bytearray()
 
     def seal(self, frame):
-        return struct.pack("<I", len(frame)) + Cfb128(self._key, self._iv).encrypt(frame)
+        return struct.pack("<I", len(frame)) + self._cipher.encryptor().update(frame)
 
     def open(self, data):
         self._buffer += data
@@ -70,7 +78,7 @@ class Package(Plain):
                 raise FrameInvalid(f"no package is of {size} bytes")
             if len(self._buffer) < 4 + size:
                 break
-            frame = Cfb128(self._key, self._iv).decrypt(bytes(self._buffer[4 : 4 + size]))
+            frame = self._cipher.decryptor().update(bytes(self._buffer[4 : 4 + size]))
             if frames.length(frame) != size:
                 raise FrameInvalid(f"a package of {size} bytes holds a frame of {frames.length(frame)}")
             del self._buffer[: 4 + size]
@@ -108,7 +116,7 @@ class Encryption:
 
     def params(self):
         """The map of the `*key` quest, which travels in clear."""
-        return {"publicKey": RawText(self.pair.public), "streamMode": self.stream_mode, "bits": self.bits}
+        return {"publicKey": text_of(self.pair.public), "streamMode": self.stream_mode, "bits": self.bits}
 
     def channel(self):
         """What the connection speaks from the answer to `*key` on, that answer included."""

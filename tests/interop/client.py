@@ -1,4 +1,4 @@
-"""A blocking FPNN client over one connection, with any number of quests in flight. Plain Python 3.11, standard library alone.
+"""A blocking FPNN client over one connection, with any number of quests in flight. Python 3.11.
 
     with Client.connect("127.0.0.1:13500") as client:
         client.quest("ordered.put", {"entries": [[b"key", b"value"]]})

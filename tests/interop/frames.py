@@ -1,4 +1,4 @@
-"""FPNN frames of TCP, version 1, both ways, and the maps that they carry. Plain Python 3.11.
+"""FPNN frames of TCP, version 1, both ways, and the maps that they carry. Python 3.11.
 
 Written from the protocol's description and captured frames alone; it shares nothing with the Rust code that it is tested
 against. It knows nothing of sockets. Its invariant: whatever bytes come in, the outcome is a frame, "not whole yet" or

@@ -1,4 +1,4 @@
-"""A peer of one connection that does what a test's script says: the server's side of the protocol, in a thread. Plain Python 3.11.
+"""A peer of one connection that does what a test's script says: the server's side of the protocol, in a thread. Python 3.11.
 
     def script(peer):
         quest = peer.receive()
@@ -19,6 +19,7 @@ import websocket
 from curves import CURVES, KeyPair
 from dial import read_head
 from errors import ConnectionLost
+from msgpack_codec import bytes_of
 
 # A bound for tests that hang; nothing waits for it otherwise.
 TIMEOUT_S = 30
@@ -117,7 +118,7 @@ class Peer:
         """Takes the client's `*key` quest and answers it, encrypted, as everything after it is."""
         quest = self.receive()
         params = quest.params()
-        secret = KeyPair(CURVES[curve], private).secret(params["publicKey"])
+        secret = KeyPair(CURVES[curve], private).secret(bytes_of(params["publicKey"]))
         self._channel = channel.of_secret(secret, params["bits"], params["streamMode"])
         self.send(quest.answer({}))
         return quest

@@ -1,4 +1,4 @@
-"""AES-CFB128, the curves, and both modes of FPNN's encryption, on public vectors. Plain Python 3.11."""
+"""AES-CFB128, the curves, and both modes of FPNN's encryption, on public vectors. Python 3.11."""
 
 import hashlib
 import random
@@ -6,8 +6,7 @@ import unittest
 
 import channel
 import frames
-from aes import Aes, Cfb128
-from curves import CURVES, KeyPair, multiply
+from curves import CURVES, KeyPair
 from errors import FrameInvalid, KeyInvalid
 
 SEED = 99
@@ -78,37 +77,15 @@ PUBLIC_KEYS = (
 )
 
 
-class AesCfb(unittest.TestCase):
-    def test_blocks_of_fips_197(self):
-        block = bytes.fromhex("00112233445566778899aabbccddeeff")
-        for key_bytes, expected in ((16, "69c4e0d86a7b0430d8cdb78070b4c55a"), (32, "8ea2b7ca516745bfeafc49904b496089")):
-            self.assertEqual(Aes(bytes(range(key_bytes))).encrypt(block).hex(), expected)
-        self.assertRaises(ValueError, Aes, bytes(24))
-
+class Cipher(unittest.TestCase):
     def test_vectors_both_ways(self):
         for key, expected in CFB128:
-            key = bytes.fromhex(key)
-            self.assertEqual(Cfb128(key, IV).encrypt(PLAIN).hex(), expected)
-            self.assertEqual(Cfb128(key, IV).decrypt(bytes.fromhex(expected)), PLAIN)
-
-    def test_calls_continue_where_the_last_ended(self):
-        for key, expected in CFB128:
-            for at in range(len(PLAIN) + 1):
-                one, other = Cfb128(bytes.fromhex(key), IV), Cfb128(bytes.fromhex(key), IV)
-                sealed = one.encrypt(PLAIN[:at]) + one.encrypt(PLAIN[at:])
-                self.assertEqual(sealed.hex(), expected, at)
-                self.assertEqual(other.decrypt(sealed[:at]) + other.decrypt(sealed[at:]), PLAIN, at)
+            cipher = channel.cipher(bytes.fromhex(key), IV)
+            self.assertEqual(cipher.encryptor().update(PLAIN).hex(), expected)
+            self.assertEqual(cipher.decryptor().update(bytes.fromhex(expected)), PLAIN)
 
 
 class Curves(unittest.TestCase):
-    def test_parameters(self):
-        for curve in CURVES.values():
-            generator = (curve.gx, curve.gy)
-            self.assertTrue(curve.holds(generator), curve.name)
-            self.assertIsNone(multiply(curve, curve.n, generator), curve.name)
-            self.assertEqual(multiply(curve, curve.n + 1, generator), generator, curve.name)
-            self.assertEqual(multiply(curve, curve.n - 1, generator), (curve.gx, curve.p - curve.gy), curve.name)
-
     def test_public_keys(self):
         for name, private, expected in PUBLIC_KEYS:
             self.assertEqual(KeyPair(CURVES[name], int(private, 16)).public.hex(), expected)
@@ -121,19 +98,19 @@ class Curves(unittest.TestCase):
         for curve in CURVES.values():
             one, other = KeyPair.fresh(curve), KeyPair.fresh(curve)
             self.assertEqual(one.secret(other.public), other.secret(one.public))
-            self.assertEqual(len(one.public), 2 * curve.coordinate_bytes)
+            self.assertEqual(len(one.public), curve.key_size // 4)
 
     def test_points_off_the_curve_are_refused(self):
         for curve in CURVES.values():
             pair = KeyPair(curve, 5)
             good = pair.public
-            beyond = curve.p.to_bytes(curve.coordinate_bytes) + good[curve.coordinate_bytes :]
+            beyond = bytes([0xFF]) * (len(good) // 2) + good[len(good) // 2 :]
             for bad in (bytes(len(good)), good[:-1], good + b"\0", b"\x04" + good, good[:-1] + bytes([good[-1] ^ 1]), beyond):
                 with self.subTest(curve.name), self.assertRaises(KeyInvalid):
                     pair.secret(bad)
 
     def test_private_keys_out_of_range_are_refused(self):
-        for private in (0, CURVES["secp256k1"].n):
+        for private in (0, CURVES["secp256k1"].group_order):
             with self.assertRaises(KeyInvalid):
                 KeyPair(CURVES["secp256k1"], private).public.hex()
 
@@ -172,13 +149,13 @@ class Channels(unittest.TestCase):
         package = channel.Package(key, iv)
         for frame in (self.FRAMES[5], self.FRAMES[5]):
             # The same bytes each time: the cipher begins anew with every frame.
-            self.assertEqual(package.seal(frame), len(frame).to_bytes(4, "little") + Cfb128(key, iv).encrypt(frame))
+            self.assertEqual(package.seal(frame), len(frame).to_bytes(4, "little") + channel.cipher(key, iv).encryptor().update(frame))
 
     def test_stream_mode_on_the_wire(self):
         key, iv = bytes.fromhex(CFB128[0][0]), IV
         stream = channel.Stream(key, iv)
         sealed = b"".join(map(stream.seal, self.FRAMES))
-        self.assertEqual(sealed, Cfb128(key, iv).encrypt(b"".join(self.FRAMES)))
+        self.assertEqual(sealed, channel.cipher(key, iv).encryptor().update(b"".join(self.FRAMES)))
 
     def test_answers_in_package_mode_begin_alike(self):
         # So do captured ones: magic, version, flags, mtype and status are the same, and so are key and iv.
