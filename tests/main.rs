@@ -18,7 +18,6 @@ mod serving {
     mod logging;
     mod methods;
     mod ordered;
-    mod placement;
     pub(crate) mod rank;
     mod stopping;
 }

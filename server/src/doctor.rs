@@ -297,17 +297,13 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
 fn nodes(facts: &Facts, config: &Config) -> Option<Finding> {
     let nodes = facts.memory_nodes.filter(|nodes| *nodes > 1)?;
     let what = "memory nodes";
-    if let Some(node) = config.server.numa_node {
-        let text = format!("{nodes}; server.numa_node keeps processors and memory to node {node}");
-        return Some(Finding::new(what, Standing::Good, text));
-    }
     if !config.server.cpus.is_empty() {
         let text = format!("{nodes}; server.cpus pins");
         return Some(Finding::new(what, Standing::Good, text));
     }
     let text = format!(
-        "{nodes}, and nothing is pinned: memory of one is far from processors of another; run one server a node, each with its \
-         server.numa_node (lscpu shows them)"
+        "{nodes}, and nothing is pinned: memory of one is far from processors of another; run one server a node, each under \
+         `numactl --cpunodebind=N --membind=N` (lscpu shows the nodes)"
     );
     Some(Finding::new(what, Standing::Better, text))
 }

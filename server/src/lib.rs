@@ -24,7 +24,6 @@ mod error;
 mod handlers;
 mod load;
 mod log;
-mod memory_node;
 mod methods;
 mod metrics;
 mod panics;
@@ -50,7 +49,6 @@ use access::Access;
 use admission::Admission;
 use config::Config;
 use engines::Engines;
-use memory_node::MemoryNode;
 use methods::Methods;
 use metrics::{Arrival, Metrics};
 use millpond_wire_schema::Status;
@@ -216,9 +214,6 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
         model.instances = 1;
     }
     data_options(&dry)?;
-    if let Some(number) = dry.server.numa_node {
-        MemoryNode::find(number, &dry.server.cpus)?;
-    }
     let tls = tls::read(&dry.server)?;
     Engines::open(&dry)?.make_resident()?;
     let warnings = tls.map_or(Vec::new(), |tls| tls::warnings(&tls));
@@ -271,15 +266,11 @@ impl Server {
                 config.server.processes
             )));
         }
-        let node = config.server.numa_node;
-        let node = node.map(|number| MemoryNode::find(number, &config.server.cpus));
-        let start = |config| Server::open_here(config, program, member);
-        processes::start_at(
-            node.transpose()?.as_ref(),
-            config,
-            member.map(Member::number),
-            start,
-        )
+        let config = match member {
+            Some(member) => processes::share(config, member.number()),
+            None => config,
+        };
+        Server::open_here(config, program, member)
     }
 
     fn open_here(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {

@@ -96,7 +96,11 @@ mod tests {
         ]);
         let done = program.env(LOG, &log).output().unwrap();
         let (said, log) = (String::from_utf8_lossy(&done.stderr), read(&log));
-        assert_eq!(done.status.signal(), Some(libc::SIGABRT), "{said}\n{log}");
+        assert_eq!(
+            done.status.signal(),
+            Some(rustix::process::Signal::ABORT.as_raw()),
+            "{said}\n{log}"
+        );
         let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
         assert_eq!(
             (lines("in a call"), lines("elsewhere"), log.lines().count()),

@@ -16,28 +16,10 @@ pub use member::Member;
 pub(crate) use member::Sibling;
 pub use supervisor::Supervisor;
 
-use crate::Error;
 use crate::config::Config;
-use crate::memory_node::{self, MemoryNode};
-
-/// Starts the only process, or the one of several that has the number, on its memory node. It has its share of the processors
-/// that it finds there, so they are counted when it is bound.
-pub(crate) fn start_at<T: Send>(
-    node: Option<&MemoryNode>,
-    config: Config,
-    number: Option<usize>,
-    start: impl FnOnce(Config) -> Result<T, Error> + Send,
-) -> Result<T, Error> {
-    memory_node::start(node, || {
-        start(match number {
-            Some(number) => share(config, number),
-            None => config,
-        })
-    })
-}
 
 /// The configuration of one of several processes: its own net threads, on processors that follow those of the process before.
-fn share(mut config: Config, number: usize) -> Config {
+pub(crate) fn share(mut config: Config, number: usize) -> Config {
     let threads = crate::ports::net_threads(&config.server);
     config.server.threads = threads;
     if let Some(turn) = (number * threads).checked_rem(config.server.cpus.len()) {
@@ -48,7 +30,6 @@ fn share(mut config: Config, number: usize) -> Config {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -64,24 +45,6 @@ mod tests {
         assert_eq!(cpus(1, &[4, 5, 6, 7]), [6, 7, 4, 5]);
         assert_eq!(cpus(2, &[4, 5, 6, 7]), [4, 5, 6, 7]);
         assert_eq!(cpus(1, &[]), [0; 0]);
-    }
-
-    #[test]
-    fn processes_share_the_processors_of_their_node() {
-        let count = || std::thread::available_parallelism().unwrap().get();
-        let all = count();
-        let mut config = Config::default();
-        (config.server.processes, config.server.threads) = (1, 0);
-        let start = |node: Option<&MemoryNode>| {
-            start_at(node, config.clone(), Some(0), |config| Ok(config.server.threads))
-        };
-        assert_eq!(start(None).unwrap(), all);
-        match start(Some(&MemoryNode::of_one_processor())) {
-            Ok(threads) => assert_eq!(threads, 1),
-            // A container, or a kernel without nodes, may refuse the memory; it says so.
-            Err(error) => assert!(error.to_string().contains("its memory is refused"), "{error}"),
-        }
-        assert_eq!(count(), all, "the caller is as it was");
     }
 
     #[test]

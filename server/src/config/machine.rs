@@ -2,7 +2,6 @@
 //! It makes none of them. Its invariant: what would only fail at a bind, or on a thread of its own, is refused by its key.
 
 use super::{Config, Listen};
-use crate::memory_node::parse_list;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,11 +12,8 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Looks whether they are there.
 pub(super) fn check(config: &Config) -> Result<(), String> {
-    // With a memory node they are held against its own.
-    if config.server.numa_node.is_none() {
-        let online = std::fs::read_to_string(PROCESSORS);
-        check_processors(&config.server.cpus, online.ok().as_deref())?;
-    }
+    let online = std::fs::read_to_string(PROCESSORS);
+    check_processors(&config.server.cpus, online.ok().as_deref())?;
     check_sockets(&config.server.listen_also)?;
     config.log.file.as_deref().map_or(Ok(()), check_log)
 }
@@ -34,6 +30,21 @@ fn check_processors(cpus: &[usize], online: Option<&str>) -> Result<(), String> 
             online.unwrap_or_default().trim()
         )),
     }
+}
+
+/// The kernel's lists of processors: "0-3,8,10-11".
+pub(crate) fn parse_list(text: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        // No machine has more processors.
+        if last < first || last > 1 << 16 {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
 }
 
 /// No two Unix sockets may be one; folders that are links are followed.
@@ -121,6 +132,19 @@ mod tests {
             refused.contains("server.cpus names processor 4, and this machine has 0-3,8;"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn the_kernels_lists_are_understood() {
+        let check = |text: &str, expected: Option<&[usize]>| {
+            assert_eq!(parse_list(text).as_deref(), expected, "{text:?}");
+        };
+        check("0-3,8,10-11\n", Some(&[0, 1, 2, 3, 8, 10, 11]));
+        check("0\n", Some(&[0]));
+        check("\n", Some(&[]));
+        check("3-1", None);
+        check("0-99999999999", None);
+        check("a", None);
     }
 
     #[test]

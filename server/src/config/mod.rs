@@ -6,7 +6,7 @@
 pub(crate) mod access;
 pub(crate) mod check;
 mod log;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod method;
 mod secret;
 mod source;
@@ -81,8 +81,6 @@ pub struct Server {
     pub threads: usize,
     /// Processors for net threads and model instances, in turn; empty pins nothing.
     pub cpus: Vec<usize>,
-    /// The memory node whose processors and memory all threads use; anywhere when left out.
-    pub numa_node: Option<usize>,
     /// Connections served at a time by each process; further ones are told `Overloaded`.
     pub connections_max: usize,
     /// Calls that each process works on at a time, over all its connections; further ones are told `Overloaded`.
@@ -125,7 +123,6 @@ impl Default for Server {
             processes: 1,
             threads: 0,
             cpus: Vec::new(),
-            numa_node: None,
             connections_max: 10_000,
             in_flight_max: 8192,
             in_flight_bytes_max: 64 << 20,

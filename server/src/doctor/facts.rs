@@ -1,6 +1,7 @@
 //! What the kernel says of this machine and process, read from files.
 //! Its invariant: a file that is not there, or says something else, leaves its fact out.
 
+use crate::config::machine::parse_list;
 use std::fs;
 use std::path::Path;
 
@@ -102,11 +103,7 @@ fn allowed(status: &str) -> Option<u64> {
 
 /// How many numbers a list like `0-3,7` has.
 fn listed(list: &str) -> Option<u64> {
-    list.trim().split(',').try_fold(0, |count, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        Some(count + last.checked_sub(first)? + 1)
-    })
+    parse_list(list).map(|numbers| numbers.len() as u64)
 }
 
 /// `200000 100000`: two processors' worth; `max 100000`: no limit.

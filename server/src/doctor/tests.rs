@@ -208,7 +208,7 @@ fn this_machine_is_read() {
 }
 
 #[test]
-fn a_node_that_is_named_and_processors_that_are_pinned_are_good() {
+fn processors_that_are_pinned_are_good() {
     let facts = machine(&[("sys/devices/system/node/online", "0-1\n")]);
     let check = |change: fn(&mut Config), standing, word: &str| {
         let mut config = Config::default();
@@ -217,15 +217,10 @@ fn a_node_that_is_named_and_processors_that_are_pinned_are_good() {
         assert_eq!(found.standing, standing, "{found:?}");
         assert!(found.text.contains(word), "{found:?} without {word:?}");
     };
-    check(|_| {}, Standing::Better, "server.numa_node");
+    check(|_| {}, Standing::Better, "numactl --cpunodebind=N");
     check(
         |config| config.server.cpus = vec![0],
         Standing::Good,
         "server.cpus pins",
-    );
-    check(
-        |config| config.server.numa_node = Some(1),
-        Standing::Good,
-        "server.numa_node keeps processors and memory to node 1",
     );
 }

@@ -14,7 +14,6 @@ const ALLOWED_FILES: &[&str] = &[
     "press/practice/src/system.rs",
     "press/recorder/src/proc/accelerator.rs",
     "press/recorder/src/process.rs",
-    "server/src/memory_node.rs",
 ];
 
 /// How many lines above a block its comment may begin.
