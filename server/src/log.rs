@@ -23,6 +23,8 @@ use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
+/// Lines that wait to be written; their bytes are bounded by `log.queue_bytes_max`.
+pub(crate) const QUEUE_LINES_MAX: usize = 100_000;
 pub use target::{say, say_within};
 
 /// How long the end waits for a log that takes no more lines.
@@ -151,8 +153,8 @@ impl Logging {
         let mark = process.map(|process| Mark::new(process, config.format));
         let opened = target::open(config.file.as_deref());
         let (to, chunk_bytes) = opened.map_err(|source| log_error(config, source))?;
-        let (lines_max, bytes_max) = (config.queue_lines_max, config.queue_bytes_max);
-        let queue = Arc::new(Queue::new(lines_max, bytes_max, chunk_bytes, mark));
+        let queue = Queue::new(QUEUE_LINES_MAX, config.queue_bytes_max, chunk_bytes, mark);
+        let queue = Arc::new(queue);
         let file = Arc::new(AtomicU64::new(0));
         start_thread(&queue, Lines::new(to, &file), config)?;
         let floor = Floor(Arc::new(AtomicU8::new(config.level as u8)));

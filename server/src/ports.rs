@@ -36,21 +36,18 @@ pub(crate) fn data_bounds(config: &Config) -> Options {
         connections_mend: "raise server.connections_max",
         idlest_gives_way: false,
         in_flight_max: config.server.in_flight_per_connection_max,
-        owed_bytes_max: config.server.owed_bytes_max,
+        owed_bytes_max: config.server.write_buffer_bytes_max,
         write_buffers_total_bytes_max: config.server.write_buffers_total_bytes_max,
         unfinished_bytes_max: config.server.unfinished_bytes_max,
         unfinished_mend: "raise server.unfinished_bytes_max",
-        push: PushLimits {
-            outstanding_max: config.server.pushes_per_connection_max,
-            ..PushLimits::default()
-        },
+        push: PushLimits::default(),
         limits: Limits {
             frame_bytes_max: config.server.frame_bytes_max,
         },
         patience: Patience {
-            idle: Duration::from_secs(config.server.idle_s_max),
-            request: Duration::from_secs(config.server.request_s_max),
-            write: Duration::from_secs(config.server.write_s_max),
+            idle: Duration::from_secs(config.server.idle_timeout_s),
+            request: Duration::from_secs(config.server.request_timeout_s),
+            write: Duration::from_secs(config.server.write_timeout_s),
         },
         // Read once a process, and needed as long as that.
         cors_origins: config
@@ -73,7 +70,7 @@ pub(crate) fn admin_options(admin: &config::Admin) -> Options {
         connections_mend: "close some to the admin port, which takes no more",
         idlest_gives_way: true,
         in_flight_max: 16,
-        owed_bytes_max: config::Server::default().owed_bytes_max,
+        owed_bytes_max: config::Server::default().write_buffer_bytes_max,
         write_buffers_total_bytes_max: 16 << 20,
         unfinished_bytes_max: 16 << 20,
         unfinished_mend: "send less",

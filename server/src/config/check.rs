@@ -144,13 +144,8 @@ fn check_server(config: &Config) -> Result<(), String> {
         "server.in_flight_per_connection_max",
         server.in_flight_per_connection_max,
     )?;
-    positive(
-        "server.pushes_per_connection_max",
-        server.pushes_per_connection_max,
-    )?;
-    positive("server.owed_bytes_max", server.owed_bytes_max)?;
+    positive("server.write_buffer_bytes_max", server.write_buffer_bytes_max)?;
     positive("server.deadline_ms_default", server.deadline_ms_default as usize)?;
-    positive("log.queue_lines_max", config.log.queue_lines_max)?;
     for (key, found) in [
         ("server.frame_bytes_max", server.frame_bytes_max),
         ("log.queue_bytes_max", config.log.queue_bytes_max),

@@ -14,9 +14,7 @@ pub struct Log {
     pub file: Option<PathBuf>,
     /// "text" or "json".
     pub format: Format,
-    /// Lines waiting to be written; further ones are dropped and counted.
-    pub queue_lines_max: usize,
-    /// Bytes of those lines.
+    /// Bytes of lines waiting to be written; further lines are dropped and counted.
     pub queue_bytes_max: usize,
     /// Calls that take longer are logged, whatever the level; 0: none.
     pub slow_ms: u64,
@@ -28,7 +26,6 @@ impl Default for Log {
             level: Level::Info,
             file: None,
             format: Format::Text,
-            queue_lines_max: 100_000,
             queue_bytes_max: 16 << 20,
             slow_ms: 0,
         }

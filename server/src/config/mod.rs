@@ -89,10 +89,8 @@ pub struct Server {
     pub in_flight_bytes_max: usize,
     /// Calls one connection may have unanswered before it is not read further.
     pub in_flight_per_connection_max: usize,
-    /// Calls to one connection's peer that may wait for its answer.
-    pub pushes_per_connection_max: usize,
     /// Bytes of answers that may wait for one peer to read them, beyond a single answer.
-    pub owed_bytes_max: usize,
+    pub write_buffer_bytes_max: usize,
     /// Bytes of answers that may wait for all peers of a process together.
     pub write_buffers_total_bytes_max: usize,
     /// Bytes of a frame or an HTTP body.
@@ -104,11 +102,11 @@ pub struct Server {
     /// How long a stop waits for accepted work.
     pub drain_ms_max: u64,
     /// Seconds without a request after which a connection is closed; 0 is for ever.
-    pub idle_s_max: u64,
+    pub idle_timeout_s: u64,
     /// Seconds from the first byte of a request to its last; 0 is for ever.
-    pub request_s_max: u64,
+    pub request_timeout_s: u64,
     /// Seconds that a peer may leave answers unread; 0 is for ever.
-    pub write_s_max: u64,
+    pub write_timeout_s: u64,
 }
 
 impl Default for Server {
@@ -127,16 +125,15 @@ impl Default for Server {
             in_flight_max: 8192,
             in_flight_bytes_max: 64 << 20,
             in_flight_per_connection_max: 1024,
-            pushes_per_connection_max: 1024,
-            owed_bytes_max: 32 << 20,
+            write_buffer_bytes_max: 32 << 20,
             write_buffers_total_bytes_max: 256 << 20,
             frame_bytes_max: 8 << 20,
             unfinished_bytes_max: 256 << 20,
             deadline_ms_default: 5000,
             drain_ms_max: 10_000,
-            idle_s_max: 60,
-            request_s_max: 30,
-            write_s_max: 30,
+            idle_timeout_s: 60,
+            request_timeout_s: 30,
+            write_timeout_s: 30,
         }
     }
 }

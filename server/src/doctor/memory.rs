@@ -46,7 +46,7 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
     });
     parts.push(MemoryPart {
         what: "the log's queue",
-        bytes: (config.log.queue_lines_max as u64)
+        bytes: (crate::log::QUEUE_LINES_MAX as u64)
             .saturating_mul(LINE_BYTES)
             .saturating_add(config.log.queue_bytes_max as u64),
     });

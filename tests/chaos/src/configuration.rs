@@ -14,7 +14,7 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(1500);
 /// Bytes of the text in the answer of `large`.
 pub const LARGE_BYTES: usize = 60_000;
 /// Bytes of answers that may wait for one peer.
-const OWED_BYTES_MAX: u64 = 1 << 20;
+const WRITE_BUFFER_BYTES_MAX: u64 = 1 << 20;
 /// The same for all of them; the slow readers of one fault ask for more.
 const WRITE_BUFFERS_TOTAL_BYTES_MAX: u64 = 8 << 20;
 /// Connections served at a time, by each process.
@@ -38,8 +38,8 @@ pub fn write(folder: &Path, authority: &Authority, with_store: bool) -> anyhow::
     let text = "x".repeat(LARGE_BYTES);
     let mut config = format!(
         "[server]\nthreads = 2\nconnections_max = {CONNECTIONS_MAX}\nin_flight_max = 1000\nin_flight_per_connection_max = 64\n\
-         owed_bytes_max = {OWED_BYTES_MAX}\nwrite_buffers_total_bytes_max = {WRITE_BUFFERS_TOTAL_BYTES_MAX}\nframe_bytes_max = {FRAME_BYTES_MAX}\nunfinished_bytes_max = {UNFINISHED_BYTES_MAX}\n\
-         drain_ms_max = {}\nidle_s_max = {}\nrequest_s_max = {}\nwrite_s_max = 6\n\
+         write_buffer_bytes_max = {WRITE_BUFFER_BYTES_MAX}\nwrite_buffers_total_bytes_max = {WRITE_BUFFERS_TOTAL_BYTES_MAX}\nframe_bytes_max = {FRAME_BYTES_MAX}\nunfinished_bytes_max = {UNFINISHED_BYTES_MAX}\n\
+         drain_ms_max = {}\nidle_timeout_s = {}\nrequest_timeout_s = {}\nwrite_timeout_s = 6\n\
          [server.tls]\ncertificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
          [log]\nlevel = 3\nqueue_bytes_max = 1048576\n\
          [models.stand_in]\nbackend = \"practice\"\nbehaviour = \"wait\"\nus = 2000\nbatch_size_max = 4\nqueue_max = 200\nqueue_bytes_max = 4194304\n\

@@ -166,7 +166,7 @@ pub(super) fn config(setup: &Setup) -> anyhow::Result<String> {
     let config = setup.out.join("crowd.toml");
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\ncpus = [{}]\ndrain_ms_max = 2000\n\
-         idle_s_max = {TIMEOUT_S}\nrequest_s_max = {TIMEOUT_S}\nwrite_s_max = {TIMEOUT_S}\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = 5\n\
+         idle_timeout_s = {TIMEOUT_S}\nrequest_timeout_s = {TIMEOUT_S}\nwrite_timeout_s = {TIMEOUT_S}\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = 5\n\
          [methods.echo]\nkind = \"echo\"\n[methods.{BIG}]\nanswer = {{ text = \"{}\" }}\n",
         cores::SERVER,
         "x".repeat(BIG_BYTES)

@@ -72,7 +72,7 @@ fn start(setup: &Setup, processes: usize, connections_max: u64) -> anyhow::Resul
         format!("server.listen=\"{free}\""),
         format!("server.processes={processes}"),
         format!("server.connections_max={connections_max}"),
-        "server.idle_s_max=150".to_owned(),
+        "server.idle_timeout_s=150".to_owned(),
         "log.level=5".to_owned(),
     ];
     let set: Vec<&str> = set.iter().map(String::as_str).collect();

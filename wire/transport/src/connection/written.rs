@@ -216,7 +216,7 @@ impl Connection {
         }
         let (peer, owed) = (self.peer, self.unsent() + bytes);
         if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::SlowReader) {
-            tracing::info!(%peer, owed, limit, left_out, "connection closed: its peer does not read its answers (server.owed_bytes_max)");
+            tracing::info!(%peer, owed, limit, left_out, "connection closed: its peer does not read its answers (server.write_buffer_bytes_max)");
         }
         net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
         self.cut_off();
