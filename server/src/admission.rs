@@ -8,7 +8,7 @@
 use crate::metrics::Arrival;
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 millpond_metrics::counters! {
@@ -28,19 +28,8 @@ millpond_metrics::counters! {
         in_flight_max: usize,
         held_bytes_max: usize,
         deadline_default: Duration,
-        began: Instant,
-        /// When a model last refused a call, in ms from `began`, and one more; zero where none has.
-        refused_ms: AtomicU64,
-        /// The wait that it was refused for, in us; zero where it was another reason.
-        refused_wait_us: AtomicU64,
     }
 }
-
-/// So long after a refusal the next one is looked for early.
-const REFUSES_MS: u64 = 100;
-
-/// The part of a predicted wait in which nothing needs to come: predictions are drawn long, and a queue has its bursts.
-const LULL_SHARE: u64 = 8;
 
 /// The right to work on one call, or to wait for its caller.
 #[derive(Debug)]
@@ -61,32 +50,7 @@ impl Admission {
             held_bytes_max,
             awaiting_callers: AtomicUsize::new(0),
             deadline_default,
-            began: Instant::now(),
-            refused_ms: AtomicU64::new(0),
-            refused_wait_us: AtomicU64::new(0),
         }
-    }
-
-    /// A model refused a call that came in then; for a wait that would have been too long, or for another reason.
-    pub fn note_refusal(&self, at: Instant, wait_us: Option<u64>) {
-        self.refused_ms.store(self.ms(at) + 1, Ordering::Relaxed);
-        self.refused_wait_us
-            .store(wait_us.unwrap_or(0), Ordering::Relaxed);
-    }
-
-    /// How long calls may lie in their sockets and no instance goes without work: a part of what waits for the model that refused last.
-    pub fn lull(&self) -> Duration {
-        Duration::from_micros(self.refused_wait_us.load(Ordering::Relaxed) / LULL_SHARE)
-    }
-
-    /// Whether a model refused a call shortly before then.
-    pub fn refuses(&self, at: Instant) -> bool {
-        let last = self.refused_ms.load(Ordering::Relaxed);
-        last > 0 && self.ms(at) < last + REFUSES_MS
-    }
-
-    fn ms(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.began).as_millis() as u64
     }
 
     /// Admits a call.
@@ -172,7 +136,7 @@ impl Admission {
             .received
             .checked_add(budget)
             .unwrap_or_else(|| arrival.received + Duration::from_secs(86_400));
-        // The clock was looked at when the call came in, or its run began; what lies between is decoding, and a few short calls.
+        // The clock was read when the call came in, or not long before; what lies between is decoding, and a few short calls.
         match arrival.entered < deadline {
             true => Ok(deadline),
             false => Err(passed(budget)),
@@ -241,26 +205,6 @@ mod tests {
         drop(first);
         assert_eq!(held(), (40, 1));
         let _third = admission.enter_holding(60).unwrap();
-    }
-
-    #[test]
-    fn a_refusal_is_remembered_for_a_moment() {
-        let admission = Admission::new(1, 0, Duration::from_secs(1));
-        let at = |ms| admission.began + Duration::from_millis(ms);
-        assert!(!admission.refuses(at(0)));
-        admission.note_refusal(at(50), None);
-        assert!(admission.refuses(at(50)) && admission.refuses(at(150)));
-        assert!(!admission.refuses(at(151)));
-    }
-
-    #[test]
-    fn a_long_wait_allows_a_lull_and_a_full_queue_does_not() {
-        let admission = Admission::new(1, 0, Duration::from_secs(1));
-        assert_eq!(admission.lull(), Duration::ZERO);
-        admission.note_refusal(Instant::now(), Some(800));
-        assert_eq!(admission.lull(), Duration::from_micros(100));
-        admission.note_refusal(Instant::now(), None);
-        assert_eq!(admission.lull(), Duration::ZERO);
     }
 
     #[test]

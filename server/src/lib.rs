@@ -136,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Counts a call whose result was ready at `ready`.
+    /// Counts a call of another thread's whose result was ready at `ready`.
     fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, model: ModelTime) {
         self.metrics.answered(arrival, ready);
         if self.slow.is_on() && !self.is_rehearsal {
@@ -144,20 +144,20 @@ impl Shared {
         }
     }
 
-    /// Counts and logs a call that was answered at once; returns when that was.
-    fn answered_inline(&self, arrival: &Arrival, trace: Option<&str>) -> Instant {
-        let ready = Instant::now();
-        self.answered(arrival, ready, trace, ModelTime::default());
-        if self.is_rehearsal {
-            return ready;
-        }
+    /// Whether somebody wants a line of a call.
+    fn tells_calls(&self) -> bool {
+        self.slow.is_on() || tracing::enabled!(tracing::Level::DEBUG)
+    }
+
+    /// Logs a call that was answered at once.
+    fn tell(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>) {
+        self.note_slow(arrival, ready, trace, 0, ModelTime::default());
         tracing::debug!(
             method = self.methods.name(arrival.method),
             us = ready.saturating_duration_since(arrival.received).as_micros() as u64,
             trace,
             "answered"
         );
-        ready
     }
 
     fn note_slow(&self, arrival: &Arrival, at: Instant, trace: Option<&str>, code: u32, model: ModelTime) {

@@ -102,6 +102,16 @@ impl Work {
     }
 }
 
+impl Work {
+    /// Whether another thread may answer it: what it takes is measured call by call.
+    pub(crate) fn is_detached(&self) -> bool {
+        matches!(
+            self,
+            Work::OrderedPut | Work::Infer | Work::Rank | Work::Tune | Work::Duplex(_)
+        )
+    }
+}
+
 /// A map that was encoded at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Constant {

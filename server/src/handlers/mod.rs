@@ -4,7 +4,6 @@
 
 mod candidates;
 pub(crate) mod duplex;
-pub(crate) mod early;
 pub(crate) mod features_lookup;
 pub(crate) mod infer;
 pub(crate) mod infos;

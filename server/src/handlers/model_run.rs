@@ -172,15 +172,7 @@ where
 
 /// The error of a request that was not let in; one that would be answered too late is counted by that reason.
 fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
-    let wait_us = match reason {
-        Rejected::TooLate { wait_us, .. } => Some(wait_us),
-        _ => None,
-    };
-    if !matches!(reason, Rejected::TooManyBytes { .. } | Rejected::Stopping) {
-        let admission = &call.shared.admission;
-        admission.note_refusal(call.arrival.entered, wait_us);
-    }
-    if wait_us.is_some() {
+    if matches!(reason, Rejected::TooLate { .. }) {
         call.shared.metrics.too_late();
     }
     let model = batcher.name().to_owned();

@@ -3,9 +3,9 @@
 
 use crate::Shared;
 use millpond_wire_schema::serving;
-use millpond_wire_transport::{Answered, Reply};
+use millpond_wire_transport::Reply;
 
-pub(crate) fn answer<'r>(shared: &Shared, reply: Reply<'r>) -> Answered<'r> {
+pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
     let is_serving = shared.is_ready();
-    reply.answer(|out| serving::encode_answer(out, is_serving))
+    reply.ok(|out| serving::encode_answer(out, is_serving));
 }

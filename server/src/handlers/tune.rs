@@ -6,7 +6,7 @@
 use crate::Shared;
 use crate::access::{AllowList, ListChange, Net};
 use crate::config::Level;
-use crate::metrics::Arrival;
+use crate::router::Inline;
 use crate::slow::ModelTime;
 use millpond_wire_schema::frame::Map;
 use millpond_wire_schema::{Code, Status, tune as schema};
@@ -138,25 +138,18 @@ pub(crate) fn read(map: Map<'_>, peer: Peer) -> Result<Asked, Status> {
 
 /// Changes what the call asks for, and answers what it is then. One of several processes has their parent decide, and answers
 /// when it follows.
-pub(crate) fn answer(
-    shared: &Arc<Shared>,
-    arrival: &Arrival,
-    trace: Option<&str>,
-    asked: &Asked,
-    reply: Reply<'_>,
-) {
-    let key = asked.key;
+pub(crate) fn answer(call: &Inline<'_>, trace: Option<&str>, asked: &Asked, reply: Reply<'_>) {
+    let (shared, key) = (call.shared, asked.key);
     let Some(sibling) = shared.sibling.get() else {
         if let Err(ex) = asked.change(shared) {
             let status = Status::new(Code::BadArgument, ex);
-            shared.refused(arrival, trace, &status);
+            shared.refused(&call.arrival, trace, &status);
             return reply.error(&status);
         }
-        let answered = reply.answer(|out| schema::encode_answer(out, key.name, &(key.now)(shared)));
-        let ready = shared.answered_inline(arrival, trace);
-        return answered.set_ready(ready, arrival.method.mark());
+        reply.ok(|out| schema::encode_answer(out, key.name, &(key.now)(shared)));
+        return call.answered(trace);
     };
-    let (own, arrival, trace) = (Arc::clone(shared), *arrival, trace.map(str::to_owned));
+    let (own, arrival, trace) = (Arc::clone(shared), call.arrival, trace.map(str::to_owned));
     let mut ticket = reply.detach();
     // A stop waits for it; where the server is full of calls, tuning it is what may help.
     let permit = shared.admission.enter().ok();

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// One thread's counts of one method.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    pub(super) answered: AtomicU64,
     pub(super) errors: [AtomicU64; Code::ALL.len()],
     /// Made with the first answered call.
     times: OnceLock<Box<CallTimes>>,
@@ -22,7 +23,7 @@ pub(super) struct Calls {
 /// Where the time of answered calls went.
 #[derive(Debug, Default)]
 pub(super) struct CallTimes {
-    /// From the read to the ready answer.
+    /// From the read to the answer.
     pub(super) total: Histogram,
     pub(super) split: [Histogram; Split::NAMES.len()],
 }

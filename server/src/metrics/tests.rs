@@ -29,37 +29,45 @@ fn check(metrics: &Metrics, methods: &Methods, expected: &[&str]) {
 }
 
 #[test]
-fn each_answered_call_of_a_run_has_its_part_of_the_time() {
-    let methods = methods();
+fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
+    let (methods, turn) = (methods(), Turn::default());
     let metrics = Metrics::new(methods.len());
-    let received = Instant::now();
-    let run = Run {
-        mark: methods.named("infer").unwrap().mark(),
-        calls: 4,
-        answered: 3,
-        received,
-        began: received + Duration::from_micros(10),
-        ready: received + Duration::from_micros(18),
-    };
-    let infer = methods.named("infer").unwrap();
-    metrics.ran(infer, &run);
-    metrics.ran(infer, &Run { answered: 0, ..run });
-    metrics.wrote(infer, Duration::from_micros(1), 3);
+    let named = |name| methods.named(name).unwrap();
+    let began = Instant::now() - Duration::from_secs(1);
+    for name in ["features.lookup", "*ping", "features.lookup"] {
+        assert!(metrics.answered_at_once(named(name)));
+        turn.answered(named(name));
+    }
+    turn.written(named("infer").model_mark(), began);
     check(
         &metrics,
         &methods,
         &[
-            "millpond_calls_total{method=\"infer\"} 3",
-            "millpond_call_seconds_sum{method=\"infer\"} 0.000054",
-            "millpond_call_part_seconds_sum{method=\"infer\",part=\"queue\"} 0.000048",
-            "millpond_call_part_seconds_sum{method=\"infer\",part=\"work\"} 0.000006",
-            "millpond_call_part_seconds_sum{method=\"infer\",part=\"write\"} 0.000003",
-            "millpond_call_part_seconds_count{method=\"infer\",part=\"write\"} 3",
+            "millpond_calls_total{method=\"features.lookup\"} 2",
+            "millpond_call_seconds_count{method=\"features.lookup\"} 0",
+        ],
+    );
+    turn.end(began, &methods, &metrics);
+    turn.end(began, &methods, &metrics);
+    let ping = metrics.totals(named("*ping")).times;
+    assert!(ping.count() == 1 && ping.sum_ns() >= 1_000_000_000);
+    assert_eq!(
+        metrics.totals(named("features.lookup")).times.sum_ns(),
+        2 * ping.sum_ns()
+    );
+    check(
+        &metrics,
+        &methods,
+        &[
+            "millpond_calls_total{method=\"features.lookup\"} 2",
+            "millpond_call_seconds_count{method=\"features.lookup\"} 2",
+            "millpond_call_part_seconds_count{method=\"features.lookup\",part=\"work\"} 0",
+            "millpond_call_part_seconds_count{method=\"infer\",part=\"write\"} 1",
+            "millpond_stage_seconds_count{stage=\"write\"} 1",
         ],
     );
     metrics.set_on(false);
-    metrics.ran(infer, &run);
-    check(&metrics, &methods, &["millpond_calls_total{method=\"infer\"} 3"]);
+    assert!(!metrics.answered_at_once(named("*ping")));
 }
 
 #[test]
@@ -76,7 +84,7 @@ fn buckets_hold_what_they_say() {
     }
     metrics.too_late();
     metrics.too_late();
-    metrics.wrote(infer, Duration::from_nanos(2048), 1);
+    metrics.wrote(infer, Duration::from_nanos(2048));
     metrics.failed(infer, &Status::new(Code::Forbidden, ""));
     metrics.unknown();
     check(
@@ -157,7 +165,7 @@ fn what_threads_counted_adds_up_exactly() {
     let queue: u64 = 2 * THREADS * (0..CALLS).sum::<u64>();
     let calls = (0..THREADS).flat_map(|thread| (0..CALLS).map(move |call| one(thread, call)));
     let work: u64 = 2 * calls.sum::<u64>();
-    assert_eq!(totals.answered(), 2 * THREADS * CALLS);
+    assert_eq!(totals.answered, 2 * THREADS * CALLS);
     assert_eq!(
         (totals.split[0].sum_ns(), totals.split[1].sum_ns()),
         (queue, work)
@@ -184,7 +192,7 @@ fn two_servers_of_one_thread_count_apart() {
     other.set_on(false);
     let arrival = arrival(ping, Duration::ZERO);
     other.answered(&arrival, arrival.entered);
-    assert_eq!(other.totals(ping).answered(), 0);
+    assert_eq!(other.totals(ping).answered, 0);
 }
 
 /// `cargo test --release -p millpond-server cost -- --ignored --nocapture` says what counting one call costs.

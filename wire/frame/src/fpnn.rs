@@ -70,20 +70,6 @@ struct Head {
 /// Any [`FrameError`]; the bytes after it cannot be trusted to start a frame.
 #[inline]
 pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, FrameError> {
-    parse_frame_knowing(input, limits, |_| None)
-}
-
-/// As [`parse_frame`], for whoever `knows` names of methods: the text of those bytes, which need not be looked at to see that they
-/// are one. It is the frame's method as it is.
-///
-/// # Errors
-/// As [`parse_frame`].
-#[inline(always)]
-pub fn parse_frame_knowing<'a>(
-    input: &'a [u8],
-    limits: Limits,
-    knows: impl FnOnce(&[u8]) -> Option<&'a str>,
-) -> Result<Parsed<Frame<'a>>, FrameError> {
     let partial = |needed| {
         Ok(Parsed::Partial {
             needed,
@@ -100,13 +86,10 @@ pub fn parse_frame_knowing<'a>(
     let method = input
         .get(head.method_start..head.payload_start)
         .unwrap_or_default();
-    let method = match knows(method) {
-        Some(method) => method,
-        None => std::str::from_utf8(method).map_err(|_| FrameError::Method {
-            problem: "not UTF-8",
-            seq: head.seq,
-        })?,
-    };
+    let method = std::str::from_utf8(method).map_err(|_| FrameError::Method {
+        problem: "not UTF-8",
+        seq: head.seq,
+    })?;
     let kind = match (head.mtype, head.seq) {
         (1, Some(seq)) => FrameKind::Twoway { method, seq },
         (2, Some(seq)) => FrameKind::Answer { status: head.ss, seq },

@@ -32,9 +32,7 @@ pub use decode::decode_map;
 pub use encode::Encoder;
 pub use error::{FieldError, FrameError, HttpError, PayloadError, WebSocketError};
 pub use fields::{Fields, Reserved};
-pub use fpnn::{
-    Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, parse_frame_knowing, write_frame,
-};
+pub use fpnn::{Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{
     HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, parse_http_on, service_method,
     service_payload, write_http, write_preflight, write_switching,

@@ -15,15 +15,12 @@ mod requests;
 mod rig;
 mod secure;
 mod sending;
-mod stopwatch;
 mod tls;
 mod websocket;
 mod written;
 
 pub(crate) use held::UNCOUNTED_BYTES;
 pub(crate) use push::Pushes;
-pub use stopwatch::Run;
-pub(crate) use stopwatch::Stopwatch;
 use written::Kept;
 pub(crate) use written::Timed;
 
@@ -250,9 +247,7 @@ impl Connection {
             self.borrow_out(room);
             let start = self.out.len();
             self.out.extend_from_slice(&delivery.bytes);
-            if let Some((since, mark)) = delivery.ready {
-                self.measure(start, since, mark);
-            }
+            self.measure(start, delivery.ready);
             self.sealed(start);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -310,7 +305,6 @@ impl Connection {
         message: &mut Vec<u8>,
         budget: &mut usize,
     ) -> usize {
-        let mut stopwatch = Stopwatch::start();
         let mut used = 0;
         self.needed = 0;
         while used < input.len()
@@ -319,7 +313,7 @@ impl Connection {
             && !self.flags.secured
         {
             let (rest, start) = (&input[used..], self.out.len());
-            let step = self.step(net, rest, message, &mut stopwatch);
+            let step = self.step(net, rest, message);
             self.sealed(start);
             match step {
                 Step::Served(len) => {
@@ -350,26 +344,18 @@ impl Connection {
                 self.flags.closing = true;
             }
         }
-        stopwatch.stop();
-        self.tell_run(net, &mut stopwatch);
         used
     }
 
     /// Serves the request at the front.
-    fn step<S: Service>(
-        &mut self,
-        net: &Net<S>,
-        rest: &[u8],
-        message: &mut Vec<u8>,
-        stopwatch: &mut Stopwatch,
-    ) -> Step {
+    fn step<S: Service>(&mut self, net: &Net<S>, rest: &[u8], message: &mut Vec<u8>) -> Step {
         if let Some(mut websocket) = self.websocket.take() {
-            let step = serve_websocket(net, self, &mut websocket, rest, message, stopwatch);
+            let step = serve_websocket(net, self, &mut websocket, rest, message);
             self.websocket = Some(websocket);
             return step;
         }
         if self.secure.is_some() {
-            return serve_frame(net, self, rest, stopwatch);
+            return serve_frame(net, self, rest);
         }
         let speaks_http = self.flags.speaks_http.or_else(|| is_http(rest));
         self.flags.speaks_http = speaks_http;
@@ -379,8 +365,8 @@ impl Connection {
                 needed: rest.len() + 1,
                 wants_continue: false,
             },
-            Some(true) => serve_http(net, self, rest, stopwatch),
-            Some(false) => serve_frame(net, self, rest, stopwatch),
+            Some(true) => serve_http(net, self, rest),
+            Some(false) => serve_frame(net, self, rest),
         }
     }
 

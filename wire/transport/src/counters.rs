@@ -38,8 +38,6 @@ millpond_metrics::counters! {
                 "Bytes of answers and of calls to peers that wait for their peers, and that lie in mailboxes."),
             pub panics: AtomicU64 = counter("millpond_connections_panicked_total",
                 "Connections closed because serving them panicked: a fault of this server, told in the log."),
-            pub lulls: AtomicU64 = counter("millpond_net_lulls_total",
-                "Moments in which a net thread that refused most calls left its sockets alone, so that requests gathered."),
             pub unfinished_bytes: AtomicU64 = gauge("millpond_unfinished_bytes",
                 "Bytes held of requests that have not come whole, beyond 8 KiB of each."),
             pub undelivered: AtomicU64 = counter("millpond_answers_undelivered_total",

@@ -14,13 +14,13 @@
 
 mod acceptor;
 mod answer;
+mod clock;
 mod connection;
 mod counters;
 mod encryption;
 mod error;
 mod hosts;
 mod listener;
-mod lull;
 mod mailbox;
 mod memory;
 mod net_thread;
@@ -36,7 +36,7 @@ mod totals;
 
 pub use acceptor::Transport;
 pub use answer::Body;
-pub use connection::Run;
+pub use clock::Clock;
 pub use counters::Counters;
 pub use encryption::Encryption;
 pub use error::Error;
@@ -46,7 +46,7 @@ pub use memory::{MemoryPart, MemoryUse};
 pub use peer::Peer;
 pub use pulse::{Pulses, Stuck};
 pub use push::{PushAnswer, PushError, PushLimits, Pusher};
-pub use service::{Answered, Meta, Reply, Request, Service, Target, Ticket};
+pub use service::{Meta, Reply, Request, Service, Target, Ticket};
 pub use timers::Patience;
 pub use tls::{Tls, TlsFiles, TlsProblem, Validity};
 

@@ -13,8 +13,8 @@ mod start;
 
 pub(crate) use start::start;
 
+use crate::clock::Clock;
 use crate::connection::{Connection, Goodbye, Session, Timed, Turn};
-use crate::lull::{LULL_MAX, Tally};
 use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
 use crate::peer::Peer;
 use crate::poller::{Poller, Ready};
@@ -119,8 +119,7 @@ pub(crate) struct Net<S> {
     pub(crate) options: Options,
     pub(crate) counters: Arc<Counters>,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// Of the calls since the sockets were last looked at.
-    pub(crate) tally: Tally,
+    pub(crate) clock: Clock,
 }
 
 /// What connections borrow for one turn.
@@ -153,8 +152,6 @@ struct Loop<S: Service> {
     room: Room,
     left: Left,
     timers: Timers,
-    /// Until when the sockets are left alone.
-    lull_until: Option<Instant>,
     closing: Option<Closing>,
 }
 
@@ -179,7 +176,6 @@ impl<S: Service> Loop<S> {
             due_next: Vec::new(),
             room: Room::new(),
             left: Left::default(),
-            lull_until: None,
             closing: None,
         }
     }
@@ -190,7 +186,7 @@ impl<S: Service> Loop<S> {
         loop {
             let rang = self.wait();
             mailbox.pulse().beat();
-            self.timers.set_now(Instant::now());
+            self.timers.set_now(self.net.clock.begin());
             if rang {
                 self.take_mail();
             }
@@ -200,7 +196,7 @@ impl<S: Service> Loop<S> {
                 mailbox.pulse().beat();
             }
             self.due.clear();
-            self.begin_lull();
+            self.net.service.turned(self.net.clock.began());
             if self.room.message.capacity() > SCRATCH_BYTES {
                 self.room.message = Vec::new();
             }
@@ -212,39 +208,8 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    /// Leaves the sockets alone for a moment if most of what they brought was refused.
-    fn begin_lull(&mut self) {
-        if !self.net.tally.is_mostly_refusals() {
-            return;
-        }
-        let span = self.net.service.lull().min(LULL_MAX);
-        if !span.is_zero() {
-            self.lull_until = Some(self.timers.now() + span);
-            self.net.counters.lulls.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits for the end of a lull, or for the bell: true if it rang.
-    fn sit_out_lull(&mut self) -> bool {
-        let Some(until) = self.lull_until else {
-            return false;
-        };
-        if !self.due_next.is_empty() || self.closing.is_some() {
-            return false;
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        let rang = !left.is_zero() && self.net.mailbox.bell().rings_within(left);
-        if !rang {
-            self.lull_until = None;
-        }
-        rang
-    }
-
     /// Waits for the kernel or the bell, and notes which connections have something to do.
     fn wait(&mut self) -> bool {
-        if self.sit_out_lull() {
-            return true;
-        }
         let span = if !self.due_next.is_empty() {
             Some(Duration::ZERO)
         } else if self.closing.is_some() {

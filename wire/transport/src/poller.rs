@@ -5,7 +5,7 @@
 
 use crate::mailbox::Key;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -53,12 +53,6 @@ impl Bell {
 
     pub(crate) fn heard(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-
-    /// Waits for it that long; whether it rings, which nobody has heard yet.
-    pub(crate) fn rings_within(&self, span: Duration) -> bool {
-        let mut bell = [PollFd::new(&self.0, PollFlags::IN)];
-        rustix::event::poll(&mut bell, Some(&timespec(span))).is_ok_and(|ready| ready > 0)
     }
 }
 
@@ -137,21 +131,5 @@ fn timespec(span: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(span.subsec_nanos()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_bell_is_waited_for_by_itself() {
-        let bell = Bell::new().unwrap();
-        assert!(!bell.rings_within(Duration::from_millis(1)));
-        bell.ring();
-        assert!(bell.rings_within(Duration::from_secs(60)));
-        bell.heard();
-        assert!(!bell.rings_within(Duration::ZERO));
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::Options;
 use crate::answer::{Body, Form};
-use crate::connection::{Pushes, Run, Stopwatch};
+use crate::clock::Clock;
+use crate::connection::Pushes;
 use crate::mailbox::{Delivery, Key, Mailbox};
 use crate::peer::Peer;
 use crate::push::{PushError, Pusher};
@@ -14,7 +15,7 @@ use millpond_wire_frame::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +64,10 @@ pub struct Request<'a> {
     pub payload: &'a [u8],
     /// Headers.
     pub meta: Meta<'a>,
-    /// When its last byte was read: deadlines count from here.
+    /// When its last byte was there to be read: deadlines count from here.
     pub received: Instant,
+    /// The clock of the turn that serves it.
+    pub clock: &'a Clock,
     /// Who asks.
     pub peer: Peer,
     /// The connection it came by: no other of this process has the number.
@@ -87,31 +90,15 @@ pub trait Service: Clone + Send + 'static {
     /// A reply that is dropped answers an error, and so does a ticket.
     fn call(&self, request: Request<'_>, reply: Reply<'_>);
 
-    /// The method of that name in the service's own text, where that is found sooner than that the bytes are text: it becomes the
-    /// target of a frame's call. A service may look at the method alone that was called last, or at none.
-    fn known(&self, name: &[u8]) -> Option<&str> {
-        let _ = name;
-        None
+    /// Told in the turn in which the kernel has taken all bytes of a ticket's answer that said since when it was ready
+    /// ([`Ticket::set_ready`]), and under what mark. Rehearsals and answers that never left are not told.
+    fn written(&self, mark: u16, since: Instant) {
+        let _ = (mark, since);
     }
 
-    /// Told once the kernel has all bytes of an answer that said since when it was ready ([`Ticket::set_ready`],
-    /// [`Answered::set_ready`]), under what mark, and how long that took. Rehearsals and answers that never left are not told.
-    ///
-    /// Of a run ([`Answered::in_run`]) it is told once for all its `answers`, when the last of them has left.
-    fn written(&self, mark: u16, took: Duration, answers: u32) {
-        let _ = (mark, took, answers);
-    }
-
-    /// Told of each run of calls that have joined one ([`Reply::join`]), when it is over.
-    fn ran(&self, run: &Run) {
-        let _ = run;
-    }
-
-    /// How long nothing is lost if a net thread that refuses most calls ([`Code::Overloaded`]) leaves its sockets alone, so that
-    /// requests gather and share what it costs to take them: asked after such a look. Answers of tickets leave meanwhile, and
-    /// more than 400 us are not taken. None, where the service does not say.
-    fn lull(&self) -> Duration {
-        Duration::ZERO
+    /// Told at the end of each turn of a net thread, after what it answered was sent; when the turn began.
+    fn turned(&self, began: Instant) {
+        let _ = began;
     }
 
     /// Whether HTTP's GET may call that method: it changes nothing, so whoever follows a link or loads an image may ask for it.
@@ -133,19 +120,9 @@ pub trait Service: Clone + Send + 'static {
 pub(crate) enum Outcome {
     Dropped,
     Answered,
-    /// With [`Code::Overloaded`].
-    Refused,
     /// And with that the connection ends.
     AnsweredLast,
     Detached,
-}
-
-/// Since when an answer is only to be written, and the service's mark for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ready {
-    At(Instant, u16),
-    /// Since its run is over.
-    WithRun(u16),
 }
 
 /// What a ticket needs of its connection.
@@ -164,32 +141,11 @@ pub struct Reply<'c> {
     pub(crate) form: Form,
     pub(crate) out: &'c mut Vec<u8>,
     pub(crate) outcome: &'c mut Outcome,
-    pub(crate) ready: &'c mut Option<Ready>,
-    pub(crate) stopwatch: &'c mut Stopwatch,
     pub(crate) origin: Origin<'c>,
     pub(crate) base64: bool,
 }
 
-/// An answer that was made on the spot.
-pub struct Answered<'c> {
-    ready: &'c mut Option<Ready>,
-    stopwatch: &'c mut Stopwatch,
-}
-
-impl Answered<'_> {
-    /// It was ready then, and is only to be written: [`Service::written`] hears under that mark how long that took.
-    pub fn set_ready(self, ready: Instant, mark: u16) {
-        *self.ready = Some(Ready::At(ready, mark));
-    }
-
-    /// It is ready when the run is over that its call has joined under that mark, and then only to be written.
-    pub fn in_run(self, mark: u16) {
-        self.stopwatch.answered();
-        *self.ready = Some(Ready::WithRun(mark));
-    }
-}
-
-impl<'c> Reply<'c> {
+impl Reply<'_> {
     /// The way to call the peer of this connection, now and later, from any thread.
     ///
     /// What it sends leaves after an answer that is made on the spot; with answers of tickets it keeps the order in which one
@@ -220,20 +176,6 @@ impl<'c> Reply<'c> {
         })
     }
 
-    /// Looks at the clock: the work on this call begins.
-    pub fn look(&mut self) -> Instant {
-        self.stopwatch.look()
-    }
-
-    /// Does without a look at the clock: this call takes about a microsecond, and is one of a run of such calls of one read
-    /// that are answered one after the other under one mark. Returns when the run began.
-    ///
-    /// Its answer says so by [`Answered::in_run`]; an error needs no word.
-    #[inline]
-    pub fn join(&mut self, mark: u16) -> Instant {
-        self.stopwatch.join(mark)
-    }
-
     /// Binary blocks of a JSON answer as base64 text.
     pub fn set_base64(&mut self, base64: bool) {
         self.base64 = base64;
@@ -241,26 +183,16 @@ impl<'c> Reply<'c> {
 
     /// Answers at once.
     pub fn ok(self, write: impl FnOnce(&mut Encoder<'_>)) {
-        self.answer(write);
-    }
-
-    /// Answers at once; the answer can be told since when it was ready.
-    pub fn answer(self, write: impl FnOnce(&mut Encoder<'_>)) -> Answered<'c> {
         self.form.ok(self.out, self.base64, write);
         *self.outcome = Outcome::Answered;
-        Answered {
-            ready: self.ready,
-            stopwatch: self.stopwatch,
-        }
     }
 
     /// Answers an error at once.
     pub fn error(self, status: &Status) {
         self.form.error(self.out, status);
-        *self.outcome = match status.code {
-            _ if self.form.ends_with(status) => Outcome::AnsweredLast,
-            Code::Overloaded => Outcome::Refused,
-            _ => Outcome::Answered,
+        *self.outcome = match self.form.ends_with(status) {
+            true => Outcome::AnsweredLast,
+            false => Outcome::Answered,
         };
     }
 
@@ -309,7 +241,7 @@ impl Ticket {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// From here on it is only written: [`Service::written`] hears under that mark how long that took.
+    /// From here on it is only written: [`Service::written`] hears that under that mark, once it is.
     pub fn set_ready(&mut self, ready: Instant, mark: u16) {
         self.ready = Some((ready, mark));
     }

@@ -133,11 +133,6 @@ impl Timers {
         self.now_ns = nanos(now.saturating_duration_since(self.started));
     }
 
-    /// The time it was told last.
-    pub(crate) fn now(&self) -> Instant {
-        self.now
-    }
-
     /// Whole seconds since the start.
     pub(crate) fn now_s(&self) -> u32 {
         (self.now_ns / nanos(Duration::from_secs(1))) as u32

@@ -181,23 +181,3 @@ proptest! {
         let _ = parse_frame(&bytes, Limits { frame_bytes_max: 40 });
     }
 }
-
-#[test]
-fn who_knows_the_method_is_asked_for_its_text() {
-    let bytes = hex(QUEST);
-    for (known, expected) in [(Some("known"), "known"), (None, "two way demo")] {
-        let mut asked = Vec::new();
-        let parsed = parse_frame_knowing(&bytes, Limits::default(), |name| {
-            asked.extend_from_slice(name);
-            known
-        });
-        let Ok(Parsed::Whole { message, .. }) = parsed else {
-            panic!("{parsed:?}")
-        };
-        let kind = FrameKind::Twoway {
-            method: expected,
-            seq: 1,
-        };
-        assert_eq!((message.kind, asked.as_slice()), (kind, &b"two way demo"[..]));
-    }
-}

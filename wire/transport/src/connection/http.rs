@@ -1,8 +1,8 @@
 //! One HTTP request at the front of a connection's input: a call, a path, a preflight, or the change to a WebSocket.
 //! Its invariant: an HTTP connection has at most one call unanswered.
 
+use super::Connection;
 use super::requests::{Step, call, whole};
-use super::{Connection, Stopwatch};
 use crate::answer::Form;
 use crate::net_thread::{Kind, Net};
 use crate::quiet::{Cause, LeftOut};
@@ -16,12 +16,7 @@ use millpond_wire_schema::{Code, Status};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-pub(super) fn serve_http<S: Service>(
-    net: &Net<S>,
-    connection: &mut Connection,
-    rest: &[u8],
-    stopwatch: &mut Stopwatch,
-) -> Step {
+pub(super) fn serve_http<S: Service>(net: &Net<S>, connection: &mut Connection, rest: &[u8]) -> Step {
     let parsed = parse_http_on(rest, net.options.limits, &mut connection.progress);
     let parsed = whole(parsed, |error| {
         if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotHttp) {
@@ -72,13 +67,14 @@ pub(super) fn serve_http<S: Service>(
         encoding: Encoding::Json,
         payload: &payload,
         meta,
-        received: stopwatch.received,
+        received: net.clock.began(),
+        clock: &net.clock,
         peer: connection.peer,
         connection: connection.key.generation,
         encrypted: connection.is_encrypted(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
-    let outcome = call(net, connection, form, call_request, stopwatch);
+    let outcome = call(net, connection, form, call_request);
     if outcome == Outcome::Detached {
         connection.flags.http_waits = true;
     } else {

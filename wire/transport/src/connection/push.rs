@@ -6,7 +6,7 @@
 //! before any that came after them.
 
 use super::requests::serve_call;
-use super::{Connection, READ_AHEAD_BYTES, Stopwatch};
+use super::{Connection, READ_AHEAD_BYTES};
 use crate::Counters;
 use crate::answer::Form;
 use crate::net_thread::{Net, Room};
@@ -297,11 +297,8 @@ impl Connection {
             };
             let start = self.out.len();
             let asked = (held.method.as_str(), held.encoding, held.payload.as_slice());
-            let mut stopwatch = Stopwatch::since(held.received);
-            serve_call(net, self, asked, form, &mut stopwatch);
+            serve_call(net, self, asked, form, held.received);
             self.sealed(start);
-            stopwatch.stop();
-            self.tell_run(net, &mut stopwatch);
             *budget -= 1;
         }
     }

@@ -2,15 +2,16 @@
 //!
 //! It does not read or write. Its invariant: whatever the bytes are, the connection learns how many of them are done with.
 
-use super::{Connection, Stopwatch};
+use super::Connection;
 use crate::Counters;
 use crate::answer::Form;
 use crate::encryption::Encryption;
 use crate::net_thread::{Kind, Net};
 use crate::quiet::{Cause, LeftOut};
-use crate::service::{Meta, Origin, Outcome, Ready, Reply, Request, Service, Target};
-use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame_knowing};
+use crate::service::{Meta, Origin, Outcome, Reply, Request, Service, Target};
+use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Parsed, parse_frame};
 use millpond_wire_schema::{Code, Status};
+use std::time::Instant;
 
 /// The call that asks for encryption.
 const KEY_METHOD: &str = "*key";
@@ -41,14 +42,8 @@ pub(super) fn whole<T, E>(parsed: Result<Parsed<T>, E>, refuse: impl FnOnce(E)) 
 }
 
 #[inline]
-pub(super) fn serve_frame<S: Service>(
-    net: &Net<S>,
-    connection: &mut Connection,
-    rest: &[u8],
-    stopwatch: &mut Stopwatch,
-) -> Step {
-    let known = |name: &[u8]| net.service.known(name);
-    let parsed = whole(parse_frame_knowing(rest, net.options.limits, known), |error| {
+pub(super) fn serve_frame<S: Service>(net: &Net<S>, connection: &mut Connection, rest: &[u8]) -> Step {
+    let parsed = whole(parse_frame(rest, net.options.limits), |error| {
         if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotFrame) {
             tracing::info!(peer = %connection.peer, %error, left_out, "connection closed: not a frame");
         }
@@ -58,7 +53,7 @@ pub(super) fn serve_frame<S: Service>(
         Ok(whole) => whole,
         Err(step) => return step,
     };
-    if call_frame(net, connection, &frame, false, stopwatch) {
+    if call_frame(net, connection, &frame, false) {
         Step::Served(len)
     } else {
         Step::Malformed
@@ -72,7 +67,6 @@ pub(super) fn call_frame<S: Service>(
     connection: &mut Connection,
     frame: &Frame<'_>,
     in_message: bool,
-    stopwatch: &mut Stopwatch,
 ) -> bool {
     let (form, method) = match frame.kind {
         FrameKind::Oneway { method } => (Form::Oneway, method),
@@ -95,18 +89,14 @@ pub(super) fn call_frame<S: Service>(
     {
         return agree(&net.counters, connection, encryption, frame, form);
     }
+    let received = net.clock.began();
     if connection.must_hold(net.options.in_flight_max) {
-        if let Some(status) = connection.hold(&net.counters, frame, method, form, stopwatch.received) {
+        if let Some(status) = connection.hold(&net.counters, frame, method, form, received) {
             net.service.refused(method, &status);
         }
     } else {
-        serve_call(
-            net,
-            connection,
-            (method, frame.encoding, frame.payload),
-            form,
-            stopwatch,
-        );
+        let asked = (method, frame.encoding, frame.payload);
+        serve_call(net, connection, asked, form, received);
     }
     true
 }
@@ -118,20 +108,21 @@ pub(super) fn serve_call<S: Service>(
     connection: &mut Connection,
     (method, encoding, payload): (&str, Encoding, &[u8]),
     form: Form,
-    stopwatch: &mut Stopwatch,
+    received: Instant,
 ) {
     let request = Request {
         target: Target::Method(method),
         encoding,
         payload,
         meta: Meta::default(),
-        received: stopwatch.received,
+        received,
+        clock: &net.clock,
         peer: connection.peer,
         connection: connection.key.generation,
         encrypted: connection.is_encrypted(),
         rehearsal: connection.kind == Kind::Rehearsal,
     };
-    call(net, connection, form, request, stopwatch);
+    call(net, connection, form, request);
 }
 
 /// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
@@ -186,7 +177,6 @@ pub(super) fn call<S: Service>(
     connection: &mut Connection,
     form: Form,
     request: Request<'_>,
-    stopwatch: &mut Stopwatch,
 ) -> Outcome {
     if connection.refused() {
         let ex = format!(
@@ -196,13 +186,11 @@ pub(super) fn call<S: Service>(
         form.error(&mut connection.out, &Status::new(Code::Overloaded, ex));
         return Outcome::Answered;
     }
-    let (mut outcome, mut ready, start) = (Outcome::Dropped, None, connection.out.len());
+    let mut outcome = Outcome::Dropped;
     let reply = Reply {
         form,
         out: &mut connection.out,
         outcome: &mut outcome,
-        ready: &mut ready,
-        stopwatch: &mut *stopwatch,
         origin: Origin {
             key: connection.key,
             mailbox: &net.mailbox,
@@ -219,17 +207,7 @@ pub(super) fn call<S: Service>(
             &Status::new(Code::Internal, "the handler returned no answer"),
         ),
         Outcome::Detached => connection.in_flight += 1,
-        Outcome::Answered | Outcome::AnsweredLast | Outcome::Refused => {}
-    }
-    net.tally.count(outcome == Outcome::Refused);
-    if let Some(Ready::At(since, _)) = ready {
-        stopwatch.end(since);
-    }
-    connection.tell_run(net, stopwatch);
-    match ready {
-        None => {}
-        Some(Ready::At(since, mark)) => connection.measure(start, since, mark),
-        Some(Ready::WithRun(mark)) => connection.measure_in_run(start, stopwatch, mark),
+        Outcome::Answered | Outcome::AnsweredLast => {}
     }
     outcome
 }

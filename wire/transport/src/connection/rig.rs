@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{Connection, Turn};
-use crate::lull::Tally;
+use crate::clock::Clock;
 use crate::mailbox::{Key, Mailbox};
 use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
@@ -14,7 +14,7 @@ use millpond_wire_frame::Limits;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::Instant;
 
 /// Notes the marks of what was written, and leaves every call unanswered, which is an error to its caller.
 #[derive(Clone, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Told(pub(crate) Arc<Mutex<Vec<u16>>>);
 impl Service for Told {
     fn call(&self, _: Request<'_>, _: Reply<'_>) {}
 
-    fn written(&self, mark: u16, _: Duration, _: u32) {
+    fn written(&self, mark: u16, _: Instant) {
         self.0.lock().unwrap().push(mark);
     }
 }
@@ -127,6 +127,6 @@ fn net() -> Net<Told> {
         },
         counters: Arc::default(),
         mailbox: Arc::new(Mailbox::new(totals(), 0).unwrap()),
-        tally: Tally::default(),
+        clock: Clock::start(),
     }
 }

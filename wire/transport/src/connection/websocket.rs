@@ -5,13 +5,13 @@
 //! Source: RFC 6455; fpnn-wire.md, 1.5.
 
 use super::requests::{Step, call_frame, refuse_frame};
-use super::{Connection, Stopwatch, Turn};
+use super::{Connection, Turn};
 use crate::net_thread::{Net, Room};
 use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
 use crate::timers::Overdue;
 use millpond_wire_frame::websocket::{Event, Progress, WebSocket, close_code, write_close, write_pong};
-use millpond_wire_frame::{Parsed, parse_frame_knowing};
+use millpond_wire_frame::{Parsed, parse_frame};
 
 pub(super) fn serve_websocket<S: Service>(
     net: &Net<S>,
@@ -19,7 +19,6 @@ pub(super) fn serve_websocket<S: Service>(
     websocket: &mut WebSocket,
     rest: &[u8],
     message: &mut Vec<u8>,
-    stopwatch: &mut Stopwatch,
 ) -> Step {
     let (event, used) = match websocket.read(rest, message) {
         Ok(Progress::Event { event, used }) => (event, used),
@@ -41,7 +40,7 @@ pub(super) fn serve_websocket<S: Service>(
     };
     match event {
         Event::Message { bytes, text: false } => {
-            if !serve_message(net, connection, bytes, stopwatch) {
+            if !serve_message(net, connection, bytes) {
                 return Step::Malformed;
             }
         }
@@ -61,16 +60,10 @@ pub(super) fn serve_websocket<S: Service>(
 }
 
 /// Serves the frame that a message is; false if it is none.
-fn serve_message<S: Service>(
-    net: &Net<S>,
-    connection: &mut Connection,
-    message: &[u8],
-    stopwatch: &mut Stopwatch,
-) -> bool {
-    let known = |name: &[u8]| net.service.known(name);
-    match parse_frame_knowing(message, net.options.limits, known) {
+fn serve_message<S: Service>(net: &Net<S>, connection: &mut Connection, message: &[u8]) -> bool {
+    match parse_frame(message, net.options.limits) {
         Ok(Parsed::Whole { message: frame, len }) if len == message.len() => {
-            if call_frame(net, connection, &frame, true, stopwatch) {
+            if call_frame(net, connection, &frame, true) {
                 return true;
             }
             let reason = "an answer to what was never asked";

@@ -4,7 +4,7 @@
 //! behind it; what waits for a peer is at most `owed_bytes_max`, or a single answer; and the room that it takes is counted
 //! at the end of every turn.
 
-use super::{Connection, OUT_BYTES_HIGH, Stopwatch};
+use super::{Connection, OUT_BYTES_HIGH};
 use crate::net_thread::{Kind, Net, Room};
 use crate::quiet::{Cause, LeftOut};
 use crate::service::Service;
@@ -18,13 +18,12 @@ const OUT_SPARE_BYTES: usize = 64 << 10;
 /// Measured answers of one buffer that is kept for the next connection.
 const TIMED_KEPT: usize = 1024;
 
-/// An answer whose writing is measured, or those of a run.
+/// An answer whose writing is measured.
 pub(crate) struct Timed {
     /// Where it ends among the bytes that are not sent, those before them included; not known until it is whole.
     end: usize,
     since: Instant,
     mark: u16,
-    answers: u32,
 }
 
 /// Bytes that are counted for a connection among those of all.
@@ -109,43 +108,19 @@ impl Connection {
         std::mem::take(&mut self.kept)
     }
 
-    /// Measures the answer that was written from `start` on; a oneway call has none, and a rehearsal is counted nowhere.
-    pub(super) fn measure(&mut self, start: usize, since: Instant, mark: u16) {
-        if self.kind == Kind::Served && self.out.len() > start {
+    /// Measures the answer that was written from `start` on, where that is asked for; a oneway call has none, and a rehearsal is
+    /// counted nowhere.
+    pub(super) fn measure(&mut self, start: usize, ready: Option<(Instant, u16)>) {
+        if let Some((since, mark)) = ready
+            && self.kind == Kind::Served
+            && self.out.len() > start
+        {
             self.timed.push(Timed {
                 end: usize::MAX,
                 since,
                 mark,
-                answers: 1,
             });
         }
-    }
-
-    /// The same for an answer that is ready when its run is over.
-    #[inline]
-    pub(super) fn measure_in_run(&mut self, start: usize, stopwatch: &mut Stopwatch, mark: u16) {
-        match self.timed.last_mut() {
-            Some(timed) if stopwatch.is_timed && self.out.len() > start => {
-                timed.end = usize::MAX;
-                timed.answers += 1;
-            }
-            _ => {
-                let before = self.timed.len();
-                self.measure(start, stopwatch.received, mark);
-                stopwatch.is_timed |= self.timed.len() > before;
-            }
-        }
-    }
-
-    /// Tells the service of a run that is over; with that its answers are ready.
-    pub(super) fn tell_run<S: Service>(&mut self, net: &Net<S>, stopwatch: &mut Stopwatch) {
-        let Some(run) = stopwatch.take_ended() else { return };
-        if std::mem::take(&mut stopwatch.is_timed)
-            && let Some(timed) = self.timed.last_mut()
-        {
-            timed.since = run.ready;
-        }
-        net.service.ran(&run);
     }
 
     /// What was written from `start` on is whole: it is encrypted where the connection is.
@@ -168,8 +143,8 @@ impl Connection {
         sent
     }
 
-    /// Writes what may leave, and tells the service how long the measured answers took that have left: their ends mean
-    /// nothing once the buffer begins anew. True if any byte left.
+    /// Writes what may leave, and tells the service of the measured answers that have left: their ends mean nothing once the
+    /// buffer begins anew. True if any byte left.
     fn write<S: Service>(&mut self, net: &Net<S>) -> bool {
         let sent = self.flush();
         if self.timed.is_empty() {
@@ -179,12 +154,8 @@ impl Connection {
             0 => self.timed.len(),
             _ => self.timed.partition_point(|timed| timed.end <= self.sent),
         };
-        if left > 0 {
-            let now = Instant::now();
-            for timed in self.timed.drain(..left) {
-                let took = now.saturating_duration_since(timed.since);
-                net.service.written(timed.mark, took, timed.answers);
-            }
+        for timed in self.timed.drain(..left) {
+            net.service.written(timed.mark, timed.since);
         }
         sent
     }
@@ -289,7 +260,7 @@ mod tests {
         for mark in 0..ANSWERS {
             let start = connection.out.len();
             connection.out.extend([7; BYTES]);
-            connection.measure(start, Instant::now(), mark);
+            connection.measure(start, Some((Instant::now(), mark)));
             connection.sealed(start);
         }
         let mut chunk = vec![0; 32 << 10];
@@ -320,7 +291,7 @@ mod tests {
         while connection.unsent() == 0 {
             let start = connection.out.len();
             connection.out.resize(start + PIECE, 7);
-            connection.measure(start, Instant::now(), answers);
+            connection.measure(start, Some((Instant::now(), answers)));
             connection.sealed(start);
             connection.send(&net, &mut room);
             answers += 1;

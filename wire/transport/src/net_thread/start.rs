@@ -3,7 +3,7 @@
 //! Its invariant: a thread that could not be pinned runs no loop, and whoever starts it hears why.
 
 use super::{Loop, Net, NetThread, Order, uncount};
-use crate::lull::Tally;
+use crate::clock::Clock;
 use crate::mailbox::{Mailbox, Parcel};
 use crate::poller::{self, Poller};
 use crate::service::Service;
@@ -44,7 +44,7 @@ pub(crate) fn start<S: Service>(
             options,
             counters,
             mailbox: Arc::clone(&mailbox),
-            tally: Tally::default(),
+            clock: Clock::start(),
         },
         Arc::clone(&live),
     );

@@ -10,7 +10,6 @@ mod hostile;
 mod hosts;
 mod json;
 mod listeners;
-mod lulls;
 mod panics;
 mod probe;
 mod push;

@@ -2,8 +2,8 @@
 
 use crate::probe::{answers, connect, loopback, options, quest};
 use millpond_wire_frame::{Encoding, FrameKind, write_frame};
-use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::{Patience, Reply, Request, Run, Service, Target, Ticket, Transport};
+use millpond_wire_transport::{Patience, Reply, Request, Service, Target, Ticket, Transport};
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
@@ -40,16 +40,8 @@ impl Service for Panicking {
                     |_| panic!("whoever waits panics"),
                 );
             }
-            Target::Method("run") => {
-                reply.join(13);
-                reply.answer(|out| out.map(0)).in_run(13);
-            }
             _ => reply.ok(|out| out.map(0)),
         }
-    }
-
-    fn ran(&self, _: &Run) {
-        panic!("at the end of a run");
     }
 }
 
@@ -103,7 +95,6 @@ fn check(method: &str) {
 fn a_call_that_panics_ends_its_connection_alone() {
     check("panic");
     check("half");
-    check("run");
 }
 
 #[test]
@@ -154,24 +145,25 @@ fn whoever_waits_for_a_peer_may_panic() {
     transport.close(Duration::from_secs(5));
 }
 
-/// Refuses every call, and panics where nothing of a connection is under way.
-#[derive(Clone)]
-struct Lulled;
+/// Panics after its first call, where nothing of a connection is under way.
+#[derive(Clone, Default)]
+struct Turning(Cell<bool>);
 
-impl Service for Lulled {
+impl Service for Turning {
     fn call(&self, _: Request<'_>, reply: Reply<'_>) {
-        reply.error(&Status::new(Code::Overloaded, "full"));
+        self.0.set(true);
+        reply.ok(|out| out.map(0));
     }
 
-    fn lull(&self) -> Duration {
-        panic!("between two turns")
+    fn turned(&self, _: Instant) {
+        assert!(!self.0.get(), "between two turns");
     }
 }
 
 #[test]
 fn a_thread_that_panics_counts_its_connections_out() {
     let options = options(1, Patience::default());
-    let transport = Transport::start(loopback(), Vec::new(), "net", options, Lulled).unwrap();
+    let transport = Transport::start(loopback(), Vec::new(), "net", options, Turning::default()).unwrap();
     let counters = transport.counters();
     let mut held = connect(&transport);
     let (mut large, kind) = (Vec::new(), FrameKind::Oneway { method: "any" });

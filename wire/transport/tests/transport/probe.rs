@@ -1,11 +1,10 @@
 //! Services for the tests, and the bytes of calls and answers.
 
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
-use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
-    Hosts, Listener, Options, Patience, Peer, PushLimits, Reply, Request, Run, Service, Target, Ticket,
-    Transport,
+    Hosts, Listener, Options, Patience, Peer, PushLimits, Reply, Request, Service, Target, Ticket, Transport,
 };
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, mpsc};
@@ -42,66 +41,73 @@ impl Service for Probe {
     }
 }
 
-/// Answers from a ticket or on the spot, most with the time since when they are ready, and notes what it hears of their writing.
+/// Answers from a ticket, most with the time since when it is ready, and notes what it hears of their writing.
 #[derive(Clone)]
-pub(crate) struct Timed {
-    pub(crate) written: mpsc::SyncSender<(u16, Duration)>,
-    /// Runs, as their marks, calls and answers.
-    pub(crate) ran: mpsc::SyncSender<(u16, u32, u32)>,
-}
+pub(crate) struct Timed(mpsc::SyncSender<(u16, Duration)>);
 
 impl Timed {
-    /// The service, and what it hears: answers written, and runs; so many of either.
-    #[allow(clippy::type_complexity)]
-    pub(crate) fn new(
-        most: usize,
-    ) -> (
-        Timed,
-        mpsc::Receiver<(u16, Duration)>,
-        mpsc::Receiver<(u16, u32, u32)>,
-    ) {
-        let ((written, told), (ran, runs)) = (mpsc::sync_channel(most), mpsc::sync_channel(most));
-        (Timed { written, ran }, told, runs)
+    /// The service, and so many of the answers that it hears of.
+    pub(crate) fn new(most: usize) -> (Timed, mpsc::Receiver<(u16, Duration)>) {
+        let (written, told) = mpsc::sync_channel(most);
+        (Timed(written), told)
     }
 }
 
 impl Service for Timed {
-    fn call(&self, request: Request<'_>, mut reply: Reply<'_>) {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        let mut ticket = reply.detach();
         match request.target {
-            Target::Method("short") => {
-                reply.join(5);
-                reply.answer(|out| out.map(0)).in_run(5);
-            }
-            Target::Method("wrong") => {
-                reply.join(5);
-                reply.error(&Status::new(Code::RootNotMap, "wrong"));
-            }
             // Long enough to find the kernel without room.
-            Target::Method("long") => reply
-                .answer(|out| {
+            Target::Method("long") => {
+                ticket.set_ready(Instant::now(), 7);
+                ticket.ok(|out| {
                     out.map(1);
                     out.key("bytes");
                     out.bytes(&vec![7; 100_000]);
                     out.end_map();
-                })
-                .set_ready(Instant::now(), 7),
-            Target::Method("at once") => reply.answer(|out| out.map(0)).set_ready(Instant::now(), 9),
-            target => {
-                let mut ticket = reply.detach();
-                if target == Target::Method("timed") {
-                    ticket.set_ready(Instant::now(), 8);
-                }
+                });
+            }
+            Target::Method("timed") => {
+                ticket.set_ready(Instant::now(), 8);
                 ticket.ok(|out| out.map(0));
             }
+            _ => ticket.ok(|out| out.map(0)),
         }
     }
 
-    fn written(&self, mark: u16, took: Duration, answers: u32) {
-        (0..answers).for_each(|_| self.written.send((mark, took)).unwrap());
+    fn written(&self, mark: u16, since: Instant) {
+        self.0.send((mark, since.elapsed())).unwrap();
+    }
+}
+
+/// Answers at once, and notes for each turn that answered when it began, when its calls were received and how many there were.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    told: mpsc::SyncSender<(Instant, Vec<Instant>)>,
+    received: RefCell<Vec<Instant>>,
+}
+
+impl Turns {
+    pub(crate) fn new(most: usize) -> (Turns, mpsc::Receiver<(Instant, Vec<Instant>)>) {
+        let (told, turns) = mpsc::sync_channel(most);
+        let received = RefCell::default();
+        (Turns { told, received }, turns)
+    }
+}
+
+impl Service for Turns {
+    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+        assert!(request.clock.last() >= request.received);
+        assert!(request.clock.read() >= request.received && request.clock.began() == request.received);
+        self.received.borrow_mut().push(request.received);
+        reply.ok(|out| out.map(0));
     }
 
-    fn ran(&self, run: &Run) {
-        self.ran.send((run.mark, run.calls, run.answered)).unwrap();
+    fn turned(&self, began: Instant) {
+        let received = self.received.take();
+        if !received.is_empty() {
+            self.told.send((began, received)).unwrap();
+        }
     }
 }
 
