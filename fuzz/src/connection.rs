@@ -5,7 +5,8 @@
 
 use crate::cuts::{pieces, settings};
 use crate::exchange::exchange;
-use millpond_wire_frame::{FrameKind, Limits, Parsed, decode_map, parse_frame};
+use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
+use millpond_wire_payload::decode_map;
 
 /// Feeds a connection; see this module.
 ///

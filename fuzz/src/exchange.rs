@@ -6,7 +6,8 @@
 
 use crate::memory::within;
 use crate::unread::unread;
-use millpond_wire_frame::{Limits, decode_map};
+use millpond_wire_frame::Limits;
+use millpond_wire_payload::decode_map;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
     Encryption, Hosts, Listener, Options, Patience, PushLimits, Reply, Request, Service, Target, Ticket,
@@ -198,7 +199,7 @@ impl Service for Echo {
             ("never", _) => {}
             // A ticket that finds no place is dropped, which answers an error.
             ("later", _) => drop(self.tickets.try_send(reply.detach())),
-            (_, Ok(map)) => reply.ok(|out| out.value(&millpond_wire_frame::Value::Map(map))),
+            (_, Ok(map)) => reply.ok(|out| out.value(&millpond_wire_payload::Value::Map(map))),
         }
     }
 }
@@ -206,8 +207,7 @@ impl Service for Echo {
 fn answer_later(tickets: &Receiver<Ticket>) {
     for ticket in tickets {
         ticket.ok(|out| {
-            out.map(0);
-            out.end_map();
+            out.map(|_| ());
         });
     }
 }

@@ -5,10 +5,8 @@
 //! that decodes to the same.
 
 use crate::memory::within;
-use millpond_wire_frame::{
-    Encoder, Encoding, Limits, Map, Parsed, PayloadError, Value, decode_map, is_plain_map, parse_frame,
-    write_frame,
-};
+use millpond_wire_frame::{Encoding, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::{Encoder, Map, Payload, Reserved, Value, decode_map};
 
 const LIMITS: Limits = Limits {
     frame_bytes_max: 1 << 12,
@@ -63,13 +61,16 @@ fn frames(data: &[u8]) {
 /// Decodes a payload and holds it to being written and read again.
 pub(crate) fn payload(encoding: Encoding, bytes: &[u8]) {
     let decoded = decode_map(encoding, bytes);
-    if is_plain_map(encoding, bytes) {
-        // A key that stands twice is the one thing that is not looked for there.
-        let twin = |error: &PayloadError| error.to_string().contains("occurs twice");
-        assert!(
-            decoded.as_ref().map_or_else(twin, |_| true),
-            "called plain, and {decoded:?}"
-        );
+    let skipped = Payload::new(encoding, bytes).and_then(|payload| Reserved::of(&payload).map(drop));
+    match (&skipped, &decoded) {
+        (Ok(()), Err(error)) => {
+            // A key that stands twice is the one thing that is not looked for there.
+            let is_twin = error.to_string().contains("occurs twice");
+            assert!(is_twin, "skipped, and {error}");
+        }
+        // What is under a reserved key is looked at.
+        (Err(error), Ok(_)) => assert!(error.to_string().contains("key \"_"), "decoded, and {error}"),
+        _ => {}
     }
     let Ok(map) = decoded else { return };
     let written = write(encoding, map);

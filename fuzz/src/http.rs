@@ -9,9 +9,10 @@ use crate::cuts::{pieces, settings};
 use crate::memory::within;
 use crate::strict;
 use millpond_wire_frame::{
-    Encoding, HttpAnswer, HttpProgress, HttpRequest, Limits, Parsed, decode_map, is_http, parse_http,
-    parse_http_on, service_method, service_payload, write_http, write_preflight, write_switching,
+    Encoding, HttpAnswer, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http, parse_http_on,
+    service_method, service_payload, write_http, write_preflight, write_switching,
 };
+use millpond_wire_payload::decode_map;
 
 /// Bytes of a request line with its headers, and as many of trailers.
 const HEAD_BYTES_MAX: usize = 16 << 10;

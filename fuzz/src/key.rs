@@ -8,7 +8,8 @@ use crate::connection::frames;
 use crate::cuts::{pieces, settings};
 use crate::exchange::{FRAME_BYTES_MAX, exchange};
 use millpond_wire_channel::{Channel, Curve, KeyBits, Mode, Opened, Opener, PrivateKey};
-use millpond_wire_frame::{Encoder, Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::Encoder;
 use millpond_wire_transport::Encryption;
 use std::sync::LazyLock;
 
@@ -135,14 +136,14 @@ fn agree(curve: Curve, choice: u8) -> (Vec<u8>, Channel) {
     };
     let mut payload = Vec::new();
     let mut out = Encoder::new(&mut payload, Encoding::Msgpack, false);
-    out.map(3);
-    out.key("publicKey");
-    out.bytes(&client.public_key());
-    out.key("streamMode");
-    out.bool(mode == Mode::Stream);
-    out.key("bits");
-    out.uint(number);
-    out.end_map();
+    out.map(|out| {
+        out.key("publicKey");
+        out.bytes(&client.public_key());
+        out.key("streamMode");
+        out.bool(mode == Mode::Stream);
+        out.key("bits");
+        out.uint(number);
+    });
     (quest(Encoding::Msgpack, "*key", &payload), channel)
 }
 

@@ -5,7 +5,8 @@
 
 use crate::config::method::{DUPLEX_TIMEOUT_MS, map_of};
 use crate::config::{self, Config, Kind};
-use millpond_wire_frame::{Encoder, Encoding, Value};
+use millpond_wire_payload::{Encoder, Encoding, Value};
+use millpond_wire_schema::METHODS;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
@@ -89,20 +90,6 @@ impl Work {
 }
 
 impl Work {
-    /// Whether it may change something that outlasts its answer. Such a call comes by HTTP's POST alone: any page can have a
-    /// browser send a GET, and not every browser says whose page it was.
-    pub(crate) fn changes(&self) -> bool {
-        match self {
-            Work::Tune | Work::OrderedPut => true,
-            Work::Ping | Work::Status | Work::Infos | Work::FeaturesLookup => false,
-            Work::OrderedGet | Work::OrderedScan | Work::Infer | Work::Rank => false,
-            // Over HTTP its caller cannot be called: it does nothing.
-            Work::Echo | Work::Constant(_) | Work::Duplex(_) => false,
-        }
-    }
-}
-
-impl Work {
     /// Whether another thread may answer it: what it takes is measured call by call.
     pub(crate) fn is_detached(&self) -> bool {
         matches!(
@@ -142,23 +129,23 @@ impl Constant {
     }
 }
 
-/// Names and works of the methods that every server has.
-const BUILT_IN: [(&str, Work); 10] = [
-    ("*ping", Work::Ping),
-    ("*status", Work::Status),
-    ("*infos", Work::Infos),
-    ("*tune", Work::Tune),
-    ("features.lookup", Work::FeaturesLookup),
-    ("ordered.get", Work::OrderedGet),
-    ("ordered.put", Work::OrderedPut),
-    ("ordered.scan", Work::OrderedScan),
-    ("infer", Work::Infer),
-    ("rank", Work::Rank),
+/// What answers the methods that every server has, in the order of [`METHODS`].
+const BUILT_IN: [Work; METHODS.len()] = [
+    Work::Ping,
+    Work::Status,
+    Work::Infos,
+    Work::Tune,
+    Work::FeaturesLookup,
+    Work::OrderedGet,
+    Work::OrderedPut,
+    Work::OrderedScan,
+    Work::Infer,
+    Work::Rank,
 ];
 
 /// The names of the methods that every server has.
 pub(crate) fn built_in_names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.into_iter().map(|(name, _)| name)
+    METHODS.iter().map(|method| method.name)
 }
 
 /// Whether a method of that name is built in.
@@ -183,8 +170,8 @@ pub(crate) struct Methods {
 impl Methods {
     /// The methods of a configuration, which were checked to be few.
     pub(crate) fn new(config: &Config) -> Methods {
-        let mut entries: Vec<Entry> = BUILT_IN
-            .into_iter()
+        let mut entries: Vec<Entry> = built_in_names()
+            .zip(BUILT_IN)
             .map(|(name, work)| Entry {
                 name: name.to_owned(),
                 work,
@@ -224,6 +211,13 @@ impl Methods {
     /// What answers it.
     pub(crate) fn work(&self, method: Method) -> &Work {
         &self.entries[method.index()].work
+    }
+
+    /// Whether it may change something that outlasts its answer. Such a call comes by HTTP's POST alone: any page can have a
+    /// browser send a GET, and not every browser says whose page it was. None of the configuration does: over HTTP a duplex
+    /// method cannot call its caller.
+    pub(crate) fn changes(&self, method: Method) -> bool {
+        METHODS.get(method.index()).is_some_and(|method| method.changes)
     }
 
     /// How many there are.

@@ -6,10 +6,9 @@
 use crate::Shared;
 use crate::engines::Engines;
 use millpond_pipelines::{Pipeline, RequestKind};
-use millpond_wire_frame::{
-    Encoder, Encoding, FrameKind, Limits, Map, Parsed, Value, parse_frame, write_frame,
-};
-use millpond_wire_schema::{features_lookup, infer, ordered_get, rank};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::{Encoder, Map, Value};
+use millpond_wire_schema::{Field as _, features_lookup, infer, ordered_get, rank};
 use millpond_wire_transport::Transport;
 use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -87,18 +86,22 @@ fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
         calls.push(match pipeline.request() {
             RequestKind::Samples => Call {
                 method: "infer",
-                payload: Box::new(move |out, round| samples(name, pipeline, rows, round).encode(out)),
+                payload: Box::new(move |out, round| {
+                    infer::Samples::write(&samples(name, pipeline, rows, round), out)
+                }),
             },
             RequestKind::Rank => Call {
                 method: "rank",
-                payload: Box::new(move |out, round| candidates(name, pipeline, rows, round).encode(out)),
+                payload: Box::new(move |out, round| {
+                    rank::Call::write(&candidates(name, pipeline, rows, round), out)
+                }),
             },
         });
     }
     for name in engines.tables.keys() {
         calls.push(Call {
             method: "features.lookup",
-            payload: Box::new(move |out, round| lookup(name, round).encode(out)),
+            payload: Box::new(move |out, round| features_lookup::Lookup::write(&lookup(name, round), out)),
         });
     }
     for name in engines.stores.keys() {
@@ -109,9 +112,8 @@ fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
                 let call = ordered_get::Call {
                     table: Some(name.into()),
                     keys: vec![key.into()],
-                    base64: false,
                 };
-                call.encode(out);
+                ordered_get::Call::write(&call, out);
             }),
         });
     }
@@ -131,14 +133,11 @@ fn rows(shared: &Shared, pipeline: &Pipeline) -> usize {
         .min(most)
 }
 
-fn samples<'n>(name: &'n str, pipeline: &Pipeline, rows: usize, round: usize) -> infer::Call<'n> {
+fn samples<'n>(name: &'n str, pipeline: &Pipeline, rows: usize, round: usize) -> infer::Samples<'n> {
     let sample = |row| vec![Cow::Owned(format!("{round}-{row}")); pipeline.expected().sample_width];
-    infer::Call {
+    infer::Samples {
         model: Some(name.into()),
-        version: None,
-        inputs: infer::Inputs::Samples((0..rows).map(sample).collect()),
-        outputs: Vec::new(),
-        base64: false,
+        samples: (0..rows).map(sample).collect(),
     }
 }
 
@@ -158,19 +157,14 @@ fn candidates<'n>(name: &'n str, pipeline: &'n Pipeline, rows: usize, round: usi
     }
 }
 
-fn lookup(name: &str, round: usize) -> features_lookup::Call<'_> {
+fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
     let first = round as u64 * KEYS;
-    let lookup = features_lookup::Lookup {
+    features_lookup::Lookup {
         table: name.into(),
         keys: (first..first + KEYS).collect(),
         at_version: None,
         pool: features_lookup::Pool::None,
         offsets: Vec::new(),
-    };
-    features_lookup::Call {
-        lookups: vec![lookup],
-        many: false,
-        base64: false,
     }
 }
 

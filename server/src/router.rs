@@ -8,8 +8,8 @@ use crate::engines::Engines;
 use crate::handlers;
 use crate::methods::{Method, Work};
 use crate::metrics::{Arrival, Turn};
-use millpond_wire_frame::{Encoder, FieldError, Fields, Map, Value, decode_map};
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_payload::{Encoder, Payload, Reserved};
+use millpond_wire_schema::{Code, Field as _, Status};
 use millpond_wire_transport::{Body, Clock, Reply, Request, Service, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,7 +84,7 @@ impl Service for Router {
     fn takes_get(&self, method: &str) -> bool {
         let methods = &self.shared.methods;
         let found = methods.named(method);
-        found.is_none_or(|method| !methods.work(method).changes())
+        found.is_none_or(|method| !methods.changes(method))
     }
 
     fn written(&self, mark: u16, since: Instant) {
@@ -171,13 +171,13 @@ impl Router {
             Work::Echo => handlers::own::echo(&call, request, reply),
             Work::Constant(constant) => handlers::own::constant(&call, request, constant, reply),
             Work::Duplex(duplex) => handlers::duplex::answer(&call, request, duplex, reply),
-            _ => match decode_map(request.encoding, request.payload) {
-                Ok(map) => match call.open(Some(&map)) {
-                    Ok(()) => call.handle(work, map, reply),
+            _ => {
+                let payload = Payload::new(request.encoding, request.payload).map_err(Status::from);
+                match payload.and_then(|payload| call.open(&payload).map(|()| payload)) {
+                    Ok(payload) => call.handle(work, &payload, reply),
                     Err(status) => call.refuse(reply, &status),
-                },
-                Err(error) => call.refuse(reply, &error.into()),
-            },
+                }
+            }
         }
     }
 
@@ -244,17 +244,15 @@ fn unknown(shared: &Shared, name: &str, request: &Request<'_>, reply: Reply<'_>)
 /// Answers what needs no engines: the server speaks of itself.
 fn own(call: &Inline<'_>, request: &Request<'_>, reply: Reply<'_>) {
     let (shared, method) = (call.shared, call.arrival.method);
-    let checked = decode_map(request.encoding, request.payload)
+    let checked = Payload::new(request.encoding, request.payload)
         .map_err(Status::from)
-        .and_then(|map| {
-            let token = token_of(Some(&map))?.or(request.meta.token);
+        .and_then(|payload| {
+            let token = Reserved::of(&payload)?.token.or(request.meta.token);
             shared.access.open(method, shared.methods.name(method), token)?;
-            let (fields, reserved) = match shared.methods.work(method) {
-                Work::Tune => return handlers::tune::read(map, request.peer).map(Some),
-                _ => Fields::root(map)?,
-            };
-            fields.finish()?;
-            drop(reserved);
+            if matches!(shared.methods.work(method), Work::Tune) {
+                return handlers::tune::read(&payload, request.peer).map(Some);
+            }
+            <()>::decode(&payload)?;
             Ok(None)
         });
     match (checked, shared.methods.work(method)) {
@@ -272,25 +270,16 @@ fn own(call: &Inline<'_>, request: &Request<'_>, reply: Reply<'_>) {
     call.answered(request.meta.trace);
 }
 
-/// The token of a payload.
-fn token_of<'m>(map: Option<&'m Map<'_>>) -> Result<Option<&'m str>, Status> {
-    match map.and_then(|map| map.get("_token")) {
-        None => Ok(None),
-        Some(Value::Text(token)) => Ok(Some(token)),
-        Some(other) => Err(FieldError::invalid("_token".to_owned(), other.kind(), "text").into()),
-    }
-}
-
 impl Call<'_> {
     /// Hands it to its method's handler; the router itself knows those that take no map of their own.
-    fn handle(&self, work: &Work, map: Map<'_>, reply: Reply<'_>) {
+    fn handle(&self, work: &Work, payload: &Payload<'_>, reply: Reply<'_>) {
         match work {
-            Work::FeaturesLookup => handlers::features_lookup::answer(self, map, reply),
-            Work::OrderedGet => handlers::ordered_get::answer(self, map, reply),
-            Work::OrderedPut => handlers::ordered_put::answer(self, map, reply),
-            Work::OrderedScan => handlers::ordered_scan::answer(self, map, reply),
-            Work::Infer => handlers::infer::answer(self, map, reply),
-            Work::Rank => handlers::rank::answer(self, map, reply),
+            Work::FeaturesLookup => handlers::features_lookup::answer(self, payload, reply),
+            Work::OrderedGet => handlers::ordered_get::answer(self, payload, reply),
+            Work::OrderedPut => handlers::ordered_put::answer(self, payload, reply),
+            Work::OrderedScan => handlers::ordered_scan::answer(self, payload, reply),
+            Work::Infer => handlers::infer::answer(self, payload, reply),
+            Work::Rank => handlers::rank::answer(self, payload, reply),
             Work::Ping | Work::Status | Work::Infos | Work::Tune => {}
             Work::Echo | Work::Constant(_) | Work::Duplex(_) => {}
         }
@@ -298,13 +287,28 @@ impl Call<'_> {
 
     /// Checks the token of its payload, or else of its headers.
     #[inline]
-    pub(crate) fn open(&self, map: Option<&Map<'_>>) -> Result<(), Status> {
-        let (shared, method) = (self.shared, self.arrival.method);
-        if shared.is_rehearsal || shared.access.is_open(method) {
+    fn open(&self, payload: &Payload<'_>) -> Result<(), Status> {
+        match self.is_open() {
+            true => Ok(()),
+            false => self.open_with(Reserved::of(payload)?.token),
+        }
+    }
+
+    /// Whether nobody needs a token for it.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.shared.is_rehearsal || self.shared.access.is_open(self.arrival.method)
+    }
+
+    /// As [`Call::open`], with the token that was found in its payload.
+    #[inline]
+    pub(crate) fn open_with(&self, token: Option<&str>) -> Result<(), Status> {
+        if self.is_open() {
             return Ok(());
         }
-        let token = token_of(map)?.or(self.header_token);
-        shared.access.open(method, shared.methods.name(method), token)
+        let (method, token) = (self.arrival.method, token.or(self.header_token));
+        let name = self.shared.methods.name(method);
+        self.shared.access.open(method, name, token)
     }
 
     /// When this call becomes worthless.

@@ -1,7 +1,8 @@
 //! Limits: connections, calls in flight, queues, deadlines. Refusals are told at once, and others are undisturbed.
 
 use crate::harness::{Http, Millpond, r1_folder};
-use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, decode_map, parse_frame, write_frame};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::decode_map;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -299,7 +300,7 @@ fn codes_behind_a_run(server: &Millpond, payloads: &[Vec<u8>]) -> Vec<u64> {
     let mut codes = vec![0; payloads.len()];
     take_answers(&mut stream, payloads.len(), |seq, status, payload| {
         let answer = decode_map(Encoding::Msgpack, payload).unwrap();
-        if let (1, Some(millpond_wire_frame::Value::UInt(code))) = (status, answer.get("code")) {
+        if let (1, Some(millpond_wire_payload::Value::UInt(code))) = (status, answer.get("code")) {
             codes[seq as usize] = *code;
         }
     });

@@ -1,7 +1,8 @@
 //! Bad requests: each gets its error, and the next request on the server is served.
 
 use crate::harness::{Http, Millpond, r1_folder};
-use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, decode_map, parse_frame, write_frame};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::decode_map;
 use millpond_wire_schema::Status;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -244,20 +245,21 @@ fn not_a_number_is_named() {
     values[5] = f32::NAN;
     let bin: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut payload = Vec::new();
-    let mut out = millpond_wire_frame::Encoder::new(&mut payload, Encoding::Msgpack, false);
-    out.map(1);
-    out.key("inputs");
-    out.map(1);
-    out.key("x");
-    out.map(3);
-    out.key("shape");
-    out.array(2);
-    out.uint(1);
-    out.uint(16);
-    out.key("type");
-    out.text("f32");
-    out.key("data");
-    out.bytes(&bin);
+    let mut out = millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
+    out.map(|out| {
+        out.key("inputs");
+        out.map(|out| {
+            out.key("x");
+            out.map(|out| {
+                out.key("shape");
+                out.items([1, 16].into_iter(), |out, size| out.uint(size));
+                out.key("type");
+                out.text("f32");
+                out.key("data");
+                out.bytes(&bin);
+            });
+        });
+    });
     let status = native(&server, &quest("infer", &payload)).unwrap();
     assert_eq!(status.code.number(), 30104, "{status}");
     assert!(

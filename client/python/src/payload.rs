@@ -6,7 +6,7 @@
 
 use crate::pool::unsendable;
 use millpond_client_rust::Encoding;
-use millpond_client_rust::schema::frame::Encoder;
+use millpond_client_rust::schema::payload::Encoder;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple, PyType};
@@ -30,15 +30,11 @@ pub(crate) fn encode(method: &str, payload: &Bound<'_, PyAny>, bytes_max: usize)
             "the payload is a {found}; expected a dict"
         )));
     };
-    let mut writer = Writer {
-        out: Vec::new(),
-        bytes_max,
-        depth: 0,
-    };
-    writer
-        .dict(dict)
+    let mut out = Vec::new();
+    let mut walk = Walk { bytes_max, depth: 0 };
+    walk.dict(dict, &mut Encoder::new(&mut out, Encoding::Msgpack, false))
         .map_err(|fault| fault.raised(payload.py(), method))?;
-    Ok(writer.out)
+    Ok(out)
 }
 
 /// What stands in the way, and where; the path grows from the inside as the walk is left.
@@ -96,95 +92,70 @@ impl From<What> for Fault {
     }
 }
 
-struct Writer {
-    out: Vec<u8>,
+struct Walk {
     bytes_max: usize,
     /// Dicts and lists that are open.
     depth: usize,
 }
 
-impl Writer {
-    fn encoder(&mut self) -> Encoder<'_> {
-        Encoder::new(&mut self.out, Encoding::Msgpack, false)
-    }
-
-    fn object(&mut self, object: &Bound<'_, PyAny>) -> Result<(), Fault> {
-        self.room(1)?;
+impl Walk {
+    fn object(&mut self, object: &Bound<'_, PyAny>, out: &mut Encoder<'_>) -> Result<(), Fault> {
+        self.room(1, out)?;
         if let Ok(text) = object.cast::<PyString>() {
-            self.text(text)
+            self.text(text, out)
         } else if let Ok(value) = object.cast::<PyBool>() {
-            self.encoder().bool(value.is_true());
+            out.bool(value.is_true());
             Ok(())
         } else if let Ok(value) = object.cast::<PyInt>() {
-            self.integer(value)
+            integer(value, out)
         } else if let Ok(value) = object.cast::<PyFloat>() {
-            self.float(value.value())
+            float(value.value(), out)
         } else if let Ok(dict) = object.cast::<PyDict>() {
-            self.dict(dict)
+            self.dict(dict, out)
         } else if let Ok(list) = object.cast::<PyList>() {
-            self.items(list.len(), |at| list.get_item(at))
+            self.items(list.len(), |at| list.get_item(at), out)
         } else if let Ok(tuple) = object.cast::<PyTuple>() {
-            self.items(tuple.len(), |at| tuple.get_item(at))
+            self.items(tuple.len(), |at| tuple.get_item(at), out)
         } else if let Ok(bytes) = object.cast::<PyBytes>() {
-            self.bytes(bytes.as_bytes())
+            self.bytes(bytes.as_bytes(), out)
         } else if object.is_none() {
-            self.encoder().nil();
+            out.nil();
             Ok(())
         } else {
-            self.buffer(object)
+            self.buffer(object, out)
         }
     }
 
-    fn text(&mut self, text: &Bound<'_, PyString>) -> Result<(), Fault> {
+    fn text(&mut self, text: &Bound<'_, PyString>, out: &mut Encoder<'_>) -> Result<(), Fault> {
         let text = utf8(text)?;
-        self.room(text.len())?;
-        self.encoder().text(text);
+        self.room(text.len(), out)?;
+        out.text(text);
         Ok(())
     }
 
-    fn integer(&mut self, value: &Bound<'_, PyInt>) -> Result<(), Fault> {
-        if let Ok(value) = value.extract::<i64>() {
-            self.encoder().int(value);
-        } else if let Ok(value) = value.extract::<u64>() {
-            self.encoder().uint(value);
-        } else {
-            let what = "is out of range; integers go from -2**63 to 2**64 - 1".to_owned();
-            return Err(What::Value(what).into());
-        }
+    fn bytes(&mut self, bytes: &[u8], out: &mut Encoder<'_>) -> Result<(), Fault> {
+        self.room(bytes.len(), out)?;
+        out.bytes(bytes);
         Ok(())
     }
 
-    fn float(&mut self, value: f64) -> Result<(), Fault> {
-        if !value.is_finite() {
-            return Err(What::Value(format!("is {value}; floats must be finite")).into());
-        }
-        self.encoder().f64(value);
-        Ok(())
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.room(bytes.len())?;
-        self.encoder().bytes(bytes);
-        Ok(())
-    }
-
-    fn dict(&mut self, dict: &Bound<'_, PyDict>) -> Result<(), Fault> {
-        self.open(dict.len())?;
+    fn dict(&mut self, dict: &Bound<'_, PyDict>, out: &mut Encoder<'_>) -> Result<(), Fault> {
+        self.open(dict.len(), out)?;
         // A copy, because the code of objects inside may change the dict meanwhile.
         let entries = dict.copy().map_err(What::Python)?;
-        self.encoder().map(entries.len());
-        for (key, value) in &entries {
-            let Ok(key) = key.cast::<PyString>() else {
-                let what = format!("has a key of type {}; expected str", type_name(&key));
-                return Err(What::Kind(what).into());
-            };
-            let key = utf8(key)?;
-            self.room(key.len())?;
-            self.encoder().key(key);
-            self.object(&value)
-                .map_err(|fault| fault.under(Step::Key(key.to_owned())))?;
-        }
-        self.encoder().end_map();
+        out.map(|out| {
+            entries.iter().try_for_each(|(key, value)| {
+                let Ok(key) = key.cast::<PyString>() else {
+                    let what = format!("has a key of type {}; expected str", type_name(&key));
+                    return Err(What::Kind(what).into());
+                };
+                let key = utf8(key)?;
+                self.room(key.len(), out)?;
+                out.key(key);
+                self.object(&value, out)
+                    .map_err(|fault| fault.under(Step::Key(key.to_owned())))
+            })
+        })?;
         self.depth -= 1;
         Ok(())
     }
@@ -193,22 +164,23 @@ impl Writer {
         &mut self,
         len: usize,
         item: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
+        out: &mut Encoder<'_>,
     ) -> Result<(), Fault> {
-        self.open(len)?;
-        self.encoder().array(len);
-        for at in 0..len {
-            let shrank = |_| What::Value(format!("lost items while it was sent; it had {len}"));
-            let item = item(at).map_err(shrank)?;
-            self.object(&item).map_err(|fault| fault.under(Step::At(at)))?;
-        }
-        self.encoder().end_array();
+        self.open(len, out)?;
+        out.array(|out| {
+            (0..len).try_for_each(|at| {
+                let shrank = |_| What::Value(format!("lost items while it was sent; it had {len}"));
+                let item = item(at).map_err(shrank)?;
+                self.object(&item, out).map_err(|fault| fault.under(Step::At(at)))
+            })
+        })?;
         self.depth -= 1;
         Ok(())
     }
 
     /// An array of numbers as one block of its items, little-endian, in the order of its elements; an array without
     /// dimensions (numpy's scalars) as the number that it is.
-    fn buffer(&mut self, object: &Bound<'_, PyAny>) -> Result<(), Fault> {
+    fn buffer(&mut self, object: &Bound<'_, PyAny>, out: &mut Encoder<'_>) -> Result<(), Fault> {
         let view = PyMemoryView::from(object).map_err(|error| {
             if error.is_instance_of::<PyTypeError>(object.py()) {
                 What::Kind(format!("is a {}; expected {EXPECTED}", type_name(object)))
@@ -228,21 +200,21 @@ impl Writer {
         }
         let dimensions: usize = of_view("ndim")?.extract().map_err(What::Python)?;
         let bytes: usize = of_view("nbytes")?.extract().map_err(What::Python)?;
-        self.room(bytes)?;
+        self.room(bytes, out)?;
         let block = view.call_method0("tobytes").map_err(What::Python)?;
         if dimensions == 0 {
             let number = item(&format, &block).map_err(What::Python)?;
-            return self.object(&number);
+            return self.object(&number, out);
         }
         let block = block
             .cast::<PyBytes>()
             .map_err(|error| What::Python(error.into()))?;
-        self.bytes(block.as_bytes())
+        self.bytes(block.as_bytes(), out)
     }
 
     /// Another dict or list begins, with so many entries.
-    fn open(&mut self, len: usize) -> Result<(), Fault> {
-        self.room(len)?;
+    fn open(&mut self, len: usize, out: &Encoder<'_>) -> Result<(), Fault> {
+        self.room(len, out)?;
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             let what = format!("is nested more than {DEPTH_MAX} deep; does it hold itself?");
@@ -252,8 +224,8 @@ impl Writer {
     }
 
     /// Whether so many bytes more may be written.
-    fn room(&self, bytes: usize) -> Result<(), Fault> {
-        let total = self.out.len().saturating_add(bytes);
+    fn room(&self, bytes: usize, out: &Encoder<'_>) -> Result<(), Fault> {
+        let total = out.written_bytes().saturating_add(bytes);
         if total > self.bytes_max {
             let what = format!(
                 "ends {total} bytes or more into the payload, over the limit of {}; split the call, or raise frame_bytes_max",
@@ -263,6 +235,26 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+fn integer(value: &Bound<'_, PyInt>, out: &mut Encoder<'_>) -> Result<(), Fault> {
+    if let Ok(value) = value.extract::<i64>() {
+        out.int(value);
+    } else if let Ok(value) = value.extract::<u64>() {
+        out.uint(value);
+    } else {
+        let what = "is out of range; integers go from -2**63 to 2**64 - 1".to_owned();
+        return Err(What::Value(what).into());
+    }
+    Ok(())
+}
+
+fn float(value: f64, out: &mut Encoder<'_>) -> Result<(), Fault> {
+    if !value.is_finite() {
+        return Err(What::Value(format!("is {value}; floats must be finite")).into());
+    }
+    out.f64(value);
+    Ok(())
 }
 
 fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Fault> {

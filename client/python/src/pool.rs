@@ -9,7 +9,7 @@ use crate::failure::{Failure, closed, forked};
 use crate::options::{Options, milliseconds};
 use crate::process::OfProcess;
 use crate::{payload, tree};
-use millpond_client_rust::schema::frame::decode_map;
+use millpond_client_rust::schema::payload::decode_map;
 use millpond_client_rust::{CallError, Client, Encoding};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

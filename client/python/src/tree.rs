@@ -3,7 +3,7 @@
 //! It is not a decoder (wire/schema's is, with its limits). Its invariant: what `payload.rs` writes reads back equal, but
 //! that tuples are lists and arrays of numbers are bytes.
 
-use millpond_client_rust::schema::frame::{Map, Value};
+use millpond_client_rust::schema::payload::{Map, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 

@@ -9,7 +9,7 @@ use crate::link::Reserved;
 use crate::pool::{Outgoing, Pool};
 use crate::{CallError, Options};
 use millpond_wire_schema::Status;
-use millpond_wire_schema::frame::{Encoding, decode_map};
+use millpond_wire_schema::payload::{Encoding, decode_map};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! It is not a decoder: it looks at a map's header and its end, never at what lies between. Its invariant: a valid map
 //! without the key comes out as a valid map with the key, every other byte of its entries unchanged.
 
-use millpond_wire_schema::frame::{Encoder, Encoding};
+use millpond_wire_schema::payload::{Encoder, Encoding};
 
 const KEY: &str = "_deadline_ms";
 
@@ -33,7 +33,7 @@ fn insert_msgpack(payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
     };
     let mut out = Vec::with_capacity(payload.len() + 32);
     let mut encoder = Encoder::new(&mut out, Encoding::Msgpack, false);
-    encoder.map(entries + 1);
+    encoder.begin_map(entries + 1);
     encoder.key(KEY);
     encoder.uint(deadline_ms);
     out.extend_from_slice(body);
@@ -59,7 +59,7 @@ fn insert_json(payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
-    use millpond_wire_schema::frame::{Map, Value, decode_map};
+    use millpond_wire_schema::payload::{Map, Value, decode_map};
     use proptest::prelude::*;
 
     /// `count` entries with keys "0", "1", …

@@ -12,7 +12,7 @@ use crate::CallError;
 use crate::address::Address;
 use crate::backoff::Waits;
 use crate::pool::Terms;
-use millpond_wire_schema::frame::{Encoding, FrameKind, write_frame};
+use millpond_wire_frame::{Encoding, FrameKind, write_frame};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

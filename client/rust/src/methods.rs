@@ -1,11 +1,13 @@
-//! The methods, typed: one function a method, over the payloads of wire/schema.
+//! The methods, typed: one function a method, over the schemas of wire/schema.
 //!
 //! It adds nothing to a call: encode, [`Client::call`], decode. Its invariant: an answer that does not decode is a
 //! [`CallError::Protocol`] that names the method and the key.
 
 use crate::{CallError, Client};
-use millpond_wire_schema::frame::{Encoder, Encoding, FieldError, Map, decode_map};
-use millpond_wire_schema::{features_lookup, infer, ordered_get, ordered_put, ordered_scan, ping, rank};
+use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
+use millpond_wire_schema::{FeaturesLookup, Infer, OrderedGet, OrderedPut, OrderedScan, Ping, Rank};
+use millpond_wire_schema::{Field, Method, Of};
+use millpond_wire_schema::{features_lookup, infer, ordered_get, ordered_put, ordered_scan, rank};
 use std::time::Duration;
 
 impl Client {
@@ -14,8 +16,7 @@ impl Client {
     /// # Errors
     /// As [`Client::call_raw`].
     pub async fn ping(&self, deadline: Option<Duration>) -> Result<u64, CallError> {
-        let empty = |out: &mut Encoder<'_>| out.map(0);
-        self.typed("*ping", empty, ping::decode_answer, deadline).await
+        Ok(self.typed::<Ping>(&(), deadline).await?.ts)
     }
 
     /// `features.lookup`: one [`features_lookup::Rows`] a table, in the call's order.
@@ -26,15 +27,12 @@ impl Client {
         &self,
         call: &features_lookup::Call<'_>,
         deadline: Option<Duration>,
-    ) -> Result<Vec<features_lookup::Rows>, CallError> {
-        let encode = |out: &mut Encoder<'_>| call.encode(out);
-        self.typed(
-            "features.lookup",
-            encode,
-            features_lookup::decode_answer,
-            deadline,
-        )
-        .await
+    ) -> Result<Vec<features_lookup::Rows<'static>>, CallError> {
+        let answer = self.typed::<FeaturesLookup>(call, deadline);
+        Ok(match answer.await? {
+            features_lookup::Answer::One(rows) => vec![rows],
+            features_lookup::Answer::Many(many) => many.lookups,
+        })
     }
 
     /// `ordered.get`: value and version of each key, `None` where it is absent.
@@ -46,14 +44,11 @@ impl Client {
         call: &ordered_get::Call<'_>,
         deadline: Option<Duration>,
     ) -> Result<Vec<Option<(Vec<u8>, u64)>>, CallError> {
-        let encode = |out: &mut Encoder<'_>| call.encode(out);
-        let decode = |map: Map<'_>| {
-            let found = ordered_get::decode_answer(map)?.into_iter();
-            Ok(found
-                .map(|entry| entry.map(|(value, version)| (value.into_owned(), version)))
-                .collect())
-        };
-        self.typed("ordered.get", encode, decode, deadline).await
+        let answer = self.typed::<OrderedGet>(call, deadline).await?;
+        let found = answer.values.into_iter().zip(answer.versions);
+        Ok(found
+            .map(|(value, version)| value.map(|value| (value.into_owned(), version)))
+            .collect())
     }
 
     /// `ordered.put`: the versions written, and what they survive.
@@ -64,10 +59,8 @@ impl Client {
         &self,
         call: &ordered_put::Call<'_>,
         deadline: Option<Duration>,
-    ) -> Result<ordered_put::Answer, CallError> {
-        let encode = |out: &mut Encoder<'_>| call.encode(out);
-        self.typed("ordered.put", encode, ordered_put::Answer::decode, deadline)
-            .await
+    ) -> Result<ordered_put::Answer<'static>, CallError> {
+        self.typed::<OrderedPut>(call, deadline).await
     }
 
     /// `ordered.scan`: entries in key order, and the cursor to go on with.
@@ -79,12 +72,10 @@ impl Client {
         call: &ordered_scan::Call<'_>,
         deadline: Option<Duration>,
     ) -> Result<ordered_scan::Answer<'static>, CallError> {
-        let encode = |out: &mut Encoder<'_>| call.encode(out);
-        let decode = |map: Map<'_>| Ok(ordered_scan::Answer::decode(map)?.into_owned());
-        self.typed("ordered.scan", encode, decode, deadline).await
+        self.typed::<OrderedScan>(call, deadline).await
     }
 
-    /// `infer` with named tensors: the outputs.
+    /// `infer`: the outputs of a call with named tensors, one score a sample of a call with samples.
     ///
     /// # Errors
     /// As [`Client::call_raw`].
@@ -92,32 +83,8 @@ impl Client {
         &self,
         call: &infer::Call<'_>,
         deadline: Option<Duration>,
-    ) -> Result<infer::Answer, CallError> {
-        self.typed(
-            "infer",
-            |out: &mut Encoder<'_>| call.encode(out),
-            infer::Answer::decode,
-            deadline,
-        )
-        .await
-    }
-
-    /// `infer` with samples: one score a sample.
-    ///
-    /// # Errors
-    /// As [`Client::call_raw`].
-    pub async fn infer_scores(
-        &self,
-        call: &infer::Call<'_>,
-        deadline: Option<Duration>,
-    ) -> Result<Vec<f32>, CallError> {
-        self.typed(
-            "infer",
-            |out: &mut Encoder<'_>| call.encode(out),
-            infer::decode_scores,
-            deadline,
-        )
-        .await
+    ) -> Result<infer::Answer<'static>, CallError> {
+        self.typed::<Infer>(call, deadline).await
     }
 
     /// `rank`: the candidates and their scores.
@@ -129,23 +96,19 @@ impl Client {
         call: &rank::Call<'_>,
         deadline: Option<Duration>,
     ) -> Result<rank::Answer<'static>, CallError> {
-        let decode = |map: Map<'_>| Ok(rank::Answer::decode(map)?.into_owned());
-        self.typed("rank", |out: &mut Encoder<'_>| call.encode(out), decode, deadline)
-            .await
+        self.typed::<Rank>(call, deadline).await
     }
 
-    async fn typed<T>(
+    async fn typed<M: Method>(
         &self,
-        method: &str,
-        encode: impl FnOnce(&mut Encoder<'_>),
-        decode: impl FnOnce(Map<'_>) -> Result<T, FieldError>,
+        call: &Of<'_, M::Call>,
         deadline: Option<Duration>,
-    ) -> Result<T, CallError> {
+    ) -> Result<Of<'static, M::Answer>, CallError> {
         let mut payload = Vec::new();
-        encode(&mut Encoder::new(&mut payload, Encoding::Msgpack, false));
-        let answer = self.call(method, &payload, deadline).await?;
-        let map = decode_map(Encoding::Msgpack, &answer)
-            .map_err(|error| self.misread(method, "the answer", &error))?;
-        decode(map).map_err(|error| self.misread(method, "the answer", &error))
+        M::Call::write(call, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+        let answer = self.call(M::NAME, &payload, deadline).await?;
+        Payload::new(Encoding::Msgpack, &answer)
+            .and_then(|answer| Ok(M::Answer::own(M::Answer::decode(&answer)?.0)))
+            .map_err(|error| self.misread(M::NAME, "the answer", &error))
     }
 }

@@ -8,7 +8,7 @@ use crate::address::parse_list;
 use crate::link::{Answer, Ended, Link, Reserved, Standing};
 use crate::tls::{self, Connector};
 use crate::{CallError, Options, deadline};
-use millpond_wire_schema::frame::Encoding;
+use millpond_wire_schema::payload::Encoding;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

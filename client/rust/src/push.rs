@@ -4,7 +4,7 @@
 //! came, byte for byte, and says what goes back.
 
 use millpond_wire_schema::Status;
-use millpond_wire_schema::frame::Encoding;
+use millpond_wire_schema::payload::Encoding;
 use std::pin::Pin;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 use super::Config;
 use crate::methods::is_built_in;
-use millpond_wire_frame::{Map, Value};
+use millpond_wire_payload::{Map, Value};
 use serde::Deserialize;
 
 /// Bytes of a method's name: a frame has one byte for its length.

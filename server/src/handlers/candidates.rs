@@ -3,15 +3,15 @@
 //! It is not decoded here. Its invariant: text of a field is the same whether it came as text or as a whole number.
 
 use millpond_pipelines::{Bytes, Error, Expected, Items, Request, RequestKind, Source, Value};
-use millpond_wire_schema::frame;
+use millpond_wire_payload as payload;
 use std::borrow::Cow;
 
 /// A user's candidates.
 pub(super) struct Candidates<'a> {
     /// What is known of the user.
-    pub(super) user: &'a frame::Map<'a>,
+    pub(super) user: &'a payload::Map<'a>,
     /// Ids, one a row.
-    pub(super) items: &'a [frame::Value<'a>],
+    pub(super) items: &'a [payload::Value<'a>],
 }
 
 impl Request for Candidates<'_> {
@@ -49,7 +49,7 @@ impl Request for Candidates<'_> {
 }
 
 impl Candidates<'_> {
-    fn field(&self, field: &str) -> Result<&frame::Value<'_>, Error> {
+    fn field(&self, field: &str) -> Result<&payload::Value<'_>, Error> {
         self.user.get(field).ok_or_else(|| Error::Missing {
             field: field.to_owned(),
         })
@@ -59,7 +59,7 @@ impl Candidates<'_> {
     fn texts(&self, field: &str) -> Result<Bytes, Error> {
         let invalid = |found| not_text(field, found, "text, an integer, or an array of them");
         match self.field(field)? {
-            frame::Value::Array(items) => {
+            payload::Value::Array(items) => {
                 let texts = items.iter().map(text).collect::<Option<Vec<_>>>();
                 let texts = texts.ok_or_else(|| invalid("an array with something else in it"))?;
                 Ok(texts.into_iter().collect())
@@ -78,11 +78,11 @@ fn not_text(field: &str, found: &str, expected: &str) -> Error {
 }
 
 /// Text, or a whole number in decimal.
-fn text<'v>(value: &'v frame::Value<'_>) -> Option<Cow<'v, str>> {
+fn text<'v>(value: &'v payload::Value<'_>) -> Option<Cow<'v, str>> {
     match value {
-        frame::Value::Text(text) => Some(Cow::Borrowed(text)),
-        frame::Value::UInt(number) => Some(Cow::Owned(number.to_string())),
-        frame::Value::Int(number) => Some(Cow::Owned(number.to_string())),
+        payload::Value::Text(text) => Some(Cow::Borrowed(text)),
+        payload::Value::UInt(number) => Some(Cow::Owned(number.to_string())),
+        payload::Value::Int(number) => Some(Cow::Owned(number.to_string())),
         _ => None,
     }
 }

@@ -8,19 +8,23 @@ use super::own::{admit, as_it_came};
 use crate::methods::Duplex;
 use crate::router::Call;
 use crate::slow::ModelTime;
-use millpond_wire_frame::{Map, Value, decode_map};
+use millpond_wire_payload::{Map, Payload, Value, decode_map};
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{PushAnswer, PushError, Pusher, Reply, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) fn answer(call: &Call<'_>, request: &Request<'_>, duplex: &Duplex, mut reply: Reply<'_>) {
-    let admitted = admit(call, request).and_then(|admitted| Ok((admitted, reply.pusher()?)));
+    let payload = match Payload::new(request.encoding, request.payload) {
+        Ok(payload) => payload,
+        Err(error) => return call.refuse(reply, &error.into()),
+    };
+    let admitted = admit(call, &payload).and_then(|admitted| Ok((admitted, reply.pusher()?)));
     let (admitted, pusher) = match admitted {
         Ok(admitted) => admitted,
         Err(status) => return call.refuse(reply, &status),
     };
-    let trace = admitted.trace.as_deref();
+    let trace = admitted.trace;
     let to_caller = ToCaller {
         pusher,
         request,

@@ -4,35 +4,42 @@
 use super::find;
 use crate::router::Call;
 use millpond_engines_features::Pool as TablePool;
-use millpond_wire_schema::frame::Map;
-use millpond_wire_schema::{Code, Status, features_lookup as schema};
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
 use millpond_wire_transport::Reply;
 
-pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
-    let (decoded, reserved) = match schema::Call::decode(map) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
-    let rows = call.deadline(reserved.deadline_ms).and_then(|_| {
+    let answer = call.deadline(reserved.deadline_ms).and_then(|_| {
         let mut bytes = 0;
-        decoded
-            .lookups
-            .iter()
-            .map(|lookup| look_up(call, lookup, &mut bytes))
-            .collect::<Result<Vec<_>, Status>>()
+        Ok(match &decoded {
+            schema::Call::One(lookup) => schema::Answer::One(look_up(call, lookup, &mut bytes)?),
+            schema::Call::Many(many) => {
+                let lookups = many.lookups.iter();
+                let lookups = lookups.map(|lookup| look_up(call, lookup, &mut bytes));
+                schema::Answer::Many(schema::ManyRows {
+                    lookups: lookups.collect::<Result<_, Status>>()?,
+                })
+            }
+        })
     });
-    match rows {
-        Ok(rows) => {
-            reply.set_base64(decoded.base64);
-            call.answer(reply, reserved.trace.as_deref(), |out| {
-                schema::encode_answer(out, &rows, decoded.many);
-            });
+    match answer {
+        Ok(answer) => {
+            reply.set_base64(reserved.base64);
+            call.answer(reply, reserved.trace, |out| schema::Answer::write(&answer, out));
         }
         Err(status) => call.refuse(reply, &status),
     }
 }
 
-fn look_up(call: &Call<'_>, lookup: &schema::Lookup<'_>, bytes: &mut usize) -> Result<schema::Rows, Status> {
+fn look_up(
+    call: &Call<'_>,
+    lookup: &schema::Lookup<'_>,
+    bytes: &mut usize,
+) -> Result<schema::Rows<'static>, Status> {
     let table = find("feature table", &call.engines.tables, &lookup.table)?.pin();
     if let Some(version) = lookup.at_version.filter(|version| *version != table.version()) {
         let ex = format!(
@@ -74,7 +81,7 @@ fn look_up(call: &Call<'_>, lookup: &schema::Lookup<'_>, bytes: &mut usize) -> R
     Ok(schema::Rows {
         version: table.version(),
         dim,
-        found,
+        found: found.into(),
         values,
     })
 }

@@ -8,49 +8,48 @@ use crate::engines::LoadedModel;
 use crate::router::Call;
 use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
 use millpond_tensor::Tensor;
-use millpond_wire_schema::frame::Map;
-use millpond_wire_schema::infer::{self as schema, Inputs};
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Code, Field as _, Status, infer as schema};
 use millpond_wire_transport::Reply;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
-    let (decoded, reserved) = match schema::Call::decode(map) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
-    let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
+    let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
     let deadline = match call.deadline(reserved.deadline_ms) {
         Ok(deadline) => deadline,
         Err(status) => return call.refuse(reply, &status),
     };
-    match decoded.inputs {
-        Inputs::Samples(samples) => {
-            answer_samples(call, decoded.model.as_deref(), &samples, deadline, trace, reply)
+    match decoded {
+        schema::Call::Samples(decoded) => answer_samples(call, &decoded, deadline, trace, reply),
+        schema::Call::Tensors(decoded) => {
+            reply.set_base64(reserved.base64);
+            answer_tensors(call, decoded, deadline, trace, reply);
         }
-        Inputs::Tensors(_) => answer_tensors(call, decoded, deadline, trace, reply),
     }
 }
 
 fn answer_samples(
     call: &Call<'_>,
-    model: Option<&str>,
-    samples: &[Vec<Cow<'_, str>>],
+    decoded: &schema::Samples<'_>,
     deadline: Instant,
     trace: Option<String>,
     reply: Reply<'_>,
 ) {
-    if samples.is_empty() {
+    if decoded.samples.is_empty() {
         // No samples are no work: an empty answer.
-        return call.answer(reply, None, |out| schema::encode_scores(out, &[]));
+        let none = schema::Scores { scores: Vec::new() };
+        return call.answer(reply, None, |out| schema::Scores::write(&none, out));
     }
-    let pipeline = match samples_pipeline(call, model) {
+    let pipeline = match samples_pipeline(call, decoded.model.as_deref()) {
         Ok(pipeline) => pipeline,
         Err(status) => return call.refuse(reply, &status),
     };
-    let request = Samples(samples);
+    let request = Samples(&decoded.samples);
     let work = Run {
         rows: request.rows(),
         bytes: pipeline.input_bytes(request.rows()),
@@ -61,10 +60,12 @@ fn answer_samples(
     run(call, pipeline, &request, work, reply, || {
         |output| {
             let scores = output.scores().ok_or_else(no_scores)?.to_vec();
-            let written = scores.clone();
+            let written = schema::Scores {
+                scores: scores.clone(),
+            };
             Ok(Printed {
                 scores,
-                write: Box::new(move |out| schema::encode_scores(out, &written)),
+                write: Box::new(move |out| schema::Scores::write(&written, out)),
             })
         }
     });
@@ -96,12 +97,11 @@ pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Resul
 
 fn answer_tensors(
     call: &Call<'_>,
-    decoded: schema::Call<'_>,
+    decoded: schema::Tensors<'_>,
     deadline: Instant,
     trace: Option<String>,
-    mut reply: Reply<'_>,
+    reply: Reply<'_>,
 ) {
-    reply.set_base64(decoded.base64);
     let Prepared {
         name,
         model,
@@ -131,20 +131,17 @@ fn answer_tensors(
             let tensor = found
                 .get(at)
                 .ok_or_else(|| Status::new(Code::Internal, "the model gave fewer outputs than it has"))?;
-            outputs.push((name, tensor.clone()));
+            outputs.push((name.into(), tensor.clone()));
         }
         let scores = found.first().and_then(Tensor::f32).unwrap_or_default().to_vec();
-        let write = move |out: &mut millpond_wire_frame::Encoder<'_>| {
-            schema::encode_answer(
-                out,
-                &name,
-                version,
-                outputs.iter().map(|(name, tensor)| (name.as_str(), tensor)),
-            );
+        let written = schema::Outputs {
+            model: name.into(),
+            version,
+            outputs,
         };
         Ok(Printed {
             scores,
-            write: Box::new(write),
+            write: Box::new(move |out| schema::Outputs::write(&written, out)),
         })
     });
 }
@@ -159,7 +156,7 @@ struct Prepared<'e> {
     wanted: Vec<(usize, String)>,
 }
 
-fn prepare<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Prepared<'e>, Status> {
+fn prepare<'e>(call: &Call<'e>, decoded: schema::Tensors<'_>) -> Result<Prepared<'e>, Status> {
     let name = match &decoded.model {
         Some(name) => name.to_string(),
         None => call
@@ -174,11 +171,9 @@ fn prepare<'e>(call: &Call<'e>, decoded: schema::Call<'_>) -> Result<Prepared<'e
         let ex = format!("model {name:?} serves version {}, not {version}", model.version);
         return Err(Status::new(Code::VersionGone, ex));
     }
-    let Inputs::Tensors(tensors) = decoded.inputs else {
-        return Err(Status::new(Code::Internal, "samples are answered elsewhere"));
-    };
     let bad = |error: millpond_backends_interface::Error| Status::new(Code::BadArgument, error.to_string());
-    let named = tensors
+    let named = decoded
+        .inputs
         .into_iter()
         .map(|(name, tensor)| (name.into_owned(), tensor));
     let signature = model.batcher.model().signature();

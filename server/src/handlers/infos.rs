@@ -10,8 +10,10 @@ use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
 use millpond_metrics::{Metric, Times};
-use millpond_wire_schema::infos::{self, Info};
+use millpond_wire_payload::{Map, Value};
+use millpond_wire_schema::{Field as _, own::AllInfos};
 use millpond_wire_transport::{Counters, Reply};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -39,10 +41,16 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         millpond.extend(served(engines));
     }
     let server = fpnn_server(shared, live, fpnn);
-    reply.ok(|out| infos::encode_answer(out, &[group("server", server)], &millpond));
+    let infos = AllInfos {
+        fpnn: Map(vec![group("server", server)]),
+        app: Map::default(),
+        millpond: Map(millpond),
+    };
+    reply.ok(|out| AllInfos::write(&infos, out));
 }
 
-type Infos = Vec<(String, Info)>;
+type Info = (Cow<'static, str>, Value<'static>);
+type Infos = Vec<Info>;
 
 /// FPNN's "server": the names that it has and this server has a figure for.
 fn fpnn_server(shared: &Shared, live: u64, stat: Infos) -> Infos {
@@ -54,14 +62,14 @@ fn fpnn_server(shared: &Shared, live: u64, stat: Infos) -> Infos {
             vec![
                 text("name", "millpond"),
                 text("frameworkVersion", env!("CARGO_PKG_VERSION")),
-                ("stat".to_owned(), Info::Flag(shared.metrics.is_on())),
+                ("stat".into(), Value::Bool(shared.metrics.is_on())),
             ],
         ),
         group(
             "tcp",
             vec![
                 count("maxConnection", server.connections_max as u64),
-                ("httpSupported".to_owned(), Info::Flag(true)),
+                ("httpSupported".into(), Value::Bool(true)),
             ],
         ),
         group("log", vec![text("level", level), count("slow", shared.slow.ms())]),
@@ -111,19 +119,19 @@ fn quantiles(times: &Times) -> Infos {
         ("us_p99", 0.99),
         ("us_p999", 0.999),
     ];
-    let quantile = |(name, share): (&str, f64)| {
+    let quantile = |(name, share): (&'static str, f64)| {
         let us = times.quantile_us(share)?;
-        Some((name.to_owned(), Info::Decimal(us)))
+        Some((name.into(), Value::Float(us)))
     };
     shares.into_iter().filter_map(quantile).collect()
 }
 
-fn group(name: &str, infos: Infos) -> (String, Info) {
-    (name.to_owned(), Info::Group(infos))
+fn group(name: &str, infos: Infos) -> Info {
+    (name.to_owned().into(), Value::Map(Map(infos)))
 }
 
-fn count(name: &str, value: u64) -> (String, Info) {
-    (name.to_owned(), Info::Count(value))
+fn count(name: &'static str, value: u64) -> Info {
+    (name.into(), Value::UInt(value))
 }
 
 /// What a part declares for it.
@@ -132,12 +140,12 @@ fn counts<P>(list: &'static [Metric<P>], part: &P) -> Infos {
     infos.map(|(name, value)| count(name, value as u64)).collect()
 }
 
-fn text(name: &str, value: &str) -> (String, Info) {
-    (name.to_owned(), Info::Text(value.to_owned()))
+fn text(name: &'static str, value: &str) -> Info {
+    (name.into(), Value::Text(value.to_owned().into()))
 }
 
 /// What each table, store and model is and has done.
-fn served(engines: &Engines) -> [(String, Info); 3] {
+fn served(engines: &Engines) -> [Info; 3] {
     let tables = engines.tables.iter().map(|(name, handle)| {
         let table = handle.pin();
         // Exact, which a number of a page is not.

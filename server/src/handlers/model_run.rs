@@ -9,7 +9,7 @@ use crate::slow::ModelTime;
 use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
 use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Wait};
 use millpond_tensor::Tensor;
-use millpond_wire_frame::Encoder;
+use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::Reply;
 use std::fmt::Write as _;

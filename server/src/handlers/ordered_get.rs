@@ -3,12 +3,13 @@
 
 use super::store;
 use crate::router::Call;
-use millpond_wire_schema::frame::Map;
-use millpond_wire_schema::{Code, Status, ordered_get as schema};
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Code, Field as _, Status, ordered_get as schema};
 use millpond_wire_transport::Reply;
+use std::borrow::Cow;
 
-pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
-    let (decoded, reserved) = match schema::Call::decode(map) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
@@ -32,10 +33,17 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
         });
     match found {
         Ok(found) => {
-            reply.set_base64(decoded.base64);
-            call.answer(reply, reserved.trace.as_deref(), |out| {
-                schema::encode_answer(out, &found);
-            });
+            let entries = || found.iter().map(Option::as_ref);
+            let answer = schema::Answer {
+                values: entries()
+                    .map(|entry| entry.map(|(value, _)| Cow::Borrowed(value.as_ref())))
+                    .collect(),
+                versions: entries()
+                    .map(|entry| entry.map_or(0, |(_, version)| *version))
+                    .collect(),
+            };
+            reply.set_base64(reserved.base64);
+            call.answer(reply, reserved.trace, |out| schema::Answer::write(&answer, out));
         }
         Err(status) => call.refuse(reply, &status),
     }

@@ -6,8 +6,8 @@ use crate::router::Call;
 use crate::slow::ModelTime;
 use millpond_engines_ordered::{Error, Put, PutError};
 use millpond_threads::{LeftOut, LineLimit};
-use millpond_wire_schema::frame::Map;
-use millpond_wire_schema::{Code, Status, ordered_put as schema};
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Code, Field as _, Status, ordered_put as schema};
 use millpond_wire_transport::Reply;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -15,8 +15,8 @@ use std::time::Instant;
 /// What an entry takes beside its bytes while it waits for the log.
 const ENTRY_BYTES: usize = 128;
 
-pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
-    let (decoded, reserved) = match schema::Call::decode(map) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
@@ -41,7 +41,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         if_absent: decoded.if_absent,
     };
     let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
-    let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
+    let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
     let mut ticket = reply.detach();
     let done = move |result: Result<_, PutError>| {
         match result {
@@ -56,7 +56,11 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
                     "answered"
                 );
                 ticket.set_ready(ready, arrival.method.mark());
-                ticket.ok(|out| schema::encode_answer(out, &outcome.versions, outcome.durability.as_str()));
+                let answer = schema::Answer {
+                    versions: outcome.versions,
+                    durability: outcome.durability.as_str().into(),
+                };
+                ticket.ok(|out| schema::Answer::write(&answer, out));
             }
             Err(error) => {
                 shared.put_failures.note(&error);

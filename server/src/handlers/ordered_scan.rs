@@ -4,13 +4,13 @@
 use super::store;
 use crate::router::Call;
 use millpond_engines_ordered::Scan;
-use millpond_wire_schema::frame::Map;
-use millpond_wire_schema::ordered_scan as schema;
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Field as _, ordered_scan as schema};
 use millpond_wire_transport::Reply;
 use std::borrow::Cow;
 
-pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
-    let (decoded, reserved) = match schema::Call::decode(map) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
@@ -35,14 +35,15 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, mut reply: Reply<'_>) {
     let rest = store.scan(&scan, &mut |key, value| {
         bytes += key.len() + value.len();
         if cut.is_none() && (bytes <= bytes_max || entries.is_empty()) {
-            entries.push((key.to_vec(), value.to_vec()));
+            entries.push((Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec())));
         } else if cut.is_none() {
             cut = Some(key.to_vec());
         }
     });
-    let cursor = cut.or(rest);
-    reply.set_base64(decoded.base64);
-    call.answer(reply, reserved.trace.as_deref(), |out| {
-        schema::encode_answer(out, &entries, cursor.as_deref());
-    });
+    let answer = schema::Answer {
+        entries,
+        cursor: cut.or(rest).map(Cow::Owned),
+    };
+    reply.set_base64(reserved.base64);
+    call.answer(reply, reserved.trace, |out| schema::Answer::write(&answer, out));
 }

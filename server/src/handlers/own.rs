@@ -5,10 +5,9 @@
 
 use crate::methods::Constant;
 use crate::router::Call;
-use millpond_wire_frame::{Encoding, Fields, decode_map, is_plain_map};
+use millpond_wire_payload::{Encoding, Payload, Reserved};
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{Reply, Request};
-use std::borrow::Cow;
 use std::time::Instant;
 
 pub(crate) fn echo(call: &Call<'_>, request: &Request<'_>, reply: Reply<'_>) {
@@ -33,30 +32,26 @@ pub(crate) fn constant(call: &Call<'_>, request: &Request<'_>, constant: &Consta
 }
 
 fn answer(call: &Call<'_>, request: &Request<'_>, bytes: &[u8], reply: Reply<'_>) {
-    match admit(call, request) {
-        Ok(admitted) => call.answer(reply, admitted.trace.as_deref(), |out| out.raw(bytes)),
+    let payload = match Payload::new(request.encoding, request.payload) {
+        Ok(payload) => payload,
+        Err(error) => return call.refuse(reply, &error.into()),
+    };
+    match admit(call, &payload) {
+        Ok(admitted) => call.answer(reply, admitted.trace, |out| out.raw(bytes)),
         Err(status) => call.refuse(reply, &status),
     }
 }
 
 /// What a payload says for itself.
-pub(super) struct Admitted<'r> {
-    pub(super) trace: Option<Cow<'r, str>>,
+pub(super) struct Admitted<'p> {
+    pub(super) trace: Option<&'p str>,
     pub(super) deadline: Instant,
 }
 
-/// Checks payload and deadline.
-pub(super) fn admit<'r>(call: &Call<'_>, request: &Request<'r>) -> Result<Admitted<'r>, Status> {
-    if is_plain_map(request.encoding, request.payload) {
-        call.open(None)?;
-        return Ok(Admitted {
-            trace: None,
-            deadline: call.deadline(None)?,
-        });
-    }
-    let map = decode_map(request.encoding, request.payload)?;
-    call.open(Some(&map))?;
-    let (_, reserved) = Fields::root(map)?;
+/// Checks payload, token and deadline.
+pub(super) fn admit<'p>(call: &Call<'_>, payload: &'p Payload<'_>) -> Result<Admitted<'p>, Status> {
+    let reserved = Reserved::of(payload)?;
+    call.open_with(reserved.token)?;
     Ok(Admitted {
         deadline: call.deadline(reserved.deadline_ms)?,
         trace: reserved.trace,

@@ -7,18 +7,18 @@ use super::{find, no_default};
 use crate::config::check::default_pipeline;
 use crate::router::Call;
 use millpond_pipelines::{Pipeline, RequestKind};
-use millpond_wire_schema::frame::{Map, Value};
-use millpond_wire_schema::rank as schema;
+use millpond_wire_payload::{Payload, Value};
+use millpond_wire_schema::{Field as _, rank as schema};
 use millpond_wire_transport::Reply;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
-    let (decoded, reserved) = match schema::Call::decode(map) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+    let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
-    let trace = reserved.trace.as_deref().or(call.header_trace).map(str::to_owned);
+    let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
     let named = decoded.pipeline.as_deref();
     let name = named.or_else(|| default_pipeline(&call.shared.config, RequestKind::Rank));
     let pipeline = match name {
@@ -36,7 +36,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             model: pipeline.model().into(),
             versions: versions(pipeline, &pipeline.versions()),
         };
-        return call.answer(reply, trace.as_deref(), |out| answer.encode(out));
+        return call.answer(reply, trace.as_deref(), |out| schema::Answer::write(&answer, out));
     }
     let deadline = match call.deadline(reserved.deadline_ms) {
         Ok(deadline) => deadline,
@@ -55,7 +55,7 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
         trace,
     };
     run(call, pipeline, &request, work, reply, || {
-        let items: Vec<Value<'static>> = decoded.items.iter().map(owned).collect();
+        let items: Vec<Value<'static>> = decoded.items.iter().cloned().map(Value::into_owned).collect();
         let (top, pipeline) = (decoded.top, Arc::clone(pipeline));
         move |output| {
             let scores = output.scores().ok_or_else(no_scores)?.to_vec();
@@ -71,15 +71,15 @@ pub(crate) fn answer(call: &Call<'_>, map: Map<'_>, reply: Reply<'_>) {
             };
             Ok(Printed {
                 scores,
-                write: Box::new(move |out| answer.encode(out)),
+                write: Box::new(move |out| schema::Answer::write(&answer, out)),
             })
         }
     });
 }
 
 /// Each table of a pipeline with the version that was read of it.
-fn versions(pipeline: &Pipeline, versions: &[u64]) -> Vec<(String, u64)> {
-    let tables = pipeline.tables().map(str::to_owned);
+fn versions(pipeline: &Pipeline, versions: &[u64]) -> Vec<(Cow<'static, str>, u64)> {
+    let tables = pipeline.tables().map(|table| table.to_owned().into());
     tables.zip(versions.iter().copied()).collect()
 }
 
@@ -91,17 +91,7 @@ fn select(items: Vec<Value<'static>>, scores: &[f32], top: usize) -> (Vec<Value<
     rows.into_iter().unzip()
 }
 
-/// An id that outlives the request's bytes.
-fn owned(item: &Value<'_>) -> Value<'static> {
-    match item {
-        Value::Text(text) => Value::Text(Cow::Owned(text.to_string())),
-        Value::UInt(number) => Value::UInt(*number),
-        Value::Int(number) => Value::Int(*number),
-        _ => Value::Nil,
-    }
-}
-
-/// Bytes that [`owned`] takes.
+/// Bytes that an id takes when it outlives its request.
 fn owned_bytes(item: &Value<'_>) -> usize {
     let text = match item {
         Value::Text(text) => text.len(),

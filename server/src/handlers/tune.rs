@@ -8,8 +8,8 @@ use crate::access::{AllowList, ListChange, Net};
 use crate::config::Level;
 use crate::router::Inline;
 use crate::slow::ModelTime;
-use millpond_wire_schema::frame::Map;
-use millpond_wire_schema::{Code, Status, tune as schema};
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Code, Field as _, Status, tune as schema};
 use millpond_wire_transport::{Peer, Reply};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -42,6 +42,18 @@ struct Key {
     name: &'static str,
     read: fn(&str) -> Result<Change, String>,
     now: fn(&Shared) -> String,
+}
+
+impl Key {
+    /// Writes what it is now.
+    fn answer(&self, shared: &Shared, out: &mut Encoder<'_>) {
+        let answer = schema::Answer {
+            done: true,
+            key: self.name.into(),
+            value: (self.now)(shared).into(),
+        };
+        schema::Answer::write(&answer, out);
+    }
 }
 
 static KEYS: [Key; 6] = [
@@ -130,8 +142,8 @@ fn refusal(key: &str, value: &str, problem: &str) -> String {
 }
 
 /// Reads a call; its token was checked.
-pub(crate) fn read(map: Map<'_>, peer: Peer) -> Result<Asked, Status> {
-    let (call, _) = schema::Call::decode(map)?;
+pub(crate) fn read(payload: &Payload<'_>, peer: Peer) -> Result<Asked, Status> {
+    let (call, _) = schema::Call::decode(payload)?;
     let keeps = peer.ip().filter(|_| !call.force);
     Asked::read(&call.key, &call.value, keeps).map_err(|ex| Status::new(Code::BadArgument, ex))
 }
@@ -146,7 +158,7 @@ pub(crate) fn answer(call: &Inline<'_>, trace: Option<&str>, asked: &Asked, repl
             shared.refused(&call.arrival, trace, &status);
             return reply.error(&status);
         }
-        reply.ok(|out| schema::encode_answer(out, key.name, &(key.now)(shared)));
+        reply.ok(|out| key.answer(shared, out));
         return call.answered(trace);
     };
     let (own, arrival, trace) = (Arc::clone(shared), call.arrival, trace.map(str::to_owned));
@@ -159,7 +171,7 @@ pub(crate) fn answer(call: &Inline<'_>, trace: Option<&str>, asked: &Asked, repl
                 let ready = Instant::now();
                 own.answered(&arrival, ready, trace.as_deref(), ModelTime::default());
                 ticket.set_ready(ready, arrival.method.mark());
-                ticket.ok(|out| schema::encode_answer(out, key.name, &(key.now)(&own)));
+                ticket.ok(|out| key.answer(&own, out));
             }
             Err(status) => {
                 own.refused(&arrival, trace.as_deref(), &status);

@@ -66,7 +66,7 @@ impl Standing {
 impl Service for Standing {
     fn call(&self, _: Request<'_>, reply: Reply<'_>) {
         self.stand();
-        reply.ok(|out| out.map(0));
+        reply.ok(|out| out.map(|_| ()));
     }
 }
 

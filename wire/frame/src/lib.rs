@@ -1,6 +1,7 @@
-//! FPNN frames, HTTP/1.1 messages, WebSocket frames and the payload codec of Millpond.
+//! FPNN frames, HTTP/1.1 messages and WebSocket frames of Millpond.
 //!
-//! It is not a connection: nothing here reads or writes a socket, and both ends of the wire use this one copy.
+//! It is not a connection: nothing here reads or writes a socket, and both ends of the wire use this one copy. What a frame
+//! carries is wire/payload's to read.
 //! Its invariant: no input makes it panic or allocate beyond what the caller's limits and the input's own length allow.
 //!
 //! ```
@@ -17,37 +18,18 @@
 //! }
 //! ```
 
-mod bad_byte;
-mod decode;
-mod encode;
 mod error;
-mod fields;
 mod fpnn;
 mod http;
-mod plain;
-mod value;
 pub mod websocket;
 
-pub use decode::decode_map;
-pub use encode::Encoder;
-pub use error::{FieldError, FrameError, HttpError, PayloadError, WebSocketError};
-pub use fields::{Fields, Reserved};
+pub use error::{FrameError, HttpError, WebSocketError};
 pub use fpnn::{Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{
     HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, parse_http_on, service_method,
     service_payload, write_http, write_preflight, write_switching,
 };
-pub use plain::{Peeked, is_plain_map, peek_map};
-pub use value::{Map, Value};
-
-/// How a payload is written: FPNN's two flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// A msgpack map (flag 0x80).
-    Msgpack,
-    /// JSON object text (flag 0x40).
-    Json,
-}
+pub use millpond_wire_payload::Encoding;
 
 /// What a peer may make this side hold, checked before anything is allocated.
 #[derive(Debug, Clone, Copy)]

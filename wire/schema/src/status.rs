@@ -3,7 +3,7 @@
 //! FPNN's numbers where FPNN has the case; Millpond's own from 30100. Its invariant: an error's text never holds a file
 //! name of this program, a line number or a peer's address.
 
-use crate::frame::{Encoder, FieldError, FrameError, Map, PayloadError, Value};
+use crate::payload::{Encoder, Map, PayloadError, Problem, Value};
 use std::fmt;
 
 macro_rules! codes {
@@ -101,14 +101,14 @@ impl Status {
 
     /// Writes the error map.
     pub fn encode(&self, out: &mut Encoder<'_>) {
-        out.map(3);
-        out.key("code");
-        out.uint(u64::from(self.code.number()));
-        out.key("ex");
-        out.text(&self.ex);
-        out.key("retryable");
-        out.bool(self.code.retryable());
-        out.end_map();
+        out.map(|out| {
+            out.key("code");
+            out.uint(u64::from(self.code.number()));
+            out.key("ex");
+            out.text(&self.ex);
+            out.key("retryable");
+            out.bool(self.code.retryable());
+        });
     }
 
     /// Reads an error map; a code outside the table reads as [`Code::Internal`] with the number in its words.
@@ -141,32 +141,14 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-impl From<FieldError> for Status {
-    fn from(error: FieldError) -> Status {
-        let code = match error {
-            FieldError::Missing { .. } => Code::KeyNotFound,
-            FieldError::Invalid { .. } | FieldError::Unknown { .. } => Code::BadArgument,
-        };
-        Status::new(code, error.to_string())
-    }
-}
-
 impl From<PayloadError> for Status {
     fn from(error: PayloadError) -> Status {
-        let code = match error {
-            PayloadError::Malformed { encoding: "JSON", .. } => Code::JsonConvert,
-            PayloadError::Malformed { .. } | PayloadError::Trailing => Code::Decoding,
-            PayloadError::RootNotMap { .. } => Code::RootNotMap,
-        };
-        Status::new(code, error.to_string())
-    }
-}
-
-impl From<FrameError> for Status {
-    fn from(error: FrameError) -> Status {
-        let code = match error {
-            FrameError::TooLarge { .. } => Code::TooLarge,
-            _ => Code::InvalidPackage,
+        let code = match error.problem() {
+            Problem::Malformed { encoding: "JSON", .. } => Code::JsonConvert,
+            Problem::Malformed { .. } | Problem::Trailing => Code::Decoding,
+            Problem::RootNotMap { .. } => Code::RootNotMap,
+            Problem::Missing { .. } => Code::KeyNotFound,
+            Problem::Invalid { .. } | Problem::Unknown { .. } => Code::BadArgument,
         };
         Status::new(code, error.to_string())
     }
@@ -176,7 +158,7 @@ impl From<FrameError> for Status {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
-    use crate::frame::{Encoding, decode_map};
+    use crate::payload::{Encoding, decode_map};
 
     #[test]
     fn every_code_round_trips() {

@@ -408,7 +408,7 @@ mod tests {
         fn call(&self, _: Request<'_>, reply: Reply<'_>) {
             self.entered.send(()).unwrap();
             let _ = self.gate.lock().unwrap().recv();
-            reply.ok(|out| out.map(0));
+            reply.ok(|out| out.map(|_| ()));
         }
     }
 

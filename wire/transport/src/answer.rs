@@ -2,7 +2,8 @@
 //! It knows no connection; its invariant: one call, one answer, in the call's encoding.
 
 use millpond_wire_frame::websocket::{begin_message, finish_message};
-use millpond_wire_frame::{Encoder, Encoding, HttpAnswer, begin_answer, finish_answer, write_http};
+use millpond_wire_frame::{Encoding, HttpAnswer, begin_answer, finish_answer, write_http};
+use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
 
 /// What a call needs of its answer.
@@ -168,7 +169,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket};
-    use millpond_wire_frame::{FrameKind, Limits, Map, Parsed, Value, decode_map, parse_frame};
+    use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
+    use millpond_wire_payload::{Map, Value, decode_map};
     use proptest::prelude::*;
 
     /// Looks at the payload of the answer that lies in `out`.
@@ -213,12 +215,12 @@ mod tests {
             let form = Form::Frame { encoding, seq, in_message };
             let mut out = before.clone();
             form.ok(&mut out, base64, |out| {
-                out.map(2);
-                out.key("text");
-                out.text(&text);
-                out.key("bytes");
-                out.bytes(&bytes);
-                out.end_map();
+                out.map(|out| {
+                    out.key("text");
+                    out.text(&text);
+                    out.key("bytes");
+                    out.bytes(&bytes);
+                });
             });
             check(&out[before.len()..], in_message, FrameKind::Answer { status: 0, seq }, |found| {
                 assert_eq!(found.get("text"), Some(&Value::Text(text.as_str().into())));

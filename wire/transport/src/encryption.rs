@@ -52,7 +52,7 @@ mod absent {
 #[cfg(feature = "fpnn-encryption")]
 mod present {
     use millpond_wire_channel::{Channel, Curve, KeyBits, Mode, Opened, Opener, PrivateKey};
-    use millpond_wire_frame::{Encoding, Map, Value, decode_map};
+    use millpond_wire_payload::{Encoding, Map, Value, decode_map};
     use std::path::Path;
 
     /// The server's key.

@@ -10,7 +10,7 @@ use crate::mailbox::{Key, Mailbox};
 use crate::quiet::{Cause, LeftOut, Quiet};
 use crate::totals::Totals;
 use millpond_threads::contain;
-use millpond_wire_frame::{Encoder, Encoding};
+use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::fmt;
 use std::sync::Arc;

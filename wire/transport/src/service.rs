@@ -11,7 +11,7 @@ use crate::connection::Pushes;
 use crate::mailbox::{Delivery, Key, Mailbox};
 use crate::peer::Peer;
 use crate::push::{PushError, Pusher};
-use millpond_wire_frame::{Encoder, Encoding};
+use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

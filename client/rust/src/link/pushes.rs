@@ -5,7 +5,8 @@
 
 use super::{Link, Phase, State};
 use crate::push::{Push, PushHandler};
-use millpond_wire_schema::frame::{Encoder, Encoding, Frame, FrameKind, write_frame};
+use millpond_wire_frame::{Encoding, Frame, FrameKind, write_frame};
+use millpond_wire_schema::payload::Encoder;
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,7 +6,7 @@
 use super::dial::Stream;
 use super::{Answer, Link};
 use crate::CallError;
-use millpond_wire_schema::frame::{Encoding, Frame, FrameError, FrameKind, Limits, Parsed, parse_frame};
+use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Limits, Parsed, parse_frame};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Deadlines: kept here, told to the server, and nothing left behind when they pass. Time is virtual where it counts.
 
 use crate::peer::{EMPTY, Peer, answer, listen, number, pair};
-use millpond_client_rust::schema::frame::{Value, decode_map};
+use millpond_client_rust::schema::payload::{Value, decode_map};
 use millpond_client_rust::{CallError, Client, Encoding, Options};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Second attempts: where they go, which answer is used, how many there are. Delays are virtual time.
 
 use crate::peer::{EMPTY, Peer, answer, listen, number, pair_with};
-use millpond_client_rust::schema::frame::{Encoder, Value, decode_map};
+use millpond_client_rust::schema::payload::{Encoder, Value, decode_map};
 use millpond_client_rust::{
     CallError, Client, Code, Encoding, Hedge, HedgeAfter, HedgeCounts, Options, Status,
 };

@@ -1,8 +1,9 @@
 //! A server that sends what no server should: a clear error, a closed connection, and never a panic or a hang.
 
 use crate::peer::{EMPTY, Peer, answer, listen, number, pair};
-use millpond_client_rust::schema::frame::{Encoder, Encoding, FrameKind, write_frame};
+use millpond_client_rust::schema::payload::Encoder;
 use millpond_client_rust::{CallError, Client, Code, Options, Status};
+use millpond_wire_frame::{Encoding, FrameKind, write_frame};
 use proptest::prelude::*;
 
 /// What a call gets when it is answered with `bytes`.

@@ -2,8 +2,8 @@
 //!
 //! It is no server: it decides nothing. Its invariant: nothing is answered that a test did not write.
 
-use millpond_client_rust::schema::frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_client_rust::{Client, Options};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 

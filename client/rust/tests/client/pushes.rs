@@ -1,8 +1,9 @@
 //! The server calls its client: handlers answer, in any order, so many at a time, whatever happens to them.
 
 use crate::peer::{EMPTY, Peer, answer, number, pair_with};
-use millpond_client_rust::schema::frame::{Encoding, FrameKind, decode_map, write_frame};
+use millpond_client_rust::schema::payload::decode_map;
 use millpond_client_rust::{Code, Options, PushHandler, Status};
+use millpond_wire_frame::{Encoding, FrameKind, write_frame};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

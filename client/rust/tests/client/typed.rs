@@ -1,31 +1,42 @@
-//! The typed methods, against a peer that answers with wire/schema's own encoders.
+//! The typed methods, against a peer that answers with wire/schema's own writers.
 
 use crate::peer::{answer, pair};
-use millpond_client_rust::schema::frame::{Encoder, Encoding, Map, Value, decode_map};
+use millpond_client_rust::schema::payload::{Encoder, Encoding, Map, Payload, Value};
 use millpond_client_rust::schema::{
-    features_lookup, infer, ordered_get, ordered_put, ordered_scan, ping, rank,
+    FeaturesLookup, Field as _, Infer, Method, Of, OrderedGet, OrderedPut, OrderedScan, Ping, Rank,
+    features_lookup, infer, ordered_get, ordered_put, ordered_scan, own, rank,
 };
 use millpond_client_rust::{CallError, Client};
 use std::borrow::Cow;
+use std::fmt::Debug;
 use std::time::Duration;
 
-/// Runs one typed call; the peer checks its payload and writes its answer.
-async fn check<T, F: Future<Output = Result<T, CallError>>>(
-    method: &str,
+/// Runs one typed call; the peer gets what is expected, and answers.
+async fn check<M: Method, T, F: Future<Output = Result<T, CallError>>>(
     call: impl FnOnce(Client) -> F,
-    decode: impl FnOnce(Map<'_>),
-    encode: impl FnOnce(&mut Encoder<'_>),
-) -> T {
+    expected: &Of<'static, M::Call>,
+    answered: &Of<'static, M::Answer>,
+) -> T
+where
+    Of<'static, M::Call>: PartialEq + Debug,
+{
     let (client, mut peer, _listener) = pair().await;
     let server = async {
         let quest = peer.next().await.unwrap();
         assert_eq!(
             (quest.method.as_str(), quest.encoding),
-            (method, Encoding::Msgpack)
+            (M::NAME, Encoding::Msgpack)
         );
-        decode(decode_map(quest.encoding, &quest.payload).unwrap());
+        let payload = Payload::new(quest.encoding, &quest.payload).unwrap();
+        let (found, reserved) = M::Call::decode(&payload).unwrap();
+        assert_eq!(&M::Call::own(found), expected);
+        // The one that is called with a deadline below.
+        assert_eq!(reserved.deadline_ms.is_some(), M::NAME == FeaturesLookup::NAME);
         let mut payload = Vec::new();
-        encode(&mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+        M::Answer::write(
+            answered,
+            &mut Encoder::new(&mut payload, Encoding::Msgpack, false),
+        );
         peer.send(&answer(quest.seq.unwrap(), 0, &payload)).await;
     };
     tokio::join!(call(client), server).0.unwrap()
@@ -33,13 +44,11 @@ async fn check<T, F: Future<Output = Result<T, CallError>>>(
 
 #[tokio::test]
 async fn ping_reads_the_clock() {
-    let ts = check(
-        "*ping",
-        async |client: Client| client.ping(None).await,
-        |map| assert_eq!(map, Map::default()),
-        |out| ping::encode_answer(out, 1_700_000_000_000),
-    );
-    assert_eq!(ts.await, 1_700_000_000_000);
+    let ping = async |client: Client| client.ping(None).await;
+    let pong = own::Pong {
+        ts: 1_700_000_000_000,
+    };
+    assert_eq!(check::<Ping, _, _>(ping, &(), &pong).await, pong.ts);
 }
 
 #[tokio::test]
@@ -51,122 +60,103 @@ async fn lookups_read_rows() {
         pool: features_lookup::Pool::None,
         offsets: Vec::new(),
     };
-    let call = features_lookup::Call {
-        lookups: vec![lookup.clone(), lookup],
-        many: true,
-        base64: false,
-    };
     let rows = features_lookup::Rows {
         version: 1,
         dim: 1,
-        found: vec![1],
+        found: vec![1].into(),
         values: vec![0.5, 0.0],
     };
-    let rows = [rows.clone(), rows];
-    let found = check(
-        "features.lookup",
-        async |client: Client| client.features_lookup(&call, Some(Duration::from_secs(60))).await,
-        |map| {
-            let (found, reserved) = features_lookup::Call::decode(map).unwrap();
-            assert_eq!(found, call);
-            assert!(reserved.deadline_ms.is_some());
-        },
-        |out| features_lookup::encode_answer(out, &rows, true),
-    );
-    assert_eq!(found.await, rows);
+    let both = [rows.clone(), rows.clone()].to_vec();
+    for (call, answer, expected) in [
+        (
+            features_lookup::Call::One(lookup.clone()),
+            features_lookup::Answer::One(rows.clone()),
+            vec![rows],
+        ),
+        (
+            features_lookup::Call::Many(features_lookup::Lookups {
+                lookups: vec![lookup.clone(), lookup],
+            }),
+            features_lookup::Answer::Many(features_lookup::ManyRows {
+                lookups: both.clone(),
+            }),
+            both,
+        ),
+    ] {
+        let deadline = Some(Duration::from_secs(60));
+        let look_up = async |client: Client| client.features_lookup(&call, deadline).await;
+        let found = check::<FeaturesLookup, _, _>(look_up, &call, &answer);
+        assert_eq!(found.await, expected);
+    }
 }
 
 #[tokio::test]
 async fn ordered_methods_read_put_and_scan() {
-    let get = ordered_get::Call {
+    let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+    let call = ordered_get::Call {
         table: None,
-        keys: vec![Cow::Borrowed(b"k"), Cow::Borrowed(b"l")],
-        base64: false,
+        keys: vec![bytes(b"k"), bytes(b"l")],
     };
-    let found = check(
-        "ordered.get",
-        async |client: Client| client.ordered_get(&get, None).await,
-        |map| assert_eq!(ordered_get::Call::decode(map).unwrap().0, get),
-        |out| ordered_get::encode_answer(out, &[Some((b"v", 3)), None]),
-    );
+    let answer = ordered_get::Answer {
+        values: vec![Some(bytes(b"v")), None],
+        versions: vec![3, 0],
+    };
+    let get = async |client: Client| client.ordered_get(&call, None).await;
+    let found = check::<OrderedGet, _, _>(get, &call, &answer);
     assert_eq!(found.await, [Some((b"v".to_vec(), 3)), None]);
 
-    let entry: ordered_put::Entry<'_> = (Cow::Borrowed(b"k"), Cow::Borrowed(b"v"));
-    let put = ordered_put::Call {
+    let entry = (bytes(b"k"), bytes(b"v"));
+    let call = ordered_put::Call {
         table: None,
         entries: vec![entry.clone()],
         if_version: Some(2),
         if_absent: false,
     };
-    let found = check(
-        "ordered.put",
-        async |client: Client| client.ordered_put(&put, None).await,
-        |map| assert_eq!(ordered_put::Call::decode(map).unwrap().0, put),
-        |out| ordered_put::encode_answer(out, &[3], "synced"),
-    );
-    assert_eq!(
-        found.await,
-        ordered_put::Answer {
-            versions: vec![3],
-            durability: "synced".to_owned()
-        }
-    );
+    let answer = ordered_put::Answer {
+        versions: vec![3],
+        durability: "synced".into(),
+    };
+    let put = async |client: Client| client.ordered_put(&call, None).await;
+    let found = check::<OrderedPut, _, _>(put, &call, &answer);
+    assert_eq!(found.await, answer);
 
-    let scan = ordered_scan::Call {
+    let call = ordered_scan::Call {
         limit: 1,
         ..ordered_scan::Call::default()
     };
-    let found = check(
-        "ordered.scan",
-        async |client: Client| client.ordered_scan(&scan, None).await,
-        |map| assert_eq!(ordered_scan::Call::decode(map).unwrap().0, scan),
-        |out| ordered_scan::encode_answer(out, &[(b"k", b"v")], Some(b"l")),
-    );
-    assert_eq!(
-        found.await,
-        ordered_scan::Answer {
-            entries: vec![entry],
-            cursor: Some(Cow::Borrowed(b"l"))
-        }
-    );
+    let answer = ordered_scan::Answer {
+        entries: vec![entry],
+        cursor: Some(bytes(b"l")),
+    };
+    let scan = async |client: Client| client.ordered_scan(&call, None).await;
+    let found = check::<OrderedScan, _, _>(scan, &call, &answer);
+    assert_eq!(found.await, answer);
 }
 
 #[tokio::test]
 async fn inference_reads_scores_and_outputs() {
-    let inputs = infer::Inputs::Samples(vec![vec!["u".into(), "f".into()]]);
-    let samples = infer::Call {
+    let samples = infer::Call::Samples(infer::Samples {
+        model: None,
+        samples: vec![vec!["u".into(), "f".into()]],
+    });
+    let scores = infer::Answer::Scores(infer::Scores { scores: vec![0.1] });
+    let tensor = infer::Tensor::new(vec![1, 2], vec![0.5_f32, 1.5]).unwrap();
+    let tensors = infer::Call::Tensors(infer::Tensors {
         model: None,
         version: None,
-        inputs,
+        inputs: vec![("x".into(), tensor.clone())],
         outputs: Vec::new(),
-        base64: false,
-    };
-    let found = check(
-        "infer",
-        async |client: Client| client.infer_scores(&samples, None).await,
-        |map| assert_eq!(infer::Call::decode(map).unwrap().0, samples),
-        |out| infer::encode_scores(out, &[0.1]),
-    );
-    assert_eq!(found.await, [0.1]);
-
-    let tensor = infer::Tensor::new(vec![1, 2], vec![0.5_f32, 1.5]).unwrap();
-    let inputs = infer::Inputs::Tensors(vec![("x".into(), tensor.clone())]);
-    let tensors = infer::Call { inputs, ..samples };
-    let found = check(
-        "infer",
-        async |client: Client| client.infer(&tensors, None).await,
-        |map| assert_eq!(infer::Call::decode(map).unwrap().0, tensors),
-        |out| infer::encode_answer(out, "ranker", 2, [("y", &tensor)].into_iter()),
-    );
-    let outputs = vec![("y".to_owned(), tensor.clone())];
-    assert_eq!(
-        found.await,
-        infer::Answer {
-            model: "ranker".to_owned(),
-            version: 2,
-            outputs
-        }
-    );
+    });
+    let outputs = infer::Answer::Outputs(infer::Outputs {
+        model: "ranker".into(),
+        version: 2,
+        outputs: vec![("y".into(), tensor)],
+    });
+    for (call, answer) in [(samples, scores), (tensors, outputs)] {
+        let infer = async |client: Client| client.infer(&call, None).await;
+        let found = check::<Infer, _, _>(infer, &call, &answer);
+        assert_eq!(found.await, answer);
+    }
 }
 
 #[tokio::test]
@@ -183,14 +173,10 @@ async fn rank_reads_items_and_scores() {
         items,
         scores: vec![0.25, 0.1],
         model: "m".into(),
-        versions: vec![("t".to_owned(), 1)],
+        versions: vec![("t".into(), 1)],
     };
-    let found = check(
-        "rank",
-        async |client: Client| client.rank(&call, None).await,
-        |map| assert_eq!(rank::Call::decode(map).unwrap().0, call),
-        |out| ranked.encode(out),
-    );
+    let rank = async |client: Client| client.rank(&call, None).await;
+    let found = check::<Rank, _, _>(rank, &call, &ranked);
     assert_eq!(found.await, ranked);
 }
 

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use millpond_client_rust::Encoding;
-use millpond_client_rust::schema::frame::{FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_client_rust::frame::{FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_press_recorder::ErrorKind;
 use serde_json::json;
 

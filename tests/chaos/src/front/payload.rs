@@ -1,6 +1,6 @@
 //! Payloads as JSON values, whatever they travel as.
 
-use millpond_wire_frame::{Encoder, Encoding, Map, Value as Wire, decode_map};
+use millpond_wire_payload::{Encoder, Encoding, Map, Value as Wire, decode_map};
 use serde_json::{Value, json};
 use std::io;
 

@@ -4,9 +4,9 @@ use crate::front::Socket;
 use crate::scene::ANSWER_MAX;
 use crate::server::Server;
 use anyhow::Context as _;
-use millpond_wire_frame::{
-    Encoder, Encoding, FrameKind, Limits, Parsed, decode_map, parse_frame, write_frame,
-};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::Field as _;
 use millpond_wire_schema::ordered_scan::{Answer, Call};
 use std::borrow::Cow;
 use std::io::{Read as _, Write as _};
@@ -39,7 +39,7 @@ fn page(socket: &mut Socket, cursor: Option<Vec<u8>>) -> anyhow::Result<Page> {
         ..Call::default()
     };
     let (mut payload, mut frame) = (Vec::new(), Vec::new());
-    call.encode(&mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+    Call::write(&call, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
     let kind = FrameKind::Twoway {
         method: "ordered.scan",
         seq: 1,
@@ -49,12 +49,12 @@ fn page(socket: &mut Socket, cursor: Option<Vec<u8>>) -> anyhow::Result<Page> {
     let mut came = Vec::new();
     loop {
         if let Parsed::Whole { message, .. } = parse_frame(&came, Limits::default())? {
-            let map = decode_map(message.encoding, message.payload)?;
+            let payload = Payload::new(message.encoding, message.payload)?;
             anyhow::ensure!(
                 message.kind == FrameKind::Answer { status: 0, seq: 1 },
-                "a scan was answered {map:?}"
+                "a scan was answered {payload:?}"
             );
-            let answer = Answer::decode(map)?;
+            let (answer, _) = Answer::decode(&payload)?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let entries = answer.entries.iter().map(|(key, value)| (text(key), text(value)));
             return Ok((entries.collect(), answer.cursor.map(Cow::into_owned)));

@@ -62,7 +62,8 @@ fn captured_frames_are_read_and_written_byte_for_byte() {
         let frame = whole(&bytes);
         assert_eq!(frame.kind, kind);
         assert_eq!(frame.encoding, Encoding::Msgpack);
-        crate::decode_map(frame.encoding, frame.payload).expect("the captured payload is a map");
+        millpond_wire_payload::decode_map(frame.encoding, frame.payload)
+            .expect("the captured payload is a map");
         let mut again = Vec::new();
         write_frame(&mut again, frame.encoding, frame.kind, frame.payload).unwrap();
         assert_eq!(again, bytes);

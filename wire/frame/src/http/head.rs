@@ -5,7 +5,7 @@
 
 use super::{Body, HttpRequest, malformed};
 use crate::HttpError;
-use crate::fields::kept_trace;
+use millpond_wire_payload::kept_trace;
 use std::borrow::Cow;
 
 /// Characters of a `Sec-WebSocket-Key`: 16 bytes in base64.

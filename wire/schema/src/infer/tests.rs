@@ -2,17 +2,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
-use crate::frame::{Encoding, decode_map};
+use crate::Field;
+use crate::payload::{Encoder, Encoding, Payload};
 
 fn check(json: &str, expected: &str) {
-    let found = match Call::decode(decode_map(Encoding::Json, json.as_bytes()).unwrap()) {
-        Ok((call, _)) => format!("{:?}", call.inputs),
+    let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
+    let found = match Call::decode(&payload) {
+        Ok((call, _)) => format!("{call:?}"),
         Err(error) => error.to_string(),
     };
     assert!(
         found.contains(expected),
         "{found:?} does not contain {expected:?}"
     );
+}
+
+/// Writes in that encoding and reads again.
+fn round_trip<F: Field>(encoding: Encoding, value: &F::Of<'_>) -> F::Of<'static> {
+    let mut bytes = Vec::new();
+    F::write(value, &mut Encoder::new(&mut bytes, encoding, false));
+    let payload = Payload::new(encoding, &bytes).unwrap();
+    F::own(F::decode(&payload).unwrap().0)
 }
 
 #[test]
@@ -32,21 +42,20 @@ fn both_forms_round_trip() {
         .map(|(data, name)| (name.into(), Tensor::new(vec![1, 2], data).unwrap()))
         .collect();
     let samples = vec![vec!["u1".into(), "i\"2".into()]; 15];
-    for inputs in [Inputs::Tensors(tensors), Inputs::Samples(samples)] {
-        let call = Call {
+    for call in [
+        Call::Tensors(Tensors {
             model: Some("m".into()),
             version: None,
-            inputs,
+            inputs: tensors,
             outputs: Vec::new(),
-            base64: false,
-        };
+        }),
+        Call::Samples(Samples {
+            model: Some("m".into()),
+            samples,
+        }),
+    ] {
         for encoding in [Encoding::Msgpack, Encoding::Json] {
-            let mut bytes = Vec::new();
-            call.encode(&mut Encoder::new(&mut bytes, encoding, false));
-            assert_eq!(
-                Call::decode(decode_map(encoding, &bytes).unwrap()).unwrap().0,
-                call
-            );
+            assert_eq!(round_trip::<Call<'_>>(encoding, &call), call);
         }
     }
 }
@@ -80,7 +89,7 @@ fn tensors_are_checked() {
 
 #[test]
 fn samples_are_checked() {
-    check(r#"{"samples":[["a","b"],["c","d"]]}"#, "Samples([[\"a\", \"b\"]");
+    check(r#"{"samples":[["a","b"],["c","d"]]}"#, "samples: [[\"a\", \"b\"]");
     check(
         r#"{"samples":[["a",1]]}"#,
         "\"samples[0][1]\" is an integer; expected text",
@@ -92,38 +101,47 @@ fn samples_are_checked() {
 #[test]
 fn answers_round_trip() {
     let tensor = Tensor::new(vec![2, 1], vec![0.1_f32, -2.0]).unwrap();
-    let scores = [0.1, -2.0, 1e-30];
-    for encoding in [Encoding::Msgpack, Encoding::Json] {
-        let mut bytes = Vec::new();
-        let mut out = Encoder::new(&mut bytes, encoding, false);
-        encode_answer(&mut out, "m", 3, [("y", &tensor)].into_iter());
-        let found = Answer::decode(decode_map(encoding, &bytes).unwrap()).unwrap();
-        let outputs = vec![("y".to_owned(), tensor.clone())];
-        assert_eq!(
-            found,
-            Answer {
-                model: "m".to_owned(),
-                version: 3,
-                outputs
-            }
-        );
-        bytes.clear();
-        encode_scores(&mut Encoder::new(&mut bytes, encoding, false), &scores);
-        assert_eq!(
-            decode_scores(decode_map(encoding, &bytes).unwrap()).unwrap(),
-            scores
-        );
+    let outputs = Answer::Outputs(Outputs {
+        model: "m".into(),
+        version: 3,
+        outputs: vec![("y".into(), tensor)],
+    });
+    let scores = Answer::Scores(Scores {
+        scores: vec![0.1, -2.0, 1e-30],
+    });
+    for answer in [outputs, scores] {
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            assert_eq!(round_trip::<Answer<'_>>(encoding, &answer), answer);
+        }
     }
 }
 
 #[test]
 fn answers_that_do_not_fit_are_named() {
-    let error = decode_scores(decode_map(Encoding::Json, br#"{"scores": [1, "a"]}"#).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "key \"scores[1]\" is text; expected one f32");
-    let json = br#"{"model": "m", "outputs": {"y": 1}}"#;
-    let error = Answer::decode(decode_map(Encoding::Json, json).unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "key \"outputs.y\" is an integer; expected a map {shape, type, data}"
+    for (json, expected) in [
+        (
+            r#"{"scores": [1, "a"]}"#,
+            "key \"scores[1]\" is text; expected one f32",
+        ),
+        (
+            r#"{"model": "m", "version": 1, "outputs": {"y": 1}}"#,
+            "key \"outputs.y\" is an integer; expected a map {shape, type, data}",
+        ),
+    ] {
+        let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
+        let error = Answer::decode(&payload).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn elements_may_stand_before_their_type_and_be_base64() {
+    check(
+        r#"{"inputs":{"x":{"data":"AACAPw==","shape":[1],"type":"f32"}},"base64":true}"#,
+        "F32([1.0])",
+    );
+    check(
+        r#"{"inputs":{"x":{"data":null,"shape":[1],"type":"f32"}}}"#,
+        "key \"inputs.x.data\" is missing",
     );
 }

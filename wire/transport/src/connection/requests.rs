@@ -143,8 +143,7 @@ fn agree(
             connection.secure = Some(Box::new(secure));
             connection.flags.secured = true;
             form.ok(&mut connection.out, false, |out| {
-                out.map(0);
-                out.end_map();
+                out.map(|_| ());
             });
             true
         }
@@ -168,7 +167,11 @@ pub(super) fn refuse_frame(out: &mut Vec<u8>, input: &[u8], error: FrameError, i
             seq,
             in_message,
         };
-        form.error(out, &Status::from(error));
+        let code = match error {
+            FrameError::TooLarge { .. } => Code::TooLarge,
+            _ => Code::InvalidPackage,
+        };
+        form.error(out, &Status::new(code, error.to_string()));
     }
 }
 

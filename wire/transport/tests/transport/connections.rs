@@ -32,10 +32,10 @@ fn answers_come_in_any_order_and_in_flight_is_bounded() {
         tickets.recv_timeout(Duration::from_millis(50)).is_err(),
         "a fifth call was served past the bound"
     );
-    held.remove(3).ok(|out| out.map(0));
+    held.remove(3).ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut stream, 1), [(0, 3)]);
     held.push(tickets.recv().unwrap());
-    held.remove(0).ok(|out| out.map(0));
+    held.remove(0).ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut stream, 1), [(0, 0)]);
     held.push(tickets.recv().unwrap());
     drop(held);
@@ -115,7 +115,7 @@ fn the_first_request_decides_what_its_connection_speaks() {
     frames
         .write_all(&[&quest("later", 1, &[0x80]), request.as_bytes()].concat())
         .unwrap();
-    tickets.recv().unwrap().ok(|out| out.map(0));
+    tickets.recv().unwrap().ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut frames, 1), [(0, 1)]);
     assert_eq!(frames.read(&mut [0; 8]).unwrap(), 0);
 
@@ -123,8 +123,7 @@ fn the_first_request_decides_what_its_connection_speaks() {
     http.write_all(&[request.as_bytes(), &quest("later", 1, &[0x80])].concat())
         .unwrap();
     tickets.recv().unwrap().ok(|out| {
-        out.map(0);
-        out.end_map();
+        out.map(|_| ());
     });
     let mut said = String::new();
     http.read_to_string(&mut said).unwrap();
@@ -161,7 +160,7 @@ fn http_requests_are_answered_in_turn() {
     }
     // Two pipelined: the second waits for the first, which is answered later.
     let pair = format!("POST /service/later HTTP/1.1\r\nHost: localhost\r\n\r\n{request}");
-    let answering = std::thread::spawn(move || tickets.recv().unwrap().ok(|out| out.map(0)));
+    let answering = std::thread::spawn(move || tickets.recv().unwrap().ok(|out| out.map(|_| ())));
     let mut text = http(&mut stream, &pair);
     while !text.contains("\"bytes\":2") {
         text.push_str(&http(&mut stream, ""));
@@ -267,7 +266,7 @@ fn closing_sends_what_is_owed() {
     stream.write_all(&quest("later", 1, &[0x80])).unwrap();
     let ticket = tickets.recv().unwrap();
     let closing = std::thread::spawn(move || transport.close(Duration::from_secs(20)));
-    ticket.ok(|out| out.map(0));
+    ticket.ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut stream, 1), [(0, 1)]);
     closing.join().unwrap();
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
@@ -313,7 +312,7 @@ fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
         counted(&counters.accepted)
     );
     for (stream, ticket) in [(&mut first, first_ticket), (&mut second, second_ticket)] {
-        ticket.ok(|out| out.map(0));
+        ticket.ok(|out| out.map(|_| ()));
         assert_eq!(answers(stream, 1), [(0, 1)]);
     }
     // Both have been answered, the first of them before.

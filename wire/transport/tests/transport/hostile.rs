@@ -28,7 +28,7 @@ impl Service for Ordered {
         if first {
             self.go.lock().unwrap().recv().unwrap();
         }
-        reply.ok(|out| out.map(0));
+        reply.ok(|out| out.map(|_| ()));
     }
 }
 
@@ -71,10 +71,10 @@ impl Service for Large {
     fn call(&self, _: Request<'_>, reply: Reply<'_>) {
         self.served.fetch_add(1, Ordering::Relaxed);
         reply.ok(|out| {
-            out.map(1);
-            out.key("bytes");
-            out.bytes(&[7; 10_000]);
-            out.end_map();
+            out.map(|out| {
+                out.key("bytes");
+                out.bytes(&[7; 10_000]);
+            });
         });
     }
 }
@@ -126,20 +126,20 @@ fn a_peer_that_is_owed_too_much_is_cut_off_and_counted() {
     let (mut silent, mut reader) = (connect(&transport), connect(&transport));
     let answer = |ticket: Ticket| {
         ticket.ok(|out| {
-            out.map(1);
-            out.key("bytes");
-            out.bytes(&vec![7; 1 << 20]);
-            out.end_map();
+            out.map(|out| {
+                out.key("bytes");
+                out.bytes(&vec![7; 1 << 20]);
+            });
         });
     };
     // A single answer may be as large as it is.
     reader.write_all(&quest("later", 1, &[0x80])).unwrap();
     let ticket = taken.recv().unwrap();
     ticket.ok(|out| {
-        out.map(1);
-        out.key("bytes");
-        out.bytes(&vec![7; 6 << 20]);
-        out.end_map();
+        out.map(|out| {
+            out.key("bytes");
+            out.bytes(&vec![7; 6 << 20]);
+        });
     });
     assert_eq!(answers(&mut reader, 1), [(0, 1)]);
     // Sixty-four answers of a megabyte are more than the kernel takes for a peer that does not read.

@@ -3,7 +3,8 @@
 use crate::probe::{connect, start};
 use crate::websocket::{MASK, upgrade};
 use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket, write_message};
-use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, decode_map, parse_frame, write_frame};
+use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::decode_map;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -72,10 +73,10 @@ fn no_number_of_a_call_gets_into_the_text_of_its_answer() {
         for (ticket, is_error) in received.into_iter().zip([false, true, true, false]) {
             if !is_error {
                 ticket.ok(|out| {
-                    out.map(1);
-                    out.key("later");
-                    out.u32_block(&[1, 2]);
-                    out.end_map();
+                    out.map(|out| {
+                        out.key("later");
+                        out.block(&[1_u32, 2]);
+                    });
                 });
             }
         }

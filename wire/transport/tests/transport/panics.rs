@@ -24,23 +24,24 @@ impl Service for Panicking {
         match request.target {
             Target::Method("panic") => panic!("asked for"),
             Target::Method("half") => reply.ok(|out| {
-                out.map(1);
-                out.key("never");
-                panic!("in the middle of an answer")
+                out.map(|out| {
+                    out.key("never");
+                    panic!("in the middle of an answer")
+                })
             }),
             Target::Method("later") => self.tickets.send(reply.detach()).unwrap(),
             Target::Method("push") => {
                 let pusher = reply.pusher().unwrap();
-                reply.ok(|out| out.map(0));
+                reply.ok(|out| out.map(|_| ()));
                 pusher.ask(
                     "any",
                     Encoding::Msgpack,
                     None,
-                    |out| out.map(0),
+                    |out| out.map(|_| ()),
                     |_| panic!("whoever waits panics"),
                 );
             }
-            _ => reply.ok(|out| out.map(0)),
+            _ => reply.ok(|out| out.map(|_| ())),
         }
     }
 }
@@ -79,11 +80,11 @@ fn check(method: &str) {
         closes(&mut stream);
         assert_eq!(counters.panics.load(Ordering::Relaxed), count, "{method}");
         assert!(in_flight.is_gone(), "{method}");
-        in_flight.ok(|out| out.map(0));
+        in_flight.ok(|out| out.map(|_| ()));
         other.write_all(&quest("echo", 7, &[0x80])).unwrap();
         assert_eq!(answers(&mut other, 1), [(0, 7)], "{method}");
     }
-    ticket.ok(|out| out.map(0));
+    ticket.ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut other, 1), [(0, 1)]);
     assert_eq!(counters.undelivered.load(Ordering::Relaxed), 3);
     assert_eq!(counters.live.load(Ordering::Relaxed), 1);
@@ -152,7 +153,7 @@ struct Turning(Cell<bool>);
 impl Service for Turning {
     fn call(&self, _: Request<'_>, reply: Reply<'_>) {
         self.0.set(true);
-        reply.ok(|out| out.map(0));
+        reply.ok(|out| out.map(|_| ()));
     }
 
     fn turned(&self, _: Instant) {

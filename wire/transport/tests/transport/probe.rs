@@ -30,10 +30,10 @@ impl Service for Probe {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         match request.target {
             Target::Method("echo") => reply.ok(|out| {
-                out.map(1);
-                out.key("bytes");
-                out.uint(request.payload.len() as u64);
-                out.end_map();
+                out.map(|out| {
+                    out.key("bytes");
+                    out.uint(request.payload.len() as u64);
+                });
             }),
             Target::Method("later") => self.tickets.lock().unwrap().send(reply.detach()).unwrap(),
             _ => {}
@@ -61,17 +61,17 @@ impl Service for Timed {
             Target::Method("long") => {
                 ticket.set_ready(Instant::now(), 7);
                 ticket.ok(|out| {
-                    out.map(1);
-                    out.key("bytes");
-                    out.bytes(&vec![7; 100_000]);
-                    out.end_map();
+                    out.map(|out| {
+                        out.key("bytes");
+                        out.bytes(&vec![7; 100_000]);
+                    });
                 });
             }
             Target::Method("timed") => {
                 ticket.set_ready(Instant::now(), 8);
-                ticket.ok(|out| out.map(0));
+                ticket.ok(|out| out.map(|_| ()));
             }
-            _ => ticket.ok(|out| out.map(0)),
+            _ => ticket.ok(|out| out.map(|_| ())),
         }
     }
 
@@ -100,7 +100,7 @@ impl Service for Turns {
         assert!(request.clock.last() >= request.received);
         assert!(request.clock.read() >= request.received && request.clock.began() == request.received);
         self.received.borrow_mut().push(request.received);
-        reply.ok(|out| out.map(0));
+        reply.ok(|out| out.map(|_| ()));
     }
 
     fn turned(&self, began: Instant) {
@@ -158,8 +158,7 @@ impl Service for Who {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         self.peers.send(request.peer).unwrap();
         reply.ok(|out| {
-            out.map(0);
-            out.end_map();
+            out.map(|_| ());
         });
     }
 }

@@ -56,21 +56,21 @@ impl Service for Duplex {
                     for step in 0..3 {
                         pusher
                             .tell("progress", encoding, |out| {
-                                out.map(1);
-                                out.key("step");
-                                out.uint(step);
-                                out.end_map();
+                                out.map(|out| {
+                                    out.key("step");
+                                    out.uint(step);
+                                });
                             })
                             .unwrap();
                     }
                 });
-                reply.ok(|out| out.map(0));
+                reply.ok(|out| out.map(|_| ()));
                 // The answer is made, and this is still the handler: it may go on, as long as it blocks nobody.
                 drop(going_on);
             }
             Target::Method("pusher") => {
                 self.pushers.lock().unwrap().send(pusher).unwrap();
-                reply.ok(|out| out.map(0));
+                reply.ok(|out| out.map(|_| ()));
             }
             _ => reply.ok(|out| out.raw(&payload)),
         }
@@ -275,7 +275,7 @@ fn any_thread_may_call_the_peer_until_it_leaves() {
         for number in 0..8_u8 {
             let (pusher, told) = (pusher.clone(), told.clone());
             scope.spawn(move || {
-                let write = move |out: &mut millpond_wire_frame::Encoder<'_>| out.raw(&map(b'n', number));
+                let write = move |out: &mut millpond_wire_payload::Encoder<'_>| out.raw(&map(b'n', number));
                 pusher.ask("ask", Encoding::Msgpack, Some(LONG), write, move |answer| {
                     let answer = answer.map(|answer| (answer.status, answer.payload.to_vec()));
                     told.send((number, answer)).unwrap();
@@ -304,7 +304,7 @@ fn any_thread_may_call_the_peer_until_it_leaves() {
     );
     assert!(pusher.is_closed());
     assert_eq!(
-        pusher.tell("tell", Encoding::Json, |out| out.map(0)),
+        pusher.tell("tell", Encoding::Json, |out| out.map(|_| ())),
         Err(PushError::Closed)
     );
     transport.close(LONG);
@@ -432,7 +432,13 @@ fn pushes_are_bounded_in_number_and_bytes() {
     for _ in 0..3 {
         let told = told.clone();
         let on_answer = move |answer: Result<PushAnswer<'_>, PushError>| told.send(answer.err()).unwrap();
-        pusher.ask("ask", Encoding::Msgpack, Some(LONG), |out| out.map(0), on_answer);
+        pusher.ask(
+            "ask",
+            Encoding::Msgpack,
+            Some(LONG),
+            |out| out.map(|_| ()),
+            on_answer,
+        );
     }
     assert_eq!(
         results.recv().unwrap(),
@@ -440,7 +446,7 @@ fn pushes_are_bounded_in_number_and_bytes() {
         "at once"
     );
     let block = vec![7; 50_000];
-    let large = |out: &mut millpond_wire_frame::Encoder<'_>| out.bytes(&block);
+    let large = |out: &mut millpond_wire_payload::Encoder<'_>| out.bytes(&block);
     let too_large = pusher.tell("tell", Encoding::Msgpack, |out| out.bytes(&[7; 100_000]));
     assert!(matches!(
         too_large,

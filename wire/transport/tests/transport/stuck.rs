@@ -24,7 +24,7 @@ impl Service for Blocking {
             self.entered.send(name).unwrap();
             let _ = self.gate.lock().unwrap().recv();
         }
-        reply.ok(|out| out.map(0));
+        reply.ok(|out| out.map(|_| ()));
     }
 }
 

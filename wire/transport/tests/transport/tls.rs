@@ -41,7 +41,7 @@ fn frames_pipelined_and_answered_late() {
     let held = [tickets.recv().unwrap(), tickets.recv().unwrap()];
     held.into_iter()
         .rev()
-        .for_each(|ticket| ticket.ok(|out| out.map(0)));
+        .for_each(|ticket| ticket.ok(|out| out.map(|_| ())));
     let mut late = answers(&mut stream, 2);
     late.sort_unstable();
     assert_eq!(late, [(0, 1), (0, 2)]);
@@ -69,7 +69,7 @@ fn http_and_websockets() {
     stream.write_all(&bytes).unwrap();
     assert_eq!(event(&mut stream), "answer 0 1");
     assert_eq!(event(&mut stream), "pong still there");
-    tickets.recv().unwrap().ok(|out| out.map(0));
+    tickets.recv().unwrap().ok(|out| out.map(|_| ()));
     assert_eq!(event(&mut stream), "answer 0 2");
     let closes = "POST /service/echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let mut stream = port.connect(&client);
@@ -92,8 +92,7 @@ impl Service for Encrypted {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         self.told.send(request.encrypted).unwrap();
         reply.ok(|out| {
-            out.map(0);
-            out.end_map();
+            out.map(|_| ());
         });
     }
 }
@@ -123,10 +122,10 @@ struct Mirror;
 impl Service for Mirror {
     fn call(&self, request: Request<'_>, reply: Reply<'_>) {
         reply.ok(|out| {
-            out.map(1);
-            out.key("bytes");
-            out.bytes(request.payload);
-            out.end_map();
+            out.map(|out| {
+                out.key("bytes");
+                out.bytes(request.payload);
+            });
         });
     }
 }
@@ -192,7 +191,7 @@ fn a_peer_that_says_its_end_gets_all_answers() {
     }
     stream.sock.write_all(&sealed).unwrap();
     assert_eq!(answers(&mut stream, 400).len(), 400);
-    tickets.recv().unwrap().ok(|out| out.map(0));
+    tickets.recv().unwrap().ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut stream, 1), [(0, 400)]);
     assert_eq!(
         stream.read(&mut [0; 8]).unwrap(),
@@ -210,7 +209,7 @@ fn a_stop_answers_and_says_its_end() {
     busy.write_all(&quest("later", 1, &[0x80])).unwrap();
     let ticket = tickets.recv().unwrap();
     let closing = std::thread::spawn(move || port.close());
-    ticket.ok(|out| out.map(0));
+    ticket.ok(|out| out.map(|_| ()));
     assert_eq!(answers(&mut busy, 1), [(0, 1)]);
     closing.join().unwrap();
     for stream in [&mut idle, &mut busy] {

@@ -80,7 +80,7 @@ fn messages_are_frames_and_their_answers_messages() {
     }
     assert_eq!(event(&mut stream), "answer 0 1");
     assert_eq!(event(&mut stream), "pong are you there");
-    tickets.recv().unwrap().ok(|out| out.map(0));
+    tickets.recv().unwrap().ok(|out| out.map(|_| ()));
     assert_eq!(event(&mut stream), "answer 0 2");
     // A message in two fragments, with a ping between them.
     let whole = quest("echo", 3, &[0x80]);
@@ -168,7 +168,7 @@ fn a_stop_answers_and_says_goodbye_to_websockets() {
     joining.write_all(&call).unwrap();
     // No peer answers its close frame, and none is waited for.
     let closing = std::thread::spawn(move || transport.close(Duration::from_secs(3600)));
-    ticket.ok(|out| out.map(0));
+    ticket.ok(|out| out.map(|_| ()));
     closing.join().unwrap();
     assert_eq!(event(busy), "answer 0 2");
     for stream in [idle, busy, joining] {
@@ -258,7 +258,7 @@ fn no_answer_follows_a_close_frame() {
             assert!(Instant::now() < until, "the call is still worth its work");
             std::thread::sleep(Duration::from_millis(1));
         }
-        ticket.ok(|out| out.map(0));
+        ticket.ok(|out| out.map(|_| ()));
         assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0, "behind {said}");
     }
     transport.close(Duration::from_secs(5));

@@ -79,10 +79,10 @@ fn peers_that_read_nothing_keep_no_more_than_all_may() {
 /// Answers with so many bytes.
 fn answer(ticket: Ticket, bytes: usize) {
     ticket.ok(|out| {
-        out.map(1);
-        out.key("bytes");
-        out.bytes(&vec![7; bytes]);
-        out.end_map();
+        out.map(|out| {
+            out.key("bytes");
+            out.bytes(&vec![7; bytes]);
+        });
     });
 }
 
@@ -166,10 +166,10 @@ impl Service for Blocking {
             Target::Method("block") => {
                 self.entered.send(()).unwrap();
                 let _ = self.gate.lock().unwrap().recv();
-                reply.ok(|out| out.map(0));
+                reply.ok(|out| out.map(|_| ()));
             }
             Target::Method("later") => self.tickets.send(reply.detach()).unwrap(),
-            _ => reply.ok(|out| out.map(0)),
+            _ => reply.ok(|out| out.map(|_| ())),
         }
     }
 }

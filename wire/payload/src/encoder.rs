@@ -1,0 +1,473 @@
+//! Writes a payload in either encoding straight into the output buffer.
+//!
+//! Maps and arrays count what is written into them; msgpack is minimal. Binary blocks are msgpack `bin`; in JSON they are
+//! arrays of numbers, or base64 text when the caller asked for it. It is not a schema. Its invariant: as long as each key is
+//! followed by a value, the output is one valid value.
+
+use crate::{Encoding, Number, Value};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A writer of values; a key is written before its value.
+pub struct Encoder<'o> {
+    out: &'o mut Vec<u8>,
+    /// Where its first value begins: what lies before that is another's, and says nothing about commas.
+    start: usize,
+    /// Values, keys among them, written so far into the map or array that is open.
+    written: usize,
+    encoding: Encoding,
+    base64: bool,
+}
+
+/// How what holds other values is written.
+struct Form {
+    /// Values that one entry has.
+    per_entry: usize,
+    brackets: [u8; 2],
+    /// The tag that has the length in it, if that is less than 16; those with 16 and 32 bits behind them.
+    fix: u8,
+    tags: [u8; 2],
+}
+
+const MAP: Form = Form {
+    per_entry: 2,
+    brackets: *b"{}",
+    fix: 0x80,
+    tags: [0xde, 0xdf],
+};
+
+const ARRAY: Form = Form {
+    per_entry: 1,
+    brackets: *b"[]",
+    fix: 0x90,
+    tags: [0xdc, 0xdd],
+};
+
+impl<'o> Encoder<'o> {
+    /// Appends to `out`; `base64` chooses how binary blocks look in JSON.
+    pub fn new(out: &'o mut Vec<u8>, encoding: Encoding, base64: bool) -> Self {
+        Encoder {
+            start: out.len(),
+            out,
+            written: 0,
+            encoding,
+            base64,
+        }
+    }
+
+    /// A map of the keys and values that `write` writes.
+    pub fn map<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
+        self.open(&MAP, write)
+    }
+
+    /// An array of the values that `write` writes.
+    pub fn array<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
+        self.open(&ARRAY, write)
+    }
+
+    /// An array of items that are counted already, each written by `write`.
+    pub fn items<I: ExactSizeIterator>(&mut self, items: I, mut write: impl FnMut(&mut Self, I::Item)) {
+        self.counted(&ARRAY, items.len(), |out| items.for_each(|item| write(out, item)));
+    }
+
+    /// A map of entries that are counted already, each value written by `write`.
+    pub fn entries<'k, V>(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = (&'k str, V)>,
+        mut write: impl FnMut(&mut Self, V),
+    ) {
+        self.counted(&MAP, entries.len(), |out| {
+            entries.for_each(|(key, value)| {
+                out.key(key);
+                write(out, value);
+            });
+        });
+    }
+
+    fn open<T>(&mut self, form: &Form, write: impl FnOnce(&mut Self) -> T) -> T {
+        self.begin();
+        let (at, outer) = (self.out.len(), std::mem::take(&mut self.written));
+        match self.encoding {
+            Encoding::Msgpack => self.out.push(form.fix),
+            Encoding::Json => self.out.push(form.brackets[0]),
+        }
+        let done = write(self);
+        let written = std::mem::replace(&mut self.written, outer);
+        match (self.encoding, written / form.per_entry) {
+            (Encoding::Json, _) => self.out.push(form.brackets[1]),
+            (Encoding::Msgpack, len @ 0..16) => {
+                if let Some(tag) = self.out.get_mut(at) {
+                    *tag = form.fix | len as u8;
+                }
+            }
+            (Encoding::Msgpack, len) => {
+                let mut head = Vec::with_capacity(5);
+                Encoder::new(&mut head, Encoding::Msgpack, false).head(form, len);
+                self.out.splice(at..=at, head);
+            }
+        }
+        done
+    }
+
+    fn counted(&mut self, form: &Form, len: usize, write: impl FnOnce(&mut Self)) {
+        if self.encoding == Encoding::Json {
+            return self.open(form, write);
+        }
+        self.begin();
+        self.head(form, len);
+        let outer = self.written;
+        write(self);
+        self.written = outer;
+    }
+
+    /// The beginning of a msgpack map of so many entries: for what goes before entries that are written already.
+    pub fn begin_map(&mut self, len: usize) {
+        self.begin();
+        self.head(&MAP, len);
+    }
+
+    fn head(&mut self, form: &Form, len: usize) {
+        match len {
+            0..16 => self.out.push(form.fix | len as u8),
+            _ => self.sized(len, form.tags),
+        }
+    }
+
+    /// A map's key; its value follows.
+    pub fn key(&mut self, key: &str) {
+        self.text(key);
+        if self.encoding == Encoding::Json {
+            self.out.push(b':');
+        }
+    }
+
+    /// null
+    pub fn nil(&mut self) {
+        self.literal(0xc0, "null");
+    }
+
+    /// A boolean.
+    pub fn bool(&mut self, value: bool) {
+        if value {
+            self.literal(0xc3, "true")
+        } else {
+            self.literal(0xc2, "false")
+        }
+    }
+
+    /// A whole number not below zero.
+    pub fn uint(&mut self, value: u64) {
+        self.begin();
+        match value {
+            _ if self.encoding == Encoding::Json => {
+                let mut digits = itoa::Buffer::new();
+                self.out.extend_from_slice(digits.format(value).as_bytes());
+            }
+            0..=0x7f => self.out.push(value as u8),
+            0x80..=0xff => self.out.extend_from_slice(&[0xcc, value as u8]),
+            0x100..=0xffff => self.tagged(0xcd, &(value as u16).to_be_bytes()),
+            0x1_0000..=0xffff_ffff => self.tagged(0xce, &(value as u32).to_be_bytes()),
+            _ => self.tagged(0xcf, &value.to_be_bytes()),
+        }
+    }
+
+    /// Any whole number.
+    pub fn int(&mut self, value: i64) {
+        if let Ok(value) = u64::try_from(value) {
+            return self.uint(value);
+        }
+        self.begin();
+        if self.encoding == Encoding::Json {
+            let mut digits = itoa::Buffer::new();
+            self.out.extend_from_slice(digits.format(value).as_bytes());
+        } else if value >= -32 {
+            self.out.push(value as u8);
+        } else {
+            self.tagged(0xd3, &value.to_be_bytes());
+        }
+    }
+
+    /// A 32-bit float, with the shortest text that reads back the same.
+    pub fn f32(&mut self, value: f32) {
+        self.float(0xca, &value.to_be_bytes(), value.is_finite().then_some(value));
+    }
+
+    /// A 64-bit float.
+    pub fn f64(&mut self, value: f64) {
+        self.float(0xcb, &value.to_be_bytes(), value.is_finite().then_some(value));
+    }
+
+    /// JSON has no number that is not finite: null stands for one.
+    fn float(&mut self, tag: u8, bytes: &[u8], finite: Option<impl zmij::Float>) {
+        match (self.encoding, finite) {
+            (Encoding::Msgpack, _) => {
+                self.begin();
+                self.tagged(tag, bytes);
+            }
+            (Encoding::Json, Some(value)) => {
+                self.begin();
+                let mut digits = zmij::Buffer::new();
+                self.out.extend_from_slice(digits.format_finite(value).as_bytes());
+            }
+            (Encoding::Json, None) => self.nil(),
+        }
+    }
+
+    /// Text.
+    pub fn text(&mut self, value: &str) {
+        self.begin();
+        match (self.encoding, value.len()) {
+            (Encoding::Json, _) => {
+                self.out.push(b'"');
+                escape_into(self.out, value);
+                return self.out.push(b'"');
+            }
+            (Encoding::Msgpack, len @ 0..=31) => self.out.push(0xa0 | len as u8),
+            (Encoding::Msgpack, len @ 32..=255) => self.out.extend_from_slice(&[0xd9, len as u8]),
+            (Encoding::Msgpack, len) => self.sized(len, [0xda, 0xdb]),
+        }
+        self.out.extend_from_slice(value.as_bytes());
+    }
+
+    /// A block of bytes: an array of their values in JSON.
+    pub fn bytes(&mut self, value: &[u8]) {
+        match self.encoding {
+            Encoding::Msgpack => {
+                self.bin(value.len());
+                self.out.extend_from_slice(value);
+            }
+            Encoding::Json => self.block(value),
+        }
+    }
+
+    /// A block of numbers, little-endian: an array of numbers in JSON.
+    pub fn block<T: Number>(&mut self, numbers: &[T]) {
+        match (self.encoding, self.base64) {
+            (Encoding::Msgpack, _) => {
+                let len = numbers.len() * T::BYTES;
+                self.bin(len);
+                self.out.reserve(len);
+                self.out.extend(T::block(numbers));
+            }
+            (Encoding::Json, true) => self.text(&STANDARD.encode(T::block(numbers).collect::<Vec<u8>>())),
+            (Encoding::Json, false) => self.items(numbers.iter(), |out, number| number.write(out)),
+        }
+    }
+
+    /// Any decoded value again.
+    pub fn value(&mut self, value: &Value<'_>) {
+        match value {
+            Value::Nil => self.nil(),
+            Value::Bool(value) => self.bool(*value),
+            Value::UInt(value) => self.uint(*value),
+            Value::Int(value) => self.int(*value),
+            Value::Float(value) => self.f64(*value),
+            Value::Text(value) => self.text(value),
+            Value::Bytes(value) => self.bytes(value),
+            Value::Array(items) => self.items(items.iter(), Self::value),
+            Value::Map(map) => self.entries(map.entries(), Self::value),
+        }
+    }
+
+    /// A value that is written already, in this encoding.
+    #[inline]
+    pub fn raw(&mut self, value: &[u8]) {
+        self.begin();
+        self.out.extend_from_slice(value);
+    }
+
+    /// Bytes written, with those that were there before.
+    pub fn written_bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    /// What stands before the bytes of msgpack's bin.
+    fn bin(&mut self, len: usize) {
+        self.begin();
+        match len {
+            0..=255 => self.out.extend_from_slice(&[0xc4, len as u8]),
+            _ => self.sized(len, [0xc5, 0xc6]),
+        }
+    }
+
+    /// A length of 16 or 32 bits behind its tag.
+    fn sized(&mut self, len: usize, [tag16, tag32]: [u8; 2]) {
+        match u16::try_from(len) {
+            Ok(len) => self.tagged(tag16, &len.to_be_bytes()),
+            Err(_) => self.tagged(tag32, &u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()),
+        }
+    }
+
+    fn tagged(&mut self, tag: u8, bytes: &[u8]) {
+        self.out.push(tag);
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn literal(&mut self, tag: u8, text: &str) {
+        self.begin();
+        match self.encoding {
+            Encoding::Msgpack => self.out.push(tag),
+            Encoding::Json => self.out.extend_from_slice(text.as_bytes()),
+        }
+    }
+
+    /// Another value: in JSON behind a comma, unless it is the first of all, of its map or of its array, or follows its key.
+    /// Text always ends in a quote, so the last byte that was written here tells.
+    #[inline]
+    fn begin(&mut self) {
+        self.written += 1;
+        if self.encoding == Encoding::Json {
+            let written = self.out.get(self.start..).unwrap_or_default();
+            if let Some(b'"' | b'}' | b']' | b'0'..=b'9' | b'e' | b'l') = written.last() {
+                self.out.push(b',');
+            }
+        }
+    }
+}
+
+/// Escapes what JSON requires: quotes, backslashes and control characters.
+fn escape_into(out: &mut Vec<u8>, text: &str) {
+    let mut clean_from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text.as_bytes()[clean_from..at]);
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        }
+        clean_from = at + 1;
+    }
+    out.extend_from_slice(&text.as_bytes()[clean_from..]);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::{Map, decode_map};
+    use proptest::prelude::*;
+    use std::borrow::Cow;
+
+    fn encoded(encoding: Encoding, base64: bool, write: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(&mut Encoder::new(&mut out, encoding, base64));
+        out
+    }
+
+    #[test]
+    fn json_is_punctuated() {
+        let json = encoded(Encoding::Json, false, |e| {
+            e.map(|e| {
+                e.key("scores");
+                e.block(&[0.5, -1.0, f32::NAN]);
+                e.key("ok");
+                e.bool(true);
+                e.key("empty");
+                e.map(|_| ());
+                e.key("text");
+                e.text("a\"\\\n\u{1}é");
+                e.key("keys");
+                e.block(&[u64::MAX]);
+            });
+        });
+        let expected = "{\"scores\":[0.5,-1.0,null],\"ok\":true,\"empty\":{},\"text\":\"a\\\"\\\\\\n\\u0001é\",\"keys\":[18446744073709551615]}";
+        assert_eq!(String::from_utf8(json).unwrap(), expected);
+    }
+
+    #[test]
+    fn blocks_are_bin_or_base64() {
+        assert_eq!(
+            encoded(Encoding::Msgpack, false, |e| e.block(&[1.0_f32])),
+            [0xc4, 4, 0, 0, 0x80, 0x3f]
+        );
+        assert_eq!(
+            encoded(Encoding::Json, true, |e| e.bytes(b"hello")),
+            b"\"aGVsbG8=\""
+        );
+        let long = encoded(Encoding::Msgpack, false, |e| e.block(&[0_u64; 40]));
+        assert_eq!(long[..3], [0xc5, 1, 64]);
+        assert_eq!(long.len(), 3 + 320);
+    }
+
+    #[test]
+    fn what_lies_before_the_first_value_separates_nothing() {
+        for before in 0..=u8::MAX {
+            let mut out = vec![before];
+            let mut encoder = Encoder::new(&mut out, Encoding::Json, false);
+            encoder.array(|encoder| {
+                encoder.uint(1);
+                encoder.raw(b"{}");
+            });
+            assert_eq!(out[1..], *b"[1,{}]", "behind {before:#04x}");
+        }
+    }
+
+    /// However many there are, a map and an array are as long as the counted ones say, and what is inside counts once.
+    #[test]
+    fn lengths_are_as_many_as_were_written() {
+        for len in [0, 1, 15, 16, 17, 300, 65_535, 65_536] {
+            let names: Vec<String> = (0..len).map(|at| at.to_string()).collect();
+            for encoding in [Encoding::Msgpack, Encoding::Json] {
+                let written = encoded(encoding, false, |e| {
+                    e.map(|e| {
+                        e.key("map");
+                        e.map(|e| {
+                            names.iter().for_each(|name| {
+                                e.key(name);
+                                e.items([1, 2].iter(), |e, at| e.uint(*at));
+                            });
+                        });
+                        e.key("array");
+                        e.array(|e| names.iter().for_each(|_| e.map(|_| ())));
+                    });
+                });
+                let pair = || Value::Array(vec![Value::UInt(1), Value::UInt(2)]);
+                let map = names.iter().map(|name| (name.as_str().into(), pair())).collect();
+                let array = vec![Value::Map(Map::default()); len];
+                let expected = Map(vec![
+                    ("map".into(), Value::Map(Map(map))),
+                    ("array".into(), Value::Array(array)),
+                ]);
+                let counted = encoded(encoding, false, |e| e.value(&Value::Map(expected.clone())));
+                assert!(written == counted, "{len} in {encoding:?}");
+                assert!(decode_map(encoding, &written).unwrap() == expected, "{len}");
+            }
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value<'static>> {
+        let leaf = prop_oneof![
+            Just(Value::Nil),
+            any::<bool>().prop_map(Value::Bool),
+            any::<u64>().prop_map(Value::UInt),
+            (i64::MIN..0).prop_map(Value::Int),
+            (-1e300..1e300).prop_map(Value::Float),
+            "\\PC{0,300}".prop_map(|text| Value::Text(Cow::Owned(text))),
+        ];
+        leaf.prop_recursive(3, 40, 20, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..20).prop_map(Value::Array),
+                proptest::collection::btree_map("[a-z\"\\\\]{0,40}", inner, 0..20).prop_map(
+                    |map| Value::Map(Map(map.into_iter().map(|(k, v)| (Cow::Owned(k), v)).collect()))
+                ),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(value in values()) {
+            let root = Value::Map(Map(vec![(Cow::Borrowed("v"), value)]));
+            for encoding in [Encoding::Msgpack, Encoding::Json] {
+                let bytes = encoded(encoding, false, |e| e.value(&root));
+                let back = Value::Map(decode_map(encoding, &bytes).unwrap());
+                prop_assert_eq!(&back, &root);
+            }
+        }
+    }
+}

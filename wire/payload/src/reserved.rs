@@ -1,0 +1,138 @@
+//! The keys that any method's payload may carry.
+//! Its invariant: a trace that is kept is no longer than a log line bears.
+
+use crate::{Payload, Read, Reader};
+use std::fmt;
+
+/// Bytes of a trace that are kept. A traceparent has 55; what is longer is none, and would stand in log lines at its full length.
+const TRACE_BYTES_MAX: usize = 128;
+
+/// What stands under the keys that any method may carry.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct Reserved<'a> {
+    /// `_deadline_ms`: remaining budget, counted from the server's read.
+    pub deadline_ms: Option<u64>,
+    /// `_trace`: a W3C traceparent; cut after 128 bytes.
+    pub trace: Option<&'a str>,
+    /// `_token`: what opens the method.
+    pub token: Option<&'a str>,
+    /// `base64`: blocks of a JSON answer as base64 text.
+    pub base64: bool,
+    /// Which of them were there, a bit each.
+    seen: u8,
+}
+
+impl fmt::Debug for Reserved<'_> {
+    /// Says that there is a token, and not which.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reserved")
+            .field("deadline_ms", &self.deadline_ms)
+            .field("trace", &self.trace)
+            .field("has_token", &self.token.is_some())
+            .field("base64", &self.base64)
+            .finish()
+    }
+}
+
+impl<'p> Reserved<'p> {
+    /// Those of a payload that nobody reads further: every value is looked at, none is kept. `base64` is not among them: it is
+    /// a key like others to whom knows no blocks.
+    ///
+    /// # Errors
+    /// As [`Payload::read`].
+    #[inline]
+    pub fn of(payload: &'p Payload<'_>) -> Read<Reserved<'p>> {
+        payload.read(|reader| {
+            reader.map("a map", |reader, key| match key {
+                [b'_', ..] if reader.reserve(key)? => Ok(()),
+                _ => reader.skip(),
+            })?;
+            Ok(reader.reserved)
+        })
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the value under a key of the payload's own map, if that is a reserved one: whether it was.
+    ///
+    /// # Errors
+    /// What the value is, where something else belongs.
+    pub fn reserve(&mut self, key: &'a [u8]) -> Read<bool> {
+        let (bit, name) = match key {
+            b"_deadline_ms" => (1, "_deadline_ms"),
+            b"_trace" => (2, "_trace"),
+            b"_token" => (4, "_token"),
+            b"base64" => (8, "base64"),
+            _ => return Ok(false),
+        };
+        if self.reserved.seen & bit != 0 {
+            return Err(self.twin(name));
+        }
+        self.reserved.seen |= bit;
+        if self.nil() {
+            return Ok(true);
+        }
+        let read = match bit {
+            1 => self.uint().map(|ms| self.reserved.deadline_ms = Some(ms)),
+            2 => self
+                .text()
+                .map(|text| self.reserved.trace = Some(kept_trace(text))),
+            4 => self.text().map(|text| self.reserved.token = Some(text)),
+            _ => self.bool().map(|value| self.reserved.base64 = value),
+        };
+        read.map_err(|error| error.under(name))?;
+        Ok(true)
+    }
+}
+
+/// The beginning of a trace: as many whole characters as are kept.
+pub fn kept_trace(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TRACE_BYTES_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Encoding;
+
+    #[test]
+    fn a_trace_is_cut_at_the_end_of_a_character() {
+        let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let check = |trace: &str, expected: &str| {
+            let json = format!("{{\"_trace\": \"{trace}\"}}");
+            let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
+            assert_eq!(Reserved::of(&payload).unwrap().trace, Some(expected));
+        };
+        check(traceparent, traceparent);
+        check("", "");
+        check(&"a".repeat(128), &"a".repeat(128));
+        check(&"a".repeat(1 << 20), &"a".repeat(128));
+        // The 64th of them would end behind the 128th byte.
+        check(&format!("a{}", "é".repeat(500)), &format!("a{}", "é".repeat(63)));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_reserved_key_is_told() {
+        let check = |json: &str, expected: &str| {
+            let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
+            let found = match Reserved::of(&payload) {
+                Ok(reserved) => format!("{reserved:?}"),
+                Err(error) => error.to_string(),
+            };
+            assert!(found.contains(expected), "{found:?} has no {expected:?}");
+        };
+        check(
+            r#"{"_deadline_ms": 5, "a": 1, "_trace": null}"#,
+            "deadline_ms: Some(5)",
+        );
+        check(
+            r#"{"_deadline_ms": "5"}"#,
+            "key \"_deadline_ms\" is text; expected an integer",
+        );
+        check(r#"{"_token": "a", "_token": "b"}"#, "key \"_token\" occurs twice");
+        check(r#"{"_token": 1, "_token": "b"}"#, "key \"_token\" occurs twice");
+        check(r#"{"base64": 1, "_other": 2}"#, "deadline_ms: None");
+        check("[1]", "root is an array");
+    }
+}

@@ -1,0 +1,378 @@
+//! Every method, both ways in both encodings: what round-trips, what is refused and in which words, what the documentation
+//! says, and that no map makes a reader panic.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use features_lookup::{Lookup, Lookups, ManyRows, Pool, Rows};
+use payload::{Encoder, Encoding, Map, Payload, Value};
+use proptest::prelude::*;
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+/// Writes and reads again, in both encodings; returns the JSON.
+fn round_trip<F: Field>(value: &F::Of<'static>) -> String
+where
+    F::Of<'static>: PartialEq + Debug,
+{
+    let mut bytes = Vec::new();
+    for encoding in [Encoding::Msgpack, Encoding::Json] {
+        bytes.clear();
+        F::write(value, &mut Encoder::new(&mut bytes, encoding, false));
+        let payload = Payload::new(encoding, &bytes).unwrap();
+        let (found, _) = F::decode(&payload).unwrap();
+        assert_eq!(&F::own(found), value);
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What reading that JSON says.
+fn check<F: Field>(json: &str, expected: &str)
+where
+    for<'a> F::Of<'a>: Debug,
+{
+    let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
+    let found = match F::decode(&payload) {
+        Ok((call, _)) => format!("{call:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        found.contains(expected),
+        "{found:?} does not contain {expected:?}"
+    );
+}
+
+#[test]
+fn lookups_round_trip() {
+    let lookup = |pool, offsets: &[u32]| Lookup {
+        table: "t".into(),
+        keys: vec![1, u64::MAX],
+        at_version: Some(3),
+        pool,
+        offsets: offsets.to_vec(),
+    };
+    let call = features_lookup::Call::One(lookup(Pool::Sum, &[0, 2]));
+    let json = round_trip::<features_lookup::Call<'_>>(&call);
+    let expected =
+        r#"{"table":"t","keys":[1,18446744073709551615],"at_version":3,"pool":"sum","offsets":[0,2]}"#;
+    assert_eq!(json, expected);
+    let lookups = vec![lookup(Pool::None, &[]), lookup(Pool::Mean, &[0, 2])];
+    round_trip::<features_lookup::Call<'_>>(&features_lookup::Call::Many(Lookups { lookups }));
+    let rows = |version| Rows {
+        version,
+        dim: 2,
+        found: Cow::Borrowed(&[3]),
+        values: vec![0.5, 1.0, -2.0, 3.5],
+    };
+    let json = round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::One(rows(2)));
+    assert_eq!(
+        json,
+        r#"{"version":2,"dim":2,"found":[3],"values":[0.5,1.0,-2.0,3.5]}"#
+    );
+    let lookups = vec![rows(2), rows(9)];
+    round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::Many(ManyRows { lookups }));
+}
+
+#[test]
+fn lookups_are_checked() {
+    let check = check::<features_lookup::Call<'_>>;
+    check(r#"{"table":"t","keys":[1]}"#, "One(");
+    check(
+        r#"{"lookups":[{"table":"t","keys":[1]},{"table":"u","keys":[]}]}"#,
+        "Many(",
+    );
+    check(
+        r#"{"lookups":[{"table":"t"}]}"#,
+        "key \"lookups[0].keys\" is missing",
+    );
+    check(r#"{"lookups":[],"table":"t"}"#, "\"table\" is unknown");
+    check(r#"{"table":"t","keys":[1],"kezs":2}"#, "\"kezs\" is unknown");
+    check(
+        r#"{"lookups":[{"table":"t","keys":[1],"kezs":2}]}"#,
+        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, at_version, pool, offsets (and",
+    );
+    check(
+        r#"{"table":"t","keys":[1],"table":"u"}"#,
+        "\"table\" occurs twice",
+    );
+    check(r#"{"table":"t","keys":[1],"pool":"max"}"#, "\"pool\" is \"max\"");
+    check(
+        r#"{"table":"t","keys":[1],"pool":"sum"}"#,
+        "\"offsets\" is missing",
+    );
+    check(
+        r#"{"table":"t","keys":[1,2],"pool":"sum","offsets":[0,1]}"#,
+        "0 … 1; expected ascending",
+    );
+    check(
+        r#"{"lookups":[{"table":"t","keys":[1,2],"pool":"sum","offsets":[0,2,1,2]}]}"#,
+        "\"lookups[0].offsets\" is descending at 2",
+    );
+    check(
+        r#"{"table":"t","keys":[1,2],"pool":"mean","offsets":[0,0,2]}"#,
+        "pool: Mean",
+    );
+}
+
+#[test]
+fn answers_that_do_not_fit_are_named() {
+    check::<features_lookup::Answer<'_>>(
+        r#"{"lookups": [1]}"#,
+        "key \"lookups[0]\" is an integer; expected a map",
+    );
+    check::<features_lookup::Answer<'_>>(
+        r#"{"lookups": [{"version": 1, "dim": 1, "found": []}]}"#,
+        "key \"lookups[0].values\" is missing",
+    );
+    check::<ordered_get::Answer<'_>>(
+        r#"{"values": [null], "versions": []}"#,
+        "key \"versions\" is 0 versions; expected one for each of 1 values",
+    );
+    check::<rank::Answer<'_>>(
+        r#"{"items": [1], "scores": [], "model": "m", "versions": {}}"#,
+        "key \"scores\" is 0 scores; expected one for each of 1 items",
+    );
+    check::<rank::Answer<'_>>(
+        r#"{"items": [], "scores": [], "model": "m", "versions": {"t": "x"}}"#,
+        "key \"versions.t\" is text; expected an integer",
+    );
+    check::<own::Pong<'_>>("{}", "\"ts\" is missing");
+    check::<own::IsServing<'_>>("{}", "\"status\" is missing");
+}
+
+#[test]
+fn ordered_methods_round_trip() {
+    let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+    round_trip::<ordered_get::Call<'_>>(&ordered_get::Call {
+        table: Some("events".into()),
+        keys: vec![bytes(b"a"), bytes(&[0, 255])],
+    });
+    let json = round_trip::<ordered_get::Answer<'_>>(&ordered_get::Answer {
+        values: vec![Some(bytes(b"ab")), None, Some(bytes(b""))],
+        versions: vec![7, 0, u64::MAX],
+    });
+    assert_eq!(
+        json,
+        r#"{"values":[[97,98],null,[]],"versions":[7,0,18446744073709551615]}"#
+    );
+    round_trip::<ordered_put::Call<'_>>(&ordered_put::Call {
+        table: None,
+        entries: vec![(bytes(b"k"), bytes(&[0, 1, 255]))],
+        if_version: Some(4),
+        if_absent: true,
+    });
+    round_trip::<ordered_put::Answer<'_>>(&ordered_put::Answer {
+        versions: vec![1, u64::MAX],
+        durability: "synced".into(),
+    });
+    round_trip::<ordered_scan::Call<'_>>(&ordered_scan::Call {
+        prefix: Some(bytes(b"u/1/")),
+        limit: 10,
+        cursor: Some(bytes(&[1, 200])),
+        ..ordered_scan::Call::default()
+    });
+    for cursor in [None, Some(bytes(b"l"))] {
+        let entries = vec![(bytes(b"k"), bytes(&[0, 255]))];
+        round_trip::<ordered_scan::Answer<'_>>(&ordered_scan::Answer { entries, cursor });
+    }
+}
+
+#[test]
+fn ordered_calls_are_checked() {
+    check::<ordered_put::Call<'_>>(
+        r#"{"entries": [["a"]]}"#,
+        "key \"entries[0]\" is an array of 1; expected [key, value]",
+    );
+    check::<ordered_scan::Call<'_>>("{}", "\"limit\" is missing");
+    check::<ordered_scan::Call<'_>>(r#"{"limit": 10001}"#, "from 1 to 10000");
+    check::<ordered_scan::Call<'_>>(r#"{"limit": 0}"#, "from 1 to 10000");
+    check::<ordered_get::Call<'_>>(r#"{"keys": ["u/1", [1, 2]]}"#, "[117, 47, 49], [1, 2]");
+    check::<ordered_get::Call<'_>>(r#"{"keys": [1.5]}"#, "key \"keys[0]\" is a floating-point number");
+    check::<tune::Call<'_>>(r#"{"key": "a", "value": 1}"#, "\"value\" is an integer");
+}
+
+#[test]
+fn ranks_round_trip() {
+    let user = Map(vec![("id".into(), Value::Text("u".into()))]);
+    round_trip::<rank::Call<'_>>(&rank::Call {
+        pipeline: Some("rank".into()),
+        user,
+        items: vec![Value::UInt(5), Value::Text("x".into()), Value::Int(-1)],
+        top: Some(1),
+    });
+    let json = round_trip::<rank::Answer<'_>>(&rank::Answer {
+        items: vec![Value::UInt(5)],
+        scores: vec![0.25],
+        model: "m".into(),
+        versions: vec![("t".into(), 1)],
+    });
+    assert_eq!(
+        json,
+        r#"{"items":[5],"scores":[0.25],"model":"m","versions":{"t":1}}"#
+    );
+    check::<rank::Call<'_>>(
+        r#"{"user": {}, "items": [1, 2.5]}"#,
+        "key \"items[1]\" is a floating-point number; expected text or an integer",
+    );
+    check::<rank::Call<'_>>(r#"{"user": {}, "items": [], "top": 10001}"#, "from 0 to 10000");
+}
+
+#[test]
+fn methods_of_the_server_itself_round_trip() {
+    for force in [false, true] {
+        let (key, value) = ("server.stat".into(), "false".into());
+        round_trip::<tune::Call<'_>>(&tune::Call { key, value, force });
+    }
+    let (key, value) = ("server.stat".into(), "false".into());
+    let answer = tune::Answer {
+        done: true,
+        key,
+        value,
+    };
+    let json = round_trip::<tune::Answer<'_>>(&answer);
+    assert_eq!(json, r#"{"return":true,"key":"server.stat","value":"false"}"#);
+    round_trip::<own::Pong<'_>>(&own::Pong {
+        ts: 1_700_000_000_123,
+    });
+    round_trip::<own::IsServing<'_>>(&own::IsServing { status: false });
+    check::<()>(r#"{"_trace": "t", "base64": true}"#, "()");
+    check::<()>(
+        r#"{"a": 1}"#,
+        "key \"a\" is unknown here; known keys: _deadline_ms",
+    );
+}
+
+#[test]
+fn reserved_keys_are_read_beside_the_others() {
+    let json = br#"{"_deadline_ms": 5, "table": "t", "keys": [1], "_token": "x", "base64": true}"#;
+    let payload = Payload::new(Encoding::Json, json).unwrap();
+    let (_, reserved) = Lookup::decode(&payload).unwrap();
+    assert_eq!(
+        (reserved.deadline_ms, reserved.token, reserved.base64),
+        (Some(5), Some("x"), true)
+    );
+    check::<features_lookup::Call<'_>>(
+        r#"{"lookups":[{"table":"t","keys":[1],"_deadline_ms":2}]}"#,
+        "key \"lookups[0]._deadline_ms\" is unknown",
+    );
+}
+
+/// The documentation names every method, and every key with its words: these two tables are its own.
+#[test]
+fn the_documentation_has_every_method_and_key() {
+    let mut methods = "| method | in | out |\n|---|---|---|\n".to_owned();
+    let mut keys = "| method | key | what it is |\n|---|---|---|\n".to_owned();
+    for MethodSchema {
+        name, call, answer, ..
+    } in METHODS
+    {
+        methods += &format!("| `{name}` | {} | {} |\n", (call.notation)(), (answer.notation)());
+        for (direction, side) in [("in", call), ("out", answer)] {
+            for key in (side.keys)() {
+                keys += &format!(
+                    "| `{name}`, {direction} | `{}`: {} | {} |\n",
+                    key.name, key.notation, key.about
+                );
+            }
+        }
+    }
+    let page = include_str!("../../../docs/methods.md");
+    for table in [methods, keys] {
+        assert!(
+            page.contains(&table),
+            "docs/methods.md needs this table:\n\n{table}"
+        );
+    }
+}
+
+const KEYS: &[&str] = &[
+    "table",
+    "keys",
+    "at_version",
+    "pool",
+    "offsets",
+    "lookups",
+    "found",
+    "values",
+    "dim",
+    "version",
+    "versions",
+    "entries",
+    "if_version",
+    "if_absent",
+    "durability",
+    "start",
+    "end",
+    "prefix",
+    "limit",
+    "cursor",
+    "model",
+    "samples",
+    "inputs",
+    "outputs",
+    "shape",
+    "type",
+    "data",
+    "scores",
+    "pipeline",
+    "user",
+    "items",
+    "top",
+    "ts",
+    "base64",
+    "_deadline_ms",
+    "_priority",
+    "_token",
+    "status",
+    "key",
+    "value",
+    "code",
+    "ex",
+    "other",
+];
+
+fn key() -> impl Strategy<Value = String> {
+    proptest::sample::select(KEYS).prop_map(str::to_owned)
+}
+
+fn value() -> impl Strategy<Value = Value<'static>> {
+    let text = proptest::sample::select(&["", "mean", "sum", "f32", "bool", "AQAAAAAAAAA=", "é"][..]);
+    let leaf = prop_oneof![
+        Just(Value::Nil),
+        any::<bool>().prop_map(Value::Bool),
+        prop_oneof![0..5_u64, any::<u64>()].prop_map(Value::UInt),
+        (i64::MIN..0).prop_map(Value::Int),
+        (-1e9..1e9_f64).prop_map(|value| Value::Float(value + 0.5)),
+        text.prop_map(|text| Value::Text(text.into())),
+        proptest::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| Value::Bytes(bytes.into())),
+    ];
+    leaf.prop_recursive(4, 64, 8, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
+            proptest::collection::btree_map(key(), inner, 0..6).prop_map(map),
+        ]
+    })
+}
+
+fn map(entries: impl IntoIterator<Item = (String, Value<'static>)>) -> Value<'static> {
+    Value::Map(Map(entries
+        .into_iter()
+        .map(|(key, value)| (key.into(), value))
+        .collect()))
+}
+
+proptest! {
+    #[test]
+    fn any_map_decodes_or_fails_without_panic(entries in proptest::collection::btree_map(key(), value(), 0..10)) {
+        let root = map(entries);
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            let mut bytes = Vec::new();
+            Encoder::new(&mut bytes, encoding, false).value(&root);
+            let payload = Payload::new(encoding, &bytes).unwrap();
+            for method in METHODS {
+                for side in [method.call, method.answer] {
+                    prop_assert_eq!((side.again)(&payload), Ok(()));
+                }
+            }
+        }
+    }
+}
