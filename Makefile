@@ -22,7 +22,8 @@ VENV := .demo/venv/bin/python
 TESTS_VENV := $(BUILT)/tests-venv
 IN_TESTS_VENV := $(TESTS_VENV)/bin/python .ci/skips.py
 SKIPS := $(PYTHON) .ci/skips.py
-# What the tests' build has and the released one has not. The allocators' builds are without it and test that it is refused.
+# What the tests' build has and the released one has not. `make test` builds everything by one command with these features: a
+# command for one package takes that package's features alone, and compiles what both need a second time.
 ENCRYPTED := --features millpond-cli/fpnn-encryption,millpond-fuzz/fpnn-encryption
 
 # What cargo-fuzz passes without a sanitizer, on stable Rust: counters, a table of places, and the operands of comparisons.
@@ -48,17 +49,15 @@ $(TESTS_VENV)/installed: tests/interop/requirements.txt
 
 test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
 	$(PYTHON) examples/movielens/fetch.py --environment
+	$(CARGO) build --workspace --locked $(ENCRYPTED) --lib --tests --bin millpond --bin millpond-chaos
+	@install $(BUILT)/debug/libmillpond_native.so client/python/millpond/_native.abi3.so
 	$(SKIPS) $(CARGO) test --workspace --locked $(ENCRYPTED)
-	$(SKIPS) $(CARGO) run --quiet --locked -p millpond-tests-chaos -- --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos \
-		--seed 7052 --rounds 24 --generosity 5
+	$(SKIPS) $(BUILT)/debug/millpond-chaos --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos --seed 7052 --rounds 24 --generosity 5
 	$(IN_TESTS_VENV) unittest tests/interop
 	$(SKIPS) unittest tests/browser
 	$(SKIPS) unittest .ci
 	$(VENV) .ci/skips.py unittest examples/movielens
 	$(VENV) .ci/skips.py unittest examples/r1
-	$(SKIPS) $(CARGO) test --workspace --locked --bin millpond --features millpond-cli/mimalloc -- allocator encryption
-	$(SKIPS) $(CARGO) test --workspace --locked --bin millpond --features millpond-cli/jemalloc -- allocator
-	$(MAKE) python PROFILE=dev
 	$(IN_TESTS_VENV) unittest client/python/tests
 
 bench: ## measure the bars (AREA=spine, press, rpc, or "hardening --beside FILE", which needs valgrind), in the release build
