@@ -9,11 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 #[cfg(test)]
-pub(crate) mod failing;
-#[cfg(test)]
-pub(crate) mod recording;
-#[cfg(test)]
-pub(crate) mod survival;
+pub(crate) mod tests;
 
 /// Makes and opens the files of a store's folder.
 pub(crate) trait Disk: Send + Sync {

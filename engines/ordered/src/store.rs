@@ -422,10 +422,4 @@ fn lock(dir: &Path) -> Result<File, Error> {
 }
 
 #[cfg(test)]
-mod failure_tests;
-#[cfg(test)]
-mod group_tests;
-#[cfg(test)]
-mod test_bed;
-#[cfg(test)]
-mod trace_tests;
+mod tests;

@@ -238,8 +238,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod bytes;
-#[cfg(test)]
-mod overload;
-#[cfg(test)]
 mod tests;

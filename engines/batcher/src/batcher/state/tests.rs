@@ -1,6 +1,9 @@
 //! The queue under a clock of the test's own: who is served, who gives way and who is refused, moment by moment.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod bytes;
+mod overload;
+
 use super::*;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! instance waits for work.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::tests::Bench;
+use super::Bench;
 use std::time::{Duration, Instant};
 
 const INSTANCES: usize = 8;

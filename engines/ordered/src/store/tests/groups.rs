@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::test_bed::*;
+use super::bed::*;
 use super::*;
 
 fn logged() -> Options {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tempfile::TempDir;
 
 use super::*;
-use crate::disk::failing::{FailingDisk, Plan};
+use crate::disk::tests::failing::{FailingDisk, Plan};
 
 pub type Answer = (usize, Result<PutOutcome, PutError>);
 

@@ -13,8 +13,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::disk::recording::{Event, Recording};
-use crate::disk::survival::{End, Left, Survival, lay_out};
+use crate::disk::tests::recording::{Event, Recording};
+use crate::disk::tests::survival::{End, Left, Survival, lay_out};
 
 const ROUNDS: u64 = 4;
 /// A process of a round ends by one of its crashes, and the next goes on with what is left.

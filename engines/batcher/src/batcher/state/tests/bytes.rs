@@ -1,7 +1,7 @@
 //! The bound on the bytes of what waits and runs: who is refused, and when bytes become free again.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::*;
+use crate::batcher::state::*;
 use std::sync::Arc;
 
 /// A queue of any length that may hold so many bytes, one row a run.

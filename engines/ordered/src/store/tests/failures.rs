@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::test_bed::*;
+use super::bed::*;
 use super::*;
-use crate::disk::failing::Plan;
+use crate::disk::tests::failing::Plan;
 use crate::record::{SEGMENT_HEADER_BYTES, put_record_bytes};
 
 fn small_segments() -> Options {
@@ -341,7 +341,7 @@ fn a_store_that_cannot_be_opened_says_why() {
     ] {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
-        let (disk, shared) = crate::disk::failing::FailingDisk::new();
+        let (disk, shared) = crate::disk::tests::failing::FailingDisk::new();
         disk.plan(plan);
         let error = Store::open_on(shared.clone(), &dir, Options::default())
             .err()

@@ -1,0 +1,8 @@
+//! The store on disks that fail: single failures, groups of puts, and random traces that end in crashes.
+
+mod bed;
+mod failures;
+mod groups;
+mod traces;
+
+use super::*;
