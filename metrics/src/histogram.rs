@@ -16,7 +16,7 @@ const BUCKETS: usize = (36 - FINE_BITS as usize + 1) << FINE_BITS;
 
 /// Adds to a number that this thread alone writes.
 pub fn bump(cell: &AtomicU64, by: u64) {
-    // No read-modify-write: nobody else writes, and whoever reads meanwhile reads the sum before or after.
+    // No read-modify-write: no other thread writes, and a concurrent reader reads the sum before or after.
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
@@ -62,7 +62,7 @@ impl Histogram {
         self.add_all(took, 1);
     }
 
-    /// Counts so many times of that length; for the thread that owns it.
+    /// Counts a duration `times` times; for the thread that owns the histogram.
     pub fn add_all(&self, took: Duration, count: u32) {
         let ns = nanoseconds(took);
         bump(&self.sum_ns, ns.wrapping_mul(u64::from(count)));

@@ -1,5 +1,5 @@
 //! What can go wrong between a caller and a model. Not how a wire reports it:
-//! the server maps these. Every message says what, where, and the mend.
+//! the server maps these. Every message says what, where, and a hint.
 
 use millpond_tensor::ElementType;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The model file cannot be served. `problem` says why, `mend` what to do.
-    #[error("model file {}: {problem}; {mend}", .path.display())]
+    /// The model file cannot be served. `problem` says why, `hint` what to do.
+    #[error("model file {}: {problem}; {hint}", .path.display())]
     Load {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
         /// What to do about it.
-        mend: String,
+        hint: String,
     },
     /// The model ran and failed, or could not start.
     #[error("the model failed: {problem}")]

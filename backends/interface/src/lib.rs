@@ -46,7 +46,7 @@ pub trait Backend: Send + Sync {
     /// Reads and prepares the model in `path`.
     ///
     /// # Errors
-    /// A missing, damaged or unsupported file; the error names the file and the mend.
+    /// A missing, damaged or unsupported file; the error names the file and a hint.
     fn load(&self, path: &Path) -> Result<Arc<dyn Model>, Error>;
 }
 

@@ -1,4 +1,4 @@
-//! Models of known behaviour: a run lasts as long as it was told to, and its answers can be checked. For trying
+//! Models of known behaviour: a run lasts as long as configured, and its answers can be checked. For trying
 //! out how a server behaves with a model that is not there yet.
 //!
 //! It reads no file and learns nothing. Its one invariant: output `i` is the sum of row `i`, however long that took.
@@ -163,7 +163,7 @@ mod tests {
         check(Behaviour::Compute, 35..=u64::MAX);
     }
 
-    /// More threads than processors: each still computes for as long as it was told.
+    /// More threads than processors: each still computes for the configured time.
     #[test]
     fn threads_that_share_a_processor_are_not_faster() {
         thread::scope(|scope| {

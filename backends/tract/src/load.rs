@@ -1,6 +1,6 @@
 //! From a file to a model that can run: read, decode, check, analyse. It runs nothing.
 //! Its one invariant: whatever the file holds, it ends in a model or in an error that
-//! names the file, what is wrong, and the mend; never in a panic.
+//! names the file, what is wrong, and a hint; never in a panic.
 
 use crate::convert;
 use crate::model::TractModel;
@@ -20,10 +20,10 @@ use tract_onnx::prelude::{
 const DOMAINS: [&str; 4] = ["", "ai.onnx", "ai.onnx.ml", "com.microsoft"];
 
 pub(crate) fn load(path: &Path) -> Result<TractModel, Error> {
-    let refuse = |(problem, mend)| Error::Load {
+    let refuse = |(problem, hint)| Error::Load {
         path: path.to_path_buf(),
         problem,
-        mend,
+        hint,
     };
     let bytes = fs::read(path).map_err(|error| refuse(unreadable(&error)))?;
     let onnx = tract_onnx::onnx();
@@ -51,12 +51,12 @@ fn no_panic<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
 }
 
 fn unreadable(error: &io::Error) -> Refusal {
-    let mend = match error.kind() {
+    let hint = match error.kind() {
         io::ErrorKind::NotFound => "check the path in the configuration",
         io::ErrorKind::PermissionDenied => "let the server's user read it",
         _ => "check the path and the disk",
     };
-    (format!("it cannot be read: {error}"), mend.to_string())
+    (format!("it cannot be read: {error}"), hint.to_string())
 }
 
 fn decode(onnx: &Onnx, mut bytes: &[u8]) -> Result<ModelProto, Refusal> {
@@ -72,7 +72,7 @@ fn decode(onnx: &Onnx, mut bytes: &[u8]) -> Result<ModelProto, Refusal> {
     })
 }
 
-/// What can be told from the decoded file alone.
+/// Checks that need the decoded file alone.
 fn check<'a>(onnx: &Onnx, proto: &'a ModelProto) -> Result<&'a GraphProto, Refusal> {
     let again = || "copy or export the file again".to_string();
     let Some(graph) = &proto.graph else {
@@ -91,10 +91,10 @@ fn check<'a>(onnx: &Onnx, proto: &'a ModelProto) -> Result<&'a GraphProto, Refus
     find_unsupported(onnx, graph, &mut unsupported);
     if !unsupported.is_empty() {
         let names: Vec<String> = unsupported.into_iter().collect();
-        let mend = "export it with standard operators, or serve it through another backend".to_string();
+        let hint = "export it with standard operators, or serve it through another backend".to_string();
         return Err((
             format!("tract does not have the operator {}", names.join(", ")),
-            mend,
+            hint,
         ));
     }
     if graph.output.is_empty() {
@@ -183,6 +183,6 @@ fn typed(
 }
 
 fn not_analysed(problem: &str) -> Refusal {
-    let mend = "check it with onnx.checker, export it again, or serve it through another backend";
-    (format!("tract cannot prepare it: {problem}"), mend.to_string())
+    let hint = "check it with onnx.checker, export it again, or serve it through another backend";
+    (format!("tract cannot prepare it: {problem}"), hint.to_string())
 }

@@ -8,7 +8,7 @@ use millpond_tensor::ElementType;
 use tract_onnx::pb::{GraphProto, ValueInfoProto, tensor_proto, tensor_shape_proto, type_proto};
 use tract_onnx::prelude::{Symbol, TDim, TypedModel};
 
-/// What is wrong, and the mend.
+/// What is wrong, and a hint.
 pub(crate) type Refusal = (String, String);
 
 /// An input, and a name for each of its dimensions: sizes that the file calls the same are the same.
@@ -29,8 +29,8 @@ fn input_of(input: &ValueInfoProto) -> Result<Input, Refusal> {
     let name = &input.name;
     let value = input.r#type.as_ref().and_then(|given| given.value.as_ref());
     let Some(type_proto::Value::TensorType(tensor)) = value else {
-        let mend = "export it with a tensor as that input".to_string();
-        return Err((format!("input `{name}` is not a tensor"), mend));
+        let hint = "export it with a tensor as that input".to_string();
+        return Err((format!("input `{name}` is not a tensor"), hint));
     };
     let element_type = element_type(tensor.elem_type).ok_or_else(|| {
         let found = tensor_proto::DataType::try_from(tensor.elem_type).map_or_else(
@@ -44,8 +44,8 @@ fn input_of(input: &ValueInfoProto) -> Result<Input, Refusal> {
         )
     })?;
     let Some(shape) = &tensor.shape else {
-        let mend = "export it with the number of its dimensions".to_string();
-        return Err((format!("input `{name}` has no shape"), mend));
+        let hint = "export it with the number of its dimensions".to_string();
+        return Err((format!("input `{name}` has no shape"), hint));
     };
     let named = |(at, dim): (usize, &tensor_shape_proto::Dimension)| match &dim.value {
         Some(tensor_shape_proto::dimension::Value::DimParam(size)) => format!("size.{size}"),

@@ -1,5 +1,5 @@
 //! Files that are not models this backend can serve: each is refused with the file,
-//! the reason and the mend, and none makes the process panic or stop.
+//! the reason and a hint, and none makes the process panic or stop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use millpond_backends_interface::{Backend, Error};
@@ -19,12 +19,12 @@ fn written(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn check(path: &Path, expected_problem: &str, expected_mend: &str) {
+fn check(path: &Path, expected_problem: &str, expected_hint: &str) {
     match Tract.load(path).map(|_| ()) {
         Err(Error::Load {
             path: named,
             problem,
-            mend,
+            hint,
         }) => {
             assert_eq!(named, path);
             assert!(
@@ -32,7 +32,7 @@ fn check(path: &Path, expected_problem: &str, expected_mend: &str) {
                 "{}: {problem}",
                 path.display()
             );
-            assert!(mend.contains(expected_mend), "{}: {mend}", path.display());
+            assert!(hint.contains(expected_hint), "{}: {hint}", path.display());
         }
         other => panic!("{}: {other:?}", path.display()),
     }

@@ -86,7 +86,7 @@ class _Inbox:
         loop.add_reader(self.arrivals.fileno(), self.deliver)
 
     def deliver(self) -> None:
-        """Hands out what has ended. Whoever does not wait any more has taken his number along."""
+        """Delivers the calls that have ended. A caller that no longer waits has removed its number."""
         for number, given, error in self.arrivals.take():
             future = self.waiting.pop(number, None)
             if future is None or future.done():

@@ -1,6 +1,6 @@
 """How a call can end without an answer: one class for each case that a caller handles differently.
 
-The native half raises them by name and sets the attributes. Their text says what, where, and the mend.
+The native half raises them by name and sets the attributes. Their text says what, where, and a hint.
 """
 
 import builtins

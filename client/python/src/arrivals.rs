@@ -18,20 +18,20 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Queue {
     ended: Mutex<Vec<(u64, Ended)>>,
     /// The end that is written to.
-    bell: UnixStream,
+    wake_writer: UnixStream,
     /// The end that the loop watches.
-    ear: UnixStream,
+    wake_reader: UnixStream,
 }
 
 impl Queue {
     fn new() -> io::Result<Queue> {
-        let (bell, ear) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        ear.set_nonblocking(true)?;
+        let (wake_writer, wake_reader) = UnixStream::pair()?;
+        wake_writer.set_nonblocking(true)?;
+        wake_reader.set_nonblocking(true)?;
         Ok(Queue {
             ended: Mutex::default(),
-            bell,
-            ear,
+            wake_writer,
+            wake_reader,
         })
     }
 
@@ -39,8 +39,8 @@ impl Queue {
     pub(crate) fn put(&self, number: u64, ended: Ended) {
         let mut queue = lock(&self.ended);
         if queue.is_empty() {
-            // At most this one byte is ever under way: there is always room for it.
-            let _ = (&self.bell).write(&[1]);
+            // At most this one byte is ever under way: there is always space for it.
+            let _ = (&self.wake_writer).write(&[1]);
         }
         queue.push((number, ended));
     }
@@ -48,7 +48,7 @@ impl Queue {
     fn take(&self) -> Vec<(u64, Ended)> {
         let mut queue = lock(&self.ended);
         if !queue.is_empty() {
-            let _ = (&self.ear).read(&mut [0]);
+            let _ = (&self.wake_reader).read(&mut [0]);
         }
         std::mem::take(&mut *queue)
     }
@@ -75,7 +75,7 @@ impl Arrivals {
 
     /// The descriptor to watch for reading.
     fn fileno(&self) -> PyResult<i32> {
-        Ok(self.queue.get().map_err(forked)?.ear.as_raw_fd())
+        Ok(self.queue.get().map_err(forked)?.wake_reader.as_raw_fd())
     }
 
     /// What has ended since the last time: `(number, what it gave, None)` or `(number, None, exception)`.

@@ -1,6 +1,6 @@
-//! Handing work to the driver, and the two ways to its end: a thread that waits, or an event loop that is told.
+//! Handing work to the driver, and the two ways to its end: a thread that waits, or an event loop that is notified.
 //!
-//! It knows no methods. Its invariant: whoever asked hears exactly once how it ended, also when the work panics; and work
+//! It knows no methods. Its invariant: the caller learns exactly once how it ended, also when the work panics; and work
 //! that nobody waits for any more is stopped.
 
 use crate::arrivals::{Arrivals, Queue};
@@ -62,7 +62,7 @@ pub(crate) fn ask(
     ended?.map_err(|failure| failure.into_python(py))?.into_python(py)
 }
 
-/// Whoever waits for work.
+/// The caller that waits for work.
 struct Asker {
     driver: Arc<Driver>,
     /// The work stops when it is dropped.
@@ -78,7 +78,7 @@ impl Asker {
     }
 }
 
-/// Who is told.
+/// Who receives the result.
 enum To {
     Thread(Arc<Slot>),
     Loop { queue: Arc<Queue>, number: u64 },
@@ -86,7 +86,7 @@ enum To {
 
 /// Tells how the work ended; dropped untold, it says that the work was lost.
 struct Reply {
-    /// `None` once it is told.
+    /// `None` once it was delivered.
     to: Option<To>,
 }
 

@@ -31,14 +31,14 @@ pub(crate) struct Driver {
     pid: u32,
     /// Handed over and not looked at.
     orders: Mutex<Vec<Order>>,
-    /// Rung by whoever finds no other order there: one wake-up for all that come before the thread looks.
+    /// Notified by the caller that finds no other order there: one wake-up for all orders that arrive before the thread takes them.
     more: Notify,
 }
 
 /// The process's driver, or the parent's that a fork left behind.
 static DRIVER: Mutex<Option<Arc<Driver>>> = Mutex::new(None);
 
-/// The driver of this process, started by whoever asks first.
+/// The driver of this process, started by the first caller.
 ///
 /// It is locked by attached threads only, and they stay attached meanwhile; Python forks in an attached thread, so a fork
 /// never finds it locked.

@@ -1,6 +1,6 @@
 //! Values that belong to one process.
 //!
-//! A fork copies the memory of the client's thread but not the thread, and its locks as they stood: whoever takes one in
+//! A fork copies the memory of the client's thread but not the thread, and its locks as they stood: taking one in
 //! the child may wait for ever. The invariant: in any other process than its own a value can be neither reached nor
 //! dropped; the child leaks it.
 

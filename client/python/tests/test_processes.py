@@ -9,7 +9,7 @@ from served import PACKAGE, TIMEOUT_S, Millpond, Served, finish, run, silent, st
 from peer import Peer
 
 INTERRUPTED = 7
-# Whoever runs the tests in the background has them ignore Ctrl-C, and their children with them.
+# Tests that run in the background ignore Ctrl-C, and so do their children.
 HEEDED = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,7 @@
 //! How a call can end without an answer; each case is one that a caller handles differently.
 //!
 //! It is not the server's table of errors: that one is `wire/schema`'s `Status`, carried here whole. Its invariant:
-//! every text says what, where, and the mend, and every case says whether the call may have run.
+//! every text says what, where, and a hint, and every case says whether the call may have run.
 
 use millpond_wire_schema::{Code, Status};
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl CallError {
     }
 
     /// The same error, seen when the next try is `wait` away. What says nothing of a next try becomes an error that
-    /// does: it is told to callers whose call was not sent.
+    /// does: callers whose call was not sent receive it.
     pub(crate) fn seen_before_next_try(&self, wait: Duration) -> CallError {
         let mut seen = self.clone();
         match &mut seen {
@@ -152,7 +152,7 @@ fn next_try(retry_after: &Duration) -> String {
     if retry_after.is_zero() {
         return String::new();
     }
-    // Rounded up, so that whoever waits for as long as was said has waited long enough.
+    // Rounded up, so that a caller that waits for the stated time has waited long enough.
     let wait_ms = retry_after.as_nanos().div_ceil(1_000_000);
     format!(" (next try in {wait_ms} ms)")
 }

@@ -14,7 +14,7 @@
 //! # let held = tokio::net::TcpSocket::new_v4()?;
 //! # held.bind("127.0.0.1:0".parse().unwrap())?;
 //! # let addr = held.local_addr()?.to_string();
-//! // Nobody listens at `addr`: the error says where, why, and the mend.
+//! // Nobody listens at `addr`: the error says where, why, and a hint.
 //! let error = Client::connect(&addr, Options::default()).await.unwrap_err();
 //! assert!(matches!(error, CallError::Connect { .. }));
 //! assert!(error.to_string().contains(&addr) && error.to_string().contains("millpond serve"));

@@ -57,7 +57,7 @@ type Waiter = oneshot::Sender<Result<Answer, CallError>>;
 pub(crate) struct Link {
     address: Address,
     terms: Arc<Terms>,
-    /// Calls under way, also those that still wait for room: what the pool chooses by.
+    /// Calls under way, also those that still wait for space: what the pool chooses by.
     outstanding: AtomicUsize,
     /// `State::phase` as a [`Standing`], for those who choose a link without its lock. Written under the lock.
     standing: AtomicU8,
@@ -65,10 +65,10 @@ pub(crate) struct Link {
     /// Tells the writer that `State::out` is no longer empty, or that the link is closing.
     wake: Notify,
     /// Tells callers that `State::out` has been taken, or that the connection closed.
-    room: Notify,
+    space: Notify,
     /// Tells the connection's task that nobody needs it any more.
     closing: Notify,
-    /// Frames that came on this connection. The first proves that whoever accepts connections also serves them.
+    /// Frames that came on this connection. The first proves that the peer serves the connections that it accepts.
     frames_in: AtomicU64,
     /// Answers that came after their caller had gone.
     late_answers: AtomicU64,
@@ -139,7 +139,7 @@ impl Link {
                 waits,
             }),
             wake: Notify::new(),
-            room: Notify::new(),
+            space: Notify::new(),
             closing: Notify::new(),
             frames_in: AtomicU64::new(0),
             late_answers: AtomicU64::new(0),
@@ -220,7 +220,7 @@ impl Link {
         self.check_size(method, payload)?;
         let (waiter, answer) = oneshot::channel();
         let seq = {
-            let mut state = self.with_room().await?;
+            let mut state = self.with_space().await?;
             let seq = state.give_seq();
             self.append(&mut state, encoding, FrameKind::Twoway { method, seq }, payload)?;
             state.pending.insert(seq, waiter);
@@ -242,7 +242,7 @@ impl Link {
     /// [`Ended`] when the frame cannot be written or there is no connection.
     pub(crate) async fn oneway(&self, encoding: Encoding, method: &str, payload: &[u8]) -> Result<(), Ended> {
         self.check_size(method, payload)?;
-        let mut state = self.with_room().await?;
+        let mut state = self.with_space().await?;
         self.append(&mut state, encoding, FrameKind::Oneway { method }, payload)
     }
 
@@ -253,7 +253,7 @@ impl Link {
         self.closing.notify_one();
     }
 
-    /// From closed to opening, if an attempt may be made at `now`. Whoever gets true has to make a [`dial::Ending`].
+    /// From closed to opening, if an attempt may be made at `now`. A caller that gets true must make a [`dial::Ending`].
     fn begin(&self, now: Instant) -> bool {
         let mut state = self.lock();
         match &state.phase {
@@ -277,10 +277,10 @@ impl Link {
 
     /// Waits until a frame may be queued, and holds the lock for it. A link that is not written as fast as it is
     /// filled makes its callers wait here, with nothing of theirs in memory but what they hold themselves.
-    async fn with_room(&self) -> Result<MutexGuard<'_, State>, Ended> {
+    async fn with_space(&self) -> Result<MutexGuard<'_, State>, Ended> {
         loop {
             // Made before the look, so that no news between look and wait is lost.
-            let room = self.room.notified();
+            let space = self.space.notified();
             {
                 let state = self.lock();
                 if state.closing || !matches!(state.phase, Phase::Open(_)) {
@@ -290,7 +290,7 @@ impl Link {
                     return Ok(state);
                 }
             }
-            room.await;
+            space.await;
         }
     }
 

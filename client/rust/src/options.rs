@@ -1,4 +1,4 @@
-//! What a client is told when it is made.
+//! The options of a client.
 //!
 //! It decides nothing. Its invariant: every value does what its words say, and zero means what they say, too.
 
@@ -26,8 +26,8 @@ pub struct Options {
     /// Second attempts for slow calls made through [`Client::call_hedged`](crate::Client::call_hedged), which its caller so
     /// says are safe to repeat. `None`, the default, makes none. They need a second connection, better to another address.
     pub hedge: Option<Hedge>,
-    /// What answers the server's calls. Without one, the default, they are answered that there is no such method. Whoever
-    /// waits for such calls and makes none wants [`Options::keep_alive`] too.
+    /// What answers the server's calls. Without one, the default, they are answered that there is no such method. A program
+    /// that waits for such calls and makes none needs [`Options::keep_alive`] too.
     pub push_handler: Option<PushHandler>,
     /// Calls of the server's that are worked on at a time, on one connection; 0 counts as 1. Further ones are answered
     /// that there are too many, or dropped where they want no answer.

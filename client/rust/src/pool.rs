@@ -113,7 +113,7 @@ impl Pool {
         if self.links.iter().any(is_open) {
             return Ok(());
         }
-        // Whoever gets this makes a new client, which need not wait.
+        // The caller makes a new client, which need not wait.
         Err(self.why_down().seen_before_next_try(Duration::ZERO))
     }
 

@@ -41,7 +41,7 @@ pub struct BatcherOptions {
     pub instances: usize,
     /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time.
     pub batch_size_max: usize,
-    /// Requests that may wait while all instances are busy. 0: none may wait.
+    /// Maximum requests that wait while all instances are busy. 0: no request waits.
     pub queue_max: usize,
     /// Bytes that requests may hold together while they wait and run, see [`Request::bytes`]; one that holds more is
     /// refused whatever waits. A run takes as much again for the rows that it joins.
@@ -63,7 +63,7 @@ impl Default for BatcherOptions {
     }
 }
 
-/// How a request is told its result: called once, on an instance thread or on one that
+/// Receives the result of a request: called once, on an instance thread or on one that
 /// submits, so it must not block. A panic in it is caught and costs this request alone.
 pub type Done = Box<dyn FnOnce(Result<Answer, Error>) + Send + 'static>;
 
@@ -77,7 +77,7 @@ pub struct Request {
     pub rows: usize,
     /// When the answer becomes worthless; a request that still waits then is dropped unrun.
     pub deadline: Option<Instant>,
-    /// Set by the caller when nobody waits any more; such a request is dropped unrun.
+    /// Set by the caller when it no longer waits; such a request is dropped unrun.
     pub gone: Arc<AtomicBool>,
     /// Bytes that `done` keeps until it is called; they count as those of the inputs do.
     pub kept_bytes: usize,
@@ -130,34 +130,34 @@ pub struct Timing {
 /// Why a request was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// All instances are busy and as many requests wait as may.
+    /// All instances are busy and the queue is full.
     #[error("{queued} requests wait and {queue_max} may; offer less load or raise queue_max")]
     QueueFull {
         /// Requests that wait.
         queued: usize,
-        /// How many may.
+        /// The limit.
         queue_max: usize,
     },
-    /// What waits and runs holds so many bytes that its own find no room.
+    /// The bytes of requests that wait and run, and of this one, exceed their limit.
     #[error(
         "requests that wait and run hold {held} bytes, this one {bytes}, and {queue_bytes_max} may be held; offer less load or raise queue_bytes_max"
     )]
     BytesFull {
         /// Bytes that are held.
         held: usize,
-        /// Its own.
+        /// Bytes of this request.
         bytes: usize,
-        /// How many may be held.
+        /// The limit.
         queue_bytes_max: usize,
     },
-    /// It alone holds more bytes than all may: it would be refused whenever it came.
+    /// The request alone exceeds the limit on bytes: it is refused at any time.
     #[error(
         "this request holds {bytes} bytes, and all that wait and run may hold {queue_bytes_max}; send fewer rows at a time or raise queue_bytes_max"
     )]
     TooManyBytes {
-        /// Its own.
+        /// Bytes of this request.
         bytes: usize,
-        /// How many may be held.
+        /// The limit.
         queue_bytes_max: usize,
     },
     /// Its deadline would pass before its answer: what is ahead of it takes too long.
@@ -165,11 +165,11 @@ pub enum Rejected {
         "the predicted wait is {wait_us} us and the run {run_us} us, the deadline is in {left_us} us; allow more time (_deadline_ms), offer less load, or add instances"
     )]
     TooLate {
-        /// Until its run would begin.
+        /// Predicted time until its run begins.
         wait_us: u64,
-        /// That run.
+        /// Predicted duration of that run.
         run_us: u64,
-        /// Until its deadline.
+        /// Time until its deadline.
         left_us: u64,
     },
     /// [`Batcher::stop`] was called.
@@ -184,9 +184,9 @@ struct Shared {
     options: BatcherOptions,
     queue: Queue,
     counters: Counters,
-    /// What the log is told of panics in the model.
+    /// Bounds the log's lines about panics in the model.
     model_panics: LineLimit,
-    /// And in those who receive answers.
+    /// Bounds the log's lines about panics in `done`.
     receiver_panics: LineLimit,
 }
 
@@ -194,7 +194,7 @@ struct Shared {
 pub struct Batcher {
     shared: Arc<Shared>,
     instances: Vec<JoinHandle<()>>,
-    /// A stop was given up: nobody waits for the instances any more.
+    /// A stop gave up: the instances are not waited for.
     is_left: AtomicBool,
 }
 
@@ -221,7 +221,7 @@ impl Batcher {
         let name = name.into();
         check_options(&name, &options)?;
         if !model.signature().batched {
-            // Each call is one row to whoever counts rows.
+            // Each call counts as one row.
             options.batch_size_max = 1;
         }
         let shared = Arc::new(Shared {
@@ -243,7 +243,7 @@ impl Batcher {
             batcher.spawn(instance, ready.clone())?;
         }
         drop(ready);
-        // Each thread lets go of its sender once it has reported, so this ends.
+        // Each thread drops its sender once it has reported, so this ends.
         for result in started {
             result?;
         }
@@ -345,7 +345,7 @@ impl Batcher {
 
     /// The counters, now.
     pub fn stats(&self) -> Stats {
-        self.shared.counters.read(self.shared.queue.load())
+        self.shared.counters.read(self.shared.queue.occupancy())
     }
 
     /// Lets the counters begin at zero again; meant for the moment before the first request.
@@ -378,8 +378,8 @@ impl Batcher {
         self.shared.queue.stop();
     }
 
-    /// As [`Batcher::stop`], until then at most; whether all threads have ended. Those that have not are left to their runs, and
-    /// dropping this waits for them no more.
+    /// Like [`Batcher::stop`], until `until` at most; returns whether all threads have ended. Threads that have not are left to
+    /// their runs, and dropping the batcher does not wait for them.
     pub fn stop_by(&self, until: Instant) -> bool {
         self.begin_stop();
         let ended = ends_by(until, || self.instances.iter().all(JoinHandle::is_finished));

@@ -27,7 +27,7 @@ pub enum Error {
         model: String,
         /// Which instance.
         instance: usize,
-        /// Why, with the mend.
+        /// Why, with a hint.
         problem: String,
     },
     /// The request was not accepted.

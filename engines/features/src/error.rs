@@ -1,7 +1,7 @@
 //! What can go wrong with a feature table, as cases a caller can act on.
 //!
 //! Not the wire's errors: the server maps these to statuses. Invariant: every case says where, what was expected and
-//! what was found, and how to mend it.
+//! what was found, and how to fix it.
 
 use std::io;
 use std::path::{Path, PathBuf};

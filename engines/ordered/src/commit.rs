@@ -2,7 +2,7 @@
 //!
 //! Knows neither bytes (`log`) nor threads (`store`). Invariant: nothing of a group is visible or
 //! answered before all of it is as durable as configured, and a group that fails leaves no trace in
-//! memory; whether it leaves one on the disk, its puts are told.
+//! memory; whether it leaves one on the disk, its puts receive in their error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::space::Space;
 
 /// A group is cut here, so that the first put of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
-/// The write lock is given back after about so many entries, so that readers get their turn.
+/// Entries after which the write lock is released, so that readers get their turn.
 const APPLY_ENTRIES_MAX: usize = 256;
 
 pub(crate) struct Committer {

@@ -121,7 +121,7 @@ pub enum Error {
 
     /// Writing failed and was undone; the store goes on.
     #[error(
-        "{}: cannot {action}: {source}; the write was undone; free space or mend the disk and try again",
+        "{}: cannot {action}: {source}; the write was undone; free space or repair the disk and try again",
         file.display()
     )]
     Write {
@@ -135,7 +135,7 @@ pub enum Error {
 
     /// Writing failed in a way that leaves the disk's content unknown; the store refuses all further puts.
     #[error(
-        "{}: {reason}; the store is read-only from here on; mend the disk, then restart to recover from the log",
+        "{}: {reason}; the store is read-only from here on; repair the disk, then restart to recover from the log",
         file.display()
     )]
     ReadOnly {

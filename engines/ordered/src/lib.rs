@@ -1,7 +1,7 @@
 //! Ordered, durable byte keys: write-ahead log, group commit, recovery.
 //!
 //! All data is in memory, in key order; the log is what survives. The engine sees neither sockets nor
-//! wire types. Its one invariant: readers see, and callers are told, only what is as durable as
+//! wire types. Its one invariant: readers see, and callers learn, only what is as durable as
 //! configured. The log's bytes are drawn in docs/formats/ordered-log.md.
 //!
 //! ```

@@ -14,7 +14,7 @@ use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 /// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died over it.
 pub(crate) struct Reply {
     done: Option<Done>,
-    /// What the log is told of panics in those who receive answers.
+    /// Bounds the log's lines about panics in callbacks.
     panics: Arc<LineLimit>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Queue {
     /// Signalled when there is something to take, or the end has come.
     ready: Condvar,
     /// Signalled when something was taken, or the end has come.
-    room: Condvar,
+    space: Condvar,
     puts_max: usize,
     bytes_max: usize,
     /// Of all replies.
@@ -81,7 +81,7 @@ pub(crate) struct Queue {
 struct State {
     waiting: VecDeque<Pending>,
     bytes: usize,
-    /// What later puts are told, once there is an end.
+    /// The error of later puts, once the queue has ended.
     end: Option<PutError>,
 }
 
@@ -91,7 +91,7 @@ impl Queue {
         Queue {
             state: Mutex::default(),
             ready: Condvar::new(),
-            room: Condvar::new(),
+            space: Condvar::new(),
             puts_max: puts_max.max(1),
             bytes_max,
             panics: Arc::default(),
@@ -127,7 +127,7 @@ impl Queue {
     pub fn wait_for_room(&self, bytes: usize) {
         let state = self.lock();
         let full = |state: &mut State| state.end.is_none() && self.why_no_room(state, bytes).is_some();
-        drop(self.room.wait_while(state, full));
+        drop(self.space.wait_while(state, full));
     }
 
     /// Waits for puts and takes what is there, up to `bytes_max` but at least one. `None`: closed and empty.
@@ -148,7 +148,7 @@ impl Queue {
         let group: Vec<Pending> = state.waiting.drain(..count).collect();
         state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
         drop(state);
-        self.room.notify_all();
+        self.space.notify_all();
         (!group.is_empty()).then_some(group)
     }
 
@@ -157,7 +157,7 @@ impl Queue {
         self.refuse(PutError::Closed);
     }
 
-    /// The log thread is gone: whoever waits is told so. After a close there is nobody left.
+    /// The log thread is gone: callers that wait receive an error. After a close no caller waits.
     pub fn abandon(&self) {
         self.refuse(log_thread_died());
         let unanswered = mem::take(&mut self.lock().waiting);
@@ -171,10 +171,10 @@ impl Queue {
     pub fn refuse(&self, told: PutError) {
         self.lock().end.get_or_insert(told);
         self.ready.notify_all();
-        self.room.notify_all();
+        self.space.notify_all();
     }
 
-    /// Whether the log thread ended before it was told to.
+    /// Whether the log thread ended before it was stopped.
     pub fn has_died(&self) -> bool {
         let end = self.lock().end.clone();
         matches!(end, Some(PutError::Storage(error)) if matches!(*error, Error::LogThreadDied))
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What a put of that size is told at once, if it is refused.
+    /// The refusal of a put of that size, if it is refused.
     fn refusal(queue: &Queue, bytes: usize) -> Option<String> {
         match queue.push(sized(bytes), Box::new(|_| ())) {
             Ok(()) => None,

@@ -93,7 +93,7 @@ struct Handle {
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
     log_thread: Option<ThreadId>,
-    /// Taken by whoever joins first; held while joining, so that all who close wait for the end.
+    /// Taken by the first caller that joins; held while joining, so that every caller of close waits for the end.
     join: Mutex<Option<JoinHandle<Result<(), Error>>>>,
 }
 
@@ -142,7 +142,7 @@ impl Store {
         create_dir(dir)?;
         let lock = lock(dir)?;
         let recovered = recover::read(dir)?;
-        // Whoever made them may not have come as far as this; nothing is shown before it.
+        // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&*disk, dir)?;
         let log = Log::open(disk, dir, durability, segment_bytes_max, &recovered)?;
         let index = Arc::new(recovered.index);
@@ -209,7 +209,7 @@ impl Store {
             .unwrap_or_default();
         let taken = queue.clone();
         let work = move || {
-            // In a program that panics end, this one does; in another, whoever puts is told.
+            // A panic ends the process if the program is set up so; otherwise callers that put receive an error.
             let ended = catch_unwind(AssertUnwindSafe(|| committer.run(&taken)));
             taken.abandon();
             // The folder is free for others only now that nothing writes to it.
@@ -280,11 +280,11 @@ impl Store {
         }
     }
 
-    /// Puts and waits for the end, and for room in the queue if need be. Not for a `Done`: there it
+    /// Puts and waits for the end, and for space in the queue if need be. Not for a `Done`: there it
     /// would wait for itself.
     ///
     /// # Errors
-    /// As a `Done` is told them.
+    /// The errors that a `Done` receives.
     pub fn put_wait(&self, put: Put) -> Result<PutOutcome, PutError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let done = Box::new(move |result| {
@@ -325,7 +325,7 @@ impl Store {
     }
 
     /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the
-    /// folder. Later puts are told [`PutError::Closed`]; reads still work. From within a `Done` it
+    /// folder. Later puts get [`PutError::Closed`]; reads still work. From within a `Done` it
     /// returns at once and the end follows.
     ///
     /// # Errors
@@ -384,7 +384,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Whoever wants to know how it ends calls `close`.
+        // A caller that needs the result calls `close`.
         let _ = self.stop();
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, PackedLatency};
 
-/// The largest latency that is told apart, in nanoseconds; longer ones are recorded as this.
+/// The largest latency that is distinguished, in nanoseconds; longer ones are recorded as this.
 pub(crate) const NS_MAX: u64 = 60_000_000_000;
 
 /// A percentile is named only when at least this many samples lie beyond it.

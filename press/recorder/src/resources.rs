@@ -68,7 +68,7 @@ pub struct ResourceSecond {
     pub send_queue_bytes: Option<u64>,
     /// Use of this machine's NVIDIA accelerators in percent of one, when there are any.
     pub accelerator_percent: Option<f64>,
-    /// Their memory in use, whoever uses it.
+    /// Their memory in use, by any process.
     pub accelerator_memory_bytes: Option<u64>,
 }
 

@@ -55,7 +55,7 @@ pub enum Error {
         /// What is possible.
         expected: String,
     },
-    /// The generator cannot make so many different requests.
+    /// The generator cannot make that number of different requests.
     #[error(
         "the generator found only {found} different requests where {expected} were asked; raise ids or samples, or lower zipf"
     )]

@@ -1,7 +1,7 @@
 //! The task of a link: opens its connection, lets `stream.rs` work on it, and waits where it may not be opened again yet.
 //!
 //! It writes and reads no frame. Its invariant: however it ends, also when its runtime is shut down, the link is closed,
-//! every waiting caller is told why, and the time of the next attempt is set.
+//! every waiting caller receives the reason, and the time of the next attempt is set.
 
 use super::stream;
 use super::{Link, Phase, State};
@@ -177,7 +177,7 @@ impl Drop for Ending {
             // A caller that has left needs no news.
             let _ = waiter.send(Err(self.cause.clone()));
         }
-        self.link.room.notify_waiters();
+        self.link.space.notify_waiters();
         self.link.terms.changed.notify_waiters();
     }
 }

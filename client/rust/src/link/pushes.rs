@@ -1,4 +1,4 @@
-//! The server's calls on a connection: handed to the handler, at most so many at a time, and answered.
+//! The server's calls on a connection: handed to the handler, a limited number at a time, and answered.
 //!
 //! It does not read the connection. Its invariants: a call that wants an answer gets one, whatever the handler does; an
 //! answer goes to the connection that its call came over or nowhere.
@@ -72,14 +72,14 @@ struct Answering {
     /// The link's connection that the call came over.
     connection: u64,
     encoding: Encoding,
-    /// `None` once nothing is owed any more.
+    /// `None` once nothing is left to answer.
     seq: Option<u32>,
     /// Counts the call until it is answered.
     place: Option<OwnedSemaphorePermit>,
 }
 
 impl Answering {
-    /// Queues what the handler returned, as soon as there is room.
+    /// Queues what the handler returned, as soon as there is space.
     async fn answer(mut self, result: Result<Vec<u8>, Status>) {
         let payload = match result {
             Err(status) => return self.refuse(&status),
@@ -96,7 +96,7 @@ impl Answering {
             return;
         };
         // Where the connection has closed, nobody waits for the answer.
-        if let Ok(mut state) = self.link.with_room().await
+        if let Ok(mut state) = self.link.with_space().await
             && state.connection == self.connection
         {
             self.link

@@ -19,7 +19,7 @@ const READ_BYTES: usize = 16 << 10;
 const KEEP_BYTES: usize = 256 << 10;
 /// How long a connection may still read after a failed write, or write after the client was closed.
 const LINGER: Duration = Duration::from_secs(1);
-/// A server that leaves so many keep-alive pings in a row unanswered is gone (FPNN's clients: three).
+/// Unanswered keep-alive pings in a row after which a server is gone (FPNN's clients: three).
 const PINGS_UNANSWERED_MAX: u32 = 3;
 
 /// Works on a connection until it ends; returns why it did.
@@ -79,7 +79,7 @@ impl Link {
                 self.wake.notified().await;
                 continue;
             }
-            self.room.notify_waiters();
+            self.space.notify_waiters();
             // An encrypted stream keeps what it could not write at once, until it is flushed.
             let written = async {
                 write.write_all(&batch).await?;

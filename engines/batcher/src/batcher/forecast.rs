@@ -4,11 +4,11 @@
 //! A run lasts from the cut of its batch until its instance comes for the next one: what answering costs is
 //! in it, and the model's own time is not measured twice. An instance that is busy becomes free when its run is expected to end; one whose run lasts longer than
 //! expected is expected to end now. Instances take full runs in the order in which they become free. Full runs ahead are
-//! taken to last as long as their estimate allows in doubt, and a part of every wait is kept in hand: whoever is let in is
-//! to be answered in time.
+//! taken to last as long as their estimate allows in doubt, and a part of every wait is kept in hand: a request that is accepted
+//! should be answered in time.
 
 use super::service_time::{Measured, ServiceTime};
-use super::turns::Load;
+use super::turns::Backlog;
 use std::time::{Duration, Instant};
 
 /// The part of a wait that is added to it: under overload the queue is always as long as deadlines allow, so each request that is
@@ -131,7 +131,7 @@ impl Forecast {
 /// Rows that run before the next request of a source: all of its own, and of each other source as many requests as
 /// it has turns until then, at most. What waits now is not all of them: where turns are filled again (`refilled`, a share), so
 /// will be those for which nothing waits yet. Requests are taken to have the rows that others' requests have on average.
-pub(super) fn rows_ahead(own: Load, all: Load, sources: usize, refilled: f64) -> usize {
+pub(super) fn rows_ahead(own: Backlog, all: Backlog, sources: usize, refilled: f64) -> usize {
     let others = all.without(own);
     let other_sources = sources - usize::from(own.requests > 0).min(sources);
     let turns = (own.requests + 1).saturating_mul(other_sources);

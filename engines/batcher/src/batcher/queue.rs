@@ -5,11 +5,11 @@
 //! Calls are counted, not aimed: `submit` turns one sleeper into one call, and
 //! whichever sleeper wakes takes a call, so a spurious or crossed wake-up costs nothing.
 //!
-//! Who is served next, who gives way and who comes too late is decided by [`State`], which is
-//! told the time and sleeps nowhere.
+//! Who is served next, who gives way and who comes too late is decided by [`State`], which receives
+//! the time and never sleeps.
 
 use super::state::{Asked, State};
-use super::stats::Load;
+use super::stats::Occupancy;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ pub(super) enum Dropped {
 }
 
 impl Waiting {
-    /// Whether running it is still worth anything.
+    /// Whether the request is still worth running.
     pub(super) fn dropped(&self, now: Instant) -> Option<Dropped> {
         if self.request.gone.load(Ordering::Acquire) {
             Some(Dropped::ClientGone)
@@ -60,7 +60,7 @@ pub(super) enum Turn {
     Serve,
     /// Warm up.
     WarmUp(Errand),
-    /// Nothing is left and nothing will come.
+    /// The queue is empty and stopped.
     Stop,
 }
 
@@ -77,12 +77,12 @@ impl Queue {
         }
     }
 
-    /// No code that can panic runs under this lock, so a poisoned one is still whole.
+    /// No code that can panic runs under this lock, so its data is consistent even when it is poisoned.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts `request`, and gives back the one that had to make room for it.
+    /// Accepts `request`, and returns the request that it evicted.
     pub(super) fn submit(&self, request: Request) -> Result<Option<Waiting>, (Rejected, Request)> {
         let now = Instant::now();
         let accepted = self.lock().submit(request, now)?;
@@ -92,7 +92,7 @@ impl Queue {
         Ok(accepted.evicted)
     }
 
-    /// Why such a request would be refused now, if it would.
+    /// Why such a request would be refused now; `None` if it would be accepted.
     pub(super) fn refusal(&self, asked: &Asked) -> Option<Rejected> {
         self.lock().refusal(asked, Instant::now())
     }
@@ -108,7 +108,7 @@ impl Queue {
         self.turn(self.lock(), instance, cut)
     }
 
-    /// What an awake instance does. It must not let go of the lock between taking a call and
+    /// What an awake instance does. It must hold the lock between taking a call and
     /// cutting: another instance would see no call outstanding and take its request along.
     fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, instance: usize, cut: &mut Cut) -> Turn {
         loop {
@@ -172,7 +172,7 @@ impl Queue {
         self.lock().stopping
     }
 
-    pub(super) fn load(&self) -> Load {
-        self.lock().load()
+    pub(super) fn occupancy(&self) -> Occupancy {
+        self.lock().occupancy()
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// The weight of the newest run in the averages: the last sixteen or so count.
 const NEWEST_WEIGHT: f64 = 1.0 / 16.0;
 
-/// Standard errors that a run may take longer than its estimate. A queue asks often while the estimate moves about, and lets in
-/// whoever comes when it is lowest: what counts is not its mean but its least.
+/// Standard errors that a run may take longer than its estimate. A queue asks often while the estimate moves about, and accepts
+/// the request that comes when it is lowest: its minimum counts, not its mean.
 const DOUBT_ERRORS: f64 = 2.0;
 
 /// How far sizes must differ, relative to their mean and squared, before the slope between them is believed.

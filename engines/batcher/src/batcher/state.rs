@@ -1,6 +1,6 @@
 //! Which request is served next, which gives way and which comes too late. It has no lock, no thread and no
-//! clock: whoever calls it says what time it is. Its invariants: a request that finds an idle instance and room for its
-//! bytes is accepted, and of all others no more wait than may; and what waits and runs holds no more bytes than may.
+//! clock: the caller passes the time. Its invariants: a request that finds an idle instance and room for its
+//! bytes is accepted; the number of waiting requests and the bytes of waiting and running requests stay within their limits.
 //!
 //! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
 //! request up for one of a source that will still have fewer; only a source that has more than an even share of
@@ -9,7 +9,7 @@
 
 use super::forecast::{Forecast, Position, rows_ahead};
 use super::queue::{Cut, Waiting};
-use super::stats::{Load, micros};
+use super::stats::{Occupancy, micros};
 use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
@@ -30,17 +30,17 @@ pub(super) struct State {
     calls: u64,
     batch_size_max: usize,
     queue_max: usize,
-    /// What each instance fetched and is not through with: it holds its bytes until then.
+    /// Bytes of the batch that each instance is running.
     running_bytes: Vec<usize>,
     queue_bytes_max: usize,
 }
 
-/// What accepting a request asks of the caller.
+/// What the caller must do after a request was accepted.
 #[derive(Debug)]
 pub(super) struct Accepted {
-    /// A sleeping instance is to be woken.
+    /// Wake a sleeping instance.
     pub call: bool,
-    /// Who made room, and is to be answered.
+    /// Answer this request, which was evicted.
     pub evicted: Option<Waiting>,
 }
 
@@ -114,7 +114,7 @@ impl State {
         Ok(Accepted { call, evicted })
     }
 
-    /// Why such a request would be refused now, if it would.
+    /// Why such a request would be refused now; `None` if it would be accepted.
     pub(super) fn refusal(&self, asked: &Asked, now: Instant) -> Option<Rejected> {
         if self.stopping {
             return Some(Rejected::Stopping);
@@ -138,8 +138,8 @@ impl State {
         if left.is_zero() {
             return None;
         }
-        let all = self.waiting.load();
-        let own = self.waiting.load_of(asked.source);
+        let all = self.waiting.backlog();
+        let own = self.waiting.backlog_of(asked.source);
         let position = Position {
             rows_ahead: rows_ahead(own, all, self.waiting.sources(), self.waiting.refilled()),
             rows_waiting: all.rows,
@@ -155,15 +155,15 @@ impl State {
 
     /// Requests that wait for a run; one that a called instance is about to fetch does not.
     fn queued(&self) -> usize {
-        self.waiting.load().requests.saturating_sub(self.called)
+        self.waiting.backlog().requests.saturating_sub(self.called)
     }
 
-    /// Whether one more may only wait in another one's place.
+    /// Whether the queue is full: one more request must evict another.
     fn is_full(&self) -> bool {
         self.queued() >= self.queue_max
     }
 
-    /// Whether one more of `source` may not wait.
+    /// Refuses a request of `source` if the queue is full and it can evict no other request.
     fn no_room(&self, source: u64) -> Option<Rejected> {
         let makes_room = self.queue_max > 0 && self.waiting.gives_way(source);
         (self.is_full() && !makes_room).then(|| Rejected::QueueFull {
@@ -172,13 +172,13 @@ impl State {
         })
     }
 
-    /// Bytes that what waits and runs holds.
+    /// Bytes of all requests that wait and run.
     fn bytes_held(&self) -> usize {
         let running: usize = self.running_bytes.iter().sum();
-        self.waiting.load().bytes.saturating_add(running)
+        self.waiting.backlog().bytes.saturating_add(running)
     }
 
-    /// Whether the bytes of one more find no room.
+    /// Refuses a request whose bytes would exceed the limit.
     fn no_bytes(&self, asked: &Asked) -> Option<Rejected> {
         let held = self.bytes_held();
         (held.saturating_add(asked.bytes) > self.queue_bytes_max).then_some(Rejected::BytesFull {
@@ -188,7 +188,7 @@ impl State {
         })
     }
 
-    /// `instance` is through with what it cut last, if it cut anything.
+    /// `instance` has finished the batch that it cut last, if any.
     pub(super) fn ended(&mut self, instance: usize, now: Instant) {
         self.running_bytes[instance] = 0;
         self.forecast.ended(instance, now);
@@ -197,12 +197,12 @@ impl State {
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each
     /// instance that was called and has not come yet, so that they run side by side.
     pub(super) fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
-        let before = self.waiting.load().bytes;
+        let before = self.waiting.backlog().bytes;
         let mut rows = 0usize;
         while let Some(front) = self.waiting.front() {
             let dropped = front.dropped(now);
             let with_front = rows.saturating_add(front.request.rows);
-            let enough = with_front > self.batch_size_max || self.waiting.load().requests <= self.called;
+            let enough = with_front > self.batch_size_max || self.waiting.backlog().requests <= self.called;
             if dropped.is_none() && !cut.batch.is_empty() && enough {
                 break;
             }
@@ -217,7 +217,7 @@ impl State {
                 }
             }
         }
-        self.running_bytes[instance] = before.saturating_sub(self.waiting.load().bytes);
+        self.running_bytes[instance] = before.saturating_sub(self.waiting.backlog().bytes);
         if !cut.batch.is_empty() {
             self.forecast.began(instance, rows, now);
         }
@@ -228,9 +228,9 @@ impl State {
         self.idle += 1;
     }
 
-    pub(super) fn load(&self) -> Load {
-        Load {
-            queued: self.waiting.load().requests,
+    pub(super) fn occupancy(&self) -> Occupancy {
+        Occupancy {
+            queued: self.waiting.backlog().requests,
             busy: self.errands.len().saturating_sub(self.idle),
             wakes: self.calls,
         }

@@ -70,7 +70,7 @@ pub(super) struct Counters {
 
 /// What the queue knows at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct Occupancy {
     pub queued: usize,
     pub busy: usize,
     pub wakes: u64,
@@ -131,7 +131,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn read(&self, load: Load) -> Stats {
+    pub(super) fn read(&self, occupancy: Occupancy) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             accepted: get(&self.accepted),
@@ -147,11 +147,11 @@ impl Counters {
             batches: get(&self.batches),
             rows: get(&self.rows),
             panics: get(&self.panics),
-            wakes: load.wakes,
+            wakes: occupancy.wakes,
             queue_us_sum: get(&self.queue_ns_sum) / 1000,
             compute_us_sum: get(&self.compute_ns_sum) / 1000,
-            queued: load.queued,
-            busy: load.busy,
+            queued: occupancy.queued,
+            busy: occupancy.busy,
         }
     }
 }

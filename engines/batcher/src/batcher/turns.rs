@@ -14,18 +14,18 @@ const TURNS_TOLD: f64 = 64.0;
 /// Sources that count as having come between two turns at most: a crowd that comes once fills one turn each, and no more.
 const ENTERED_MAX: u32 = 4;
 
-/// The number of no place.
+/// Stands for "no place".
 const NONE: usize = usize::MAX;
 
-/// What waits of one source, or of all.
+/// The waiting requests of one source, or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Load {
+pub(super) struct Backlog {
     pub requests: usize,
     pub rows: usize,
     pub bytes: usize,
 }
 
-impl Load {
+impl Backlog {
     fn add(&mut self, rows: usize, bytes: usize) {
         self.requests += 1;
         self.rows = self.rows.saturating_add(rows);
@@ -38,9 +38,9 @@ impl Load {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// What is left of it without `part`.
-    pub(super) fn without(self, part: Load) -> Load {
-        Load {
+    /// The rest without `part`.
+    pub(super) fn without(self, part: Backlog) -> Backlog {
+        Backlog {
             requests: self.requests.saturating_sub(part.requests),
             rows: self.rows.saturating_sub(part.rows),
             bytes: self.bytes.saturating_sub(part.bytes),
@@ -48,7 +48,7 @@ impl Load {
     }
 }
 
-/// One that waits, linked to those of its source before and after it.
+/// A waiting item, linked to its source's items before and after it.
 struct Place<T> {
     /// `None`: free, and `after` is the next free one.
     item: Option<T>,
@@ -61,7 +61,7 @@ struct Place<T> {
 /// A source that has something waiting.
 struct Source {
     number: u64,
-    load: Load,
+    backlog: Backlog,
     oldest: usize,
     newest: usize,
     /// Neighbours among the sources that have as many waiting.
@@ -80,7 +80,7 @@ pub(super) struct Turns<T> {
     /// The first of the sources that have so many waiting.
     by_length: Vec<usize>,
     longest: usize,
-    load: Load,
+    backlog: Backlog,
     /// Turns that were had, as far as they are remembered, and for each of them the sources that had more waiting or came new.
     turns: f64,
     refilled: f64,
@@ -99,7 +99,7 @@ impl<T> Turns<T> {
             ring: VecDeque::new(),
             by_length: vec![NONE],
             longest: 0,
-            load: Load::default(),
+            backlog: Backlog::default(),
             turns: 0.0,
             refilled: 0.0,
             entered: 0,
@@ -112,15 +112,15 @@ impl<T> Turns<T> {
         self.refilled.min(1.0)
     }
 
-    /// All that waits.
-    pub(super) fn load(&self) -> Load {
-        self.load
+    /// All waiting items.
+    pub(super) fn backlog(&self) -> Backlog {
+        self.backlog
     }
 
-    /// What waits of one source.
-    pub(super) fn load_of(&self, source: u64) -> Load {
+    /// The waiting items of one source.
+    pub(super) fn backlog_of(&self, source: u64) -> Backlog {
         let at = self.by_number.get(&source);
-        at.map_or_else(Load::default, |&at| self.sources[at].load)
+        at.map_or_else(Backlog::default, |&at| self.sources[at].backlog)
     }
 
     /// How many sources have something waiting.
@@ -147,14 +147,14 @@ impl<T> Turns<T> {
             None => self.sources[at].oldest = place,
         }
         self.sources[at].newest = place;
-        self.load.add(rows, bytes);
+        self.backlog.add(rows, bytes);
         self.unlist(at);
-        self.sources[at].load.add(rows, bytes);
+        self.sources[at].backlog.add(rows, bytes);
         self.list(at);
-        self.longest = self.longest.max(self.sources[at].load.requests);
+        self.longest = self.longest.max(self.sources[at].backlog.requests);
     }
 
-    /// The one whose turn it is.
+    /// The item whose turn it is.
     pub(super) fn front(&self) -> Option<&T> {
         let at = *self.ring.front()?;
         self.places[self.sources[at].oldest].item.as_ref()
@@ -166,12 +166,12 @@ impl<T> Turns<T> {
         let at = *self.ring.front()?;
         let item = self.take(at, self.sources[at].oldest);
         if turn_used {
-            let stays = u32::from(self.sources[at].load.requests > 0);
+            let stays = u32::from(self.sources[at].backlog.requests > 0);
             let filled = f64::from(stays + std::mem::take(&mut self.entered).min(ENTERED_MAX));
             self.turns = (self.turns + 1.0).min(TURNS_TOLD);
             self.refilled += (filled - self.refilled) / self.turns;
         }
-        if self.sources[at].load.requests == 0 {
+        if self.sources[at].backlog.requests == 0 {
             self.ring.pop_front();
             self.by_number.remove(&self.sources[at].number);
             self.sources_free.push(at);
@@ -192,15 +192,15 @@ impl<T> Turns<T> {
         self.take(at, self.sources[at].newest)
     }
 
-    /// Whether one that waits would make room for one more of `source`.
+    /// Whether a waiting item would be evicted for one more of `source`.
     pub(super) fn gives_way(&self, source: u64) -> bool {
-        self.longest > self.load_of(source).requests + 1 && self.by_length[self.longest] != NONE
+        self.longest > self.backlog_of(source).requests + 1 && self.by_length[self.longest] != NONE
     }
 
     fn enter(&mut self, number: u64) -> usize {
         let source = Source {
             number,
-            load: Load::default(),
+            backlog: Backlog::default(),
             oldest: NONE,
             newest: NONE,
             before: NONE,
@@ -253,9 +253,9 @@ impl<T> Turns<T> {
             Some(neighbour) => neighbour.before = before,
             None => self.sources[at].newest = before,
         }
-        self.load.remove(rows, bytes);
+        self.backlog.remove(rows, bytes);
         self.unlist(at);
-        self.sources[at].load.remove(rows, bytes);
+        self.sources[at].backlog.remove(rows, bytes);
         self.list(at);
         if self.by_length[self.longest] == NONE {
             // The source that left this list is in the one below, or has nothing waiting any more.
@@ -267,14 +267,17 @@ impl<T> Turns<T> {
     /// Takes a source out of the list of those that have as many waiting.
     fn unlist(&mut self, at: usize) {
         let Source {
-            load, before, after, ..
+            backlog,
+            before,
+            after,
+            ..
         } = self.sources[at];
-        if load.requests == 0 {
+        if backlog.requests == 0 {
             return;
         }
         match self.sources.get_mut(before) {
             Some(neighbour) => neighbour.after = after,
-            None => self.by_length[load.requests] = after,
+            None => self.by_length[backlog.requests] = after,
         }
         if let Some(neighbour) = self.sources.get_mut(after) {
             neighbour.before = before;
@@ -283,7 +286,7 @@ impl<T> Turns<T> {
 
     /// Puts it at the front of the list where it belongs now.
     fn list(&mut self, at: usize) {
-        let length = self.sources[at].load.requests;
+        let length = self.sources[at].backlog.requests;
         if length == 0 {
             return;
         }

@@ -115,14 +115,14 @@ impl Runner<'_> {
         })
     }
 
-    /// Lets go of an instance that a panic has left in an unknown state, whose own end may panic too.
+    /// Drops an instance that a panic has left in an unknown state; dropping it may panic too.
     fn drop_instance(&mut self) {
         if let Err(panic) = contain(|| self.instance = None) {
             self.tell_panic(&panic, "the end of an instance panicked");
         }
     }
 
-    /// Whoever knows an input that panics can send it at any rate.
+    /// A caller that knows an input that panics can send it at any rate.
     fn tell_panic(&self, panic: &Panic, what: &str) {
         if let Some(LeftOut(left_out)) = self.shared.model_panics.admits() {
             tracing::error!(model = self.shared.name, %panic, left_out, "{what}");

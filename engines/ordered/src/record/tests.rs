@@ -34,7 +34,7 @@ fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Changes a sound record of one entry, mends its checksum, and looks at what reading says.
+/// Changes a sound record of one entry, fixes its checksum, and looks at what reading says.
 fn check(change: impl FnOnce(&mut Vec<u8>), expected: &str) {
     let mut bytes = encode(1, &[(b"key".to_vec(), b"value".to_vec())]);
     change(&mut bytes);

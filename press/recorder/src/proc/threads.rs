@@ -196,9 +196,9 @@ impl Threads {
     /// Opens the files of threads that are not looked at yet, as far as the number allows.
     fn choose(&mut self, side: Side, reader: &mut Reader) {
         let is_looked_at = |thread: &&mut Thread| thread.side == side && thread.files.is_some();
-        let mut room = LOOKED_AT_MAX.saturating_sub(self.threads.values_mut().filter(is_looked_at).count());
+        let mut budget = LOOKED_AT_MAX.saturating_sub(self.threads.values_mut().filter(is_looked_at).count());
         for (&(pid, tid), thread) in &mut self.threads {
-            if room == 0 {
+            if budget == 0 {
                 break;
             }
             if thread.side != side || thread.files.is_some() || !thread.is_present {
@@ -207,7 +207,7 @@ impl Threads {
             if let Some(stat) = reader.open(format_args!("/proc/{pid}/task/{tid}/stat")) {
                 let syscall = reader.open(format_args!("/proc/{pid}/task/{tid}/syscall"));
                 thread.files = Some((stat, syscall));
-                room -= 1;
+                budget -= 1;
             }
         }
     }

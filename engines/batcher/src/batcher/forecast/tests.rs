@@ -95,12 +95,15 @@ fn a_large_request_runs_alone_in_chunks() {
 #[test]
 fn others_run_ahead_as_often_as_they_have_turns() {
     let check_with = |refilled, own: (usize, usize), all: (usize, usize), sources, expected| {
-        let load = |(requests, rows)| Load {
+        let backlog = |(requests, rows)| Backlog {
             requests,
             rows,
             bytes: 0,
         };
-        assert_eq!(rows_ahead(load(own), load(all), sources, refilled), expected);
+        assert_eq!(
+            rows_ahead(backlog(own), backlog(all), sources, refilled),
+            expected
+        );
     };
     let check = |own, all, sources, expected| check_with(0.0, own, all, sources, expected);
     check((0, 0), (0, 0), 0, 0);

@@ -156,7 +156,7 @@ fn a_model_that_becomes_slower_is_noticed_at_the_same_length() {
         bench.now += took;
         bench.submit(1, None).unwrap();
         assert_eq!(bench.next(0), [1]);
-        assert_eq!(bench.state.load().queued, 10);
+        assert_eq!(bench.state.occupancy().queued, 10);
         // One on its way, ten waiting, its own: sixty milliseconds, or a hundred and twenty.
         refused.push(bench.is_too_late(1, 90 * MS));
         // One of another source waits for one turn only.
@@ -233,7 +233,7 @@ fn a_full_queue_is_shared_out() {
     }
     // One or two each: nobody has two more than a newcomer would.
     assert_eq!(bench.submit(2, None).unwrap_err(), full);
-    assert_eq!(bench.state.load().queued, 4);
+    assert_eq!(bench.state.occupancy().queued, 4);
     let mut served = [0; 5];
     for _ in 0..4 {
         served[bench.next(0)[0] as usize] += 1;

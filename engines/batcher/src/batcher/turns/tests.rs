@@ -39,11 +39,11 @@ impl Naive {
         Some(item)
     }
 
-    fn load(&self) -> Load {
+    fn backlog(&self) -> Backlog {
         let items = self.0.iter().flat_map(|(_, items)| items);
-        let mut load = Load::default();
-        items.for_each(|(_, rows, bytes)| load.add(*rows, *bytes));
-        load
+        let mut backlog = Backlog::default();
+        items.for_each(|(_, rows, bytes)| backlog.add(*rows, *bytes));
+        backlog
     }
 }
 
@@ -95,11 +95,11 @@ proptest! {
                 Step::Evict(newcomer) => check_evicted(&mut naive, newcomer, turns.evict_for(newcomer)),
             }
             prop_assert_eq!(turns.front().copied(), naive.0.first().map(|(_, items)| items[0].0));
-            prop_assert_eq!((turns.load(), turns.sources()), (naive.load(), naive.0.len()));
+            prop_assert_eq!((turns.backlog(), turns.sources()), (naive.backlog(), naive.0.len()));
             for source in 0u64..7 {
-                let load = turns.load_of(source * source);
-                prop_assert_eq!(load.requests, naive.waiting(source * source));
-                prop_assert_eq!(load.bytes, naive.bytes_of(source * source));
+                let backlog = turns.backlog_of(source * source);
+                prop_assert_eq!(backlog.requests, naive.waiting(source * source));
+                prop_assert_eq!(backlog.bytes, naive.bytes_of(source * source));
             }
         }
     }
@@ -138,7 +138,7 @@ fn what_is_dropped_leaves_the_turn_to_the_next_of_its_source() {
     assert_eq!(turns.pop(true), Some("b0"));
 }
 
-/// Whoever gives way had more than an even share, and keeps at least as many as the newcomer then has.
+/// The source that gives way had more than an even share, and keeps at least as many as the newcomer then has.
 #[test]
 fn the_longest_gives_way_until_shares_are_even() {
     let mut turns = Turns::new();

@@ -118,7 +118,7 @@ impl FailingDisk {
             .wait_while(state, |state| state.gate_shut && state.passes == 0)
             .unwrap();
         if state.passes > 0 {
-            // Whoever gave the pass has counted this one out.
+            // The test that gave the pass has counted this sync already.
             state.passes -= 1;
         } else {
             state.waiting_at_gate -= 1;

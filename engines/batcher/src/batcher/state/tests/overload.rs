@@ -41,11 +41,11 @@ struct Outcome {
 }
 
 /// A run under way: when it ends, and the deadline of its call.
-type Run = Option<(Instant, Instant)>;
+type Span = Option<(Instant, Instant)>;
 
 struct Machine {
     bench: Bench,
-    runs: [Run; INSTANCES],
+    runs: [Span; INSTANCES],
     numbers: Numbers,
     outcome: Outcome,
 }
