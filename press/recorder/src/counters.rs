@@ -85,14 +85,23 @@ impl Counters {
         self.ok + self.unchecked
     }
 
-    /// Requests refused, whatever the code.
+    /// Requests refused, whatever the code. A result may come from elsewhere, so no sum overflows.
     pub fn refused_total(&self) -> u64 {
-        self.refused.values().sum()
+        self.refused
+            .values()
+            .fold(0, |sum, &count| sum.saturating_add(count))
+    }
+
+    /// Requests without an answer that was awaited: errors of every kind.
+    pub fn errors_total(&self) -> u64 {
+        self.errors
+            .values()
+            .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
     /// Requests that failed: wrong answers and errors of every kind.
     pub fn failed_total(&self) -> u64 {
-        self.wrong + self.errors.values().sum::<u64>()
+        self.wrong.saturating_add(self.errors_total())
     }
 
     /// Requests that were offered: the sum over every outcome.
@@ -132,5 +141,18 @@ impl Counters {
 fn add<K: Ord + Copy>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
     for (&key, &count) in more {
         *sums.entry(key).or_default() += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_strangers_do_not_overflow() {
+        let mut counters = Counters::default();
+        counters.refused.insert(1, u64::MAX);
+        counters.refused.insert(2, u64::MAX);
+        assert_eq!(counters.refused_total(), u64::MAX);
     }
 }

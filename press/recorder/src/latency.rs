@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PackedLatency};
+use crate::PackedLatency;
 
 /// The largest latency that is distinguished, in nanoseconds; longer ones are recorded as this.
 pub(crate) const NS_MAX: u64 = 60_000_000_000;
@@ -179,13 +179,9 @@ impl Latency {
         self.ns_max = self.ns_max.max(other.ns_max);
     }
 
-    /// Whether both hold the same buckets, sum and maximum.
-    pub fn is_same(&self, other: &Latency) -> bool {
-        self == other
-    }
-
-    /// Whether both hold the same buckets; sum and maximum may differ, as they do after storing.
-    pub fn has_same_buckets(&self, other: &Latency) -> bool {
+    /// Whether both hold the same buckets; sum and maximum may differ, as they do in a log.
+    #[cfg(test)]
+    pub(crate) fn has_same_buckets(&self, other: &Latency) -> bool {
         self.histogram == other.histogram
     }
 
@@ -288,24 +284,6 @@ impl Latency {
         &self.histogram
     }
 
-    /// The samples of a histogram that was stored, if it has these bounds; sum and maximum come back as the buckets say.
-    pub(crate) fn from_histogram(histogram: &Histogram<u64>) -> Option<Latency> {
-        if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, NS_MAX, 3) {
-            return None;
-        }
-        let mut latency = Latency::new();
-        for step in histogram.iter_recorded() {
-            latency.add_stored(step.value_iterated_to(), step.count_at_value());
-        }
-        Some(latency)
-    }
-
-    /// Adds a bucket, with what it says of sum and maximum.
-    fn add_stored(&mut self, ns: u64, count: u64) {
-        self.add_bucket(ns, count);
-        self.add_sum_and_max(u128::from(ns) * u128::from(count), ns);
-    }
-
     /// Adds `count` samples of a bucket that [`Latency::buckets`] named, without sum and maximum.
     pub(crate) fn add_bucket(&mut self, ns: u64, count: u64) {
         self.histogram.saturating_record_n(ns, count);
@@ -330,34 +308,6 @@ impl Latency {
             text.push_str(&format!("{ns},{count}\n"));
         }
         text
-    }
-
-    /// Reads what [`Latency::to_csv`] wrote. The buckets come back exactly; sum and maximum come back as the buckets say.
-    ///
-    /// # Errors
-    /// A line that is not two whole numbers in range.
-    pub fn from_csv(text: &str) -> Result<Latency, Error> {
-        let mut latency = Latency::new();
-        for (index, line) in text.lines().enumerate() {
-            if index == 0 && line == "ns,count" {
-                continue;
-            }
-            let parsed = line.split_once(',').and_then(|(ns, count)| {
-                let ns = ns
-                    .parse::<u64>()
-                    .ok()
-                    .filter(|ns| (1..=NS_MAX + NS_MAX / 1_000).contains(ns))?;
-                Some((ns, count.parse::<u64>().ok()?))
-            });
-            let Some((ns, count)) = parsed else {
-                return Err(Error::BadLatencies {
-                    line: index + 1,
-                    found: line.chars().take(60).collect(),
-                });
-            };
-            latency.add_stored(ns, count);
-        }
-        Ok(latency)
     }
 }
 

@@ -36,7 +36,7 @@ mod stored;
 mod tally;
 
 pub use counters::{Counters, ErrorKind};
-pub use hlog::{LogEntry, read_log, write_log};
+pub use hlog::write_log;
 pub use latency::{Latency, LatencySummary, Percentile, Reached, SAMPLES_BEYOND_MIN};
 pub use live::Live;
 pub use machine::{Load, Machine};
@@ -48,32 +48,3 @@ pub use silence::{Listening, SILENCE_NS_MIN, Silence, both_silent, longest_silen
 pub use stationary::{Window, is_growing, is_stationary};
 pub use stats::Interval;
 pub use tally::{OperationTally, SecondTally, Tally};
-
-/// Why a recorder could not be made or read back.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A line of a stored histogram is not `ns,count`.
-    #[error(
-        "line {line} of the stored latencies is {found:?}, expected `ns,count` with ns between 1 and 60000000000"
-    )]
-    BadLatencies {
-        /// The line, counted from 1.
-        line: usize,
-        /// What stands there.
-        found: String,
-    },
-    /// A line of a histogram log cannot be read.
-    #[error("line {line} of the histogram log cannot be read: {why}")]
-    BadLog {
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A histogram log ends too early.
-    #[error("the histogram log is cut off after line {line}")]
-    LogCut {
-        /// The last line there is, counted from 1.
-        line: usize,
-    },
-}

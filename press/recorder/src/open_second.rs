@@ -127,7 +127,7 @@ mod tests {
                     latency.record_ns(ns);
                 }
                 prop_assert_eq!(open.pack(), latency.pack());
-                prop_assert!(open.pack().unpack().is_same(&latency));
+                prop_assert_eq!(&open.pack().unpack(), &latency);
                 open.clear();
                 prop_assert_eq!(open.pack(), PackedLatency::default());
             }

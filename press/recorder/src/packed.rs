@@ -128,7 +128,7 @@ mod tests {
             let whole = of(&[left, right].concat());
             let mut packed = of(left).pack();
             packed.merge(&of(right).pack());
-            assert!(packed.unpack().is_same(&whole), "{left:?} {right:?}");
+            assert_eq!(packed.unpack(), whole, "{left:?} {right:?}");
             assert_eq!(packed, whole.pack());
             assert_eq!(packed.count(), whole.count());
             assert_eq!(packed.summary(), whole.summary());

@@ -143,10 +143,10 @@ mod tests {
         assert_eq!(one.counters, other.counters);
         assert_eq!(one.operations, other.operations);
         assert_eq!(one.seconds, other.seconds);
-        assert!(one.latency.is_same(&other.latency));
-        assert!(one.service.is_same(&other.service));
-        assert!(one.lateness.is_same(&other.lateness));
-        assert!(one.latency_refused.is_same(&other.latency_refused));
+        assert_eq!(one.latency, other.latency);
+        assert_eq!(one.service, other.service);
+        assert_eq!(one.lateness, other.lateness);
+        assert_eq!(one.latency_refused, other.latency_refused);
     }
 
     #[test]

@@ -317,10 +317,10 @@ mod tests {
             threads.iter_mut().for_each(Tally::finish);
             let mut merged = threads[0].clone();
             threads[1..].iter().for_each(|thread| merged.merge(thread));
-            prop_assert!(merged.latency.is_same(&whole));
+            prop_assert_eq!(&merged.latency, &whole);
             prop_assert_eq!(merged.seconds.len(), 5);
             merged.finish();
-            prop_assert!(merged.latency.is_same(&whole));
+            prop_assert_eq!(&merged.latency, &whole);
             prop_assert_eq!(merged.counters.ok, whole.count());
             prop_assert_eq!(merged.service.count(), whole.count());
         }

@@ -1,7 +1,10 @@
 //! Logs are written, read back and merged; damaged ones are named.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::reading::{COOKIE_COMPRESSED, read_log};
 use super::*;
+use crate::latency::NS_MAX;
+use hdrhistogram::Histogram;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -74,7 +77,7 @@ fn the_librarys_own_reader_reads_it() {
 #[test]
 fn a_bad_line_is_named_and_a_cut_file_is_called_cut() {
     let text = written();
-    let said = |text: &str| read_log(text).expect_err("refused").to_string();
+    let said = |text: &str| read_log(text).expect_err("refused");
     for (from, to, why) in [
         (
             "Tag=thread_1,1.000,1.000",
@@ -105,7 +108,7 @@ fn histograms_of_other_bounds_are_refused() {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(&other, &mut bytes).unwrap();
     let line = format!("0.0,1.0,0.0,{}\n", STANDARD.encode(&bytes));
-    let said = read_log(&line).expect_err("refused").to_string();
+    let said = read_log(&line).expect_err("refused");
     assert!(said.contains("1 to 1000000 with 2 digits"), "{said}");
 }
 
