@@ -71,7 +71,7 @@ pub fn mix(
 ) -> Result<Mixed, Error> {
     check(operations, sizes)?;
     let what = format!("a mix of {count} requests");
-    let too_large = || Error::TooLarge { what: what.clone() };
+    let too_large = || Error::too_large(&what);
     if count > COUNT_MAX {
         return Err(too_large());
     }

@@ -25,9 +25,12 @@ impl Recording {
     /// The file cannot be read, a line is no time or earlier than the one before, or there are fewer than two different
     /// times or more than [`ARRIVALS_MAX`].
     pub(crate) fn read(path: &Path) -> Result<Recording, Error> {
-        let read_error = |source| Error::ReadRecording {
-            path: path.to_owned(),
-            source,
+        let file = path.display();
+        let read_error = |error: std::io::Error| {
+            let expected = "give a text file with one time in seconds a line";
+            Error::new(format!(
+                "cannot read the recorded arrivals {file}: {error}; {expected}"
+            ))
         };
         let mut reader = BufReader::new(File::open(path).map_err(read_error)?);
         let mut times_ns: Vec<u128> = Vec::new();
@@ -48,12 +51,9 @@ impl Recording {
                     .chars()
                     .take(60)
                     .collect();
-                Error::BadRecording {
-                    path: path.to_owned(),
-                    line: number,
-                    found: shown,
-                    expected,
-                }
+                Error::new(format!(
+                    "{file}, line {number}: found `{shown}`, expected {expected}"
+                ))
             };
             if read > LINE_MAX {
                 return Err(refused(format!("a line of at most {LINE_MAX} bytes")));
@@ -75,9 +75,11 @@ impl Recording {
     }
 
     fn from_times(path: &Path, times_ns: &[u128]) -> Result<Recording, Error> {
-        let short = || Error::ShortRecording {
-            path: path.to_owned(),
-            found: times_ns.len(),
+        let short = || {
+            let (file, found) = (path.display(), times_ns.len());
+            Error::new(format!(
+                "{file} holds {found} arrivals at one moment or none, expected at least two different times"
+            ))
         };
         let (&first, &last) = times_ns.first().zip(times_ns.last()).ok_or_else(short)?;
         if first == last {

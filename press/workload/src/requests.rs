@@ -29,9 +29,11 @@ impl RequestSet {
     /// # Errors
     /// The file cannot be read, a line is not JSON, there is none, or there are more than [`BYTES_MAX`] bytes.
     pub fn load(path: &Path) -> Result<RequestSet, Error> {
-        let read_error = |source| Error::Read {
-            path: path.to_owned(),
-            source,
+        let shown = path.display();
+        let read_error = |error: std::io::Error| {
+            Error::new(format!(
+                "cannot read the request file {shown}: {error}; give the path of a JSONL file"
+            ))
         };
         let file = File::open(path).map_err(read_error)?;
         let mut reader = BufReader::new(file);
@@ -55,21 +57,18 @@ impl RequestSet {
                 continue;
             }
             if building.bytes.len() + body.len() > BYTES_MAX {
-                return Err(Error::TooLarge {
-                    what: path.display().to_string(),
-                });
+                return Err(Error::too_large(shown));
             }
-            serde_json::from_slice::<serde::de::IgnoredAny>(body).map_err(|error| Error::NotJson {
-                path: path.to_owned(),
-                line: number,
-                reason: error.to_string(),
+            serde_json::from_slice::<serde::de::IgnoredAny>(body).map_err(|error| {
+                Error::new(format!(
+                    "{shown}, line {number}: not JSON ({error}); every line must be one complete JSON body"
+                ))
             })?;
             building.push(body);
         }
         if building.ends.is_empty() {
-            return Err(Error::Empty {
-                path: path.to_owned(),
-            });
+            let words = "holds no request; every line must be one complete JSON body";
+            return Err(Error::new(format!("{shown} {words}")));
         }
         Ok(building.finish())
     }
@@ -144,7 +143,7 @@ impl Building {
     /// Adds a body unless the set would pass the bound: on its bytes, or on its list of ends.
     pub(crate) fn push_bounded(&mut self, what: &str, body: &[u8]) -> Result<(), Error> {
         if self.bytes.len() + body.len() > BYTES_MAX || self.ends.len() >= BYTES_MAX / size_of::<usize>() {
-            return Err(Error::TooLarge { what: what.into() });
+            return Err(Error::too_large(what));
         }
         self.push(body);
         Ok(())
@@ -153,7 +152,9 @@ impl Building {
     /// The set, unless nothing was added.
     pub(crate) fn finish_filled(self, what: &str) -> Result<RequestSet, Error> {
         if self.ends.is_empty() {
-            return Err(Error::NoRequests { what: what.into() });
+            return Err(Error::new(format!(
+                "{what} holds no request; ask for at least one"
+            )));
         }
         Ok(self.finish())
     }

@@ -70,18 +70,17 @@ impl Samples {
             if building.has(&body) {
                 repeats += 1;
                 if repeats == REPEATS_MAX {
-                    return Err(Error::NotDistinct {
-                        found: building.ends.len(),
-                        expected: self.requests,
-                    });
+                    let (found, expected) = (building.ends.len(), self.requests);
+                    return Err(Error::new(format!(
+                        "the generator found only {found} different requests where {expected} were asked; raise ids or samples, or lower zipf"
+                    )));
                 }
                 continue;
             }
             repeats = 0;
             if building.bytes.len() + body.len() > BYTES_MAX {
-                return Err(Error::TooLarge {
-                    what: format!("a generated set of {} requests", self.requests),
-                });
+                let what = format!("a generated set of {} requests", self.requests);
+                return Err(Error::too_large(what));
             }
             building.push(&body);
         }
@@ -89,12 +88,8 @@ impl Samples {
     }
 
     fn check_counts(&self) -> Result<(), Error> {
-        let bad = |key, found: usize, expected: &str| {
-            Err(Error::BadGenerator {
-                key,
-                found: found.to_string(),
-                expected: expected.into(),
-            })
+        let bad = |key: &str, found: usize, expected: &str| {
+            Err(Error::setting(format!("the generator's {key}"), found, expected))
         };
         if self.requests == 0 {
             return bad("requests", 0, "at least 1");

@@ -95,7 +95,7 @@ impl Arrivals {
 fn check_count(rate_per_s: f64, length: Duration) -> Result<(), Error> {
     let length_s = length.as_secs_f64();
     if rate_per_s * length_s > ARRIVALS_MAX as f64 {
-        return Err(Error::TooManyArrivals { rate_per_s, length_s });
+        return Err(Error::too_many_arrivals(rate_per_s, length_s));
     }
     Ok(())
 }
@@ -210,10 +210,8 @@ impl Filling {
             return Ok(false);
         }
         if self.times_ns.len() == ARRIVALS_MAX {
-            return Err(Error::TooManyArrivals {
-                rate_per_s: self.rate_per_s,
-                length_s: self.length_ns as f64 / 1e9,
-            });
+            let length_s = self.length_ns as f64 / 1e9;
+            return Err(Error::too_many_arrivals(self.rate_per_s, length_s));
         }
         self.times_ns.push(at_ns);
         Ok(true)

@@ -21,18 +21,15 @@ impl Zipf {
     /// `ids` is 0 or above [`IDS_MAX`], or `exponent` is negative or not finite.
     pub fn new(ids: usize, exponent: f64) -> Result<Zipf, Error> {
         if ids == 0 || ids > IDS_MAX {
-            return Err(Error::BadGenerator {
-                key: "ids",
-                found: ids.to_string(),
-                expected: format!("1 to {IDS_MAX}"),
-            });
+            return Err(Error::setting(
+                "the generator's ids",
+                ids,
+                format!("1 to {IDS_MAX}"),
+            ));
         }
         if !exponent.is_finite() || exponent < 0.0 {
-            return Err(Error::BadGenerator {
-                key: "zipf",
-                found: exponent.to_string(),
-                expected: "a finite number, 0 (uniform) or more".into(),
-            });
+            let expected = "a finite number, 0 (uniform) or more";
+            return Err(Error::setting("the generator's zipf", exponent, expected));
         }
         let mut total = 0.0;
         let cumulated = (1..=ids)

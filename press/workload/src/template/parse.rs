@@ -198,10 +198,7 @@ fn unclosed(text: &str) -> Error {
 }
 
 fn bad(found: &str, reason: impl Into<String>) -> Error {
-    Error::BadPlaceholder {
-        found: found.to_owned(),
-        reason: reason.into(),
-    }
+    Error::new(format!("placeholder `{found}`: {}", reason.into()))
 }
 
 fn unknown(name: &str) -> Error {
