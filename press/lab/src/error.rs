@@ -70,50 +70,9 @@ pub enum Error {
         /// The last lines of it.
         tail: String,
     },
-    /// Somebody else answers where the server is about to.
-    #[error(
-        "{url} answers before the server was started: another process listens there; stop it, or choose another port"
-    )]
-    ServerAlreadyThere {
-        /// What was asked.
-        url: String,
-    },
-    /// The server did not become ready in time.
-    #[error("the server is not ready after {seconds} s: {url} says {said}; see {}, or raise server.ready_timeout_s", log.display())]
-    ServerNotReady {
-        /// How long it had.
-        seconds: f64,
-        /// What was asked.
-        url: String,
-        /// The last answer.
-        said: String,
-        /// Where its output is.
-        log: PathBuf,
-    },
-    /// The server did not end after SIGTERM and had to be killed.
-    #[error("the server did not end within {seconds} s of SIGTERM and was killed; see {}, or raise server.stop_timeout_s", log.display())]
-    ServerNotStopped {
-        /// How long it had.
-        seconds: f64,
-        /// Where its output is.
-        log: PathBuf,
-    },
-    /// A store could not be opened or filled before the run.
-    #[error("cannot prepare the target {target}: {reason}")]
-    Fill {
-        /// The target's name.
-        target: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// A figure that a command gives could not be had.
-    #[error("the figure {name}: {reason}")]
-    Figure {
-        /// Its name.
-        name: String,
-        /// What went wrong.
-        reason: String,
-    },
+    /// The servers or what they hold could not be made ready, or ended; in words, with what to do.
+    #[error("{0}")]
+    Unprepared(String),
     /// A client thread could not be set up or broke.
     #[error("a client thread failed: {0}")]
     ClientThread(String),
@@ -142,6 +101,11 @@ impl From<millpond_press_load::Error> for Error {
 }
 
 impl Error {
+    /// A store could not be opened or filled before the run.
+    pub(crate) fn target(name: &str, reason: &str) -> Error {
+        Error::Unprepared(format!("cannot prepare the target {name}: {reason}"))
+    }
+
     /// The exit code of a program that ends with this: 2 for what the caller wrote, 3 for a run that could not be made.
     pub fn exit_code(&self) -> u8 {
         use millpond_press_report::Error as Report;
@@ -150,15 +114,7 @@ impl Error {
             | Error::Scenario { .. }
             | Error::Requests(_)
             | Error::OpenFiles { .. } => 2,
-            Error::Report(
-                Report::NotEmpty { .. }
-                | Report::NotAResult { .. }
-                | Report::Missing { .. }
-                | Report::Newer { .. }
-                | Report::Older { .. }
-                | Report::Truncated { .. }
-                | Report::BadResult { .. },
-            ) => 2,
+            Error::Report(Report::Unfit(_)) => 2,
             _ => 3,
         }
     }

@@ -9,10 +9,7 @@ use crate::scenario::FigureKeys;
 
 /// Runs the command of a figure, with its placeholders filled; the number in the last line that it prints.
 pub(crate) fn value(figure: &FigureKeys, fill: impl Fn(&str) -> String) -> Result<f64, Error> {
-    let failed = |reason: String| Error::Figure {
-        name: figure.name.clone(),
-        reason,
-    };
+    let failed = |reason: String| Error::Unprepared(format!("the figure {}: {reason}", figure.name));
     let words: Vec<String> = figure.command.iter().map(|word| fill(word)).collect();
     let (program, words) = words
         .split_first()

@@ -132,13 +132,10 @@ impl ServerProcess {
                 Err(reason) => reason,
             };
             if Instant::now() >= deadline {
-                let (url, log) = (url.text.clone(), self.log.clone());
-                return Err(Error::ServerNotReady {
-                    seconds: timeout_s,
-                    url,
-                    said,
-                    log,
-                });
+                let (url, log) = (&url.text, self.log.display());
+                return Err(Error::Unprepared(format!(
+                    "the server is not ready after {timeout_s} s: {url} says {said}; see {log}, or raise server.ready_timeout_s"
+                )));
             }
             sleep(POLL).await;
         }
@@ -160,11 +157,10 @@ impl ServerProcess {
         let deadline = Instant::now() + Duration::from_secs_f64(server.stop_timeout_s);
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                let log = self.log.clone();
-                return Err(Error::ServerNotStopped {
-                    seconds: server.stop_timeout_s,
-                    log,
-                });
+                let (seconds, log) = (server.stop_timeout_s, self.log.display());
+                return Err(Error::Unprepared(format!(
+                    "the server did not end within {seconds} s of SIGTERM and was killed; see {log}, or raise server.stop_timeout_s"
+                )));
             }
             sleep(POLL).await;
         }

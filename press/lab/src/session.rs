@@ -227,10 +227,8 @@ pub(crate) fn fill(target: &TargetPlan, shown: bool) -> Result<(), Error> {
     let mut first = 0;
     while first < fill.keys {
         let end = (first + FILL_KEYS).min(fill.keys);
-        fill.write(target, first..end).map_err(|reason| Error::Fill {
-            target: target.name.clone(),
-            reason,
-        })?;
+        let written = fill.write(target, first..end);
+        written.map_err(|reason| Error::target(&target.name, &reason))?;
         first = end;
         if shown {
             eprintln!("press: {}: filled {first} of {} keys", target.name, fill.keys);

@@ -13,6 +13,9 @@ pub use series::series_csv;
 
 use std::fmt::Display;
 
+use serde::Serialize;
+use serde_json::Value;
+
 /// One row under construction.
 #[derive(Debug, Default)]
 struct Row {
@@ -59,6 +62,24 @@ impl Row {
         }
     }
 
+    /// Adds a key of `result.json` as it stands there: a count, a flag or a word, a figure, nothing.
+    fn value(&mut self, value: &Value) -> &mut Row {
+        match value {
+            Value::Null => self.text(""),
+            Value::String(text) => self.text(text),
+            Value::Number(number) if number.is_f64() => self.figure(number.as_f64()),
+            other => self.whole(other),
+        }
+    }
+
+    /// Adds the keys of an object, parted by spaces; empty fields where there is none.
+    fn values(&mut self, object: &Value, keys: &str) -> &mut Row {
+        for key in keys.split_ascii_whitespace() {
+            self.value(&object[key]);
+        }
+        self
+    }
+
     /// Ends the row.
     fn end(&mut self, into: &mut String) {
         *into += &self.text;
@@ -66,6 +87,12 @@ impl Row {
         self.text.clear();
         self.fields = 0;
     }
+}
+
+/// As `result.json` holds it.
+fn json(part: &impl Serialize) -> Value {
+    // A value without keys other than texts always has a form in JSON.
+    serde_json::to_value(part).unwrap_or_default()
 }
 
 /// The header of `columns`, parted by spaces.

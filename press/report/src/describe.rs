@@ -2,7 +2,6 @@
 //!
 //! Its invariant: the same thing has the same words in every report, so that rows can be found by them.
 
-use millpond_press_recorder::Counters;
 pub(crate) use millpond_press_verdict::{load_in_words as load, point_in_words};
 
 use crate::number::rate;
@@ -40,17 +39,6 @@ pub(crate) fn grid(point: &Point) -> String {
     parts.join(", ")
 }
 
-/// `VALID`, `GENERATOR-BOUND`, …
-pub(crate) fn judgement(judgement: Judgement) -> &'static str {
-    match judgement {
-        Judgement::Valid => "VALID",
-        Judgement::GeneratorBound => "GENERATOR-BOUND",
-        Judgement::Unstable => "UNSTABLE",
-        Judgement::EnvDrift => "ENV-DRIFT",
-        Judgement::Failing => "FAILING",
-    }
-}
-
 /// The gravest of several judgements: what a median over repeats must be read with.
 pub(crate) fn gravest(judgements: impl IntoIterator<Item = Judgement>) -> Judgement {
     let gravity = |judgement: &Judgement| match judgement {
@@ -76,21 +64,6 @@ pub(crate) fn bound(bound: Bound) -> Option<&'static str> {
         Bound::Lock => "bounded by a lock",
         Bound::Disk => "bounded by the disk",
     })
-}
-
-/// The name of a bound in `result.json`.
-pub(crate) fn bound_key(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Unknown => "unknown",
-        Bound::Offered => "offered",
-        Bound::ServerCpu => "server_cpu",
-        Bound::ClientCpu => "client_cpu",
-        Bound::Wire => "wire",
-        Bound::Queueing => "queueing",
-        Bound::Timer => "timer",
-        Bound::Lock => "lock",
-        Bound::Disk => "disk",
-    }
 }
 
 /// The sentence of a point's verdict.
@@ -122,36 +95,7 @@ pub(crate) fn title(run: &RunResult) -> String {
     "A run without a name".into()
 }
 
-/// Refusals of every code. A result may come from elsewhere, so sums must not overflow.
-pub(crate) fn refused(counters: &Counters) -> u64 {
-    counters
-        .refused
-        .values()
-        .fold(0, |sum, &count| sum.saturating_add(count))
-}
-
-/// Wrong answers and errors of every kind.
-pub(crate) fn failed(counters: &Counters) -> u64 {
-    counters
-        .errors
-        .values()
-        .fold(counters.wrong, |sum, &count| sum.saturating_add(count))
-}
-
 /// A rate with its unit.
 pub(crate) fn per_second(value: f64) -> String {
     format!("{}/s", rate(value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_of_strangers_do_not_overflow() {
-        let mut counters = Counters::default();
-        counters.refused.insert(1, u64::MAX);
-        counters.refused.insert(2, u64::MAX);
-        assert_eq!(refused(&counters), u64::MAX);
-    }
 }

@@ -30,14 +30,16 @@ impl Folder {
         let names = entries(path)?;
         if !names.is_empty() {
             if !force {
-                return Err(Error::NotEmpty {
-                    path: path.to_owned(),
-                });
+                return Err(Error::Unfit(format!(
+                    "the result folder {} is not empty; give another --out, or --force to replace an earlier result",
+                    path.display()
+                )));
             }
             if read_loosely(&path.join("result.json")).is_none() {
-                return Err(Error::NotAResult {
-                    path: path.to_owned(),
-                });
+                return Err(Error::Unfit(format!(
+                    "{} is not empty and holds no result.json of a press run, so --force does not replace it; give another --out",
+                    path.display()
+                )));
             }
             for name in names.iter().filter(|name| is_ours(name)) {
                 let file = path.join(name);
@@ -83,10 +85,8 @@ impl Folder {
     /// # Errors
     /// The disk refuses.
     pub fn save(&self, run: &RunResult) -> Result<(), Error> {
-        let mut json = serde_json::to_vec_pretty(run).map_err(|error| Error::BadResult {
-            path: self.path.join("result.json"),
-            reason: error.to_string(),
-        })?;
+        let mut json = serde_json::to_vec_pretty(run)
+            .map_err(|error| damaged(&self.path.join("result.json"), &error.to_string()))?;
         json.push(b'\n');
         self.write("result.json", &json)?;
         self.write("report.md", report(run).as_bytes())
@@ -117,46 +117,47 @@ impl Folder {
 pub fn read(folder: &Path) -> Result<RunResult, Error> {
     let path = folder.join("result.json");
     let bytes = read_bounded(&path)?;
-    let bad = |reason: String| Error::BadResult {
-        path: path.clone(),
-        reason,
-    };
-    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
-        if error.is_eof() {
-            Error::Truncated {
-                path: path.clone(),
-                bytes: bytes.len(),
-            }
-        } else {
-            bad(error.to_string())
-        }
+    let shown = path.display();
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| match error.is_eof() {
+        true => Error::Unfit(format!(
+            "{shown} is cut off after {} bytes; copy it again, or run the scenario again",
+            bytes.len()
+        )),
+        false => damaged(&path, &error.to_string()),
     })?;
-    let (path_of, newest) = (|| path.clone(), u64::from(SCHEMA));
+    let newest = u64::from(SCHEMA);
     match value.get("schema").and_then(serde_json::Value::as_u64) {
         Some(schema) if (u64::from(SCHEMA_MIN)..=newest).contains(&schema) => {}
         Some(schema) if schema > newest => {
-            return Err(Error::Newer {
-                path: path_of(),
-                schema,
-            });
+            return Err(Error::Unfit(format!(
+                "{shown} is a result of schema {schema}, made by a newer version; update millpond, this one reads schema {SCHEMA}"
+            )));
         }
         Some(schema) => {
-            return Err(Error::Older {
-                path: path_of(),
-                schema,
-            });
+            return Err(Error::Unfit(format!(
+                "{shown} is a result of schema {schema}, made by an older version; this one reads schemas {SCHEMA_MIN} to {SCHEMA}: \
+                 run the scenario again"
+            )));
         }
-        None => return Err(bad("it names no schema".into())),
+        None => return Err(damaged(&path, "it names no schema")),
     }
     // From the text, not from the value: a message then tells the line.
-    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| damaged(&path, &error.to_string()))
+}
+
+fn damaged(path: &Path, reason: &str) -> Error {
+    Error::Unfit(format!(
+        "{} is not a result of schemas {SCHEMA_MIN} to {SCHEMA}: {reason}; run the scenario again with this version",
+        path.display()
+    ))
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
     let missing = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Error::Missing {
-            path: path.to_owned(),
-        },
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Error::Unfit(format!(
+            "cannot read {}: there is no such file; give the folder of a press run",
+            path.display()
+        )),
         _ => io("read", path)(error),
     };
     let file = File::open(path).map_err(missing)?;
@@ -165,10 +166,8 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
         .read_to_end(&mut bytes)
         .map_err(io("read", path))?;
     if bytes.len() as u64 > RESULT_BYTES_MAX {
-        return Err(Error::BadResult {
-            path: path.to_owned(),
-            reason: format!("it is larger than {} MiB", RESULT_BYTES_MAX >> 20),
-        });
+        let reason = format!("it is larger than {} MiB", RESULT_BYTES_MAX >> 20);
+        return Err(damaged(path, &reason));
     }
     Ok(bytes)
 }

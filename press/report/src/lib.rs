@@ -44,18 +44,9 @@ use std::path::PathBuf;
 /// Why a result folder could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder holds something already.
-    #[error("the result folder {} is not empty; give another --out, or --force to replace an earlier result", path.display())]
-    NotEmpty {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// `force` was given, but what is there is not ours to remove.
-    #[error("{} is not empty and holds no result.json of a press run, so --force does not replace it; give another --out", path.display())]
-    NotAResult {
-        /// The folder.
-        path: PathBuf,
-    },
+    /// What was named is no result that can be read, or no folder that may be written; in words, with what to do.
+    #[error("{0}")]
+    Unfit(String),
     /// The disk refused.
     #[error("cannot {action} {}: {source}; check that the folder exists, is writable and has room", path.display())]
     Io {
@@ -65,43 +56,5 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
-    },
-    /// There is no result to read.
-    #[error("cannot read {}: there is no such file; give the folder of a press run", path.display())]
-    Missing {
-        /// The file that was looked for.
-        path: PathBuf,
-    },
-    /// The file is of a later schema.
-    #[error("{} is a result of schema {schema}, made by a newer version; update millpond, this one reads schema {SCHEMA}", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The schema it names.
-        schema: u64,
-    },
-    /// The file is of an earlier schema.
-    #[error("{} is a result of schema {schema}, made by an older version; this one reads schemas {SCHEMA_MIN} to {SCHEMA}: run the scenario again", path.display())]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// The schema it names.
-        schema: u64,
-    },
-    /// The file ends before the result does.
-    #[error("{} is cut off after {bytes} bytes; copy it again, or run the scenario again", path.display())]
-    Truncated {
-        /// The file.
-        path: PathBuf,
-        /// How long it is.
-        bytes: usize,
-    },
-    /// The file is not a result of this version.
-    #[error("{} is not a result of schemas {SCHEMA_MIN} to {SCHEMA}: {reason}; run the scenario again with this version", path.display())]
-    BadResult {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
     },
 }

@@ -62,7 +62,7 @@ impl Reader {
                 text,
                 "- {}: {}{bound}. {}",
                 self.inline(&section::point_title(run, point)),
-                self.strong(describe::judgement(verdict.judgement)),
+                self.strong(verdict.judgement.word()),
                 self.inline(&describe::sentence(point))
             );
             if verdict.judgement != Judgement::Valid {
@@ -159,7 +159,7 @@ impl Reader {
     fn cell(self, cell: &Cell) -> String {
         match cell {
             Cell::Text(text) => self.inline(text),
-            Cell::Judged(judgement) => describe::judgement(*judgement).into(),
+            Cell::Judged(judgement) => judgement.word().into(),
         }
     }
 

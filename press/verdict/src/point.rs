@@ -154,6 +154,19 @@ pub enum Judgement {
     Failing,
 }
 
+impl Judgement {
+    /// As `result.json` writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Judgement::Valid => "VALID",
+            Judgement::GeneratorBound => "GENERATOR-BOUND",
+            Judgement::Unstable => "UNSTABLE",
+            Judgement::EnvDrift => "ENV-DRIFT",
+            Judgement::Failing => "FAILING",
+        }
+    }
+}
+
 /// What limited the rate or made the latency.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -177,6 +190,23 @@ pub enum Bound {
     Lock,
     /// The disk.
     Disk,
+}
+
+impl Bound {
+    /// As `result.json` writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Bound::Unknown => "unknown",
+            Bound::Offered => "offered",
+            Bound::ServerCpu => "server_cpu",
+            Bound::ClientCpu => "client_cpu",
+            Bound::Wire => "wire",
+            Bound::Queueing => "queueing",
+            Bound::Timer => "timer",
+            Bound::Lock => "lock",
+            Bound::Disk => "disk",
+        }
+    }
 }
 
 /// The judgement of a point with its reason.

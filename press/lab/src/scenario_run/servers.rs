@@ -68,8 +68,10 @@ impl Run {
             return Ok(None);
         };
         if ready.check().is_ok() {
-            let url = ready.text.clone();
-            return Err(Error::ServerAlreadyThere { url });
+            return Err(Error::Unprepared(format!(
+                "{} answers before the server was started: another process listens there; stop it, or choose another port",
+                ready.text
+            )));
         }
         let mut process = ServerProcess::start(&Start {
             server,
@@ -140,8 +142,6 @@ impl Run {
 
 /// Opens what is called in this process.
 fn open(target: &TargetPlan) -> Result<(), Error> {
-    target.prepared.open().map_err(|reason| Error::Fill {
-        target: target.name.clone(),
-        reason,
-    })
+    let opened = target.prepared.open();
+    opened.map_err(|reason| Error::target(&target.name, &reason))
 }

@@ -2,145 +2,60 @@
 //!
 //! Its invariant: column `X_us_p99` is key `us_p99` of `X` in `result.json`.
 
-use millpond_press_recorder::LatencySummary;
+use serde_json::Value;
 
-use super::{Row, header};
-use crate::{Cpu, LoadKind, Point, RunResult, describe};
+use super::{Row, header, json};
+use crate::RunResult;
 
-const COLUMNS: &str = "point repeat target protocol address path grid load connections in_flight rate arrivals think_ms \
-    requests_per_connection duration_s client_threads interrupted warm_up_s warm_up_answers warm_up_failed warm_up_stationary us_total \
-    qps sent_per_s ok unchecked wrong refused errors not_sent cut late connections_opened connections_refused \
-    connections_failed connections_down not_sent_lost";
+/// Each column with the key that it shows where that is another: `COLUMN:PART.KEY`.
+const COLUMNS: &str = "point:number repeat target:target.name protocol:target.protocol address:target.address path:target.path \
+    grid load:offered.kind connections:offered.connections in_flight:offered.in_flight rate:offered.rate \
+    arrivals:offered.arrivals think_ms:offered.think_ms requests_per_connection:offered.requests_per_connection \
+    duration_s:offered.duration_s client_threads interrupted warm_up_s:warm_up.seconds warm_up_answers:warm_up.answers \
+    warm_up_failed:warm_up.failed warm_up_stationary:warm_up.stationary us_total qps sent_per_s ok:counters.ok \
+    unchecked:counters.unchecked wrong:counters.wrong refused errors not_sent:counters.not_sent cut:counters.cut \
+    late:counters.late connections_opened:counters.connections_opened connections_refused:counters.connections_refused \
+    connections_failed:counters.connections_failed connections_down:counters.connections_down \
+    not_sent_lost:counters.not_sent_lost";
 
-const LATENCY: [&str; 10] = [
-    "count",
-    "us_mean",
-    "us_p50",
-    "us_p75",
-    "us_p90",
-    "us_p95",
-    "us_p99",
-    "us_p99_9",
-    "us_p99_99",
-    "us_max",
-];
+const LATENCY: &str = "count us_mean us_p50 us_p75 us_p90 us_p95 us_p99 us_p99_9 us_p99_99 us_max";
 
-const REST: &str = "opening_s server_connections server_bytes_held kernel_bytes_held server_cpu_s server_cpu_percent \
-    client_cpu_s client_cpu_percent server_memory_bytes client_memory_bytes judgement bound sentence slo_met";
+const REST: &str = "opening_s:held.opening_s server_connections:held.server_connections server_bytes_held:held.server_bytes \
+    kernel_bytes_held:held.kernel_bytes server_cpu_s:server_cpu.seconds server_cpu_percent:server_cpu.percent \
+    client_cpu_s:client_cpu.seconds client_cpu_percent:client_cpu.percent server_memory_bytes client_memory_bytes \
+    judgement:verdict.judgement bound:verdict.bound sentence:verdict.sentence slo_met:slo.met";
 
 /// Every point of the run in one row, with a header.
 pub fn points_csv(run: &RunResult) -> String {
-    let mut columns = COLUMNS.to_owned();
+    let mut all = COLUMNS.to_owned();
     for which in ["latency", "service", "lateness", "latency_refused"] {
-        for figure in LATENCY {
-            columns += &format!(" {which}_{figure}");
+        for figure in LATENCY.split_ascii_whitespace() {
+            all += &format!(" {which}_{figure}:{which}.{figure}");
         }
     }
-    let mut text = header(&format!("{columns} {REST}"));
+    all += &format!(" {REST}");
+    let columns = all.split_ascii_whitespace();
+    let columns: Vec<(&str, &str)> = columns
+        .map(|column| column.split_once(':').unwrap_or((column, column)))
+        .collect();
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let mut text = header(&names.join(" "));
     let mut row = Row::default();
     for point in &run.points {
-        offered(point, &mut row);
-        counted(point, &mut row);
-        for summary in [
-            &point.latency,
-            &point.service,
-            &point.lateness,
-            &point.latency_refused,
-        ] {
-            latency(summary, &mut row);
+        let mut shown = json(point);
+        let grid: Vec<String> = point
+            .grid
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        shown["grid"] = grid.join(";").into();
+        shown["refused"] = point.counters.refused_total().into();
+        shown["errors"] = point.counters.errors_total().into();
+        for (_, path) in &columns {
+            let found: &Value = path.split('.').fold(&shown, |part, key| &part[key]);
+            row.value(found);
         }
-        used_and_judged(point, &mut row);
         row.end(&mut text);
     }
     text
-}
-
-fn offered(point: &Point, row: &mut Row) {
-    let grid: Vec<String> = point
-        .grid
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    let offered = &point.offered;
-    row.whole(point.number)
-        .whole(point.repeat)
-        .text(&point.target.name)
-        .text(&point.target.protocol)
-        .text(&point.target.address)
-        .text(&point.target.path)
-        .text(&grid.join(";"))
-        .text(match offered.kind {
-            LoadKind::Closed => "closed",
-            LoadKind::Open => "open",
-        })
-        .whole(offered.connections)
-        .whole(offered.in_flight)
-        .figure(offered.rate)
-        .text(offered.arrivals.as_deref().unwrap_or_default())
-        .figure(offered.think_ms)
-        .count(offered.requests_per_connection)
-        .figure(offered.duration_s)
-        .whole(point.client_threads)
-        .whole(point.interrupted)
-        .figure(Some(point.warm_up.seconds))
-        .whole(point.warm_up.answers)
-        .whole(point.warm_up.failed)
-        .whole(point.warm_up.stationary);
-}
-
-fn counted(point: &Point, row: &mut Row) {
-    let counters = &point.counters;
-    row.whole(point.us_total)
-        .figure(Some(point.qps))
-        .figure(Some(point.sent_per_s))
-        .whole(counters.ok)
-        .whole(counters.unchecked)
-        .whole(counters.wrong)
-        .whole(describe::refused(counters))
-        .whole(describe::failed(counters).saturating_sub(counters.wrong))
-        .whole(counters.not_sent)
-        .whole(counters.cut)
-        .whole(counters.late)
-        .whole(counters.connections_opened)
-        .whole(counters.connections_refused)
-        .whole(counters.connections_failed)
-        .whole(counters.connections_down)
-        .whole(counters.not_sent_lost);
-}
-
-fn latency(latency: &LatencySummary, row: &mut Row) {
-    row.whole(latency.count);
-    for figure in [
-        latency.us_mean,
-        latency.us_p50,
-        latency.us_p75,
-        latency.us_p90,
-        latency.us_p95,
-        latency.us_p99,
-        latency.us_p99_9,
-        latency.us_p99_99,
-        latency.us_max,
-    ] {
-        row.figure(figure);
-    }
-}
-
-fn used_and_judged(point: &Point, row: &mut Row) {
-    let cpu = |row: &mut Row, cpu: Option<Cpu>| {
-        row.figure(cpu.map(|cpu| cpu.seconds))
-            .figure(cpu.map(|cpu| cpu.percent));
-    };
-    let held = point.held.as_ref();
-    row.figure(held.map(|held| held.opening_s))
-        .count(held.and_then(|held| held.server_connections))
-        .count(held.and_then(|held| held.server_bytes))
-        .count(held.and_then(|held| held.kernel_bytes));
-    cpu(row, point.server_cpu);
-    cpu(row, point.client_cpu);
-    row.count(point.server_memory_bytes)
-        .count(point.client_memory_bytes)
-        .text(describe::judgement(point.verdict.judgement))
-        .text(describe::bound_key(point.verdict.bound))
-        .text(&point.verdict.sentence)
-        .count(point.slo.as_ref().map(|slo| slo.met));
 }

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 use super::Place;
 use super::escape::{escape, grouped};
+use crate::Judgement;
 use crate::section::{Block, Fact, Section};
 use crate::table::{Cell, Table};
-use crate::{Judgement, describe};
 
 /// Longer words of a cell may be broken into lines.
 const CHARACTERS_UNBROKEN: usize = 34;
@@ -104,8 +104,5 @@ pub(crate) fn badge(judgement: Judgement) -> String {
         Judgement::EnvDrift => "drift",
         Judgement::Failing => "failing",
     };
-    format!(
-        "<span class=\"badge {style}\">{}</span>",
-        describe::judgement(judgement)
-    )
+    format!("<span class=\"badge {style}\">{}</span>", judgement.word())
 }

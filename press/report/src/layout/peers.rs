@@ -109,8 +109,8 @@ fn figures(name: &str, case: &Case<'_>) -> [Cell; 11] {
         case.points().len().to_string(),
         case.median(|point| Some(point.qps))
             .map_or_else(|| ABSENT.into(), rate),
-        sum(&|point| describe::refused(&point.counters)),
-        sum(&|point| describe::failed(&point.counters)),
+        sum(&|point| point.counters.refused_total()),
+        sum(&|point| point.counters.failed_total()),
         latency(&|point| point.latency.us_p50),
         latency(&|point| point.latency.us_p99),
         latency(&|point| point.latency.us_p99_9),

@@ -2,7 +2,6 @@
 //!
 //! Its invariant: names, order and units of the original's columns are the original's.
 
-use crate::describe;
 use crate::number::{ABSENT, cpu, fixed, us_of};
 use crate::table::{Table, cells};
 use crate::{Judgement, Point};
@@ -31,9 +30,9 @@ fn grid(name: &str, points: &[&Point]) -> Table {
             fixed(point.qps, 1),
             us_of(latency.us_p50, latency),
             us_of(latency.us_p99, latency),
-            describe::refused(&point.counters).to_string(),
+            point.counters.refused_total().to_string(),
             point.counters.not_sent.to_string(),
-            describe::failed(&point.counters).to_string(),
+            point.counters.failed_total().to_string(),
             cpu(point.server_cpu),
             cpu(point.client_cpu),
             point.verdict.judgement,

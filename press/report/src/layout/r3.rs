@@ -3,7 +3,6 @@
 //! Its invariant: names, order and units of the original's columns are the original's; what a connection costs is shown
 //! where there are enough of them to carry what the server needs anyway.
 
-use crate::describe;
 use crate::number::{ABSENT, cpu, fixed, us_of};
 use crate::table::{Table, cells};
 use crate::{Held, Point};
@@ -39,9 +38,9 @@ fn table(name: &str, points: &[&Point]) -> Table {
             us_of(latency.us_p99, latency),
             us_of(latency.us_p99_9, latency),
             us_of(latency.us_max, latency),
-            describe::refused(&point.counters).to_string(),
+            point.counters.refused_total().to_string(),
             point.counters.not_sent.to_string(),
-            describe::failed(&point.counters).to_string(),
+            point.counters.failed_total().to_string(),
             opened_per_s(point.held.as_ref()),
             share(point.held.as_ref(), |held| held.server_bytes),
             share(point.held.as_ref(), |held| held.kernel_bytes),
