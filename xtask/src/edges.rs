@@ -63,6 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "press/workload",
             "press/recorder",
             "engines/*",
+            "pipelines",
             "backends/interface",
             "backends/tract",
         ],

@@ -49,8 +49,10 @@ pub trait TargetKind: Sized + Send + Sync + 'static {
         target.operations.first().map(first_words).unwrap_or_default()
     }
 
-    /// The texts of one operation, the one that says what it is first. The error is the key that it lacks.
-    fn texts(target: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str>;
+    /// The texts of one operation, the one that says what it is first: its line of words. The error is the key that it lacks.
+    fn texts(_target: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
+        Ok(vec![operation.command.clone().ok_or("command")?])
+    }
 
     /// What is verified of an answer beside the checks of the scenario.
     fn verified(_given: &Given<'_>) -> &'static str {
@@ -99,6 +101,13 @@ impl Takes {
         values: false,
         any_bytes: false,
     };
+    /// A store of keys over the network, with commands of words.
+    pub(crate) const STORE: Takes = Takes {
+        pipelined: true,
+        words: true,
+        values: true,
+        ..Takes::NONE
+    };
     /// A kind that is called in this process, with commands of words.
     pub(crate) const LOCAL: Takes = Takes {
         local: true,
@@ -111,11 +120,6 @@ impl Takes {
 pub(crate) fn first_words(operation: &Operation) -> String {
     let words = operation.command.as_ref().or(operation.method.as_ref());
     words.or(operation.path.as_ref()).cloned().unwrap_or_default()
-}
-
-/// The texts of an operation that is one line of words.
-pub(crate) fn command_of(operation: &Operation) -> Result<Vec<String>, &'static str> {
-    Ok(vec![operation.command.clone().ok_or("command")?])
 }
 
 /// One kind of request; every text may hold placeholders.

@@ -56,12 +56,7 @@ impl Protocol for Echo {
     ) -> Result<Read<'b>, Malformed> {
         let used = self.requests.get(index).len();
         Ok(match bytes.get(..used) {
-            Some(answer) => Read::Found(Found {
-                used,
-                serial: 0,
-                said: Said::Answer(Answer::Bytes(answer)),
-                closes: false,
-            }),
+            Some(answer) => Found::next(used, Said::Answer(Answer::Bytes(answer))),
             None => Read::Needs(used),
         })
     }

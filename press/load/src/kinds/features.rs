@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use millpond_engines_features::{Handle, Table};
 
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, command_of};
+use crate::kind::{Given, Operation, Takes, TargetKind};
 use crate::local::{Local, commands, number};
 use crate::rows::KnownRows;
 
@@ -31,10 +31,6 @@ pub(crate) struct State {
 impl TargetKind for Features {
     const NAMES: &'static [&'static str] = &["features"];
     const TAKES: Takes = Takes::LOCAL;
-
-    fn texts(_: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        command_of(operation)
-    }
 
     fn verified(given: &Given<'_>) -> &'static str {
         match given.rows {

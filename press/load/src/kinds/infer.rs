@@ -1,16 +1,19 @@
-//! Runs of a model, in this process: batches of zeros, one at a time on each thread.
+//! Calls of a model, in this process: the batcher and the wait of pipelines that a server's `infer` has, without its network.
 //!
-//! Its invariant: a run that gives no output of as many rows is an error.
+//! Inputs are zeros, and each thread waits for its call. Its invariant: a run that gives no output of as many rows is an error.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
-use millpond_backends_interface::{Backend as _, Instance, Model};
+use millpond_backends_interface::Backend as _;
 use millpond_backends_tract::Tract;
+use millpond_engines_batcher::{self as batcher, Batcher, BatcherOptions};
+use millpond_pipelines::{Ask, Wait};
 use millpond_tensor::Tensor;
 
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, command_of};
+use crate::kind::{Given, Takes, TargetKind};
 use crate::local::{Local, commands, number};
 
 /// The most rows of a batch.
@@ -20,22 +23,20 @@ const ROWS_MAX: usize = 65_536;
 pub(crate) struct Infer {
     rows: Vec<usize>,
     file: Option<PathBuf>,
-    model: OnceLock<Arc<dyn Model>>,
+    batcher: OnceLock<Arc<Batcher>>,
 }
 
-/// What one thread works with.
+/// What one thread calls with, and where it waits.
 pub(crate) struct State {
-    model: Arc<dyn Model>,
-    instance: Option<Result<Box<dyn Instance>, String>>,
+    batcher: Arc<Batcher>,
+    ask: Ask,
+    told: SyncSender<Result<batcher::Answer, batcher::Error>>,
+    waits: Receiver<Result<batcher::Answer, batcher::Error>>,
 }
 
 impl TargetKind for Infer {
     const NAMES: &'static [&'static str] = &["infer"];
     const TAKES: Takes = Takes::LOCAL;
-
-    fn texts(_: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        command_of(operation)
-    }
 
     fn prepare(given: &Given<'_>) -> Result<Infer, String> {
         let read = |words: &[&[u8]]| match words {
@@ -47,7 +48,7 @@ impl TargetKind for Infer {
         Ok(Infer {
             rows: commands(given.set, "\"run 15\" (the rows of a batch)", read)?,
             file: given.target.files.map(Into::into),
-            model: OnceLock::new(),
+            batcher: OnceLock::new(),
         })
     }
 }
@@ -59,14 +60,24 @@ impl Local for Infer {
         let file = self.file.as_ref();
         let file = file.ok_or("a target of protocol \"infer\" needs `files`")?;
         let model = Tract.load(file).map_err(|error| error.to_string())?;
-        self.model.get_or_init(|| model);
+        let started = Batcher::start("infer", model, BatcherOptions::default());
+        let batcher = started.map_err(|error| error.to_string())?;
+        self.batcher.get_or_init(|| Arc::new(batcher));
         Ok(())
     }
 
     fn state(&self) -> Result<State, String> {
+        let (told, waits) = sync_channel(1);
         Ok(State {
-            model: self.model.get().cloned().ok_or("its model was not loaded")?,
-            instance: None,
+            batcher: self.batcher.get().cloned().ok_or("its model was not loaded")?,
+            ask: Ask {
+                source: 0,
+                deadline: None,
+                gone: Arc::default(),
+                kept_bytes: 0,
+            },
+            told,
+            waits,
         })
     }
 
@@ -80,28 +91,30 @@ impl Local for Infer {
     }
 }
 
-fn run(rows: usize, state: &mut State) -> Result<(), String> {
-    let State { model, instance } = state;
-    let instance = instance.get_or_insert_with(|| model.instance().map_err(|error| error.to_string()));
-    let instance = instance.as_mut().map_err(|error| error.clone())?;
-    let is_batched = model.signature().batched;
-    if !is_batched && rows != 1 {
+fn run(rows: usize, state: &State) -> Result<(), String> {
+    let signature = state.batcher.model().signature();
+    if !signature.batched && rows != 1 {
         return Err(format!(
             "the model takes no batch; write \"run 1\", not \"run {rows}\""
         ));
     }
     let mut inputs = Vec::new();
-    for port in &model.signature().inputs {
+    for port in &signature.inputs {
         // Sizes that are free besides the batch are 1.
         let mut shape: Vec<usize> = port.shape.iter().map(|dim| dim.unwrap_or(1)).collect();
-        if let Some(first) = shape.first_mut().filter(|_| is_batched) {
+        if let Some(first) = shape.first_mut().filter(|_| signature.batched) {
             *first = rows;
         }
         inputs.push(Tensor::zeros(port.element_type, shape).map_err(|error| error.to_string())?);
     }
-    let outputs = instance.run(inputs).map_err(|error| error.to_string())?;
-    match outputs.first() {
-        Some(output) if output.rows() == rows || !is_batched => Ok(()),
+    let told = state.told.clone();
+    let wait = Wait::new(&state.batcher, inputs, rows);
+    wait.submit(state.ask.clone(), move |answer| drop(told.send(answer)))
+        .map_err(|(why, _)| why.to_string())?;
+    let answer = state.waits.recv().map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|error| error.to_string())?;
+    match answer.outputs.first() {
+        Some(output) if output.rows() == rows || !signature.batched => Ok(()),
         _ => Err(format!("the model gave no output of {rows} rows")),
     }
 }

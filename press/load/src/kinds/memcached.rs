@@ -4,7 +4,7 @@
 //! protocol.txt. Its invariant: none over the limit is awaited, and every answer ends where its command says it does.
 
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, command_of};
+use crate::kind::{Given, Operation, Takes, TargetKind};
 use crate::known::answers;
 use crate::protocol::{Found, Malformed, Prepared, Protocol, Read, Said, compare_known, excerpt, words};
 
@@ -21,16 +21,7 @@ pub(crate) struct Memcached {
 
 impl TargetKind for Memcached {
     const NAMES: &'static [&'static str] = &["memcached"];
-    const TAKES: Takes = Takes {
-        pipelined: true,
-        words: true,
-        values: true,
-        ..Takes::NONE
-    };
-
-    fn texts(_: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        command_of(operation)
-    }
+    const TAKES: Takes = Takes::STORE;
 
     fn verified(given: &Given<'_>) -> &'static str {
         given.values_in_words()
@@ -137,12 +128,7 @@ impl Protocol for Memcached {
         } else {
             Said::Answer(Answer::Bytes(answer))
         };
-        Ok(Read::Found(Found {
-            used,
-            serial: 0,
-            said,
-            closes: false,
-        }))
+        Ok(Found::next(used, said))
     }
 
     fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {

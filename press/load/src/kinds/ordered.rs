@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
 
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, command_of};
+use crate::kind::{Given, Takes, TargetKind};
 use crate::local::{Local, commands, number};
 
 /// One request, read.
@@ -36,10 +36,6 @@ pub(crate) struct State {
 impl TargetKind for Ordered {
     const NAMES: &'static [&'static str] = &["ordered"];
     const TAKES: Takes = Takes::LOCAL;
-
-    fn texts(_: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        command_of(operation)
-    }
 
     fn prepare(given: &Given<'_>) -> Result<Ordered, String> {
         let how = "\"get {key}\", \"put {key} {value}\" or \"scan {key} 10\"";

@@ -4,7 +4,7 @@
 //! invariant: an answer is read to its end at any depth without recursion, and none over the limit is awaited.
 
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, command_of};
+use crate::kind::{Given, Operation, Takes, TargetKind};
 use crate::known::answers;
 use crate::protocol::{Found, Malformed, Prepared, Protocol, Read, Said, compare_known, excerpt, words};
 
@@ -20,16 +20,7 @@ pub(crate) struct Resp {
 
 impl TargetKind for Resp {
     const NAMES: &'static [&'static str] = &["resp"];
-    const TAKES: Takes = Takes {
-        pipelined: true,
-        words: true,
-        values: true,
-        ..Takes::NONE
-    };
-
-    fn texts(_: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        command_of(operation)
-    }
+    const TAKES: Takes = Takes::STORE;
 
     fn verified(given: &Given<'_>) -> &'static str {
         given.values_in_words()
@@ -110,12 +101,7 @@ impl Protocol for Resp {
             Some(line) => refused_or_failed(line),
             None => Said::Answer(Answer::Bytes(&bytes[..used])),
         };
-        Ok(Read::Found(Found {
-            used,
-            serial: 0,
-            said,
-            closes: false,
-        }))
+        Ok(Found::next(used, said))
     }
 
     fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
