@@ -1,10 +1,12 @@
 //! What the bars are held against: programs that do the work alone, without what a server does beside it.
 //!
 //!     millpond-bare echo ADDRESS        every byte back as it came: tokio, one thread, a task a connection
+//!     millpond-bare answer ADDRESS BYTES  an answer with a payload of so many bytes to every frame, as bare
 //!     millpond-bare r1 ADDRESS FOLDER   one request of R1 for each byte that comes, which is then sent back: hash, look up, assemble, model
 //!
-//! A scenario starts them as a target's command and asks them by the protocol `echo`.
+//! A scenario starts them as a target's command and asks them by the protocol `echo`, or `native` where they speak frames.
 
+mod answer;
 mod echo;
 mod r1;
 
@@ -15,7 +17,8 @@ fn main() -> anyhow::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["echo", address] => echo::serve(address),
+        ["answer", address, bytes] => answer::serve(address, bytes.parse()?),
         ["r1", address, folder] => r1::serve(address, Path::new(folder)),
-        _ => anyhow::bail!("usage: millpond-bare echo ADDRESS | r1 ADDRESS FOLDER"),
+        _ => anyhow::bail!("usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER"),
     }
 }

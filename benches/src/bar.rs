@@ -9,9 +9,6 @@ use serde::Deserialize;
 /// Bars that are measured together.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
-    /// What it is about, and its bars; a scenario says that itself.
-    pub(crate) title: &'static str,
-    pub(crate) bars: &'static [Bar<'static>],
     pub(crate) measure: Measure,
 }
 
@@ -19,7 +16,11 @@ pub(crate) struct Group {
 pub(crate) enum Measure {
     /// By `benches/scenarios/NAME.toml`; this makes what it needs, and gives overrides of its keys.
     Scenario(fn(&Setup) -> anyhow::Result<Vec<String>>),
-    Code(fn(&Setup, &mut Report) -> anyhow::Result<()>),
+    Code {
+        title: &'static str,
+        bars: &'static [Bar<'static>],
+        run: fn(&Setup, &mut Report) -> anyhow::Result<()>,
+    },
 }
 
 /// A row of a scenario.
@@ -30,19 +31,19 @@ pub(crate) struct Row {
     pub(crate) limit: f64,
 }
 
-/// What of a scenario's file is needed before it is run.
+/// What is needed of a group before it is measured.
 #[derive(Deserialize)]
-struct File {
-    scenario: About,
+pub(crate) struct About {
+    pub(crate) scenario: Title,
     #[serde(default)]
-    bar: Vec<Row>,
+    pub(crate) bar: Vec<Row>,
     #[serde(default)]
     load: Load,
 }
 
 #[derive(Deserialize)]
-struct About {
-    title: String,
+pub(crate) struct Title {
+    pub(crate) title: String,
 }
 
 /// The part of its load that a quick look shortens.
@@ -56,19 +57,7 @@ impl Group {
     pub(crate) const fn of(name: &'static str, prepare: fn(&Setup) -> anyhow::Result<Vec<String>>) -> Group {
         Group {
             name,
-            title: "",
-            bars: &[],
             measure: Measure::Scenario(prepare),
-        }
-    }
-
-    /// A group whose scenario needs nothing to be made.
-    pub(crate) const fn plain(name: &'static str) -> Group {
-        Group {
-            name,
-            title: "",
-            bars: &[],
-            measure: Measure::Scenario(|_| Ok(Vec::new())),
         }
     }
 
@@ -77,32 +66,31 @@ impl Group {
         format!("benches/scenarios/{}.toml", self.name)
     }
 
-    /// Whether its scenario offers loads of a given length.
-    pub(crate) fn has_length(&self) -> anyhow::Result<bool> {
-        Ok(self.read()?.load.duration_s.is_some())
-    }
-
-    fn read(&self) -> anyhow::Result<File> {
+    /// What it is about, and its bars.
+    pub(crate) fn about(&self) -> anyhow::Result<About> {
+        if let Measure::Code { title, bars, .. } = &self.measure {
+            let row = |bar: &Bar<'_>| Row {
+                name: bar.name.to_owned(),
+                op: bar.op,
+                limit: bar.limit,
+            };
+            return Ok(About {
+                scenario: Title {
+                    title: (*title).to_owned(),
+                },
+                bar: bars.iter().map(row).collect(),
+                load: Load::default(),
+            });
+        }
         let file = self.file();
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
         toml::from_str(&text).with_context(|| format!("{file} is no scenario"))
     }
+}
 
-    /// What it is about, and its bars.
-    pub(crate) fn about(&self) -> anyhow::Result<(String, Vec<Row>)> {
-        match self.measure {
-            Measure::Code(_) => {
-                let row = |bar: &Bar<'_>| Row {
-                    name: bar.name.to_owned(),
-                    op: bar.op,
-                    limit: bar.limit,
-                };
-                Ok((self.title.to_owned(), self.bars.iter().map(row).collect()))
-            }
-            Measure::Scenario(_) => {
-                let File { scenario, bar, .. } = self.read()?;
-                Ok((scenario.title, bar))
-            }
-        }
+impl About {
+    /// Whether the scenario offers loads of a given length.
+    pub(crate) fn has_length(&self) -> bool {
+        self.load.duration_s.is_some()
     }
 }

@@ -1,56 +1,69 @@
 //! The bars of each area, in the order in which they are measured: scenarios, and one module below for each group of code.
 //!
-//! Its invariant: every bar stands in exactly one group.
+//! Its invariant: every bar stands in exactly one group; a group may be of several areas.
 
 mod first_request;
 mod hardening;
-mod press;
-mod rpc;
 
 use crate::bar::Group;
-use crate::scenario;
+use crate::scenario::{self, nothing};
 
 /// The first whole path. What loads the machine with other things stands last, so that the others find it idle.
 pub(crate) const SPINE: &[Group] = &[
     Group::of("one-core", scenario::of_r1),
     first_request::GROUP,
     Group::of("levels", scenario::of_r1),
-    Group::of("refusal", scenario::of_refusals),
+    Group::of("refusal", scenario::of_r1),
     Group::of("grid", scenario::of_r1),
-    Group::plain("auc"),
+    Group::of("auc", nothing),
     Group::of("demo", scenario::of_demo),
 ];
 
 /// The load lab itself.
 pub(crate) const PRESS: &[Group] = &[
-    Group::plain("open-loop"),
-    Group::plain("client-cost"),
-    press::truth::GROUP,
-    press::verdicts::GROUP,
-    press::search::GROUP,
+    Group::of("open-loop", nothing),
+    Group::of("client-cost", nothing),
+    Group::of("truth", nothing),
+    Group::of("verdicts", nothing),
+    Group::of("starved", nothing),
+    Group::of("wire", nothing),
+    Group::of("search", nothing),
 ];
 
 /// The network front.
 pub(crate) const RPC: &[Group] = &[
-    Group::plain("echo-d1"),
-    Group::plain("echo-d16"),
-    Group::plain("connections"),
-    Group::plain("fpnn"),
-    rpc::massive::GROUP,
+    Group::of("echo-d1", nothing),
+    Group::of("echo-d16", nothing),
+    Group::of("connections", nothing),
+    Group::of("fpnn", nothing),
+    Group::of("massive", scenario::of_massive),
     Group::of("tls", scenario::of_tls),
-    rpc::overload::WAITING,
-    rpc::overload::COMPUTING,
-    rpc::overload::OF_R1,
-    Group::plain("log-levels"),
+    Group::of("overload-wait", nothing),
+    Group::of("overload-compute", nothing),
+    Group::of("overload-r1", scenario::of_r1),
+    Group::of("log-levels", nothing),
 ];
 
 /// Hostile callers, stops, and what the defences cost. What moves no figure stands first; the chaos campaign is `make chaos`.
 pub(crate) const HARDENING: &[Group] = &[
-    hardening::instructions::GROUP,
+    Group::of("instructions", scenario::of_instructions),
     Group::of("builds", scenario::of_builds),
     Group::of("builds-r1", scenario::of_builds_of_r1),
     hardening::crowd::GROUP,
     hardening::stops::GROUP,
+];
+
+/// What the shape of the server costs a request, beside the build before and beside programs that do the work alone.
+pub(crate) const STRUCTURE: &[Group] = &[
+    Group::of("instructions", scenario::of_instructions),
+    Group::of("builds", scenario::of_builds),
+    Group::of("builds-r1", scenario::of_builds_of_r1),
+    Group::of("one-core", scenario::of_r1),
+    Group::of("lookup", scenario::of_lookup),
+    Group::of("fpnn", nothing),
+    Group::of("overload-wait", nothing),
+    Group::of("overload-compute", nothing),
+    Group::of("overload-r1", scenario::of_r1),
 ];
 
 #[cfg(test)]
@@ -62,12 +75,20 @@ mod tests {
     #[test]
     fn names_are_unique_and_every_scenario_has_bars() {
         std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
-        let groups = SPINE.iter().chain(PRESS).chain(RPC).chain(HARDENING);
+        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE];
+        let mut groups = BTreeSet::new();
         let mut names = Vec::new();
-        for group in groups {
-            let (title, bars) = group.about().unwrap();
-            assert!(!title.is_empty() && !bars.is_empty(), "{}", group.name);
-            names.extend(bars.into_iter().map(|bar| bar.name));
+        for group in areas.into_iter().flatten() {
+            if !groups.insert(group.name) {
+                continue;
+            }
+            let about = group.about().unwrap();
+            assert!(
+                !about.scenario.title.is_empty() && !about.bar.is_empty(),
+                "{}",
+                group.name
+            );
+            names.extend(about.bar.into_iter().map(|bar| bar.name));
         }
         let distinct: BTreeSet<&String> = names.iter().collect();
         assert_eq!(names.len(), distinct.len());

@@ -10,26 +10,15 @@ pub(crate) const SERVER: usize = 0;
 /// The load generator's.
 pub(crate) const PRESS: usize = 1;
 
-/// Binds the calling thread to one core.
-pub(crate) fn bind(core: usize) -> anyhow::Result<()> {
-    if core >= CpuSet::MAX_CPU {
-        return Err(anyhow!("there is no core {core}"));
-    }
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set)
-        .with_context(|| format!("cannot run on core {core}; the bench needs cores {SERVER} and {PRESS}"))
-}
-
 /// Runs `work` on a thread of its own, bound to a core, and waits for it.
 pub(crate) fn on<T: Send>(core: usize, work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
-    std::thread::scope(|scope| {
-        let bound = scope.spawn(|| {
-            bind(core)?;
-            work()
-        });
-        bound
-            .join()
-            .unwrap_or_else(|_| Err(anyhow!("a thread of the bench panicked")))
-    })
+    let bound = || {
+        let mut set = CpuSet::new();
+        set.set(core);
+        let missing = format!("cannot run on core {core}; the bench needs cores {SERVER} and {PRESS}");
+        sched_setaffinity(None, &set).context(missing)?;
+        work()
+    };
+    let ended = std::thread::scope(|scope| scope.spawn(bound).join());
+    ended.unwrap_or_else(|_| Err(anyhow!("a thread of the bench panicked")))
 }

@@ -5,7 +5,7 @@
 
 use crate::report::Report;
 use crate::setup::Setup;
-use crate::ticks::{Share, Ticks};
+use millpond_press_recorder::{ResourceSecond, Sampler};
 use std::time::{Duration, Instant};
 
 /// Processor time of everything else, in percent of one core, below which the machine counts as idle.
@@ -14,25 +14,31 @@ const BUSY_PERCENT_MAX: f64 = 10.0;
 const WINDOW: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whether a window saw an idle machine, and in words.
-fn seen(share: Option<Share>) -> (bool, String) {
-    let Some(Share {
-        busy_percent,
-        steal_percent,
-    }) = share
-    else {
+/// Whether a window saw an idle machine, and in words. Ticks that stand still, as some containers' do, are no reading.
+fn seen(window: &ResourceSecond) -> (bool, String) {
+    let (Some(busy), Some(steal)) = (
+        window.machine_percent.filter(|busy| *busy > 0.0),
+        window.steal_percent,
+    ) else {
         return (
             false,
             "this machine does not tell what its processors do".to_owned(),
         );
     };
     (
-        busy_percent < BUSY_PERCENT_MAX,
+        busy < BUSY_PERCENT_MAX,
         format!(
-            "{busy_percent:.1} % of a core in use and {steal_percent:.1} % taken by the hypervisor over {} s",
+            "{busy:.1} % of a core in use and {steal:.1} % taken by the hypervisor over {} s",
             WINDOW.as_secs()
         ),
     )
+}
+
+/// Runs `work`; what the hypervisor took meanwhile, in percent of one core, is zero where the machine does not tell.
+pub(crate) fn watched<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let mut sampler = Sampler::new(Vec::new(), Vec::new(), None);
+    let done = work()?;
+    Ok((done, sampler.second(0.0).steal_percent.unwrap_or(0.0)))
 }
 
 /// Waits. With `--anyway` nobody waits, and the report is marked.
@@ -46,9 +52,9 @@ pub(crate) fn wait(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     }
     let started = Instant::now();
     loop {
-        let before = Ticks::read();
+        let mut sampler = Sampler::new(Vec::new(), Vec::new(), None);
         setup.pause(WINDOW)?;
-        let (is_idle, words) = seen(before.and_then(|before| before.until_now()));
+        let (is_idle, words) = seen(&sampler.second(0.0));
         if is_idle {
             report.say(&format!("the machine is idle: {words}"));
             return Ok(());
@@ -69,18 +75,21 @@ mod tests {
 
     #[test]
     fn an_idle_machine_is_seen_to_be_one() {
-        let check = |busy_percent, expected| {
-            let share = Share {
-                busy_percent,
+        let check = |machine_percent, expected| {
+            let window = ResourceSecond {
+                machine_percent,
                 // What others of the host take is not this machine's work.
-                steal_percent: 40.0,
+                steal_percent: Some(40.0),
+                ..ResourceSecond::default()
             };
-            assert_eq!(seen(Some(share)).0, expected, "{busy_percent}");
+            assert_eq!(seen(&window).0, expected, "{machine_percent:?}");
         };
-        check(0.0, true);
-        check(9.9, true);
-        check(10.0, false);
-        check(150.0, false);
-        assert!(!seen(None).0);
+        check(Some(0.1), true);
+        check(Some(9.9), true);
+        check(Some(10.0), false);
+        check(Some(150.0), false);
+        // They stand still, or are not there.
+        check(Some(0.0), false);
+        check(None, false);
     }
 }

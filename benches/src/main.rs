@@ -6,21 +6,17 @@
 //!
 //! It is no regression tracker and keeps no history: every run leaves a folder `bench-results/AREA-TIMESTAMP`, and prints
 //! one line a bar, `bar NAME VALUE OP LIMIT pass|fail|noisy`. What the machine was too noisy for is measured again, five times
-//! over an hour at most. Its invariant: every bar that was asked for gets its line, `NaN` and `fail` where it could not be
-//! measured in its last try, and the exit status is 0 only when none of them fails.
+//! over an hour at most. Its invariant: every bar that was asked for gets its line, `missing` and `fail` where it could
+//! not be measured in its last try, and the exit status is 0 only when none of them fails.
 #![allow(clippy::print_stdout, reason = "printing figures is what it is for")]
 
-mod ahead;
 mod awake;
 mod bar;
 mod bars;
 mod child;
 mod cores;
-mod exposition;
 mod http;
 mod idle;
-mod practice;
-mod process_memory;
 mod provenance;
 mod r1;
 mod report;
@@ -28,10 +24,7 @@ mod rpc;
 mod scenario;
 mod server;
 mod setup;
-mod steal;
 mod stop;
-mod threads;
-mod ticks;
 
 use anyhow::{Context as _, bail};
 use awake::Awake;
@@ -67,10 +60,9 @@ pub(crate) struct Arguments {
     /// The server's binary; `millpond` beside this program when left out.
     #[arg(long, value_name = "FILE")]
     millpond: Option<PathBuf>,
-    /// A build to compare with that one: another allocator's for the group `allocators`, where it may be given several times, and
-    /// the build before for the area `hardening`.
+    /// The build before, which the areas `hardening` and `structure` compare with that one.
     #[arg(long, value_name = "FILE")]
-    beside: Vec<PathBuf>,
+    beside: Option<PathBuf>,
     /// The result folder; bench-results/AREA-TIMESTAMP when left out.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -83,11 +75,12 @@ enum Area {
     Spine,
     /// The load lab: truth, schedule, cost, verdicts, search.
     Press,
-    /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections; overload; log levels;
-    /// allocators.
+    /// The network front: a call beside a bare echo and beside FPNN; 200,000 connections; overload; log levels.
     Rpc,
     /// Hostile callers and stops: how soon it ends, what 10,000 connections hold, and what the defences cost a request.
     Hardening,
+    /// The shape of the server: beside the build before, a bare echo, a bare lookup and a bare loop; overload.
+    Structure,
 }
 
 /// From the beginning of a try to that of the next: five lie over an hour.
@@ -106,13 +99,14 @@ fn main() -> ExitCode {
 
 /// Measures what was asked for; whether all of it passed.
 fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
-    let groups: Vec<&Group> = match arguments.area {
-        Area::Spine => bars::SPINE.iter().collect(),
-        Area::Press => bars::PRESS.iter().collect(),
-        Area::Rpc => bars::RPC.iter().collect(),
-        Area::Hardening => bars::HARDENING.iter().collect(),
+    let groups = match arguments.area {
+        Area::Spine => bars::SPINE,
+        Area::Press => bars::PRESS,
+        Area::Rpc => bars::RPC,
+        Area::Hardening => bars::HARDENING,
+        Area::Structure => bars::STRUCTURE,
     };
-    let mut pending = choose(&groups, arguments.only.as_deref())?;
+    let mut pending = choose(groups, arguments.only.as_deref())?;
     let mut setup = Setup::find(arguments)?;
     let mut report = Report::create(&setup)?;
     for number in 1..=setup.tries {
@@ -128,7 +122,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         }
         let mut noisy = Vec::new();
         for group in pending {
-            if report.is_noisy(&group.about()?.1) {
+            if report.is_noisy(&group.about()?.bar) {
                 noisy.push(group);
             }
         }
@@ -165,10 +159,10 @@ fn measure_groups(groups: &[&Group], setup: &Setup, report: &mut Report) -> anyh
     }
     for group in groups {
         setup.stop.check()?;
-        let (title, bars) = group.about()?;
-        report.say(&format!("\n## {}: {title}\n", group.name));
+        let about = group.about()?;
+        report.say(&format!("\n## {}: {}\n", group.name, about.scenario.title));
         let measured = match group.measure {
-            Measure::Code(run) => run(setup, report),
+            Measure::Code { run, .. } => run(setup, report),
             Measure::Scenario(prepare) => {
                 prepare(setup).and_then(|set| scenario::measure(group, set, setup, report))
             }
@@ -177,26 +171,21 @@ fn measure_groups(groups: &[&Group], setup: &Setup, report: &mut Report) -> anyh
             setup.stop.check()?;
             report.say(&format!("not measured: {error:#}"));
         }
-        report.close(&bars, measured.is_ok())?;
+        report.close(&about.bar, measured.is_ok())?;
     }
     Ok(())
 }
 
-fn choose<'g>(groups: &[&'g Group], only: Option<&str>) -> anyhow::Result<Vec<&'g Group>> {
+fn choose<'g>(groups: &'g [Group], only: Option<&str>) -> anyhow::Result<Vec<&'g Group>> {
     let Some(only) = only else {
-        return Ok(groups.to_vec());
+        return Ok(groups.iter().collect());
     };
-    let begins = |group: &Group| {
-        group
-            .name
-            .strip_prefix(only)
-            .is_some_and(|rest| rest.starts_with('-'))
-    };
+    let begins = |group: &Group| group.name.starts_with(&format!("{only}-"));
     let mut chosen = Vec::new();
     for group in groups {
         let is_asked = |bar: &Row| bar.name == only;
-        if group.name == only || begins(group) || group.about()?.1.iter().any(is_asked) {
-            chosen.push(*group);
+        if group.name == only || begins(group) || group.about()?.bar.iter().any(is_asked) {
+            chosen.push(group);
         }
     }
     if chosen.is_empty() {

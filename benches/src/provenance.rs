@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::SystemTime;
 
+const QUICK: &str = ", --quick: no figure means anything";
+
 /// One run of the bench.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(Default))]
@@ -21,7 +23,7 @@ pub(crate) struct Provenance {
     anyway: bool,
     millpond: PathBuf,
     millpond_version: Option<String>,
-    beside: Vec<PathBuf>,
+    beside: Option<PathBuf>,
     rustc: Option<String>,
     bench_profile: &'static str,
     machine: Machine,
@@ -49,16 +51,15 @@ impl Provenance {
 
     /// For the head of the report.
     pub(crate) fn in_words(&self) -> String {
-        let unknown = || "?".to_owned();
         format!(
             "commit:  {}, {}\nmachine: {}\nserver:  {} ({}), bench: {} profile, {}",
-            self.commit.clone().unwrap_or_else(unknown),
+            known(&self.commit),
             self.started_at,
             self.machine(),
             self.millpond.display(),
-            self.millpond_version.clone().unwrap_or_else(unknown),
+            known(&self.millpond_version),
             self.bench_profile,
-            self.rustc.clone().unwrap_or_else(unknown),
+            known(&self.rustc),
         )
     }
 
@@ -69,27 +70,26 @@ impl Provenance {
             "`make bench AREA=\"{}\"`, {} build, commit {}, {}, {}{}",
             words.join(" "),
             self.bench_profile,
-            self.commit.as_deref().unwrap_or("unknown"),
+            known(&self.commit),
             self.started_at,
             self.machine(),
-            if self.quick {
-                ", --quick: no figure means anything"
-            } else {
-                ""
-            },
+            if self.quick { QUICK } else { "" },
         )
     }
 
     fn machine(&self) -> String {
-        let unknown = || "?".to_owned();
         format!(
             "{}, {} cores, {:.1} GiB, Linux {}",
-            self.machine.cpu_model.clone().unwrap_or_else(unknown),
+            known(&self.machine.cpu_model),
             self.machine.cores.unwrap_or_default(),
             self.machine.memory_bytes.unwrap_or_default() as f64 / (1u64 << 30) as f64,
-            self.machine.kernel.clone().unwrap_or_else(unknown),
+            known(&self.machine.kernel),
         )
     }
+}
+
+fn known(word: &Option<String>) -> &str {
+    word.as_deref().unwrap_or("unknown")
 }
 
 /// The tree's commit; nothing where there is no git, or no repository.

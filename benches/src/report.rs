@@ -88,16 +88,14 @@ impl Report {
 
     /// The same of a bar that was decided.
     pub(crate) fn outcome(&mut self, bar: BarOutcome) {
-        let beside = [
-            bar.interval.map(interval_in_words),
-            bar.runs.steal().map(steal_in_words),
-        ];
-        let beside: Vec<String> = beside.into_iter().flatten().collect();
-        let beside = match beside.join("; ") {
-            words if words.is_empty() => words,
-            words => format!("   ({words})"),
-        };
-        self.say(&format!("  = {}{beside}", bar.line.trim_start_matches("bar ")));
+        let mut line = format!("  = {}", bar.line.trim_start_matches("bar "));
+        if let Some(interval) = bar.interval {
+            line += &format!("   ({})", interval_in_words(interval));
+        }
+        if let Some((least, most)) = bar.runs.steal() {
+            line += &format!("   (hypervisor {least:.1} to {most:.1} % of a core)");
+        }
+        self.say(&line);
         let at = self
             .outcomes
             .iter()
@@ -148,14 +146,11 @@ impl Report {
         for mark in &self.marks {
             text += &format!("{mark}\n");
         }
-        for outcome in &self.outcomes {
-            if outcome.bar.decision == Decision::Noisy {
-                let interval = outcome
-                    .bar
-                    .interval
-                    .map_or("no pairs to tell by".to_owned(), interval_in_words);
-                let (name, tries) = (&outcome.bar.name, outcome.tries);
-                text += &format!("{name} is noisy: tries {tries}, {interval}\n");
+        for Outcome { bar, tries, .. } in &self.outcomes {
+            if bar.decision == Decision::Noisy {
+                let interval = bar.interval.map(interval_in_words);
+                let interval = interval.unwrap_or("no pairs to tell by".to_owned());
+                text += &format!("{} is noisy: tries {tries}, {interval}\n", bar.name);
             }
         }
         for outcome in &self.outcomes {
@@ -174,39 +169,31 @@ impl Report {
             text += &format!("**{mark}.**\n");
         }
         text += "\n| bar | value | runs | stolen, % of a core | limit | |\n|---|---|---|---|---|---|\n";
-        for outcome in &self.outcomes {
-            let count = outcome.bar.runs.figures().len();
-            let runs = match count {
+        for Outcome { bar, tries, .. } in &self.outcomes {
+            let mut runs = match bar.runs.figures().len() {
                 0 => String::new(),
                 1 => "one".to_owned(),
-                _ => format!(
+                count => format!(
                     "{} to {}, {count}",
-                    figure(outcome.bar.runs.min()),
-                    figure(outcome.bar.runs.max())
+                    figure(bar.runs.min()),
+                    figure(bar.runs.max())
                 ),
             };
-            let runs = [Some(runs), outcome.bar.interval.map(interval_in_words)];
-            let runs: Vec<String> = runs
-                .into_iter()
-                .flatten()
-                .filter(|text| !text.is_empty())
-                .collect();
-            let stolen = outcome
-                .bar
-                .runs
-                .steal()
-                .map_or("-".to_owned(), |(least, most)| format!("{least:.1} to {most:.1}"));
+            if let Some(interval) = bar.interval {
+                runs += &format!("; {}", interval_in_words(interval));
+            }
+            let steal = bar.runs.steal();
             text += &format!(
-                "| {} | {} | {} | {stolen} | {} {} | {} |\n",
-                outcome.bar.name,
-                outcome.bar.value.map_or("-".to_owned(), figure),
-                runs.join("; "),
-                outcome.bar.op,
-                figure(outcome.bar.limit),
-                match outcome.bar.decision {
+                "| {} | {} | {runs} | {} | {} {} | {} |\n",
+                bar.name,
+                bar.value.map_or("-".to_owned(), figure),
+                steal.map_or("-".to_owned(), |(least, most)| format!("{least:.1} to {most:.1}")),
+                bar.op,
+                figure(bar.limit),
+                match bar.decision {
                     Decision::Pass => "pass".to_owned(),
                     Decision::Fail => "**fail**".to_owned(),
-                    Decision::Noisy => format!("noisy, tries {}", outcome.tries),
+                    Decision::Noisy => format!("noisy, tries {tries}"),
                 },
             );
         }
@@ -217,10 +204,6 @@ impl Report {
 fn interval_in_words(interval: Interval) -> String {
     let Interval { mean, low, high, n } = interval;
     format!("{mean:.3}, interval {low:.3} to {high:.3} of {n} pairs")
-}
-
-fn steal_in_words((least, most): (f64, f64)) -> String {
-    format!("hypervisor {least:.1} to {most:.1} % of a core")
 }
 
 #[cfg(test)]
@@ -289,7 +272,7 @@ mod tests {
         report.close(&group(), false).unwrap();
         assert_eq!(verdicts(&report), noisy(Decision::Fail));
         assert!(!report.is_noisy(&group()));
-        assert_eq!(report.outcomes[0].bar.line, "bar a-over-b NaN >= 0.9000 fail");
+        assert_eq!(report.outcomes[0].bar.line, "bar a-over-b missing >= 0.9000 fail");
         let folder = report.folder();
         assert!(!report.finish().unwrap());
         std::fs::remove_dir_all(folder).unwrap();

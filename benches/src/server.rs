@@ -4,21 +4,17 @@
 //! when a [`Server`] is gone, so is its process.
 
 use crate::cores;
-use crate::exposition::Exposition;
 use crate::http::{Connection, request};
-use crate::r1;
 use crate::setup::Setup;
 use anyhow::{Context as _, bail};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const READY_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(30);
-/// How many times as long a server takes that runs within another program.
-const SLOWED: u32 = 10;
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running server.
@@ -27,59 +23,17 @@ pub(crate) struct Server {
     log: PathBuf,
     /// Host and port of the data port, and of the admin port.
     pub(crate) address: String,
-    pub(crate) admin: String,
-    /// How many times as long as usual its start and its stop may take.
-    patience: u32,
-}
-
-/// What is started, and how.
-pub(crate) struct Start<'a> {
-    pub(crate) build: &'a Path,
-    /// What is put in front of its command, such as valgrind, which is a word an entry.
-    pub(crate) before: &'a [String],
-    /// Names its output's file.
-    pub(crate) name: &'a str,
-    pub(crate) config: &'a str,
-    pub(crate) set: &'a [&'a str],
+    admin: String,
 }
 
 impl Server {
-    /// Starts R1's server on [`cores::SERVER`] and waits until `/readyz` says 200; `name` names its output's file.
-    pub(crate) fn start_r1(setup: &Setup, name: &str, set: &[&str]) -> anyhow::Result<Server> {
-        let set: Vec<&str> = r1::ONE_CORE.iter().chain(set).copied().collect();
-        Server::start(setup, name, r1::CONFIG, &set)
-    }
-
-    /// The same with another configuration.
+    /// Starts a server on [`cores::SERVER`] and waits until `/readyz` says 200; `name` names its output's file.
     pub(crate) fn start(setup: &Setup, name: &str, config: &str, set: &[&str]) -> anyhow::Result<Server> {
-        let build = &setup.millpond;
-        let before = &[];
-        Server::launch(
-            setup,
-            &Start {
-                build,
-                before,
-                name,
-                config,
-                set,
-            },
-        )
-    }
-
-    /// The same within another program.
-    pub(crate) fn launch(setup: &Setup, start: &Start) -> anyhow::Result<Server> {
-        let log = setup.out.join(format!("server-{}.log", start.name));
-        let mut command = match start.before {
-            [] => Command::new(start.build),
-            [program, words @ ..] => {
-                let mut command = Command::new(program);
-                command.args(words).arg(start.build);
-                command
-            }
-        };
-        command.args(["serve", "--config", start.config]);
+        let log = setup.out.join(format!("server-{name}.log"));
+        let mut command = Command::new(&setup.millpond);
+        command.args(["serve", "--config", config]);
         let own = ["server.listen=127.0.0.1:0", "admin.listen=127.0.0.1:0"];
-        for pair in own.iter().chain(start.set) {
+        for pair in own.iter().chain(set) {
             command.args(["--set", pair]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -93,7 +47,6 @@ impl Server {
             log,
             address: String::new(),
             admin: String::new(),
-            patience: if start.before.is_empty() { 1 } else { SLOWED },
         };
         server.read_addresses()?;
         server.ready()?;
@@ -118,12 +71,12 @@ impl Server {
     }
 
     fn ready(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + READY_MAX * self.patience;
+        let deadline = Instant::now() + READY_MAX;
         while self.get("/readyz")?.0 != 200 {
             if Instant::now() >= deadline {
                 bail!(
                     "the server is not ready after {} s, see {}",
-                    (READY_MAX * self.patience).as_secs(),
+                    READY_MAX.as_secs(),
                     self.log.display()
                 );
             }
@@ -166,12 +119,14 @@ impl Server {
     pub(crate) fn end(mut self) -> anyhow::Result<(ExitStatus, Duration)> {
         let started = Instant::now();
         terminate(&self.child)?;
-        let limit = STOP_MAX * self.patience;
         loop {
             match self.child.try_wait()? {
                 Some(status) => return Ok((status, started.elapsed())),
-                None if started.elapsed() >= limit => {
-                    bail!("the server did not end within {} s of SIGTERM", limit.as_secs())
+                None if started.elapsed() >= STOP_MAX => {
+                    bail!(
+                        "the server did not end within {} s of SIGTERM",
+                        STOP_MAX.as_secs()
+                    )
                 }
                 None => std::thread::sleep(POLL),
             }
@@ -192,4 +147,34 @@ impl Drop for Server {
 pub(crate) fn terminate(child: &Child) -> anyhow::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
     kill_process(Pid::from_child(child), Signal::TERM).context("cannot send SIGTERM")
+}
+
+/// A page of `/metrics` as it was fetched. A sample that is not on it is an error that names it, never a zero.
+pub(crate) struct Exposition(String);
+
+impl Exposition {
+    /// The value of a sample, named with its labels: `millpond_calls_total{method="infer"}`.
+    pub(crate) fn value(&self, sample: &str) -> anyhow::Result<f64> {
+        let mut found = self.0.lines().filter_map(|line| line.rsplit_once(' '));
+        let (_, value) = found
+            .find(|(name, _)| *name == sample)
+            .with_context(|| format!("/metrics has no sample {sample}"))?;
+        value
+            .parse()
+            .with_context(|| format!("/metrics: {sample} is {value:?}, no number"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn samples_are_found_whole() {
+        let page = Exposition("# HELP a_total About a.\na_total 3\na{m=\"x\"} 1.5\na{m=\"y\"} 2e-3\n".into());
+        assert_eq!(page.value("a_total").unwrap(), 3.0);
+        assert_eq!(page.value("a{m=\"y\"}").unwrap(), 0.002);
+        assert!(page.value("a").is_err());
+    }
 }

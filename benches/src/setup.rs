@@ -5,6 +5,7 @@
 use crate::Arguments;
 use crate::stop::Stop;
 use anyhow::{Context as _, bail};
+use millpond_press_lab::RunOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -19,8 +20,8 @@ pub(crate) struct Setup {
     pub(crate) tries: usize,
     /// The server's binary.
     pub(crate) millpond: PathBuf,
-    /// Other builds of it.
-    pub(crate) beside: Vec<PathBuf>,
+    /// The build before.
+    pub(crate) beside: Option<PathBuf>,
     /// The result folder of this try: that of the first, and `try-N` within it for later ones.
     pub(crate) out: PathBuf,
     pub(crate) stop: Stop,
@@ -59,11 +60,7 @@ impl Setup {
             quick: arguments.quick,
             anyway: arguments.anyway,
             keep_awake: arguments.keep_awake,
-            tries: if arguments.quick {
-                1
-            } else {
-                usize::from(arguments.tries)
-            },
+            tries: usize::from(if arguments.quick { 1 } else { arguments.tries }),
             millpond,
             beside: arguments.beside.clone(),
             out,
@@ -79,11 +76,20 @@ impl Setup {
         Ok(())
     }
 
+    /// What the press is asked for with a scenario; the result folder is `press-NAME`.
+    pub(crate) fn press(&self, scenario: &Path, name: &str) -> RunOptions {
+        let mut options = RunOptions::new(scenario);
+        options.out = Some(self.out.join(format!("press-{name}")));
+        options.millpond = self.millpond.clone();
+        options.progress = false;
+        options
+    }
+
     /// The build before.
     pub(crate) fn before(&self) -> anyhow::Result<&Path> {
         let missing =
             "name the build before with --beside FILE: its millpond, built in release as this one is";
-        Ok(self.beside.first().context(missing)?)
+        self.beside.as_deref().context(missing)
     }
 
     /// One of two values: the thorough one, or the quick one.

@@ -11,7 +11,7 @@ use crate::r1::{self, Scores};
 use crate::report::Report;
 use crate::server::Server;
 use crate::setup::Setup;
-use crate::{cores, ticks};
+use crate::{cores, idle};
 use anyhow::{Context as _, ensure};
 use millpond_press_verdict::{Conditions, Series};
 use millpond_press_workload::RequestSet;
@@ -25,9 +25,11 @@ const WORST: Bar = Bar::new("first-request-over-median-worst", Op::AtMost, 3.0);
 
 pub(crate) const GROUP: Group = Group {
     name: "first-request",
-    title: "the first request of a fresh process",
-    bars: &[OVER_MEDIAN, WORST],
-    measure: Measure::Code(measure),
+    measure: Measure::Code {
+        title: "the first request of a fresh process",
+        bars: &[OVER_MEDIAN, WORST],
+        run: measure,
+    },
 };
 
 /// Requests after the first one.
@@ -44,7 +46,7 @@ const REHEARSALS: usize = 200;
 fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     r1::prepare(setup)?;
     let bodies = RequestSet::load(Path::new(r1::REQUESTS))?;
-    let (_, expected) = r1::requests()?;
+    let expected = r1::expected()?;
     let requests: Vec<Vec<u8>> = bodies
         .iter()
         .map(|body| request("POST", "/service/infer", body))
@@ -59,10 +61,11 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         let count = 1 + NEXT + PAUSED;
         let from = restart * count % (requests.len() - count);
         let chosen = &requests[from..from + count];
-        let server = Server::start_r1(setup, &format!("first-{}", restart + 1), &["log.level=3"])?;
+        let set = ["server.cpus=[0]", "server.threads=1", "log.level=3"];
+        let server = Server::start(setup, &format!("first-{}", restart + 1), r1::CONFIG, &set)?;
         let address = server.address.clone();
         let exchange = || cores::on(cores::PRESS, || exchange(&address, chosen));
-        let ((times, answers), stolen) = ticks::watched(exchange)?;
+        let ((times, answers), stolen) = idle::watched(exchange)?;
         server.stop()?;
         check(&answers, &expected[from..])?;
         let us = |time: &Duration| time.as_secs_f64() * 1e6;

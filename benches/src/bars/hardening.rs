@@ -1,8 +1,6 @@
-//! The bars of hardening: what hostile callers hold, how soon a server ends, and what the defences cost a request.
+//! The bars of hardening that need code: what hostile callers hold, and how soon a server ends.
 
 pub(super) mod crowd;
-pub(super) mod instructions;
 pub(super) mod stops;
 
 mod hostile;
-mod kinds;

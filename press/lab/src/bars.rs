@@ -1,6 +1,6 @@
 //! The bars of a scenario: promises that its points are held against after a run.
 //!
-//! Its invariant: every bar gets its line; one whose value cannot be told gets `NaN`, which passes nothing, and the reason.
+//! Its invariant: every bar gets its line; one whose value cannot be told reads `missing`, fails, and names what was not measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +107,7 @@ mod tests {
         let found = decide(&bars, &[point], &Beside::default());
         assert_eq!(found[0].0.line, "bar one 0.7000 >= 0.5000 pass");
         // No command gave its lines.
-        assert_eq!(found[1].0.line, "bar other NaN >= 0.5000 fail");
+        assert_eq!(found[1].0.line, "bar other missing >= 0.5000 fail");
         let none = decide(&bars, &[], &Beside::default());
         assert!(none[0].1.as_ref().unwrap().contains("no point of a"));
     }

@@ -173,7 +173,7 @@ fn offered(scenario: &Scenario, at: &At<'_>, offer: &Offer) -> Offered {
             LoadKind::Closed
         },
         connections: at.connections,
-        in_flight: load.in_flight(target.kind.takes, target.own),
+        in_flight: load.in_flight(target.kind.takes, &target.own),
         rate: at.rate,
         arrivals,
         think_ms: (!offer.think.is_zero()).then_some(offer.think.as_secs_f64() * 1e3),

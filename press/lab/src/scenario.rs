@@ -215,12 +215,12 @@ impl Load {
 
     /// Requests a connection keeps outstanding at most: one where it waits for answers, and as many as the protocol carries
     /// where a schedule decides.
-    pub(crate) fn in_flight(&self, takes: Takes, own: OwnLoad) -> usize {
+    pub(crate) fn in_flight(&self, takes: Takes, own: &OwnLoad) -> usize {
         match own.in_flight.or(self.in_flight) {
             // A thread in this process makes one call at a time.
             _ if takes.local => 1,
             Some(in_flight) => in_flight,
-            None if takes.pipelined && (self.arrivals.is_some() || own.rate.is_some()) => 256,
+            None if takes.pipelined && (self.arrivals.is_some() || own.is_open()) => 256,
             None => 1,
         }
     }

@@ -19,7 +19,7 @@ use crate::grid::{self, Names};
 use crate::measure::{Measured, Watched};
 use crate::open_files::check_open_files;
 use crate::progress::Progress;
-use crate::scenario::{self, Scenario, ServerPid};
+use crate::scenario::{self, OwnLoad, Scenario, ServerPid, TargetPlan};
 use crate::session::{Connecting, Opening, Session, Source};
 use crate::{Error, Outcome, RunOptions, describe, external, search};
 pub(crate) use servers::Up;
@@ -211,16 +211,17 @@ impl Run {
                 let repeat = round * self.scenario.repeats + repeat;
                 for step in self.scenario.load.steps(connections) {
                     let mut order: Vec<usize> = (0..up.len()).collect();
-                    if repeat.is_multiple_of(2) {
+                    let depends = |target: &TargetPlan| target.own.over.is_some();
+                    if repeat.is_multiple_of(2) && !self.scenario.targets.iter().any(depends) {
                         order.reverse();
                     }
                     for target in order {
-                        let own = self.scenario.targets[target].own;
+                        let own = &self.scenario.targets[target].own;
                         let at = At {
                             combination,
                             target,
                             connections: own.connections.unwrap_or(connections),
-                            rate: own.rate.or(step.rate),
+                            rate: own.rate.or(self.multiple(own, repeat)?).or(step.rate),
                             repeat,
                         };
                         let offer = self.offer(&at, step.amount(self.scenario.load.amount));
@@ -237,6 +238,20 @@ impl Run {
             }
         }
         Ok(true)
+    }
+
+    /// The rate of a load that is a multiple of what another target answered in the same repeat.
+    fn multiple(&self, own: &OwnLoad, repeat: usize) -> Result<Option<f64>, Error> {
+        let Some((times, over)) = own.times.zip(own.over.as_ref()) else {
+            return Ok(None);
+        };
+        let is_it = |point: &&Point| point.target.name == *over && point.repeat == repeat;
+        let found = self.result.points.iter().rev().find(is_it).map(|point| point.qps);
+        let found = found.filter(|qps| *qps > 0.0).ok_or_else(|| Error::Scenario {
+            place: self.options.scenario.display().to_string(),
+            message: format!("{over} answered nothing, so nothing can be a multiple of its rate"),
+        });
+        Ok(Some((times * found?).round().max(1.0)))
     }
 
     /// Runs one point, on connections of its own where the scenario says so; false if someone stopped it.
@@ -290,8 +305,8 @@ impl Run {
     }
 
     fn offer(&self, at: &At<'_>, amount: Amount) -> Offer {
-        let own = self.scenario.targets[at.target].own;
-        let is_open = self.scenario.load.arrivals.is_some() || own.rate.is_some();
+        let own = &self.scenario.targets[at.target].own;
+        let is_open = self.scenario.load.arrivals.is_some() || own.is_open();
         let load = &self.scenario.load;
         Offer {
             open: is_open.then(|| (load.arrivals.clone().unwrap_or_default(), at.rate)),

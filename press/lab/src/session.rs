@@ -207,7 +207,7 @@ impl Connecting<'_> {
             operation_of: target.operation_of.clone(),
             operations: target.operations.len(),
             connections: self.connections,
-            in_flight: load.in_flight(target.kind.takes, target.own),
+            in_flight: load.in_flight(target.kind.takes, &target.own),
             client_threads: load.threads(self.connections),
             client_cpus: load.client_cpus.clone(),
             connect_parallel: load.connect_parallel,

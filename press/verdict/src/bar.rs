@@ -129,9 +129,11 @@ impl fmt::Display for Op {
     }
 }
 
-/// Four significant places at least, without tails of zeros.
+/// Four significant places at least, without tails of zeros; `missing` for what is no number.
 pub fn figure(value: f64) -> String {
-    if value == value.trunc() {
+    if !value.is_finite() {
+        "missing".to_owned()
+    } else if value == value.trunc() {
         format!("{value}")
     } else if value.abs() < 0.01 {
         format!("{value:.2e}")
@@ -162,8 +164,8 @@ mod tests {
         check(Op::AtMost, 1e-4, 2e-6, "bar a-b 2.00e-6 <= 1.00e-4 pass");
         check(Op::Equal, 0.0, 3.0, "bar a-b 3 == 0 fail");
         check(Op::Equal, 1.0, 0.99999, "bar a-b 1.0000 == 1 fail");
-        check(Op::AtMost, 60.0, f64::NAN, "bar a-b NaN <= 60 fail");
-        check(Op::AtLeast, 8.0, f64::NAN, "bar a-b NaN >= 8 fail");
+        check(Op::AtMost, 60.0, f64::NAN, "bar a-b missing <= 60 fail");
+        check(Op::AtLeast, 8.0, f64::NAN, "bar a-b missing >= 8 fail");
         let noisy = Bar::new("a-b", Op::AtLeast, 0.9).line(0.95, Decision::Noisy);
         assert_eq!(noisy, "bar a-b 0.9500 >= 0.9000 noisy");
     }

@@ -11,15 +11,14 @@ use super::hostile::{BIG, BIG_BYTES, Crowd};
 use crate::awake::Awake;
 use crate::bar::{Bar, Group, Measure, Op};
 use crate::cores;
-use crate::process_memory::memory_bytes;
 use crate::report::Report;
-use crate::rpc::{PAYLOAD, point};
+use crate::rpc;
 use crate::server::Server;
 use crate::setup::Setup;
-use crate::threads;
 use anyhow::{Context as _, ensure};
+use millpond_press_recorder::{CpuSample, process_tree};
 use millpond_press_report::Point;
-use millpond_press_verdict::{Conditions, PAIRS_MIN, Series, Standing};
+use millpond_press_verdict::{PAIRS_MIN, Series};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -28,13 +27,13 @@ const P99: Bar = Bar::new("hardening-crowd-p99-over-without", Op::AtMost, 2.0);
 
 pub(crate) const GROUP: Group = Group {
     name: "crowd",
-    title: "10,000 connections that read nothing or never finish a request: memory, and a well-behaved caller's p99 beside those that the bounds leave",
-    bars: &[MEMORY, P99],
-    measure: Measure::Code(measure),
+    measure: Measure::Code {
+        title: "10,000 connections that read nothing or never finish a request: memory, and a well-behaved caller's p99 beside those that the bounds leave",
+        bars: &[MEMORY, P99],
+        run: measure,
+    },
 };
 
-/// How often a point is measured at most in which the press was the limit.
-const TRIES: usize = 4;
 /// Connections of the well-behaved caller, and the press' own beside them.
 const OTHERS: usize = 100;
 /// How long the server may work on what they send, and how long it must do next to nothing to be done.
@@ -143,13 +142,13 @@ fn is_crowd(there: f64, bounded: f64, overdue: f64, count: usize) -> anyhow::Res
 
 /// Waits until the server has taken what the crowd sent: from then on it has nothing to do.
 fn settle(setup: &Setup, pid: u32) -> anyhow::Result<()> {
-    let used = || -> anyhow::Result<Duration> { Ok(threads::read(pid)?.values().map(|used| used.ran).sum()) };
+    let used = || CpuSample::of_all(&process_tree(pid)).context("the server's process is not there");
     let until = Instant::now() + SETTLE_MAX;
     let mut before = used()?;
     loop {
         setup.pause(SETTLE_WINDOW)?;
         let now = used()?;
-        if now.saturating_sub(before) < SETTLE_WINDOW / 20 {
+        if before.seconds_until(&now) < SETTLE_WINDOW.as_secs_f64() / 20.0 {
             return Ok(());
         }
         ensure!(
@@ -183,18 +182,18 @@ fn call(setup: &Setup, report: &mut Report, server: &Server, name: &str) -> anyh
         setup.pick(6, 2),
         cores::PRESS
     );
-    // A press that was late itself says nothing of the server; the load stays what it is.
-    for again in 1..TRIES {
-        let tried = format!("{name}-{again}");
-        let point = point(setup, report, &tried, server, ("echo", PAYLOAD), &load)?;
-        if Conditions::of(&point).standing != Standing::Unfit {
-            return Ok(point);
-        }
-        report.say(&format!(
-            "note: {tried}: the press could not keep up; measured again"
-        ));
-    }
-    point(setup, report, name, server, ("echo", PAYLOAD), &load)
+    rpc::echo(setup, report, name, server, &load)
+}
+
+/// A figure of /proc/PID/status in bytes, such as `VmRSS:`.
+fn memory_bytes(pid: u32, name: &str) -> anyhow::Result<f64> {
+    let file = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    let kib = status.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?.trim();
+        rest.strip_suffix("kB")?.trim().parse::<f64>().ok()
+    });
+    Ok(kib.with_context(|| format!("{file} has no {name}"))? * 1024.0)
 }
 
 /// What callers can hold in all, as `doctor` computes it, in bytes.

@@ -3,7 +3,7 @@
 //! They send what fits and then nothing more. Its invariant: no write waits for the server, so that a crowd is there in bounded
 //! time whatever the server does with it.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ const PROMISED_BYTES: u32 = 4 << 20;
 /// How often the crowd is gone through for what did not fit.
 const ROUNDS: usize = 6;
 const BETWEEN: Duration = Duration::from_millis(100);
+/// How long a server may take no more of what it is sent.
+const TAKEN_MAX: Duration = Duration::from_secs(5);
 /// How long a flood goes on against a server that does not close it.
 const FLOOD_MAX: Duration = Duration::from_secs(20);
 
@@ -167,30 +169,15 @@ pub(super) fn calls(
     let bytes: Vec<u8> = (1..=each)
         .flat_map(|seq| frame(method, payload, payload.len() as u32, seq))
         .collect();
-    (0..connections)
-        .map(|_| {
-            let mut stream =
-                TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-            stream.set_nonblocking(true)?;
-            let until = Instant::now() + Duration::from_secs(5);
-            let mut sent = 0;
-            while sent < bytes.len() && Instant::now() < until {
-                match stream.write(&bytes[sent..]) {
-                    Ok(count) => sent += count,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        std::thread::sleep(Duration::from_millis(5))
-                    }
-                    Err(error) => return Err(error).context("a server closed a connection that calls it"),
-                }
-            }
-            ensure!(
-                sent == bytes.len(),
-                "a server took {sent} of {} bytes of calls in 5 s",
-                bytes.len()
-            );
-            Ok(stream)
-        })
-        .collect()
+    let call = |_| {
+        let mut stream =
+            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_write_timeout(Some(TAKEN_MAX))?;
+        let sent = stream.write_all(&bytes);
+        sent.with_context(|| format!("a server did not take {} bytes of calls", bytes.len()))?;
+        Ok(stream)
+    };
+    (0..connections).map(call).collect()
 }
 
 /// Calls on some connections, several in flight on each, until the server closes all of them. `once` is a call whose answer is no

@@ -10,10 +10,11 @@ use super::hostile::{Crowd, calls, frame};
 use crate::bar::{Bar, Group, Measure, Op};
 use crate::cores;
 use crate::report::Report;
-use crate::rpc::{PAYLOAD, point};
+use crate::rpc;
 use crate::server::Server;
 use crate::setup::Setup;
 use anyhow::{Context as _, ensure};
+use millpond_press_recorder::process_tree;
 use millpond_press_verdict::Series;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
@@ -24,10 +25,12 @@ const OVER: Bar = Bar::new("hardening-stop-s-over-drain", Op::AtMost, 1.0);
 
 pub(crate) const GROUP: Group = Group {
     name: "stops",
-    title: "seconds from SIGTERM to the end, beyond server.drain_ms_max, in the worst state that callers can bring about (a full \
-            queue of connections, a net thread that is stuck and a sync that hangs: by tests alone)",
-    bars: &[OVER],
-    measure: Measure::Code(measure),
+    measure: Measure::Code {
+        title: "seconds from SIGTERM to the end, beyond server.drain_ms_max, in the worst state that callers can bring about \
+                (a full queue of connections, a net thread that is stuck and a sync that hangs: by tests alone)",
+        bars: &[OVER],
+        run: measure,
+    },
 };
 
 /// `server.drain_ms_max` of every server here: see [`crowd::config`].
@@ -53,46 +56,36 @@ enum State {
     FullQueue,
     Crowd,
     Puts,
-    ThreeBusy,
-    ThreeStuckModel,
-    ThreeOneStopped,
+    OneStopped,
 }
 
-const STATES: [State; 9] = [
-    State::Idle,
-    State::Busy,
-    State::StuckModel,
-    State::FullQueue,
-    State::Crowd,
-    State::Puts,
-    State::ThreeBusy,
-    State::ThreeStuckModel,
-    State::ThreeOneStopped,
+/// Each with the number of the server's processes.
+const STATES: [(State, usize); 9] = [
+    (State::Idle, 1),
+    (State::Busy, 1),
+    (State::StuckModel, 1),
+    (State::FullQueue, 1),
+    (State::Crowd, 1),
+    (State::Puts, 1),
+    (State::Busy, 3),
+    (State::StuckModel, 3),
+    (State::OneStopped, 3),
 ];
-
-impl State {
-    fn processes(self) -> usize {
-        match self {
-            State::ThreeBusy | State::ThreeStuckModel | State::ThreeOneStopped => 3,
-            _ => 1,
-        }
-    }
-}
 
 fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let config = crowd::config(setup)?;
     let mut over = Series::default();
     report.say("| round | state | s from SIGTERM to the end | beyond the drain | exit status |\n|---:|---|---:|---:|---|");
     for round in 1..=setup.pick(5, 1) {
-        for state in STATES {
+        for (state, processes) in STATES {
             setup.stop.check()?;
-            let name = format!("stop-{state:?}-{round}").to_lowercase();
-            let server = start(setup, &config, &name, state)?;
+            let name = format!("stop-{state:?}-{processes}-{round}").to_lowercase();
+            let server = start(setup, &config, &name, (state, processes))?;
             let (status, took) = end(setup, report, &name, server, state)?;
             ensure!(status.code().is_some(), "{name}: ended by a signal, {status}");
             let beyond = took.as_secs_f64() - DRAIN.as_secs_f64();
             report.say(&format!(
-                "| {round} | {state:?} | {:.2} | {beyond:.2} | {} |",
+                "| {round} | {state:?}, processes: {processes} | {:.2} | {beyond:.2} | {} |",
                 took.as_secs_f64(),
                 status.code().unwrap_or_default()
             ));
@@ -103,10 +96,15 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start(setup: &Setup, config: &str, name: &str, state: State) -> anyhow::Result<Server> {
+fn start(
+    setup: &Setup,
+    config: &str,
+    name: &str,
+    (state, processes): (State, usize),
+) -> anyhow::Result<Server> {
     let mut set = vec!["server.connections_max=11000".to_owned()];
     match state {
-        State::StuckModel | State::FullQueue | State::ThreeStuckModel => {
+        State::StuckModel | State::FullQueue => {
             // The longest run there is: ten seconds, which no drain of two waits for.
             let model = [
                 "backend=practice",
@@ -124,11 +122,11 @@ fn start(setup: &Setup, config: &str, name: &str, state: State) -> anyhow::Resul
         )),
         _ => {}
     }
-    if state.processes() > 1 {
+    if processes > 1 {
         // Several processes share a port, so the system cannot choose one for each.
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr())?;
         set.push(format!("server.listen=\"{free}\""));
-        set.push(format!("server.processes={}", state.processes()));
+        set.push(format!("server.processes={processes}"));
     }
     let set: Vec<&str> = set.iter().map(String::as_str).collect();
     Server::start(setup, name, config, &set)
@@ -151,8 +149,8 @@ fn end(
     };
     match state {
         State::Idle => server.end(),
-        State::Busy | State::ThreeBusy => busy(setup, report, name, server),
-        State::StuckModel | State::ThreeStuckModel => {
+        State::Busy => busy(setup, report, name, server),
+        State::StuckModel => {
             let _calls = asked(16, 4, "infer", STUCK)?;
             reached(setup, &server, "millpond_model_busy{model=\"stuck\"}", 1.0)?;
             server.end()
@@ -181,8 +179,11 @@ fn end(
             ];
             flooded(setup, server, put(), &first)
         }
-        State::ThreeOneStopped => {
-            let child = first_child(server.pid())?;
+        State::OneStopped => {
+            // A parent stands first.
+            let child = process_tree(server.pid()).get(1).copied();
+            let child = child.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+            let child = child.context("the server has no other process")?;
             kill_process(child, Signal::STOP).context("cannot stop a process")?;
             wait(setup, "a process is stopped", || is_stopped(child))?;
             server.end()
@@ -230,7 +231,7 @@ fn busy(
         cores::PRESS
     );
     // A first load to its end shows that it serves; then there is one that it does not see the end of.
-    point(setup, report, name, &server, ("echo", PAYLOAD), &load)?;
+    rpc::echo(setup, report, name, &server, &load)?;
     let echo = frame("echo", b"\x81\xa1a\x01", 4, 1);
     flooded(setup, server, echo, &[("millpond_connections", CALLERS as f64)])
 }
@@ -265,17 +266,4 @@ fn is_stopped(process: Pid) -> anyhow::Result<bool> {
     Ok(text
         .rsplit_once(") ")
         .is_some_and(|(_, rest)| rest.starts_with('T')))
-}
-
-/// One of the processes that a parent started.
-fn first_child(pid: u32) -> anyhow::Result<Pid> {
-    // Each thread has children of its own.
-    let folder = format!("/proc/{pid}/task");
-    let tasks = std::fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?;
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
-    let all: String = lists.collect();
-    let child = all.split_ascii_whitespace().find_map(|word| word.parse().ok());
-    child
-        .and_then(Pid::from_raw)
-        .with_context(|| format!("no process is a child of {pid}"))
 }

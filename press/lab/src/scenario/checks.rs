@@ -100,12 +100,26 @@ fn check_own_loads(file: &File) -> Result<(), String> {
                 return Err(format!("target.load.{key} is {value}, expected 1 to {max}"));
             }
         }
-        if let Some(rate) = own.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
-            return Err(format!(
-                "target.load.rate is {rate}, expected requests a second, more than 0 and at most {RATE_MAX}"
-            ));
+        for (key, value) in [("rate", own.rate), ("times", own.times)] {
+            if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= RATE_MAX)) {
+                return Err(format!(
+                    "target.load.{key} is {value}, expected more than 0 and at most {RATE_MAX}"
+                ));
+            }
         }
-        if own.rate.is_some() && file.load.duration_s.is_none() {
+        if own.times.is_some() != own.over.is_some() || (own.times.is_some() && own.rate.is_some()) {
+            return Err(
+                "target.load takes a `rate`, or `times` and `over`, the target whose rate it multiplies"
+                    .into(),
+            );
+        }
+        let mut before = targets(file).take_while(|other| other.name() != target.name());
+        if let Some(over) = &own.over
+            && !before.any(|other| other.name() == over)
+        {
+            return Err(format!("target.load.over is {over:?}, but no target before it is called so"));
+        }
+        if own.is_open() && file.load.duration_s.is_none() {
             return Err("target.load.rate needs load.duration_s: a schedule has a length".into());
         }
     }

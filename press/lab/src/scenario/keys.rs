@@ -105,17 +105,10 @@ pub(crate) struct Target {
 /// A kind by its name.
 fn kind<'de, D: Deserializer<'de>>(name: D) -> Result<&'static Kind, D::Error> {
     let name = String::deserialize(name)?;
-    let known = || {
-        KINDS
-            .iter()
-            .map(|kind| format!("`{}`", kind.name()))
-            .collect::<Vec<_>>()
-    };
     Kind::named(&name).ok_or_else(|| {
-        D::Error::custom(format!(
-            "unknown variant `{name}`, expected one of {}",
-            known().join(", ")
-        ))
+        let known: Vec<String> = KINDS.iter().map(|kind| format!("`{}`", kind.name())).collect();
+        let known = known.join(", ");
+        D::Error::custom(format!("unknown variant `{name}`, expected one of {known}"))
     })
 }
 
@@ -225,28 +218,23 @@ impl Default for Boost {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Search {
-    #[serde(default = "rate_start")]
     pub(crate) rate_start: f64,
-    #[serde(default = "rate_max")]
     pub(crate) rate_max: f64,
-    #[serde(default = "resolution")]
     pub(crate) resolution: f64,
-    #[serde(default = "point_s")]
     pub(crate) point_s: f64,
-    #[serde(default = "edge_repeats")]
     pub(crate) repeats: usize,
 }
 
 impl Default for Search {
     fn default() -> Search {
         Search {
-            rate_start: rate_start(),
-            rate_max: rate_max(),
-            resolution: resolution(),
-            point_s: point_s(),
-            repeats: edge_repeats(),
+            rate_start: 1_000.0,
+            rate_max: 10_000_000.0,
+            resolution: 0.03,
+            point_s: 3.0,
+            repeats: 3,
         }
     }
 }
@@ -312,13 +300,23 @@ pub(crate) struct FigureKeys {
 }
 
 /// The load of one target beside others.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OwnLoad {
     pub(crate) connections: Option<usize>,
     pub(crate) in_flight: Option<usize>,
     /// Requests a second; with it the target's loop is open.
     pub(crate) rate: Option<f64>,
+    /// The rate is so many times what the target `over` answered in this repeat.
+    pub(crate) times: Option<f64>,
+    pub(crate) over: Option<String>,
+}
+
+impl OwnLoad {
+    /// Whether a schedule decides, and not the answers.
+    pub(crate) fn is_open(&self) -> bool {
+        self.rate.is_some() || self.times.is_some()
+    }
 }
 
 fn seed() -> u64 {
@@ -338,21 +336,6 @@ fn one() -> usize {
 }
 fn value_bytes() -> Sizes {
     Sizes::Constant(40)
-}
-fn rate_start() -> f64 {
-    1_000.0
-}
-fn rate_max() -> f64 {
-    10_000_000.0
-}
-fn resolution() -> f64 {
-    0.03
-}
-fn point_s() -> f64 {
-    3.0
-}
-fn edge_repeats() -> usize {
-    3
 }
 fn connect_parallel() -> usize {
     64

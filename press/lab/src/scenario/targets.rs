@@ -130,7 +130,7 @@ impl TargetPlan {
             operation_of: Arc::new(bodies.mixed.map(|mixed| mixed.operation_of).unwrap_or_default()),
             fill,
             server,
-            own: target.load,
+            own: target.load.clone(),
         })
     }
 }

@@ -48,7 +48,7 @@ fn a_small_scenario_has_sensible_defaults() {
     );
     assert_eq!(
         (
-            load.in_flight(target.kind.takes, target.own),
+            load.in_flight(target.kind.takes, &target.own),
             load.client_threads,
             scenario.repeats
         ),

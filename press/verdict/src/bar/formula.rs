@@ -2,7 +2,7 @@
 //!
 //! A figure of a target is a series, one value a point: `TARGET.FIGURE`, of one load `TARGET@3000.FIGURE` (connections),
 //! `TARGET@50000/s.FIGURE` (rate) or `TARGET@level=5.FIGURE` (grid). Series are combined value by value within their round. Its
-//! invariant: a value that was made of a figure which was not measured is no number, and passes nothing.
+//! invariant: a value is a number, or an error that names the figure that was not measured.
 
 mod evaluate;
 mod figures;
@@ -61,6 +61,10 @@ enum Function {
     Farthest,
     /// The values of the load whose median is the highest.
     Best,
+    /// The highest of several series, value by value.
+    Highest,
+    /// The value of the last round.
+    Last,
     /// The upper end of a ratio's interval.
     Upper,
 }
@@ -125,7 +129,7 @@ impl Formula {
     /// Its value.
     ///
     /// # Errors
-    /// It names points that were not measured, or combines what cannot be combined.
+    /// It names points or figures that were not measured, or combines what cannot be combined.
     pub fn evaluate(&self, measured: &Measured<'_>) -> Result<Value, String> {
         evaluate::evaluate(&self.root, measured)
     }

@@ -27,28 +27,24 @@ enum Part {
 }
 
 pub(super) fn evaluate(root: &Node, measured: &Measured<'_>) -> Result<Value, String> {
-    Ok(match part(root, measured)? {
-        Part::Number(value, figures) => Value {
-            value,
-            runs: figures.into_iter().collect(),
-            is_upper_end: false,
-        },
+    let part = part(root, measured)?;
+    let is_upper_end = matches!(part, Part::Upper(_));
+    let (value, runs) = match part {
+        Part::Number(value, figures) => (Some(value), figures.into_iter().collect()),
         Part::Series(samples) => {
             let runs = runs(&samples);
-            Value {
-                value: runs.median(),
-                runs,
-                is_upper_end: false,
-            }
+            (Some(runs.median()), runs)
         }
         Part::Upper(samples) => {
             let runs = runs(&samples);
-            Value {
-                value: interval(&runs).map_or(f64::NAN, |interval| interval.high),
-                runs,
-                is_upper_end: true,
-            }
+            (interval(&runs).map(|interval| interval.high), runs)
         }
+    };
+    let value = value.filter(|value| value.is_finite());
+    Ok(Value {
+        value: value.ok_or("no round has all of its figures, or no pair lost alike to the hypervisor")?,
+        runs,
+        is_upper_end,
     })
 }
 
@@ -61,7 +57,8 @@ fn part(node: &Node, measured: &Measured<'_>) -> Result<Part, String> {
         Node::Number(value) => Part::Number(*value, Vec::new()),
         Node::Of(path) => Part::Series(samples(path, measured)?),
         Node::External(name) => {
-            let values = measured.external.get(name).map_or(&[][..], Vec::as_slice);
+            let values = measured.external.get(name).filter(|values| !values.is_empty());
+            let values = values.ok_or_else(|| format!("the command of the figure {name} gave no number"))?;
             let sample = |(at, &value): (usize, &f64)| Sample {
                 load: String::new(),
                 round: at + 1,
@@ -97,22 +94,25 @@ fn samples(path: &Path, measured: &Measured<'_>) -> Result<Vec<Sample>, String> 
             "grown" => (measured.metrics)(point, argument.unwrap_or_default()).map(|(_, grown)| grown),
             name => figure(point, name, argument),
         };
-        found.unwrap_or(f64::NAN)
+        found.filter(|found| found.is_finite()).ok_or_else(|| {
+            let argument = argument.map_or_else(String::new, |argument| format!("({argument:?})"));
+            let (target, figure, number) = (&path.target, &path.figure, point.number);
+            format!("{target}.{figure}{argument} was not measured at point {number}")
+        })
     };
-    let samples: Vec<Sample> = measured
-        .points
-        .iter()
-        .filter(is_meant)
-        .map(|point| Sample {
+    let sample = |point: &Point| {
+        Ok(Sample {
             load: point_in_words(point),
             round: point.repeat,
             figure: Figure {
-                value: value(point),
+                value: value(point)?,
                 conditions: (measured.conditions)(point),
                 beside: None,
             },
         })
-        .collect();
+    };
+    let meant = measured.points.iter().filter(is_meant);
+    let samples: Vec<Sample> = meant.map(sample).collect::<Result<_, String>>()?;
     match samples.is_empty() {
         true => Err(format!("no point of {} was measured", path.target)),
         false => Ok(samples),
@@ -131,8 +131,10 @@ fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
     let mut parts = parts.into_iter();
     let missing = || "a value is missing".to_owned();
     let first = parts.next().ok_or_else(missing)?;
-    if function == Function::Ratio {
-        return combine('/', first, parts.next().ok_or_else(missing)?);
+    match function {
+        Function::Ratio => return combine('/', first, parts.next().ok_or_else(missing)?),
+        Function::Highest => return parts.try_fold(first, |left, right| combine('>', left, right)),
+        _ => {}
     }
     let samples = series(first)?;
     let runs = runs(&samples);
@@ -140,8 +142,8 @@ fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
     Ok(match function {
         Function::Median => number(runs.median()),
         Function::Mean => number(runs.mean()),
-        Function::Min => number(extreme(&runs, f64::min)),
-        Function::Max => number(extreme(&runs, f64::max)),
+        Function::Min => number(runs.min()),
+        Function::Max => number(runs.max()),
         Function::Sum => number(runs.figures().iter().map(|figure| figure.value).sum()),
         Function::Farthest => match parts.next() {
             Some(Part::Number(from, _)) => number(runs.farthest_from(from)),
@@ -149,21 +151,9 @@ fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
         },
         Function::Best => Part::Series(best(samples)),
         Function::Upper => Part::Upper(samples),
-        Function::Ratio => return Err(missing()),
+        Function::Last => number(samples.last().ok_or_else(missing)?.figure.value),
+        Function::Ratio | Function::Highest => return Err(missing()),
     })
-}
-
-/// The lowest or highest; no number where one of them is none, as a figure that is missing must not be passed over.
-fn extreme(runs: &Series, of: fn(f64, f64) -> f64) -> f64 {
-    let values = runs.figures().iter().map(|figure| figure.value);
-    let worst = values.reduce(|a, b| {
-        if a.is_nan() || b.is_nan() {
-            f64::NAN
-        } else {
-            of(a, b)
-        }
-    });
-    worst.unwrap_or(f64::NAN)
 }
 
 /// Those of the load whose median is the highest.
@@ -177,50 +167,55 @@ fn best(samples: Vec<Sample>) -> Vec<Sample> {
     best.map(of).unwrap_or_default()
 }
 
+/// What the operator makes of two numbers; `>` is the higher of them.
+fn calculate(operator: char, left: f64, right: f64) -> Result<f64, String> {
+    match operator {
+        '+' => Ok(left + right),
+        '-' => Ok(left - right),
+        '*' => Ok(left * right),
+        '>' => Ok(left.max(right)),
+        _ if right == 0.0 => Err(format!(
+            "{left} cannot be divided by 0: nothing of that was counted"
+        )),
+        _ => Ok(left / right),
+    }
+}
+
 fn combine(operator: char, left: Part, right: Part) -> Result<Part, String> {
-    let of = |left: f64, right: f64| match operator {
-        '+' => left + right,
-        '-' => left - right,
-        '*' => left * right,
-        _ => left / right,
-    };
-    let each = |samples: Vec<Sample>, of: &dyn Fn(f64) -> f64| {
-        let change = |sample: Sample| Sample {
-            figure: Figure {
-                value: of(sample.figure.value),
-                ..sample.figure
-            },
-            ..sample
+    let each = |samples: Vec<Sample>, of: &dyn Fn(f64) -> Result<f64, String>| {
+        let change = |mut sample: Sample| {
+            sample.figure.value = of(sample.figure.value)?;
+            Ok(sample)
         };
-        Part::Series(samples.into_iter().map(change).collect())
+        Ok(Part::Series(
+            samples.into_iter().map(change).collect::<Result<_, String>>()?,
+        ))
     };
-    Ok(match (left, right) {
+    match (left, right) {
         (Part::Number(left, mut figures), Part::Number(right, others)) => {
             figures.extend(others);
-            Part::Number(of(left, right), figures)
+            Ok(Part::Number(calculate(operator, left, right)?, figures))
         }
-        (Part::Series(left), Part::Number(right, _)) => each(left, &|left| of(left, right)),
-        (Part::Number(left, _), Part::Series(right)) => each(right, &|right| of(left, right)),
-        (left, right) => Part::Series(paired(operator, of, &series(left)?, &series(right)?)),
-    })
+        (Part::Series(left), Part::Number(right, _)) => each(left, &|left| calculate(operator, left, right)),
+        (Part::Number(left, _), Part::Series(right)) => {
+            each(right, &|right| calculate(operator, left, right))
+        }
+        (left, right) => Ok(Part::Series(paired(operator, &series(left)?, &series(right)?)?)),
+    }
 }
 
 /// Values of the same round, and of the same load where both sides have several.
-fn paired(operator: char, of: impl Fn(f64, f64) -> f64, left: &[Sample], right: &[Sample]) -> Vec<Sample> {
+fn paired(operator: char, left: &[Sample], right: &[Sample]) -> Result<Vec<Sample>, String> {
     let has_one_load = |samples: &[Sample]| samples.windows(2).all(|pair| pair[0].load == pair[1].load);
     let any_load = has_one_load(left) || has_one_load(right);
     let pair = |left: &Sample| {
         let is_beside = |right: &&Sample| right.round == left.round && (any_load || right.load == left.load);
         let right = right.iter().find(is_beside)?;
-        Some(Sample {
-            figure: beside(
-                operator,
-                of(left.figure.value, right.figure.value),
-                &left.figure,
-                &right.figure,
-            ),
+        let value = calculate(operator, left.figure.value, right.figure.value);
+        Some(value.map(|value| Sample {
+            figure: beside(operator, value, &left.figure, &right.figure),
             ..left.clone()
-        })
+        }))
     };
     left.iter().filter_map(pair).collect()
 }

@@ -128,26 +128,20 @@ impl<'t> Reader<'t> {
         let begin = self.at;
         let name = self.name()?;
         if self.take("(") {
-            let Some(function) = function(&name) else {
+            let Some((_, function, takes)) = FUNCTIONS.iter().find(|(known, ..)| *known == name) else {
+                let known: Vec<&str> = FUNCTIONS.iter().map(|(known, ..)| *known).collect();
                 self.at = begin;
-                return Err(
-                    self.bad("a function: ratio, median, mean, min, max, sum, farthest, best or upper")
-                );
+                return Err(self.bad(&format!("a function: {}", known.join(", "))));
             };
             let mut parts = vec![self.sum()?];
             while self.take(",") {
                 parts.push(self.sum()?);
             }
             self.want(")")?;
-            let takes = if matches!(function, Function::Ratio | Function::Farthest) {
-                2
-            } else {
-                1
-            };
-            if parts.len() != takes {
+            if parts.len() != *takes && *function != Function::Highest {
                 return Err(format!("{name} takes {takes} values, found {}", parts.len()));
             }
-            return Ok(Node::Call(function, parts));
+            return Ok(Node::Call(*function, parts));
         }
         if self.external.contains(&name.as_str()) {
             return Ok(Node::External(name));
@@ -209,17 +203,17 @@ impl<'t> Reader<'t> {
     }
 }
 
-fn function(name: &str) -> Option<Function> {
-    Some(match name {
-        "ratio" => Function::Ratio,
-        "median" => Function::Median,
-        "mean" => Function::Mean,
-        "min" => Function::Min,
-        "max" => Function::Max,
-        "sum" => Function::Sum,
-        "farthest" => Function::Farthest,
-        "best" => Function::Best,
-        "upper" => Function::Upper,
-        _ => return None,
-    })
-}
+/// Their names, and how many values each takes; `highest` takes any number.
+const FUNCTIONS: [(&str, Function, usize); 11] = [
+    ("ratio", Function::Ratio, 2),
+    ("median", Function::Median, 1),
+    ("mean", Function::Mean, 1),
+    ("min", Function::Min, 1),
+    ("max", Function::Max, 1),
+    ("sum", Function::Sum, 1),
+    ("farthest", Function::Farthest, 2),
+    ("best", Function::Best, 1),
+    ("highest", Function::Highest, 2),
+    ("last", Function::Last, 1),
+    ("upper", Function::Upper, 1),
+];

@@ -58,11 +58,23 @@ fn figures_are_combined_within_their_round() {
     check("mean(b.metric(\"calls{of=\"x\"}\"))", 7.0);
     check("b.grown(\"calls{of=\"x\"}\") * 1_000", 3_000.0);
     check("max(b.refused(30101))", 0.0);
-    assert!(
-        evaluate("b.us_p50").unwrap().value.is_nan(),
-        "it was not measured"
-    );
-    assert!(evaluate("max(b.us_p50)").unwrap().value.is_nan());
+    check("highest(a@1.qps, b.qps, 15)", 20.0);
+    check("last(lines) - last(b.qps)", 80.0);
+    check("sum(b.verdict(\"VALID unknown\"))", 3.0);
+    check("sum(b.verdict(\"VALID offered\"))", 0.0);
+}
+
+#[test]
+fn what_was_not_measured_is_named() {
+    let check = |text: &str, expected: &str| {
+        let said = evaluate(text).err().unwrap_or_default();
+        assert!(said.contains(expected), "{text}: {said}");
+    };
+    check("b.us_p50", "b.us_p50 was not measured at point");
+    check("max(b.us_p50)", "b.us_p50 was not measured at point");
+    check("b.grown(\"other\")", "b.grown(\"other\") was not measured");
+    check("ratio(b.qps, b.refused(30101))", "divided by 0");
+    check("1 / sum(b.failed)", "divided by 0");
 }
 
 #[test]

@@ -1,0 +1,114 @@
+"""instructions.py MILLPOND BEFORE FOLDER REQUEST: instructions that a request takes beside the kernel's, MILLPOND over BEFORE.
+
+Counting is off while a server starts. Then callgrind counts under a load, and again under three times as much: what lies between the
+two is the requests' own, since connecting is the same. Every request of both loads must have been answered, and rightly.
+"""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+# A load with several in flight has 20 connections: the tool makes the server so slow that all of them always wait for it. One with one
+# in flight has one, so that each request is a turn of the net thread, and a run of the model, of its own.
+ECHO = ("echo", '{"payload":"abcdefghijklmnopqrstuv"}')
+KEYS = ",".join(str(key * 7919 % 100_000) for key in range(100))
+REQUESTS = {
+    "echo-d1": (*ECHO, 1, 1, 8000),
+    "echo-d16": (*ECHO, 20, 16, 400),
+    "lookup-100": ("features.lookup", '{"table":"items","keys":{"$u64":[' + KEYS + "]}}", 1, 1, 8000),
+    "r1": ("infer", None, 1, 1, 200),
+}
+LISTEN, ADMIN = "127.0.0.1:7471", "127.0.0.1:7472"
+
+
+def serve(build, name, out):
+    """The server within valgrind, ready."""
+    words = ["taskset", "-c", "0", "valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}.out"]
+    words += [build, "serve", "--config", ".demo/r1/r1.toml" if name == "r1" else "benches/scenarios/rpc.config.toml"]
+    pairs = [f"server.listen={LISTEN}", f"admin.listen={ADMIN}", "server.threads=1", "server.cpus=[0]", "log.level=5"]
+    pairs += ["server.deadline_ms_default=60000"]
+    if name != "r1":
+        pairs += [f"features.items.path={out.parent.parent / 'tables/items'}"]
+    with open(f"{out}.log", "w") as log:
+        server = subprocess.Popen(words + [word for pair in pairs for word in ("--set", pair)], stdout=log, stderr=log)
+    until = time.monotonic() + 600
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            urllib.request.urlopen(f"http://{ADMIN}/readyz", timeout=5)
+            return server
+        except OSError:
+            time.sleep(0.1)
+    server.kill()
+    sys.exit(f"{build} is not ready, see {out}.log")
+
+
+def load(millpond, name, each, out):
+    """So many requests on each connection, all of them answered."""
+    method, body, connections, in_flight, _ = REQUESTS[name]
+    requests, check = out.with_suffix(".jsonl"), "same = true"
+    expected = ""
+    if body is None:
+        requests, check = Path(".demo/r1/requests.jsonl"), 'field = "scores"\nlength_of = "samples"'
+        expected = f'expected = "{Path(".demo/r1/expected.jsonl").absolute()}"\n'
+    else:
+        requests.write_text(body + "\n")
+    out.with_suffix(".toml").write_text(
+        f'[scenario]\nname = "counted"\n[target]\nprotocol = "native"\naddress = "{LISTEN}"\nmethod = "{method}"\ntimeout_ms = 60000\n'
+        f'[requests]\nfile = "{requests.absolute()}"\n{expected}[check]\n{check}\n[load]\nconnections = [{connections}]\n'
+        f"in_flight = {in_flight}\nrequests_per_connection = {each}\nwarmup_s_max = 0\nclient_cpus = [1]\n"
+    )
+    words = [millpond, "press", "run", str(out.with_suffix(".toml")), "--quiet", "--out", f"{out}-result"]
+    subprocess.run(words, stdout=subprocess.DEVNULL)
+    (point,) = json.loads(Path(f"{out}-result", "result.json").read_text())["points"]
+    counters = point["counters"]
+    if counters["ok"] != connections * each:
+        sys.exit(f"{out.name}: {connections * each} requests were sent, {counters}")
+
+
+def control(server, *words):
+    subprocess.run(["callgrind_control", *words, str(server.pid)], check=True, stdout=subprocess.DEVNULL)
+
+
+def total(file):
+    """`summary:` is zero where counting was off at times."""
+    lines = [line for line in file.read_text().splitlines() if line.startswith("totals:")]
+    return int(lines[0].split()[1])
+
+
+def instructions(millpond, build, name, out):
+    """Instructions a request of a build."""
+    _, _, connections, _, each = REQUESTS[name]
+    server = serve(build, name, out)
+    try:
+        # What is done once, such as the first batch, is done before anything counts.
+        load(millpond, name, each // 4, Path(f"{out}-warm-up"))
+        for times in (1, 3):
+            control(server, "-i", "on")
+            load(millpond, name, times * each, Path(f"{out}-{times}"))
+            control(server, "-i", "off")
+            if times == 1:
+                # The first part goes to a file of its own, the last one is written at the end.
+                control(server, "-d")
+        server.terminate()
+        if server.wait(timeout=300) != 0:
+            sys.exit(f"the server ended with {server.returncode}, see {out}.log")
+    finally:
+        server.kill()
+    few, many = total(Path(f"{out}.out.1")), total(Path(f"{out}.out"))
+    # Connecting takes far fewer than the requests do, so that the second sum is nearly three times the first.
+    if not (few > 0 and many > 2 * few):
+        sys.exit(f"{name}: {few} instructions, and {many} for three times as many requests: not all of them were counted")
+    return (many - few) / (2 * each * connections)
+
+
+def main(millpond, before, folder, name):
+    now = instructions(millpond, millpond, name, Path(folder, f"callgrind-{name}-now"))
+    then = instructions(millpond, before, name, Path(folder, f"callgrind-{name}-before"))
+    print(f"{name}: {then:.0f} instructions before, {now:.0f} now", file=sys.stderr)
+    print(now / then)
+
+
+main(*sys.argv[1:])
