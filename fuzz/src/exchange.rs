@@ -10,8 +10,8 @@ use millpond_wire_frame::Limits;
 use millpond_wire_payload::decode_map;
 use millpond_wire_schema::{Code, Status};
 use millpond_wire_transport::{
-    Encryption, Hosts, Listener, Options, Patience, PushLimits, Reply, Request, Service, Target, Ticket,
-    Transport,
+    Encryption, Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Reply, Request, Service,
+    Target, Ticket, Transport,
 };
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -151,25 +151,31 @@ impl Running {
         let later = std::thread::Builder::new()
             .name("fuzz-later".into())
             .spawn(move || answer_later(&received))?;
+        let limits = Limits {
+            frame_bytes_max: FRAME_BYTES_MAX,
+        };
         let options = Options {
             threads: 1,
             cpus: Vec::new(),
             connections_max: 64,
             connections_mend: "raise it",
             idlest_gives_way: false,
-            in_flight_max: IN_FLIGHT_MAX,
             owed_bytes_max: 1 << 20,
             write_buffers_total_bytes_max: 16 << 20,
             unfinished_bytes_max: 16 << 20,
             unfinished_mend: "raise it",
-            push: PushLimits::default(),
-            limits: Limits {
-                frame_bytes_max: FRAME_BYTES_MAX,
-            },
             patience: Patience::default(),
-            cors_origins: vec!["https://app.example"],
-            hosts: Hosts::default(),
-            encryption: encryption.map(Arc::new),
+            native: NativeOptions {
+                in_flight_max: IN_FLIGHT_MAX,
+                pushes_max: 1024,
+                limits,
+                encryption: encryption.map(Arc::new),
+            },
+            http: HttpOptions {
+                limits,
+                cors_origins: vec!["https://app.example"],
+                hosts: Hosts::default(),
+            },
         };
         let transport = Transport::start(listener, Vec::new(), "fuzz", options, Echo { tickets })?;
         Ok(Running {

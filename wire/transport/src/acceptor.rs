@@ -6,9 +6,8 @@
 use crate::listener::Bound;
 use crate::net_thread::{self, Kind, NetThread, Order, PARTING};
 use crate::peer::Peer;
-use crate::poller::Bell;
-use crate::pulse::{Pulse, Pulses};
-use crate::quiet::{Cause, LeftOut};
+use crate::pulse::{Pulses, Waker};
+use crate::quiet::{self, limited};
 use crate::service::Service;
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
@@ -57,12 +56,9 @@ enum Acceptor {
 }
 
 /// Tells the acceptor to end, and asks whether it turns.
-#[derive(Debug)]
-pub(crate) struct Stop {
+struct Stop {
     asked: AtomicBool,
-    pub(crate) bell: Bell,
-    /// Whether the acceptor turns.
-    pub(crate) pulse: Pulse,
+    waker: Arc<Waker>,
 }
 
 impl Transport {
@@ -99,8 +95,8 @@ impl Transport {
             Arc::clone(&counters),
             count,
             options.write_buffers_total_bytes_max,
-            options.push.outstanding_total_max,
         ));
+        let fronts = crate::fronts(&options);
         let mut threads = Vec::with_capacity(count);
         let mut joins = Vec::with_capacity(count);
         for number in 0..count {
@@ -110,8 +106,8 @@ impl Transport {
                 number,
                 cpu,
                 service.clone(),
+                Arc::clone(&fronts),
                 options.clone(),
-                Arc::clone(&counters),
                 &totals,
             )?;
             threads.push(thread);
@@ -120,8 +116,7 @@ impl Transport {
         let threads = Arc::new(threads);
         let stop = Arc::new(Stop {
             asked: AtomicBool::new(false),
-            bell: Bell::new().map_err(|source| thread_error(name, source))?,
-            pulse: Pulse::default(),
+            waker: Waker::new().map_err(|source| thread_error(name, source))?,
         });
         let mut listeners = vec![listener];
         listeners.extend(others);
@@ -221,13 +216,18 @@ impl Transport {
     /// Closes the listening sockets; connections go on.
     pub fn stop_accepting(&self) {
         self.stop.asked.store(true, Ordering::Relaxed);
-        self.stop.bell.ring();
+        self.stop.waker.bell.ring();
     }
 
     /// Its threads, to be asked whether they turn.
     pub fn pulses(&self) -> Pulses {
-        let mailboxes = self.threads.iter().map(|thread| Arc::clone(&thread.mailbox));
-        Pulses::of(&self.name, mailboxes, &self.stop)
+        let net = self.threads.iter().enumerate();
+        let net = net.map(|(number, thread)| {
+            let waker = Arc::clone(thread.mailbox.waker());
+            (format!("{}-{number}", self.name), waker)
+        });
+        let acceptor = (format!("{}-accept", self.name), Arc::clone(&self.stop.waker));
+        Pulses(net.chain([acceptor]).collect())
     }
 
     /// Sends what is owed, for at most `grace`, closes every connection and waits for the threads, for less than half a second more.
@@ -281,19 +281,19 @@ struct Accept {
 
 impl Accept {
     fn run(self) {
-        self.stop.pulse.begin();
+        self.stop.waker.pulse.begin();
         loop {
-            let bell = PollFd::new(&self.stop.bell, PollFlags::IN);
+            let bell = PollFd::new(&self.stop.waker.bell, PollFlags::IN);
             let sockets = self.listeners.iter();
             let mut watched: Vec<PollFd<'_>> = sockets
                 .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
                 .chain([bell])
                 .collect();
             let waited = poll(&mut watched, None);
-            self.stop.pulse.beat();
-            self.stop.bell.heard();
+            self.stop.waker.pulse.beat();
+            self.stop.waker.bell.heard();
             if self.stop.asked.load(Ordering::Relaxed) {
-                return self.stop.pulse.end();
+                return self.stop.waker.pulse.end();
             }
             if let Err(error) = waited
                 && error != Errno::INTR
@@ -323,9 +323,7 @@ impl Accept {
     }
 
     fn pause(&self, what: &str, error: Errno) {
-        if let Some(LeftOut(left_out)) = self.counters.quiet.admits(Cause::NotAccepted) {
-            tracing::warn!(%error, left_out, "{what}");
-        }
+        limited!(warn, self.counters.quiet, quiet::NOT_ACCEPTED, [%error], "{what}");
         std::thread::sleep(ACCEPT_PAUSE);
     }
 
@@ -341,10 +339,8 @@ impl Accept {
             let untold = counters.refusing.load(Ordering::Relaxed) >= beside_max(self.connections_max);
             if untold || !self.idlest_gives_way {
                 counters.refused.fetch_add(1, Ordering::Relaxed);
-                if let Some(LeftOut(left_out)) = counters.quiet.admits(Cause::OverLimit) {
-                    let limit = self.connections_max;
-                    tracing::warn!(%peer, limit, left_out, "connection refused: as many as may be are served");
-                }
+                let limit = self.connections_max;
+                limited!(warn, counters.quiet, quiet::OVER_LIMIT, [%peer, limit], "connection refused: as many as may be are served");
             }
             if untold {
                 return;
@@ -390,7 +386,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::service::{Reply, Request};
-    use crate::{Patience, PushLimits, raise_file_limit};
+    use crate::{Patience, raise_file_limit};
     use millpond_wire_frame::Limits;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
@@ -419,17 +415,22 @@ mod tests {
             connections_max: 100_000,
             connections_mend: "raise it",
             idlest_gives_way: false,
-            in_flight_max: 1,
             owed_bytes_max: 1 << 20,
             write_buffers_total_bytes_max: 64 << 20,
             unfinished_bytes_max: 64 << 20,
             unfinished_mend: "raise it",
-            push: PushLimits::default(),
-            limits: Limits::default(),
             patience: Patience::default(),
-            cors_origins: Vec::new(),
-            hosts: crate::Hosts::default(),
-            encryption: None,
+            native: crate::NativeOptions {
+                in_flight_max: 1,
+                pushes_max: 1024,
+                limits: Limits::default(),
+                encryption: None,
+            },
+            http: crate::HttpOptions {
+                limits: Limits::default(),
+                cors_origins: Vec::new(),
+                hosts: crate::Hosts::default(),
+            },
         }
     }
 

@@ -38,6 +38,16 @@ pub struct Body<'a> {
     pub bytes: &'a [u8],
 }
 
+impl<'a> Body<'a> {
+    fn json(status: u16, bytes: &'a [u8]) -> Body<'a> {
+        Body {
+            status,
+            content_type: "application/json",
+            bytes,
+        }
+    }
+}
+
 impl Form {
     pub(crate) fn ok(self, out: &mut Vec<u8>, base64: bool, write: impl FnOnce(&mut Encoder<'_>)) {
         match self {
@@ -54,41 +64,40 @@ impl Form {
             Form::Http { .. } => {
                 let mut bytes = Vec::with_capacity(256);
                 write(&mut Encoder::new(&mut bytes, Encoding::Json, base64));
-                self.body(
-                    out,
-                    &Body {
-                        status: 200,
-                        content_type: "application/json",
-                        bytes: &bytes,
-                    },
-                );
+                self.body(out, &Body::json(200, &bytes));
             }
         }
     }
 
     pub(crate) fn error(self, out: &mut Vec<u8>, status: &Status) {
-        self.error_as(out, status, status.code.http_status());
+        self.error_as(out, status, status.code.http_status(), None);
+    }
+
+    /// Whether its connection ends with the answer.
+    pub(crate) fn is_last(self) -> bool {
+        matches!(
+            self,
+            Form::Http {
+                keep_alive: false,
+                ..
+            }
+        )
     }
 
     /// Whether its connection ends with that error: a server that stops says so, and HTTP can say that no more is served.
     pub(crate) fn ends_with(self, status: &Status) -> bool {
-        match self {
-            Form::Http { keep_alive, .. } => !keep_alive || status.code == Code::Stopping,
-            Form::Oneway | Form::Frame { .. } => false,
-        }
+        let is_http = matches!(self, Form::Http { .. });
+        self.is_last() || (is_http && status.code == Code::Stopping)
     }
 
-    /// Answers an error, with that status where the call came by HTTP.
-    pub(crate) fn error_as(self, out: &mut Vec<u8>, status: &Status, http_status: u16) {
-        self.error_with(out, status, http_status, None);
-    }
-
-    /// Answers that another verb is to be used, and which are served there.
-    pub(crate) fn not_allowed(self, out: &mut Vec<u8>, status: &Status, verbs: &'static str) {
-        self.error_with(out, status, 405, Some(verbs));
-    }
-
-    fn error_with(self, out: &mut Vec<u8>, status: &Status, http_status: u16, allow: Option<&'static str>) {
+    /// Answers an error; where the call came by HTTP with that status, and with the verbs that are served there.
+    pub(crate) fn error_as(
+        self,
+        out: &mut Vec<u8>,
+        status: &Status,
+        http_status: u16,
+        allow: Option<&'static str>,
+    ) {
         match self {
             Form::Oneway => {}
             Form::Frame {
@@ -100,37 +109,24 @@ impl Form {
                     status.encode(&mut Encoder::new(out, encoding, false));
                 });
             }
-            Form::Http {
-                head_only,
-                allow_origin,
-                ..
-            } => {
-                let last = Form::Http {
-                    keep_alive: !self.ends_with(status),
-                    head_only,
-                    allow_origin,
-                };
+            Form::Http { .. } => {
                 let mut bytes = Vec::with_capacity(128);
                 status.encode(&mut Encoder::new(&mut bytes, Encoding::Json, false));
-                let body = Body {
-                    status: http_status,
-                    content_type: "application/json",
-                    bytes: &bytes,
-                };
-                last.body_with(out, &body, allow);
+                let keep_alive = !self.ends_with(status);
+                self.write_http(out, &Body::json(http_status, &bytes), keep_alive, allow);
             }
         }
     }
 
     pub(crate) fn body(self, out: &mut Vec<u8>, body: &Body<'_>) {
-        self.body_with(out, body, None);
+        self.write_http(out, body, !self.is_last(), None);
     }
 
-    fn body_with(self, out: &mut Vec<u8>, body: &Body<'_>, allow: Option<&'static str>) {
+    fn write_http(self, out: &mut Vec<u8>, body: &Body<'_>, keep_alive: bool, allow: Option<&'static str>) {
         if let Form::Http {
-            keep_alive,
             head_only,
             allow_origin,
+            ..
         } = self
         {
             let answer = HttpAnswer {

@@ -1,7 +1,6 @@
 //! What can fail when a listener starts.
 
 use crate::listener::Bound;
-use crate::tls::TlsProblem;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -46,7 +45,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it, and the mend.
-        problem: TlsProblem,
+        problem: String,
     },
 }
 
@@ -61,7 +60,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn tls(key: &'static str, path: &Path, problem: TlsProblem) -> Error {
+    pub(crate) fn tls(key: &'static str, path: &Path, problem: String) -> Error {
         let path = path.to_owned();
         Error::Tls { key, path, problem }
     }

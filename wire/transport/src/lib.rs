@@ -17,41 +17,45 @@ mod answer;
 mod clock;
 mod connection;
 mod counters;
-mod encryption;
 mod error;
-mod hosts;
+mod http;
+mod layer;
 mod listener;
 mod mailbox;
 mod memory;
+mod native;
 mod net_thread;
+mod outlet;
 mod peer;
 mod poller;
 mod pulse;
-mod push;
 mod quiet;
 mod service;
+mod session;
 mod timers;
 mod tls;
 mod totals;
+mod websocket;
 
 pub use acceptor::Transport;
 pub use answer::Body;
 pub use clock::Clock;
 pub use counters::Counters;
-pub use encryption::Encryption;
 pub use error::Error;
-pub use hosts::Hosts;
+pub use http::{Hosts, HttpOptions};
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use memory::{MemoryPart, MemoryUse};
+pub use native::{Encryption, NativeOptions, PushAnswer, PushError, Pusher};
 pub use peer::Peer;
 pub use pulse::{Pulses, Stuck};
-pub use push::{PushAnswer, PushError, PushLimits, Pusher};
 pub use service::{Meta, Reply, Request, Service, Target, Ticket};
 pub use timers::Patience;
-pub use tls::{Tls, TlsFiles, TlsProblem, Validity};
+pub use tls::{Tls, TlsFiles, Validity};
 
-use millpond_wire_frame::Limits;
+use http::Upgrade;
+use session::Fronts;
 use std::sync::Arc;
+use websocket::Messages;
 
 /// What one listener's connections may use.
 #[derive(Debug, Clone)]
@@ -67,8 +71,6 @@ pub struct Options {
     /// A connection over the limit is served in the place of the one that has done nothing for longest, if there is one that
     /// awaits no answer. Finding it takes a look at all of a thread's connections: for one thread, and few of them.
     pub idlest_gives_way: bool,
-    /// Calls one connection may have unanswered; it is not read further while it has.
-    pub in_flight_max: usize,
     /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.
     pub owed_bytes_max: usize,
     /// Bytes of answers and pushes that may wait for all peers together, in buffers and mailboxes: near it, the connection that
@@ -79,27 +81,19 @@ pub struct Options {
     pub unfinished_bytes_max: usize,
     /// What somebody can do who is told so: it follows "try again later, or".
     pub unfinished_mend: &'static str,
-    /// Calls to its peer.
-    pub push: PushLimits,
-    /// Sizes of frames and bodies.
-    pub limits: Limits,
     /// How long peers may keep this server waiting.
     pub patience: Patience,
-    /// Origins whose pages may call and read the answers (CORS), or `*` for any; pages of all others are refused.
-    pub cors_origins: Vec<&'static str>,
-    /// By which names HTTP's callers may call over loopback.
-    pub hosts: Hosts,
-    /// The key of FPNN's encrypted channel, for old clients; a call to `*key` is any other call without it.
-    pub encryption: Option<Arc<Encryption>>,
+    /// What connections of frames may use.
+    pub native: NativeOptions,
+    /// What HTTP's callers may do.
+    pub http: HttpOptions,
 }
 
-impl Options {
-    /// What an answer to a page of that origin says.
-    pub(crate) fn allowed(&self, origin: Option<&str>) -> Option<&'static str> {
-        let origin = origin?;
-        let mut allowed = self.cors_origins.iter();
-        allowed
-            .find(|allowed| **allowed == "*" || **allowed == origin)
-            .copied()
-    }
+/// What a port speaks, in the order in which first bytes are looked at.
+fn fronts<S: Service>(options: &Options) -> Fronts<S> {
+    let native = Arc::new(options.native.clone());
+    let of_messages = Arc::clone(&native);
+    let upgrade: Upgrade<S> = Arc::new(move || Box::new(Messages::new(Arc::clone(&of_messages))));
+    let http = Arc::new(options.http.clone());
+    Arc::new([http::front(http, upgrade), native::front(native)])
 }

@@ -1,13 +1,13 @@
 //! Where other threads leave answers and orders for a net thread.
 //!
-//! Answers are bounded by what is in flight: every delivery belongs to a call that a connection counts against its bound; and
-//! pushes by what their connection may owe; the bytes of both by what all connections may keep. Its invariant: one wake-up for all that is left while the net thread has not yet
-//! looked, and what is left by one thread is taken in its order.
+//! Answers are bounded by what is in flight: every answer belongs to a call that a connection counts against its bound; pushes by
+//! what their connection may owe; the bytes of both by what all connections may keep. Its invariant: one wake-up for all that
+//! is left while the net thread has not yet looked, and what is left by one thread is taken in its order.
 
 use crate::net_thread::Order;
+use crate::outlet::Unsent;
 use crate::poller::Bell;
-use crate::pulse::Pulse;
-use crate::push::Push;
+use crate::pulse::{Pulse, Waker};
 use crate::totals::{NoPlace, Totals};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -22,23 +22,36 @@ pub(crate) struct Key {
     pub(crate) generation: u64,
 }
 
-/// One whole answer.
+/// One whole message.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) key: Key,
-    /// The answer's bytes; none for a oneway call.
+    /// Its bytes; none for a call without an answer.
     pub(crate) bytes: Vec<u8>,
-    /// Whether the connection ends with it (HTTP without keep-alive).
-    pub(crate) close: bool,
-    /// Since when it is only to be written, and the service's mark for it, if anybody wants to know.
-    pub(crate) ready: Option<(Instant, u16)>,
+    pub(crate) what: What,
+}
+
+/// What a message is.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// The answer of a call in flight.
+    Answer {
+        /// Whether the connection ends with it (HTTP without keep-alive).
+        close: bool,
+        /// Since when it is only to be written, and the service's mark for it, if anybody wants to know.
+        ready: Option<(Instant, u16)>,
+    },
+    /// Any other.
+    Push {
+        /// When its session is to be woken at the latest.
+        wake_at: Option<Instant>,
+    },
 }
 
 /// What is on its way to a connection.
 #[derive(Debug)]
 pub(crate) enum Parcel {
-    Answer(Delivery),
-    Push(Box<Push>),
+    Message(Delivery),
     /// An answer that may not be kept.
     NoPlace(NoPlace),
     /// Too much is kept for peers that do not read.
@@ -49,12 +62,10 @@ pub(crate) enum Parcel {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     left: Mutex<Left>,
-    bell: Bell,
+    waker: Arc<Waker>,
     totals: Arc<Totals>,
     /// Its net thread's number.
     thread: usize,
-    /// Whether the net thread turns.
-    pulse: Pulse,
 }
 
 /// What lies in a mailbox.
@@ -76,15 +87,18 @@ impl Mailbox {
     pub(crate) fn new(totals: Arc<Totals>, thread: usize) -> std::io::Result<Mailbox> {
         Ok(Mailbox {
             left: Mutex::default(),
-            bell: Bell::new()?,
+            waker: Waker::new()?,
             totals,
             thread,
-            pulse: Pulse::default(),
         })
     }
 
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+
     pub(crate) fn pulse(&self) -> &Pulse {
-        &self.pulse
+        &self.waker.pulse
     }
 
     pub(crate) fn totals(&self) -> &Arc<Totals> {
@@ -96,25 +110,40 @@ impl Mailbox {
     }
 
     pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+        &self.waker.bell
     }
 
     /// Leaves an answer; where there is no place for it, its connection ends instead. Nobody takes it where the net thread has ended.
     pub(crate) fn post(&self, delivery: Delivery) {
         let (key, bytes) = (delivery.key, delivery.bytes.len());
         let parcel = match self.totals.admit(bytes) {
-            true => Parcel::Answer(delivery),
+            true => Parcel::Message(delivery),
             false => Parcel::NoPlace(NoPlace { key, bytes }),
         };
-        self.leave_parcel(parcel);
+        // Nobody misses it where the net thread has ended.
+        let _ = self.leave_parcel(parcel);
+    }
+
+    /// Leaves a push.
+    ///
+    /// # Errors
+    /// [`Unsent`], when there is no place for it, or the net thread has ended.
+    pub(crate) fn push(&self, push: Delivery) -> Result<(), Unsent> {
+        if !self.totals.admit(push.bytes.len()) {
+            let limit = self.totals.write_bytes_max();
+            return Err(Unsent::Overloaded(format!(
+                "{limit} bytes wait for all peers to read them; push again later, or raise server.write_buffers_total_bytes_max"
+            )));
+        }
+        self.leave_parcel(Parcel::Message(push))
     }
 
     /// Has the net thread close connections that keep most.
     pub(crate) fn ask_for_room(&self) {
-        self.leave_parcel(Parcel::MakeRoom);
+        let _ = self.leave_parcel(Parcel::MakeRoom);
     }
 
-    fn leave_parcel(&self, parcel: Parcel) {
+    fn leave_parcel(&self, parcel: Parcel) -> Result<(), Unsent> {
         let left = self.leave(|left| {
             if left.closed {
                 return Err(parcel);
@@ -122,22 +151,12 @@ impl Mailbox {
             left.parcels.push(parcel);
             Ok(())
         });
-        if let Err(Parcel::Answer(delivery)) = left {
-            self.totals.take(delivery.bytes.len());
-        }
-    }
-
-    /// Leaves a call to a peer.
-    ///
-    /// # Errors
-    /// The push, when the net thread has ended.
-    pub(crate) fn push(&self, push: Box<Push>) -> Result<(), Box<Push>> {
-        self.leave(|left| {
-            if left.closed {
-                return Err(push);
+        // Dropped outside of the lock.
+        left.map_err(|parcel| {
+            if let Parcel::Message(delivery) = parcel {
+                self.totals.take(delivery.bytes.len());
             }
-            left.parcels.push(Parcel::Push(push));
-            Ok(())
+            Unsent::Closed
         })
     }
 
@@ -165,7 +184,7 @@ impl Mailbox {
             first
         };
         if first {
-            self.bell.ring();
+            self.waker.bell.ring();
         }
         Ok(())
     }
@@ -182,7 +201,7 @@ impl Mailbox {
 
     /// Takes everything that is there, after the bell was heard; `into` is empty and gives its memory to the queues.
     pub(crate) fn take(&self, into: &mut Left) {
-        self.bell.heard();
+        self.waker.bell.heard();
         std::mem::swap(
             &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),
             into,
@@ -197,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_answers_rings_once() {
-        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, 1)), 0).unwrap();
+        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20)), 0).unwrap();
         let rings = || {
             let mut count = [0; 8];
             rustix::io::read(mailbox.bell(), &mut count).map_or(0, |_| u64::from_ne_bytes(count))
@@ -206,8 +225,10 @@ mod tests {
             mailbox.post(Delivery {
                 key: Key { slot, generation: 0 },
                 bytes: Vec::new(),
-                close: false,
-                ready: None,
+                what: What::Answer {
+                    close: false,
+                    ready: None,
+                },
             });
         };
         (0..10).for_each(post);
@@ -224,7 +245,7 @@ mod tests {
 
     #[test]
     fn orders_are_bounded() {
-        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, 1)), 0).unwrap();
+        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20)), 0).unwrap();
         let adopt = || Order::Adopt {
             socket: Bell::new().unwrap().into(),
             peer: crate::Peer::Unix,

@@ -5,10 +5,10 @@
 
 use crate::Options;
 use crate::acceptor::beside_max;
-use crate::connection::{Connection, Pushes, Timed, UNCOUNTED_BYTES};
-use crate::encryption::Secure;
+use crate::connection::{Connection, Timed, UNCOUNTED_BYTES};
+use crate::native::{CHANNEL_BYTES, PUSHES_TOTAL_MAX, Pushes};
 use crate::net_thread::SCRATCH_BYTES;
-use millpond_wire_frame::websocket::WebSocket;
+use crate::websocket::Messages;
 
 /// Of each connection beside its own record: its places in the slab and in the timers, what its tickets and pushers share
 /// with it, and what the allocator adds.
@@ -55,11 +55,11 @@ impl Options {
     /// The parts of what this transport holds at worst, with as many connections as there may be.
     pub fn memory_max(&self, used: MemoryUse) -> Vec<MemoryPart> {
         let connections = self.connections_open_max();
-        let sizes = size_of::<Connection>() + size_of::<WebSocket>() + size_of::<Pushes>();
+        let sizes = size_of::<Connection<()>>() + size_of::<Messages>() + size_of::<Pushes>();
         let mut record = sizes as u64 + BESIDE_RECORD_BYTES;
         record += [
             (used.tls, TLS_BYTES),
-            (used.encryption, size_of::<Secure>() as u64),
+            (used.encryption, CHANNEL_BYTES),
             (used.tls_certificates, TLS_CERTIFICATES_BYTES),
         ]
         .iter()
@@ -72,10 +72,10 @@ impl Options {
         let uncounted = asking.saturating_mul(UNCOUNTED_BYTES as u64);
         let waiting = (self.unfinished_bytes_max as u64).saturating_add(uncounted);
         let pushes = match used.pushes {
-            true => (self.push.outstanding_total_max as u64).saturating_mul(PUSH_BYTES),
+            true => (PUSHES_TOTAL_MAX as u64).saturating_mul(PUSH_BYTES),
             false => 0,
         };
-        let at_work = (self.limits.frame_bytes_max as u64).saturating_mul(FRAMES_AT_WORK)
+        let at_work = (self.native.limits.frame_bytes_max as u64).saturating_mul(FRAMES_AT_WORK)
             + (SCRATCH_BYTES + 1024 * size_of::<Timed>()) as u64;
         vec![
             part("connections", of_each(record)),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_record_of_a_connection_is_small() {
-        let bytes = size_of::<Connection>();
+        let bytes = size_of::<Connection<()>>();
         assert!(bytes <= 512, "{bytes} bytes, whatever it does");
     }
 }

@@ -4,7 +4,6 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
-mod awaited;
 mod contained;
 mod crowd;
 mod lingering;
@@ -14,15 +13,15 @@ mod start;
 pub(crate) use start::start;
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Goodbye, Session, Timed, Turn};
-use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel};
+use crate::connection::{After, Connection, Link, Timed};
+use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel, What};
 use crate::peer::Peer;
 use crate::poller::{Poller, Ready};
-use crate::push::Push;
-use crate::quiet::{Cause, LeftOut};
+use crate::quiet::{self, limited};
 use crate::service::Service;
+use crate::session::{Fronts, Goodbye, Undecided};
 use crate::timers::{Sweep, Timers};
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
 use crate::totals::Keepers;
 use crate::{Counters, Options};
 use millpond_threads::contain;
@@ -39,6 +38,8 @@ const RECHECK: Duration = Duration::from_millis(5);
 /// How long a stop holds connections whose end was said, so that no reset overtakes the last answer: a round trip to a peer
 /// far away. It ends with the last of them.
 pub(crate) const PARTING: Duration = Duration::from_millis(250);
+/// How long a refused connection may take to send the request that is answered `Overloaded`.
+const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 /// Pause after a wait that failed, instead of a busy loop.
 const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -114,8 +115,7 @@ fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
 }
 
 /// What a net thread's connections share and do not change.
-pub(crate) struct Net<S> {
-    pub(crate) service: S,
+pub(crate) struct Net {
     pub(crate) options: Options,
     pub(crate) counters: Arc<Counters>,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -130,18 +130,22 @@ pub(crate) struct Room {
     pub(crate) out: Vec<u8>,
     /// The same for the times of answers that are measured.
     pub(crate) timed: Vec<Timed>,
-    /// Where the message of a WebSocket is unmasked to.
-    pub(crate) message: Vec<u8>,
+    /// Measured answers that have left: their marks, and since when they were ready.
+    pub(crate) written: Vec<(u16, Instant)>,
+    /// Where sessions work.
+    pub(crate) scratch: Vec<u8>,
     /// Answers that are being encrypted.
     pub(crate) plain: Vec<u8>,
 }
 
 /// Everything that one net thread owns.
 struct Loop<S: Service> {
-    net: Net<S>,
+    net: Net,
+    service: S,
+    fronts: Fronts<S>,
     poller: Poller,
     live: Arc<AtomicUsize>,
-    connections: Slab<Connection>,
+    connections: Slab<Connection<S>>,
     /// Those of them that keep bytes for their peers.
     keepers: Keepers,
     /// Room is to be made, once the connections had their turns.
@@ -163,10 +167,12 @@ struct Closing {
 }
 
 impl<S: Service> Loop<S> {
-    fn new(net: Net<S>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<S> {
+    fn new(net: Net, service: S, fronts: Fronts<S>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<S> {
         Loop {
             timers: Timers::start(net.options.patience, Instant::now()),
             net,
+            service,
+            fronts,
             poller,
             live,
             connections: Slab::new(),
@@ -196,9 +202,12 @@ impl<S: Service> Loop<S> {
                 mailbox.pulse().beat();
             }
             self.due.clear();
-            self.net.service.turned(self.net.clock.began());
-            if self.room.message.capacity() > SCRATCH_BYTES {
-                self.room.message = Vec::new();
+            for (mark, since) in self.room.written.drain(..) {
+                self.service.written(mark, since);
+            }
+            self.service.turned(self.net.clock.began());
+            if self.room.scratch.capacity() > SCRATCH_BYTES {
+                self.room.scratch = Vec::new();
             }
             self.look_at_the_time();
             self.make_wanted_room();
@@ -220,7 +229,8 @@ impl<S: Service> Loop<S> {
         let (connections, due) = (&mut self.connections, &mut self.due_next);
         let waited = self.poller.wait(span, |ready: Ready| {
             let found = connections.get_mut(ready.slot);
-            if let Some(connection) = found.filter(|found| found.key().generation as u32 == ready.generation)
+            if let Some(connection) =
+                found.filter(|found| found.link.key.generation as u32 == ready.generation)
                 && connection.note(ready)
             {
                 due.push(ready.slot);
@@ -239,8 +249,7 @@ impl<S: Service> Loop<S> {
         self.net.mailbox.take(&mut left);
         for parcel in left.parcels.drain(..) {
             match parcel {
-                Parcel::Answer(delivery) => self.deliver(&delivery),
-                Parcel::Push(push) => self.push(*push),
+                Parcel::Message(delivery) => self.deliver(delivery),
                 Parcel::NoPlace(answer) => self.give_up(&answer),
                 // Made after the turns: what came with it may leave at once, and is counted until then.
                 Parcel::MakeRoom => self.wants_room = true,
@@ -264,54 +273,45 @@ impl<S: Service> Loop<S> {
     fn has(&self, key: Key) -> bool {
         self.connections
             .get(key.slot)
-            .is_some_and(|found| found.key() == key)
+            .is_some_and(|found| found.link.key == key)
     }
 
-    fn deliver(&mut self, delivery: &Delivery) {
+    fn deliver(&mut self, delivery: Delivery) {
         let key = delivery.key;
         if !self.has(key) {
             self.net.mailbox.totals().take(delivery.bytes.len());
-            self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
+            if let What::Answer { .. } = delivery.what {
+                self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
+            }
             return;
         }
-        let is_due = self.with(key.slot, |found, net, room| found.deliver(delivery, net, room));
+        let is_due = self.with(key.slot, |found, _, net, room| found.deliver(delivery, net, room));
         if is_due == Some(true) {
             self.due_next.push(key.slot);
         }
+        self.set_timer(key.slot);
     }
 
-    /// Sends a push; one whose connection is gone is dropped, which tells whoever waits for its answer.
-    fn push(&mut self, push: Push) {
-        let key = push.key;
-        if !self.has(key) {
-            return;
-        }
-        let sent = self.with(key.slot, |found, net, room| {
-            (found.push(push, net, room), found.ask_for_turn())
-        });
-        let Some((until, is_due)) = sent else { return };
-        if is_due {
-            self.due_next.push(key.slot);
-        }
-        if let Some(until) = until {
-            self.await_answer(until, key);
+    /// Has a connection's timer end when it says.
+    fn set_timer(&mut self, slot: usize) {
+        if let Some(found) = self.connections.get_mut(slot) {
+            found.timer = self.timers.set(found.link.key, found.timer, found.wake_at);
         }
     }
 
     fn adopt(&mut self, socket: OwnedFd, (peer, kind, loopback): (Peer, Kind, bool), tls: Option<&Tls>) {
         let kind = self.find_place(kind);
-        let begun = contain(|| tls.map(Tls::begin).transpose());
-        let session = match begun {
-            Ok(Ok(begun)) => begun.map(Session::new),
+        let counters = &self.net.counters;
+        let begin = |tls: &Tls| Ok(tls::Session::new(tls.begin()?, peer, Arc::clone(counters)));
+        let layer = match contain(|| tls.map(begin).transpose()) {
+            Ok(Ok(layer)) => layer,
             Err(panic) => {
                 self.note_panic(peer, &panic);
-                return uncount(&self.net.counters, &self.live, kind);
+                return uncount(counters, &self.live, kind);
             }
-            Ok(Err(error)) => {
-                if let Some(LeftOut(left_out)) = self.net.counters.quiet.admits(Cause::Dropped) {
-                    tracing::warn!(%peer, %error, left_out, "connection dropped: TLS cannot begin");
-                }
-                return uncount(&self.net.counters, &self.live, kind);
+            Ok(Err::<_, rustls::Error>(error)) => {
+                limited!(warn, counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: TLS cannot begin");
+                return uncount(counters, &self.live, kind);
             }
         };
         let entry = self.connections.vacant_entry();
@@ -320,71 +320,70 @@ impl<S: Service> Loop<S> {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
         };
         if let Err(error) = self.poller.add(&socket, key) {
-            if let Some(LeftOut(left_out)) = self.net.counters.quiet.admits(Cause::Dropped) {
-                tracing::warn!(%peer, %error, left_out, "connection dropped: it cannot be watched");
-            }
+            limited!(warn, self.net.counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: it cannot be watched");
             return uncount(&self.net.counters, &self.live, kind);
         }
-        let mut connection = Connection::new(socket, peer, kind, key, self.timers.now_s());
-        connection.set_loopback(loopback);
-        if let Some(session) = session {
-            connection.begin_tls(session);
+        let mut link = Link::new(socket, peer, kind, key);
+        link.is_loopback = loopback;
+        link.layer = layer.map(|layer| Box::new(layer) as _);
+        let session = Box::new(Undecided(Arc::clone(&self.fronts)));
+        let mut connection = Connection::new(link, session, self.timers.now_s());
+        if kind == Kind::Refused {
+            connection.wake_at = Some(self.net.clock.began() + REFUSAL_WAIT);
         }
         entry.insert(connection);
         if kind != Kind::Rehearsal {
             tracing::trace!(%peer, connection = key.generation, "connection opened");
         }
-        if kind == Kind::Refused {
-            self.timers.refuse(key);
-        }
+        self.set_timer(key.slot);
     }
 
     /// Gives a connection its turn.
     fn turn(&mut self, slot: usize) {
         let now_s = self.timers.now_s();
-        if let Some(turn) = self.with(slot, |found, net, room| found.turn(net, room, now_s)) {
-            self.follow(slot, turn);
+        let after = self.with(slot, |found, service, net, room| {
+            found.turn(service, net, room, now_s)
+        });
+        if let Some(after) = after {
+            self.follow(slot, after);
         }
     }
 
     /// Does what a connection wants after its turn.
-    fn follow(&mut self, slot: usize, turn: Turn) {
+    fn follow(&mut self, slot: usize, after: After) {
         self.recount(slot);
-        match (turn, self.connections.get(slot)) {
-            (Turn::Again, _) => self.due_next.push(slot),
-            (Turn::Linger, Some(connection)) => {
-                let (key, kind) = (connection.key(), connection.kind);
+        match (after, self.connections.get(slot)) {
+            (After::Again, _) => self.due_next.push(slot),
+            (After::Linger, Some(connection)) => {
+                let (key, kind) = (connection.link.key, connection.link.kind);
                 uncount(&self.net.counters, &self.live, kind);
                 self.linger(key);
             }
-            (Turn::End, _) => self.forget(slot),
-            (Turn::Wait | Turn::Linger, _) => {}
+            (After::End, _) => self.forget(slot),
+            (After::Wait | After::Linger, _) => {}
         }
     }
 
     /// Ends a connection by this server's own will; who can be told of it is told.
     fn part(&mut self, slot: usize, why: Goodbye) {
-        if let Some(turn) = self.with(slot, |found, net, room| found.say_goodbye(net, room, why)) {
-            self.follow(slot, turn);
+        if let Some(after) = self.with(slot, |found, _, net, room| found.part(net, room, why)) {
+            self.follow(slot, after);
         }
     }
 
     /// Ends what has lingered, been refused or kept this server waiting for too long.
     fn look_at_the_time(&mut self) {
-        while let Some((key, now)) = self.timers.answers_due() {
-            if !self.has(key) {
+        while let Some(Key { slot, .. }) = self.timers.ended() {
+            let Some(found) = self.connections.get_mut(slot) else {
                 continue;
-            }
-            let until = self.with(key.slot, |found, net, _| {
-                found.time_out_pushes(now, &net.counters)
-            });
-            if let Some(until) = until.flatten() {
-                self.await_answer(until, key);
-            }
-        }
-        while let Some(key) = self.timers.expired() {
-            if self.has(key) {
-                self.forget(key.slot);
+            };
+            found.timer = None;
+            if found.lingers() || found.link.kind == Kind::Refused {
+                self.forget(slot);
+            } else {
+                let now = self.net.clock.began();
+                self.with(slot, |found, _, _, _| found.wake(now));
+                self.set_timer(slot);
             }
         }
         let Some(Sweep { now_s, from, to }) = self.timers.sweep(self.connections.capacity()) else {

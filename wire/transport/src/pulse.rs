@@ -4,8 +4,7 @@
 //! reads no clock. Its invariant: silence is counted in questions and not in time, so a machine or a process that stood still blames
 //! no thread.
 
-use crate::acceptor::Stop;
-use crate::mailbox::Mailbox;
+use crate::poller::Bell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -63,16 +62,26 @@ impl Pulse {
     }
 }
 
-/// Whose thread it is.
-#[derive(Debug, Clone)]
-enum Owner {
-    Net(Arc<Mailbox>),
-    Acceptor(Arc<Stop>),
+/// What a thread is reached by from outside.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    /// Whether it turns.
+    pub(crate) pulse: Pulse,
+    pub(crate) bell: Bell,
+}
+
+impl Waker {
+    pub(crate) fn new() -> std::io::Result<Arc<Waker>> {
+        Ok(Arc::new(Waker {
+            pulse: Pulse::default(),
+            bell: Bell::new()?,
+        }))
+    }
 }
 
 /// The threads of a transport, to be asked; one asker at a time.
 #[derive(Debug, Clone, Default)]
-pub struct Pulses(Vec<(String, Owner)>);
+pub struct Pulses(pub(crate) Vec<(String, Arc<Waker>)>);
 
 /// A thread that has not turned for long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,13 +96,6 @@ impl Pulses {
     /// Questions in a row without an answer, after which a thread counts as stuck: no new connection is given to it.
     pub const STUCK: u32 = 3;
 
-    pub(crate) fn of(name: &str, mailboxes: impl Iterator<Item = Arc<Mailbox>>, stop: &Arc<Stop>) -> Pulses {
-        let net = (0..).zip(mailboxes);
-        let net = net.map(|(number, mailbox): (usize, _)| (format!("{name}-{number}"), Owner::Net(mailbox)));
-        let acceptor = (format!("{name}-accept"), Owner::Acceptor(Arc::clone(stop)));
-        Pulses(net.chain([acceptor]).collect())
-    }
-
     /// These and those of another transport.
     #[must_use]
     pub fn and(mut self, others: Pulses) -> Pulses {
@@ -103,22 +105,13 @@ impl Pulses {
 
     /// Asks every thread, and says which have not answered the last [`Pulses::STUCK`].
     pub fn ask(&self) -> Vec<Stuck> {
-        let asked = self.0.iter().map(|(thread, owner)| {
-            let (pulse, bell) = match owner {
-                Owner::Net(mailbox) => (mailbox.pulse(), mailbox.bell()),
-                Owner::Acceptor(stop) => (&stop.pulse, &stop.bell),
-            };
-            let silent = pulse.ask();
-            bell.ring();
-            (thread, silent)
+        let asked = self.0.iter().map(|(thread, waker)| {
+            let silent = waker.pulse.ask();
+            waker.bell.ring();
+            let thread = thread.clone();
+            Stuck { thread, silent }
         });
-        asked
-            .filter(|(_, silent)| *silent >= Pulses::STUCK)
-            .map(|(thread, silent)| Stuck {
-                thread: thread.clone(),
-                silent,
-            })
-            .collect()
+        asked.filter(|found| found.silent >= Pulses::STUCK).collect()
     }
 }
 

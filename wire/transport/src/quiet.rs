@@ -2,64 +2,56 @@
 //!
 //! Its invariant: a line that is left out is told of by a number, in the next line of its kind or in one of its own.
 
-pub(crate) use millpond_threads::LeftOut;
+pub use millpond_threads::LeftOut;
 use millpond_threads::LineLimit;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Each cause stands in one place: its name, and what its lines are about.
-macro_rules! causes {
-    ($($name:ident: $words:literal,)*) => {
-        /// What such a line says.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Cause {
-            $($name,)*
-        }
-
-        impl Cause {
-            /// In the order of their numbers.
-            const ALL: &[Cause] = &[$(Cause::$name,)*];
-
-            fn words(self) -> &'static str {
-                match self {
-                    $(Cause::$name => $words,)*
-                }
-            }
+/// Writes a line of that level and kind, unless there was one a moment ago: fields in brackets, then the text.
+macro_rules! limited {
+    ($level:ident, $quiet:expr, $of:expr, [$($field:tt)*], $($text:tt)*) => {
+        if let Some($crate::quiet::LeftOut(left_out)) = $quiet.admits($of) {
+            tracing::$level!($($field)*, left_out, $($text)*);
         }
     };
 }
+pub(crate) use limited;
 
-causes! {
-    NotHttp: "bad HTTP requests",
-    NotFrame: "bytes that are no frame",
-    NotWebSocket: "bad WebSocket frames",
-    NotTls: "TLS that failed",
-    NotSecure: "encryption that was not agreed on, or not kept to",
-    NotAsked: "answers to what was never asked",
-    CutShort: "peers that closed in the middle of a request",
-    Unfinished: "too much held of requests that are not whole",
-    SlowReader: "peers that do not read their answers",
-    WriteBuffers: "too much waiting for all peers",
-    Dropped: "connections that could not begin",
-    NotAccepted: "connections that could not be accepted",
-    OverLimit: "connections over the limit",
-    Panicked: "panics in serving a connection",
-    ReceiverPanicked: "panics of receivers of a peer's answer",
-}
+/// What lines are about that have no protocol.
+pub(crate) const NOT_TLS: &str = "TLS that failed";
+pub(crate) const CUT_SHORT: &str = "peers that closed in the middle of a request";
+pub(crate) const UNFINISHED: &str = "too much held of requests that are not whole";
+pub(crate) const SLOW_READER: &str = "peers that do not read their answers";
+pub(crate) const WRITE_BUFFERS: &str = "too much waiting for all peers";
+pub(crate) const DROPPED: &str = "connections that could not begin";
+pub(crate) const NOT_ACCEPTED: &str = "connections that could not be accepted";
+pub(crate) const OVER_LIMIT: &str = "connections over the limit";
+pub(crate) const PANICKED: &str = "panics in serving a connection";
 
-/// The lines of each cause, by its number.
+/// The lines of each kind, by what they are about. There are few kinds, and a line costs more than to find its own.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet([LineLimit; Cause::ALL.len()]);
+pub struct Quiet(Mutex<Vec<(&'static str, LineLimit)>>);
 
 impl Quiet {
-    /// Whether a line of that cause may be written now; with how many before it were left out.
-    pub(crate) fn admits(&self, cause: Cause) -> Option<LeftOut> {
-        self.0[cause as usize].admits()
+    fn limits(&self) -> MutexGuard<'_, Vec<(&'static str, LineLimit)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a line of that kind may be written now; with how many before it were left out.
+    pub fn admits(&self, of: &'static str) -> Option<LeftOut> {
+        let mut limits = self.limits();
+        if let Some((_, limit)) = limits.iter().find(|(known, _)| *known == of) {
+            return limit.admits();
+        }
+        let limit = LineLimit::default();
+        let admitted = limit.admits();
+        limits.push((of, limit));
+        admitted
     }
 
     /// Tells of lines that were left out, where no further one has.
     pub(crate) fn tell(&self) {
-        for (cause, limit) in Cause::ALL.iter().zip(&self.0) {
+        for (of, limit) in self.limits().iter() {
             if let Some(left_out) = limit.untold() {
-                let of = cause.words();
                 tracing::info!(left_out, of, "lines about connections were left out");
             }
         }
@@ -71,10 +63,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_has_lines_of_its_own() {
+    fn each_kind_has_lines_of_its_own() {
         let quiet = Quiet::default();
-        for cause in Cause::ALL {
-            assert_eq!(quiet.admits(*cause), Some(LeftOut(None)), "{cause:?}");
+        for of in [NOT_TLS, CUT_SHORT, UNFINISHED] {
+            assert_eq!(quiet.admits(of), Some(LeftOut(None)), "{of}");
         }
+        assert_eq!(quiet.admits(NOT_TLS), None);
     }
 }

@@ -4,13 +4,12 @@
 //! Its invariant: a [`Reply`] that is dropped unanswered and a [`Ticket`] that is dropped unsent both answer an error,
 //! so that no caller waits for ever.
 
-use crate::Options;
 use crate::answer::{Body, Form};
 use crate::clock::Clock;
-use crate::connection::Pushes;
-use crate::mailbox::{Delivery, Key, Mailbox};
+use crate::native::{Frames, PushError, Pusher};
+use crate::outlet::Outlet;
 use crate::peer::Peer;
-use crate::push::{PushError, Pusher};
+use crate::session::Turn;
 use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
@@ -78,6 +77,61 @@ pub struct Request<'a> {
     pub rehearsal: bool,
 }
 
+impl<'a> Request<'a> {
+    /// A request of the connection whose turn it is, with nothing beside its payload.
+    pub(crate) fn new(
+        turn: &Turn<'a>,
+        target: Target<'a>,
+        encoding: Encoding,
+        payload: &'a [u8],
+    ) -> Request<'a> {
+        Request {
+            target,
+            encoding,
+            payload,
+            meta: Meta::default(),
+            received: turn.clock().began(),
+            clock: turn.clock(),
+            peer: turn.peer(),
+            connection: turn.connection(),
+            encrypted: turn.is_encrypted(),
+            rehearsal: turn.is_rehearsal(),
+        }
+    }
+}
+
+/// Makes a call, which has one answer or is in flight after it, whatever the service does; one that came by frames knows the
+/// session that can call its peer.
+pub(crate) fn call<S: Service>(
+    service: &S,
+    turn: &mut Turn<'_>,
+    form: Form,
+    request: Request<'_>,
+    frames: Option<&mut Frames>,
+) -> Outcome {
+    let start = turn.out().len();
+    let mut outcome = Outcome::Dropped;
+    if let Some(ex) = turn.over_limit() {
+        form.error(turn.out(), &Status::new(Code::Overloaded, ex));
+        outcome = Outcome::Answered;
+    } else {
+        let reply = Reply {
+            form,
+            turn: turn.reborrow(),
+            frames,
+            outcome: &mut outcome,
+            base64: false,
+        };
+        service.call(request, reply);
+        if outcome == Outcome::Dropped {
+            let status = Status::new(Code::Internal, "the handler returned no answer");
+            form.error(turn.out(), &status);
+        }
+    }
+    turn.finish(start);
+    outcome
+}
+
 /// Answers requests. It is called on the net threads and must not block them.
 pub trait Service: Clone + Send + 'static {
     /// Serves one request, in one of three ways:
@@ -125,23 +179,13 @@ pub(crate) enum Outcome {
     Detached,
 }
 
-/// What a ticket needs of its connection.
-pub(crate) struct Origin<'c> {
-    pub(crate) key: Key,
-    pub(crate) mailbox: &'c Arc<Mailbox>,
-    /// Made for the first ticket.
-    pub(crate) gone: &'c mut Option<Arc<AtomicBool>>,
-    /// Made for the first pusher.
-    pub(crate) pushes: &'c mut Option<Box<Pushes>>,
-    pub(crate) options: &'c Options,
-}
-
 /// The way back to the caller.
 pub struct Reply<'c> {
     pub(crate) form: Form,
-    pub(crate) out: &'c mut Vec<u8>,
+    pub(crate) turn: Turn<'c>,
+    /// The session whose peer can be called.
+    pub(crate) frames: Option<&'c mut Frames>,
     pub(crate) outcome: &'c mut Outcome,
-    pub(crate) origin: Origin<'c>,
     pub(crate) base64: bool,
 }
 
@@ -154,26 +198,8 @@ impl Reply<'_> {
     /// # Errors
     /// [`PushError::Http`] for a call that came by HTTP.
     pub fn pusher(&mut self) -> Result<Pusher, PushError> {
-        if matches!(self.form, Form::Http { .. }) {
-            return Err(PushError::Http);
-        }
-        let Origin {
-            key,
-            mailbox,
-            pushes,
-            options,
-            ..
-        } = &mut self.origin;
-        let made = || {
-            let totals = Arc::clone(mailbox.totals());
-            Box::new(Pushes::new(options.push, options.limits.frame_bytes_max, totals))
-        };
-        let line = pushes.get_or_insert_with(made).line();
-        Ok(Pusher {
-            key: *key,
-            mailbox: Arc::clone(mailbox),
-            line,
-        })
+        let frames = self.frames.as_mut().ok_or(PushError::Http)?;
+        Ok(frames.pusher(&mut self.turn))
     }
 
     /// Binary blocks of a JSON answer as base64 text.
@@ -182,14 +208,14 @@ impl Reply<'_> {
     }
 
     /// Answers at once.
-    pub fn ok(self, write: impl FnOnce(&mut Encoder<'_>)) {
-        self.form.ok(self.out, self.base64, write);
+    pub fn ok(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        self.form.ok(self.turn.out(), self.base64, write);
         *self.outcome = Outcome::Answered;
     }
 
     /// Answers an error at once.
-    pub fn error(self, status: &Status) {
-        self.form.error(self.out, status);
+    pub fn error(mut self, status: &Status) {
+        self.form.error(self.turn.out(), status);
         *self.outcome = match self.form.ends_with(status) {
             true => Outcome::AnsweredLast,
             false => Outcome::Answered,
@@ -197,19 +223,17 @@ impl Reply<'_> {
     }
 
     /// Answers an HTTP body at once; a frame gets an error, because it has no place for one.
-    pub fn body(self, body: &Body<'_>) {
-        write_body(self.form, self.out, body);
+    pub fn body(mut self, body: &Body<'_>) {
+        write_body(self.form, self.turn.out(), body);
         *self.outcome = Outcome::Answered;
     }
 
     /// Takes the call off the net thread; it counts as in flight until the ticket is sent or dropped.
-    pub fn detach(self) -> Ticket {
+    pub fn detach(mut self) -> Ticket {
         *self.outcome = Outcome::Detached;
         Ticket {
             form: self.form,
-            key: self.origin.key,
-            mailbox: Arc::clone(self.origin.mailbox),
-            gone: Arc::clone(self.origin.gone.get_or_insert_default()),
+            outlet: self.turn.detach(),
             base64: self.base64,
             ready: None,
             sent: false,
@@ -221,9 +245,7 @@ impl Reply<'_> {
 #[derive(Debug)]
 pub struct Ticket {
     form: Form,
-    key: Key,
-    mailbox: Arc<Mailbox>,
-    gone: Arc<AtomicBool>,
+    outlet: Outlet,
     base64: bool,
     /// When the work was done and only its writing was left, and a mark; nothing is measured where it is not told.
     ready: Option<(Instant, u16)>,
@@ -233,12 +255,12 @@ pub struct Ticket {
 impl Ticket {
     /// Turns true when the caller has gone: work not begun is not worth doing.
     pub fn gone(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.gone)
+        Arc::clone(self.outlet.gone())
     }
 
     /// Whether the caller has gone.
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.outlet.gone().load(Ordering::Relaxed)
     }
 
     /// From here on it is only written: [`Service::written`] hears that under that mark, once it is.
@@ -250,14 +272,14 @@ impl Ticket {
     pub fn ok(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
         let mut bytes = Vec::with_capacity(256);
         self.form.ok(&mut bytes, self.base64, write);
-        self.send(bytes);
+        self.send(bytes, self.form.is_last());
     }
 
     /// Answers an HTTP body, as [`Reply::body`].
     pub fn body(mut self, body: &Body<'_>) {
         let mut bytes = Vec::with_capacity(body.bytes.len() + 256);
         write_body(self.form, &mut bytes, body);
-        self.send(bytes);
+        self.send(bytes, self.form.is_last());
     }
 
     /// Answers an error.
@@ -268,28 +290,12 @@ impl Ticket {
     fn fail(&mut self, status: &Status) {
         let mut bytes = Vec::with_capacity(128);
         self.form.error(&mut bytes, status);
-        self.send_as(bytes, self.form.ends_with(status));
+        self.send(bytes, self.form.ends_with(status));
     }
 
-    fn send(&mut self, bytes: Vec<u8>) {
-        let close = matches!(
-            self.form,
-            Form::Http {
-                keep_alive: false,
-                ..
-            }
-        );
-        self.send_as(bytes, close);
-    }
-
-    fn send_as(&mut self, bytes: Vec<u8>, close: bool) {
+    fn send(&mut self, bytes: Vec<u8>, close: bool) {
         self.sent = true;
-        self.mailbox.post(Delivery {
-            key: self.key,
-            bytes,
-            close,
-            ready: self.ready,
-        });
+        self.outlet.answer(bytes, close, self.ready);
     }
 }
 

@@ -1,25 +1,17 @@
 //! The few clocks of a net thread: coarse, and shared by all its connections.
 //!
-//! Connections that linger or are refused wait in two queues, each in the order of their ends; those that wait for answers to
-//! pushes have an entry for the first of them. Everything else is looked at in sweeps, a part of all connections a second, so
-//! that an idle connection arms nothing. It reads no clock: the loop says
+//! A connection has one timer, while it lingers, is refused or its session asks for it; everything else is looked at in sweeps, a
+//! part of all connections a second, so that an idle connection arms nothing. It reads no clock: the loop says
 //! what time it is. Its invariant: a thread without connections is never woken by it.
 
 use crate::mailbox::Key;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long a closing connection is drained, so that a reset does not overtake the last answer.
-const LINGER: Duration = Duration::from_secs(1);
-/// How long a refused connection may take to send the request that is answered `Overloaded`.
-const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 /// From one sweep to the next.
 const TICK: Duration = Duration::from_secs(1);
-/// What waits for an answer is looked at no more often than this.
-const ANSWER_TICK: Duration = Duration::from_millis(100);
-/// Ends of waits that may be remembered in vain, beside one a connection.
-const AWAITED_SPARE: usize = 64;
+/// Connections' timers end no more often than this.
+const END_TICK: Duration = Duration::from_millis(100);
 /// Sweeps that go once over all connections.
 const SWEEPS: usize = 4;
 
@@ -88,23 +80,20 @@ pub(crate) struct Sweep {
 }
 
 /// Nanoseconds since the thread's clock started. A turn compares a few of them, which as an `Instant` would take ten times as long.
-type Nanos = u64;
+pub(crate) type Nanos = u64;
 
 /// A net thread's clocks.
 #[derive(Debug)]
 pub(crate) struct Timers {
     started: Instant,
-    now: Instant,
-    /// The same since the start.
+    /// The time since then.
     now_ns: Nanos,
     sweeps: bool,
     /// When the next sweep is due.
     sweep_ns: Nanos,
     part: usize,
-    lingering: VecDeque<(Nanos, Key)>,
-    refused: VecDeque<(Nanos, Key)>,
-    /// Slot and generation of connections that wait for answers, the first end in front; several a connection, sometimes.
-    awaiting: BinaryHeap<Reverse<(Nanos, usize, u64)>>,
+    /// Slot and generation of connections whose timers run, the first end in front.
+    ends: BTreeSet<(Nanos, usize, u64)>,
 }
 
 fn nanos(span: Duration) -> Nanos {
@@ -116,20 +105,16 @@ impl Timers {
         let Patience { idle, request, write } = patience;
         Timers {
             started: now,
-            now,
             now_ns: 0,
             sweeps: !(idle.is_zero() && request.is_zero() && write.is_zero()),
             sweep_ns: nanos(TICK),
             part: 0,
-            lingering: VecDeque::new(),
-            refused: VecDeque::new(),
-            awaiting: BinaryHeap::new(),
+            ends: BTreeSet::new(),
         }
     }
 
     /// Tells it the time.
     pub(crate) fn set_now(&mut self, now: Instant) {
-        self.now = now;
         self.now_ns = nanos(now.saturating_duration_since(self.started));
     }
 
@@ -138,86 +123,47 @@ impl Timers {
         (self.now_ns / nanos(Duration::from_secs(1))) as u32
     }
 
-    /// Gives a connection its last second.
-    pub(crate) fn linger(&mut self, key: Key) {
-        self.lingering.push_back((self.now_ns + nanos(LINGER), key));
-    }
-
-    /// The connection that has lingered for longest has done so for long enough; it may be gone already.
-    pub(crate) fn end_oldest_lingering(&mut self) -> Option<Key> {
-        self.lingering.pop_front().map(|(_, key)| key)
-    }
-
-    /// Gives a refused connection its five.
-    pub(crate) fn refuse(&mut self, key: Key) {
-        self.refused.push_back((self.now_ns + nanos(REFUSAL_WAIT), key));
-    }
-
-    /// A connection waits for an answer until then; the end is put off to the next tick, so that those near each other are one.
-    pub(crate) fn await_answer(&mut self, until: Instant, key: Key) {
-        let end = self.end_of_tick(until);
-        self.awaiting.push(Reverse((end, key.slot, key.generation)));
-    }
-
-    fn end_of_tick(&self, until: Instant) -> Nanos {
-        let since = nanos(until.saturating_duration_since(self.started));
-        since
-            .div_ceil(nanos(ANSWER_TICK))
-            .saturating_mul(nanos(ANSWER_TICK))
-    }
-
-    /// Forgets the ends that were put off or whose connections are gone, once there are many more than connections: whoever asks
-    /// chooses how long, and each shorter time is an entry that would stay until its end. `until` says until when a connection
-    /// waits.
-    pub(crate) fn keep_few_awaited(&mut self, connections: usize, until: impl Fn(Key) -> Option<Instant>) {
-        if self.awaiting.len() <= 2 * connections + AWAITED_SPARE {
-            return;
-        }
-        let mut ends = std::mem::take(&mut self.awaiting).into_vec();
-        ends.retain(|Reverse((end, slot, generation))| {
-            let (slot, generation) = (*slot, *generation);
-            until(Key { slot, generation }).is_some_and(|until| self.end_of_tick(until) == *end)
+    /// Has a connection's timer end then, or not at all, in the place of its end before; it is put off to the next tick, so that those
+    /// near each other are one. Returns the end, to be given back.
+    pub(crate) fn set(&mut self, key: Key, before: Option<Nanos>, at: Option<Instant>) -> Option<Nanos> {
+        let tick = nanos(END_TICK);
+        let end = at.map(|at| {
+            let since = nanos(at.saturating_duration_since(self.started));
+            since.div_ceil(tick).saturating_mul(tick)
         });
-        ends.sort_unstable();
-        ends.dedup();
-        ends.shrink_to(2 * connections + AWAITED_SPARE);
-        self.awaiting = ends.into();
+        if end != before {
+            let entry = |end| (end, key.slot, key.generation);
+            before.map(|before| self.ends.remove(&entry(before)));
+            end.map(|end| self.ends.insert(entry(end)));
+        }
+        end
     }
 
-    /// A connection that may have waited long enough for an answer, and what time it is; it may be gone already.
-    pub(crate) fn answers_due(&mut self) -> Option<(Key, Instant)> {
-        let Reverse((end, slot, generation)) = *self.awaiting.peek()?;
+    /// A connection whose timer has ended.
+    pub(crate) fn ended(&mut self) -> Option<Key> {
+        let (end, slot, generation) = *self.ends.first()?;
         if end > self.now_ns {
             return None;
         }
-        self.awaiting.pop();
-        Some((Key { slot, generation }, self.now))
+        self.ends.pop_first();
+        Some(Key { slot, generation })
+    }
+
+    /// The first of the connections with a timer that `is` so.
+    pub(crate) fn first(&self, is: impl Fn(Key) -> bool) -> Option<Key> {
+        let keys = self
+            .ends
+            .iter()
+            .map(|&(_, slot, generation)| Key { slot, generation });
+        keys.into_iter().find(|key| is(*key))
     }
 
     /// How long nothing of all this is due; for ever where there is nothing.
     pub(crate) fn next(&self, connections: usize) -> Option<Duration> {
-        let end = |front: Option<&(Nanos, Key)>| front.map_or(Nanos::MAX, |(end, _)| *end);
-        let sweep = if self.sweeps && connections > 0 {
-            self.sweep_ns
-        } else {
-            Nanos::MAX
-        };
-        let answers = self.awaiting.peek().map_or(Nanos::MAX, |Reverse((end, ..))| *end);
-        let first = end(self.lingering.front())
-            .min(end(self.refused.front()))
-            .min(sweep)
-            .min(answers);
-        (first < Nanos::MAX).then(|| Duration::from_nanos(first.saturating_sub(self.now_ns)))
-    }
-
-    /// A connection whose time of lingering, or of being refused, is over; it may be gone already.
-    pub(crate) fn expired(&mut self) -> Option<Key> {
-        for queue in [&mut self.lingering, &mut self.refused] {
-            if queue.front().is_some_and(|(end, _)| *end <= self.now_ns) {
-                return queue.pop_front().map(|(_, key)| key);
-            }
-        }
-        None
+        let sweep = (self.sweeps && connections > 0).then_some(self.sweep_ns);
+        let end = self.ends.first().map(|(end, ..)| *end);
+        let first = sweep.into_iter().chain(end).min()?;
+        Some(Duration::from_nanos(first.saturating_sub(self.now_ns)))
     }
 
     /// The slots to look at now, of `slots` in all; nothing between two ticks.
@@ -257,68 +203,47 @@ mod tests {
             write: Duration::ZERO,
         };
         assert_eq!(Timers::start(never, start).next(1_000_000), None);
-        timers.linger(key(3));
-        assert_eq!(timers.next(0), Some(LINGER));
+        timers.set(key(3), None, Some(start + TICK));
+        assert_eq!(timers.next(0), Some(TICK));
     }
 
     #[test]
-    fn ends_come_in_their_order() {
+    fn timers_end_in_their_order_and_with_their_tick() {
         let start = Instant::now();
         let mut timers = Timers::start(Patience::default(), start);
-        timers.refuse(key(1));
-        timers.set_now(start + Duration::from_millis(4500));
-        timers.linger(key(2));
-        assert_eq!(timers.expired(), None);
-        timers.set_now(start + Duration::from_secs(5));
-        assert_eq!(timers.expired(), Some(key(1)));
-        assert_eq!(timers.expired(), None);
-        timers.set_now(start + Duration::from_secs(6));
-        assert_eq!(timers.expired(), Some(key(2)));
-    }
-
-    #[test]
-    fn answers_are_awaited_to_the_end_of_their_tick() {
-        let start = Instant::now();
-        let mut timers = Timers::start(Patience::default(), start);
-        let at = |ms| start + Duration::from_millis(ms);
-        timers.await_answer(at(1950), key(1));
-        timers.await_answer(at(301), key(2));
-        timers.await_answer(at(400), key(3));
+        let at = |ms| Some(start + Duration::from_millis(ms));
+        timers.set(key(1), None, at(1950));
+        timers.set(key(2), None, at(301));
+        timers.set(key(3), None, at(400));
         assert_eq!(timers.next(0), Some(Duration::from_millis(400)));
-        timers.set_now(at(399));
-        assert_eq!(timers.answers_due(), None);
-        timers.set_now(at(401));
-        let due: Vec<usize> = std::iter::from_fn(|| timers.answers_due())
-            .map(|(key, _)| key.slot)
+        timers.set_now(start + Duration::from_millis(399));
+        assert_eq!(timers.ended(), None);
+        timers.set_now(start + Duration::from_millis(401));
+        let due: Vec<usize> = std::iter::from_fn(|| timers.ended())
+            .map(|key| key.slot)
             .collect();
         assert_eq!(due, [2, 3]);
-        timers.set_now(at(2000));
-        assert_eq!(timers.answers_due(), Some((key(1), at(2000))));
+        assert_eq!(timers.first(|key| key.slot > 1), None);
+        assert_eq!(timers.first(|_| true), Some(key(1)));
+        timers.set_now(start + Duration::from_secs(2));
+        assert_eq!(timers.ended(), Some(key(1)));
         assert_eq!(timers.next(0), None);
     }
 
     #[test]
-    fn ends_that_were_put_off_are_few() {
+    fn a_connection_has_one_end_however_often_it_is_set() {
         let start = Instant::now();
         let mut timers = Timers::start(Patience::default(), start);
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut last = [at(0); 4];
-        // The fourth has gone.
-        let waits = |last: [Instant; 4], key: Key| (key.slot < 3).then(|| last[key.slot]);
+        let mut last = [None; 4];
         for seconds in (1000..80_000).rev() {
             let slot = seconds as usize % 4;
-            last[slot] = at(seconds);
-            timers.await_answer(at(seconds), key(slot));
-            // In the same tick.
-            timers.await_answer(at(seconds) - Duration::from_micros(1), key(slot));
-            timers.keep_few_awaited(3, |key| waits(last, key));
-            assert!(timers.awaiting.len() <= 2 * 3 + AWAITED_SPARE);
+            last[slot] = timers.set(key(slot), last[slot], Some(start + Duration::from_secs(seconds)));
+            assert!(timers.ends.len() <= 4);
         }
-        timers.set_now(at(1003));
-        let due: std::collections::BTreeSet<usize> = std::iter::from_fn(|| timers.answers_due())
-            .map(|(key, _)| key.slot)
-            .collect();
-        assert!(due.is_superset(&[0, 1, 2].into()), "{due:?}");
+        timers.set(key(3), last[3], None);
+        timers.set_now(start + Duration::from_secs(1003));
+        let due = std::iter::from_fn(|| timers.ended()).map(|key| key.slot);
+        assert_eq!(due.collect::<Vec<usize>>(), [0, 1, 2]);
     }
 
     #[test]

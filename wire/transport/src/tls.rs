@@ -6,9 +6,10 @@
 
 mod files;
 mod problem;
+mod session;
 mod validity;
 
-pub use problem::TlsProblem;
+pub(crate) use session::Session;
 pub use validity::Validity;
 
 use crate::Error;
@@ -128,22 +129,19 @@ fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
     let chain = certificates(CERTIFICATE, &files.certificate)?;
     let key = private_key(PRIVATE_KEY, &files.private_key)?;
     let validity = chain.first().and_then(|own| Validity::of(own));
-    let validity = validity.ok_or_else(|| {
-        wrong(TlsProblem::BadCertificate(
-            "it does not say until when it holds".into(),
-        ))
-    })?;
+    let validity =
+        validity.ok_or_else(|| wrong(problem::bad_certificate("it does not say until when it holds")))?;
     let provider = Arc::new(default_provider());
     let verifier = verifier(files, &provider)?;
     let asks = files.client_certificates.is_some();
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
-        .map_err(|error| wrong(TlsProblem::Refused(error.to_string())))?
+        .map_err(|error| wrong(problem::refused(error)))?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key);
-    let mut config = config.map_err(|error| match TlsProblem::of_pair(&error, &files.certificate) {
-        problem @ TlsProblem::BadCertificate(_) => wrong(problem),
-        problem => Error::tls(PRIVATE_KEY, &files.private_key, problem),
+    let mut config = config.map_err(|error| match problem::of_pair(&error, &files.certificate) {
+        Err(of_certificate) => wrong(of_certificate),
+        Ok(of_key) => Error::tls(PRIVATE_KEY, &files.private_key, of_key),
     })?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if asks {
@@ -151,7 +149,7 @@ fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
         config.send_tls13_tickets = 0;
     } else {
         // The ticket is the client's to keep. Its key is made here and ends with the next reload, or twelve hours later.
-        config.ticketer = Ticketer::new().map_err(|error| wrong(TlsProblem::Refused(error.to_string())))?;
+        config.ticketer = Ticketer::new().map_err(|error| wrong(problem::refused(error)))?;
     }
     Ok((Arc::new(config), validity))
 }
@@ -166,7 +164,7 @@ fn verifier(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
     let trusted: Vec<CertificateDer<'static>> = certificates(CLIENT_CERTIFICATES, path)?;
     for certificate in trusted {
         let added = roots.add(certificate);
-        added.map_err(|error| wrong(TlsProblem::BadCertificate(error.to_string())))?;
+        added.map_err(|error| wrong(problem::bad_certificate(error)))?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if files.client_certificates_required {
@@ -174,7 +172,5 @@ fn verifier(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
     } else {
         builder.allow_unauthenticated()
     };
-    builder
-        .build()
-        .map_err(|error| wrong(TlsProblem::Refused(error.to_string())))
+    builder.build().map_err(|error| wrong(problem::refused(error)))
 }

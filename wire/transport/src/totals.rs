@@ -7,7 +7,6 @@
 
 use crate::Counters;
 use crate::mailbox::{Key, Mailbox};
-use crate::quiet::Quiet;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,7 +19,6 @@ const SPARED_BYTES: usize = 256 << 10;
 pub(crate) struct Totals {
     counters: Arc<Counters>,
     write_bytes_max: usize,
-    pushes_max: usize,
     threads: Vec<Share>,
 }
 
@@ -56,16 +54,10 @@ pub(crate) enum Level {
 }
 
 impl Totals {
-    pub(crate) fn new(
-        counters: Arc<Counters>,
-        threads: usize,
-        write_bytes_max: usize,
-        pushes_max: usize,
-    ) -> Totals {
+    pub(crate) fn new(counters: Arc<Counters>, threads: usize, write_bytes_max: usize) -> Totals {
         Totals {
             counters,
             write_bytes_max,
-            pushes_max,
             threads: std::iter::repeat_with(Share::default).take(threads).collect(),
         }
     }
@@ -77,16 +69,12 @@ impl Totals {
         }
     }
 
-    pub(crate) fn quiet(&self) -> &Quiet {
-        &self.counters.quiet
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     pub(crate) fn write_bytes_max(&self) -> usize {
         self.write_bytes_max
-    }
-
-    pub(crate) fn pushes_max(&self) -> usize {
-        self.pushes_max
     }
 
     /// Counts bytes.
@@ -201,17 +189,6 @@ impl Totals {
         }
         level < Level::Over
     }
-
-    /// Counts a push that waits for its answer; false where as many wait as may.
-    pub(crate) fn await_push(&self) -> bool {
-        let before = self.counters.pushes_waiting.fetch_add(1, Ordering::Relaxed);
-        before < self.pushes_max as u64
-    }
-
-    /// It waits no more.
-    pub(crate) fn forget_push(&self) {
-        self.counters.pushes_waiting.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The connections of one net thread that keep bytes for their peers, by how many.
@@ -253,7 +230,7 @@ mod tests {
 
     /// The totals of two net threads, and their mailboxes.
     fn introduced(write_bytes_max: usize) -> (Arc<Totals>, [Arc<Mailbox>; 2]) {
-        let totals = Arc::new(Totals::new(Arc::default(), 2, write_bytes_max, 1));
+        let totals = Arc::new(Totals::new(Arc::default(), 2, write_bytes_max));
         let mailboxes = [0, 1].map(|thread| Arc::new(Mailbox::new(Arc::clone(&totals), thread).unwrap()));
         for (thread, mailbox) in mailboxes.iter().enumerate() {
             totals.introduce(thread, mailbox);

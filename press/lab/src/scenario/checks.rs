@@ -117,7 +117,9 @@ fn check_own_loads(file: &File) -> Result<(), String> {
         if let Some(over) = &own.over
             && !before.any(|other| other.name() == over)
         {
-            return Err(format!("target.load.over is {over:?}, but no target before it is called so"));
+            return Err(format!(
+                "target.load.over is {over:?}, but no target before it is called so"
+            ));
         }
         if own.is_open() && file.load.duration_s.is_none() {
             return Err("target.load.rate needs load.duration_s: a schedule has a length".into());

@@ -8,50 +8,47 @@ use super::Connection;
 use crate::net_thread::Kind;
 use crate::timers::{Overdue, Patience};
 
-impl Connection {
+impl<S> Connection<S> {
     /// Takes down what came of a turn; `active` if a byte left, or anything was served.
-    pub(super) fn age(&mut self, now_s: u32, active: bool, in_flight_max: usize) {
+    pub(super) fn age(&mut self, now_s: u32, active: bool) {
         if active {
             self.ages.active_s = now_s;
         }
-        let unsent = self.unsent() > 0;
+        let unsent = self.link.unsent() > 0;
         self.ages.stuck_s = unsent.then_some(match self.ages.stuck_s {
             Some(since) if !active => since,
             _ => now_s,
         });
-        let another = std::mem::take(&mut self.flags.served);
+        let another = std::mem::take(&mut self.link.has_served);
         let begun = self.ages.partial_s.filter(|_| !another);
-        let late = self.owes_rest(in_flight_max);
-        self.ages.partial_s = late.then(|| begun.unwrap_or(now_s));
+        self.ages.partial_s = self.awaits_rest().then(|| begun.unwrap_or(now_s));
     }
 
-    /// Whether the peer is late with the rest of a request, or of a record or a handshake before it.
-    fn owes_rest(&self, in_flight_max: usize) -> bool {
+    /// Whether the peer is late with the rest of a request, or of what its layer wants before it.
+    fn awaits_rest(&self) -> bool {
         // What waits for this server alone is no request that the peer is late with.
-        let part = !self.input.is_empty() && self.input.len() < self.needed;
-        (part && self.wants_bytes(in_flight_max))
-            || self.has_part_of_record(in_flight_max)
-            || (self.is_joining() && !self.is_full(in_flight_max))
-    }
-
-    /// Whether fragments of a message are held whose end has not come. Pongs that nobody reads are no reason to hold them longer.
-    pub(super) fn is_joining(&self) -> bool {
-        self.websocket.as_ref().is_some_and(|socket| socket.is_joining())
+        let layer = self.link.layer.as_ref();
+        let part = (!self.input.is_empty() && self.input.len() < self.needed)
+            || layer.is_some_and(|layer| layer.held_bytes() > 0);
+        (part && self.wants_bytes())
+            || self.link.is_shaking()
+            // Pongs that nobody reads are no reason to hold fragments longer.
+            || (self.session.is_partial() && !self.session.is_full(self.link.in_flight))
     }
 
     /// Since when it has asked and been told nothing, in the order in which connections came; nothing while calls of it are
     /// worked on, or it was not served at all. What has only begun to come is no request.
     pub(crate) fn idle_since(&self) -> Option<(u32, u64)> {
-        let is_served = self.kind == Kind::Served && !self.flags.lingers;
-        (is_served && self.in_flight == 0).then_some((self.ages.active_s, self.key.generation))
+        let is_served = self.link.kind == Kind::Served && !self.lingers();
+        (is_served && self.link.in_flight == 0).then_some((self.ages.active_s, self.link.key.generation))
     }
 
     /// For what its peer's time is up.
     pub(crate) fn overdue(&self, patience: &Patience, now_s: u32) -> Option<Overdue> {
-        if self.kind != Kind::Served || self.flags.lingers {
+        if self.link.kind != Kind::Served || self.lingers() {
             return None;
         }
-        let works = self.in_flight > 0 || self.awaits_answers();
+        let works = self.link.in_flight > 0 || self.session.awaits_peer();
         self.ages.overdue(patience, now_s, works)
     }
 }
@@ -59,7 +56,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::super::OUT_BYTES_HIGH;
+    use super::super::link::OUT_BYTES_HIGH;
     use super::super::rig::Rig;
     use super::*;
     use millpond_wire_frame::websocket::{write_message, write_ping};
@@ -162,10 +159,10 @@ mod tests {
         let mut rig = Rig::upgraded();
         let [first, second, _] = fragments();
         assert_eq!(rig.hears(&first, 100), None);
-        rig.connection.in_flight = rig.net.options.in_flight_max;
+        rig.connection.link.in_flight = rig.net.options.native.in_flight_max;
         assert_eq!(rig.hears(&second, 101), None);
         assert_eq!(rig.connection.overdue(&PATIENCE, 500), None);
-        rig.connection.in_flight = 0;
+        rig.connection.link.in_flight = 0;
         rig.turns(500);
         assert_eq!(rig.connection.overdue(&PATIENCE, 530), None);
         assert_eq!(rig.connection.overdue(&PATIENCE, 531), Some(Overdue::Request));
@@ -180,14 +177,14 @@ mod tests {
         write_ping(&mut large, &[7; 125], Some(MASK));
         let pings = large.repeat(100);
         let mut now_s = 100;
-        while rig.connection.unsent() < OUT_BYTES_HIGH {
+        while rig.connection.link.unsent() < OUT_BYTES_HIGH {
             now_s = (now_s + 1).min(130);
             assert_eq!(rig.hears(&pings, now_s), None);
         }
         // A little is read, and taken for a sign of life.
         rig.theirs.read_exact(&mut vec![0; 100_000]).unwrap();
         rig.turns(131);
-        assert!(rig.connection.unsent() > 0);
+        assert!(rig.connection.link.unsent() > 0);
         assert_eq!(rig.connection.ages.stuck_s, Some(131));
         assert_eq!(rig.connection.overdue(&PATIENCE, 131), Some(Overdue::Request));
     }
@@ -198,7 +195,7 @@ mod tests {
         let call = call();
         assert_eq!(rig.hears(&call[..10], 100), None);
         // An answer to a call before it.
-        rig.connection.out.extend_from_slice(&[0; 64]);
+        rig.connection.link.out.extend_from_slice(&[0; 64]);
         assert_eq!(rig.hears(&call[10..12], 120), None);
         assert_eq!(rig.read_answers().len(), 64);
         assert_eq!(rig.connection.overdue(&PATIENCE, 131), Some(Overdue::Request));

@@ -4,20 +4,16 @@
 //! much others hold; everything else that one keeps of its requests is counted; and what is counted for a connection is taken
 //! back when it ends.
 
-use super::Connection;
-use crate::answer::Form;
-use crate::net_thread::{Kind, Net, SCRATCH_BYTES};
-use crate::quiet::{Cause, LeftOut};
-use crate::service::Service;
-use millpond_wire_frame::answer_form;
-use millpond_wire_frame::websocket::close_code;
-use millpond_wire_schema::{Code, Status};
+use super::{Connection, Phase};
+use crate::net_thread::{Kind, Net, Room, SCRATCH_BYTES};
+use crate::quiet::{self, limited};
+use crate::session::Turn;
 use std::sync::atomic::Ordering;
 
 /// Bytes that each connection may hold whatever the others do: requests of that size come in pieces at any time.
 pub(crate) const UNCOUNTED_BYTES: usize = 8 << 10;
 
-impl Connection {
+impl<S> Connection<S> {
     /// Makes room behind an unfinished request for so many bytes more: doubled like any Vec, but not far past what the request
     /// is known to need.
     pub(super) fn make_room(&mut self, bytes: usize) {
@@ -36,17 +32,15 @@ impl Connection {
 
     /// Bytes of memory that hold what has not come whole, or is not served yet.
     fn held(&self) -> usize {
-        let joined = self.websocket.as_ref().map_or(0, |socket| socket.held_bytes());
-        let packages = self.secure.as_ref().map_or(0, |secure| secure.held_bytes());
-        let put_off = self.pushes.as_ref().map_or(0, |pushes| pushes.held_bytes());
-        self.input.capacity() + joined + packages + put_off + self.held_by_tls()
+        let sealed = self.link.layer.as_ref().map_or(0, |layer| layer.held_bytes());
+        self.input.capacity() + sealed + self.session.held_bytes()
     }
 
     /// Counts what it holds beyond a little among what all connections hold. Where that is too much, a connection that came to
     /// hold more is told so, as far as its protocol has a way, and closed.
-    pub(super) fn count_held<S: Service>(&mut self, net: &Net<S>) {
+    pub(super) fn count_held(&mut self, net: &Net, room: &mut Room) {
         let held = self.held().saturating_sub(UNCOUNTED_BYTES);
-        if held == self.counted || self.kind == Kind::Rehearsal {
+        if held == self.counted || self.link.kind == Kind::Rehearsal {
             return;
         }
         let total = &net.counters.unfinished_bytes;
@@ -59,14 +53,14 @@ impl Connection {
         self.counted = held;
         let before = total.fetch_add(more, Ordering::Relaxed);
         let is_over = before.saturating_add(more) > net.options.unfinished_bytes_max as u64;
-        if is_over && !self.flags.broken && !self.flags.closing {
-            self.refuse_unfinished(net);
-            self.count_held(net);
+        if is_over && self.link.phase == Phase::Open {
+            self.refuse_unfinished(net, room);
+            self.count_held(net, room);
         }
     }
 
     /// What was counted for it is held no more.
-    pub(super) fn uncount_held<S>(&self, net: &Net<S>) {
+    pub(super) fn uncount_held(&self, net: &Net) {
         if self.counted > 0 {
             let total = &net.counters.unfinished_bytes;
             total.fetch_sub(self.counted as u64, Ordering::Relaxed);
@@ -74,47 +68,23 @@ impl Connection {
     }
 
     /// Says that there is no room for the rest of its request, and lets go of what has come of it.
-    fn refuse_unfinished<S: Service>(&mut self, net: &Net<S>) {
+    fn refuse_unfinished(&mut self, net: &Net, room: &mut Room) {
         net.counters.unfinished_refused.fetch_add(1, Ordering::Relaxed);
-        let (peer, bytes, limit) = (self.peer, self.held(), net.options.unfinished_bytes_max);
-        if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::Unfinished) {
-            tracing::info!(%peer, bytes, limit, left_out, "connection closed: too much is held of requests that are not whole");
-        }
-        let ex = format!(
+        let (peer, bytes, limit) = (self.link.peer, self.held(), net.options.unfinished_bytes_max);
+        limited!(info, net.counters.quiet, quiet::UNFINISHED, [%peer, bytes, limit], "connection closed: too much is held of requests that are not whole");
+        let why = format!(
             "requests that have not come whole hold {limit} bytes over all connections, and there is no room for the rest of this one; \
              try again later, or {}",
             net.options.unfinished_mend
         );
-        let status = Status::new(Code::Overloaded, ex);
-        let start = self.out.len();
-        if self.flags.http_waits {
-            // The answer that is outstanding is the last one.
-        } else if self.websocket.take().is_some() {
-            let reason = "too much is held of messages that are not whole";
-            self.write_last_word(Some(close_code::TRY_AGAIN_LATER), reason);
-        } else if self.flags.speaks_http == Some(true) {
-            let form = Form::Http {
-                keep_alive: false,
-                head_only: false,
-                allow_origin: None,
-            };
-            form.error(&mut self.out, &status);
-        } else if let Some((encoding, seq)) = answer_form(&self.input, net.options.limits) {
-            let form = Form::Frame {
-                encoding,
-                seq,
-                in_message: false,
-            };
-            form.error(&mut self.out, &status);
-        }
-        self.sealed(start);
-        self.flags.closing = true;
-        (self.input, self.needed) = (Vec::new(), 0);
-        if let Some(secure) = &mut self.secure {
-            secure.forget_held();
-        }
-        if let Some(pushes) = &mut self.pushes {
-            pushes.forget_held();
+        let (input, scratch) = (std::mem::take(&mut self.input), &mut room.scratch);
+        let link = &mut self.link;
+        self.session
+            .refuse(&mut Turn { net, link, scratch }, &input, &why);
+        self.link.enter(Phase::Draining);
+        self.needed = 0;
+        if let Some(layer) = &mut self.link.layer {
+            layer.forget_held();
         }
     }
 }
@@ -124,7 +94,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::rig::Rig;
     use super::*;
-    use crate::connection::Turn;
+    use crate::connection::After;
     use millpond_wire_frame::websocket::write_message;
     use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
     use std::io::Write as _;
@@ -152,10 +122,10 @@ mod tests {
 
     impl Rig {
         /// Sends in pieces, with turns between, until all is sent or it ends; the last turn.
-        fn sends(&mut self, bytes: &[u8]) -> Turn {
-            let mut turn = Turn::Wait;
+        fn sends(&mut self, bytes: &[u8]) -> After {
+            let mut turn = After::Wait;
             for piece in bytes.chunks(50_000) {
-                if turn == Turn::Wait {
+                if turn == After::Wait {
                     self.theirs.write_all(piece).unwrap();
                     turn = self.turns(0);
                 }
@@ -169,7 +139,7 @@ mod tests {
     }
 
     fn check(mut rig: Rig, bytes: &[u8]) -> Vec<u8> {
-        assert_eq!(rig.sends(bytes), Turn::Linger);
+        assert_eq!(rig.sends(bytes), After::Linger);
         assert_eq!(rig.counted(|counters| &counters.unfinished_refused), 1);
         assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
         assert_eq!(rig.connection.held(), 0);
@@ -222,7 +192,7 @@ mod tests {
         let small = call(7_000);
         for _ in 0..20 {
             for piece in small.chunks(1_000) {
-                assert_eq!(rig.sends(piece), Turn::Wait);
+                assert_eq!(rig.sends(piece), After::Wait);
             }
             assert!(!rig.read_answers().is_empty());
         }
@@ -235,10 +205,10 @@ mod tests {
         let request = call(700_000);
         let (most, rest) = request.split_at(600_000);
         for _ in 0..5 {
-            assert_eq!(rig.sends(most), Turn::Wait);
+            assert_eq!(rig.sends(most), After::Wait);
             let counted = rig.counted(|counters| &counters.unfinished_bytes);
             assert!((600_000 - UNCOUNTED_BYTES as u64..BOUND as u64).contains(&counted));
-            assert_eq!(rig.sends(rest), Turn::Wait);
+            assert_eq!(rig.sends(rest), After::Wait);
             assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
             assert!(!rig.read_answers().is_empty());
         }

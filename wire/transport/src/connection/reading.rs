@@ -3,72 +3,117 @@
 //! It decides nothing about them. Its invariants: one turn reads once; only the beginning of an unfinished request is kept,
 //! and room for much more than that is given back.
 
-use super::{Connection, tls};
+use super::{After, Connection, Phase};
+use crate::layer::Opened;
 use crate::net_thread::{Net, Room};
-use crate::service::Service;
 use rustix::io::Errno;
 
 /// Room that is kept beyond twice what lies in it.
 const INPUT_SPARE_BYTES: usize = 64 << 10;
 
-impl Connection {
+impl<S> Connection<S> {
     /// Reads once into the thread's buffer and serves from there; only an unfinished request is copied out.
-    pub(super) fn read<S: Service>(&mut self, net: &Net<S>, room: &mut Room, budget: &mut usize) {
-        let most = self.tls.as_ref().map_or(room.read.len(), |_| tls::READ_BYTES);
-        let count = match rustix::io::read(&self.socket, &mut room.read[..most]) {
+    pub(super) fn read(&mut self, service: &S, net: &Net, room: &mut Room) {
+        let layer = self.link.layer.as_ref();
+        let most = layer.map_or(room.read.len(), |layer| {
+            room.read.len().min(layer.read_bytes_max())
+        });
+        let count = match rustix::io::read(&self.link.socket, &mut room.read[..most]) {
             Ok(0) => return self.tell_end(),
             Ok(count) => count,
             Err(Errno::AGAIN) => {
-                self.flags.readable = false;
-                self.flags.drained = true;
+                self.is_readable = false;
+                self.is_drained = true;
                 return;
             }
             Err(Errno::INTR) => return,
             Err(_) => {
-                self.flags.broken = true;
+                self.link.phase = Phase::Broken;
                 return self.tell_gone();
             }
         };
-        if count < most && !self.flags.hung_up {
+        if count < most && !self.has_hung_up {
             // The kernel tells of what comes after.
-            self.flags.readable = false;
-            self.flags.drained = true;
+            self.is_readable = false;
+            self.is_drained = true;
         }
         let bytes = &mut room.read[..count];
-        if self.tls.is_some() {
-            self.receive_tls(net, bytes);
-            self.serve_input(net, &mut room.message, budget);
-        } else if self.secure.is_some() {
-            self.receive(net, bytes);
-            self.serve_input(net, &mut room.message, budget);
+        if self.link.layer.is_some() {
+            self.open(bytes);
         } else if self.input.is_empty() {
-            let used = self.serve(net, bytes, &mut room.message, budget);
-            self.input.extend_from_slice(&bytes[used..]);
+            let used = self.serve(service, net, bytes, &mut room.scratch);
+            return self.keep(&mut bytes[used..]);
         } else {
             self.make_room(count);
             self.input.extend_from_slice(bytes);
-            self.serve_input(net, &mut room.message, budget);
+        }
+        self.serve_input(service, net, room);
+    }
+
+    /// Keeps what was not served; behind the message that has brought a layer, it is what that layer opens.
+    fn keep(&mut self, rest: &mut [u8]) {
+        if std::mem::take(&mut self.link.has_new_layer) {
+            self.open(rest);
+        } else {
+            self.input.extend_from_slice(rest);
+        }
+    }
+
+    /// Takes sealed bytes; the input grows by what they hold.
+    fn open(&mut self, bytes: &mut [u8]) {
+        self.make_room(bytes.len());
+        let link = &mut self.link;
+        let Some(layer) = &mut link.layer else { return };
+        match layer.open(bytes, &mut self.input, &mut link.out) {
+            Opened::Open => {}
+            // It is said of one direction alone (RFC 8446, 6.1).
+            Opened::Ended if self.has_ended => {}
+            Opened::Ended => self.tell_end(),
+            Opened::Failed => {
+                link.enter(Phase::Draining);
+                self.input = Vec::new();
+            }
         }
     }
 
     /// Serves what was read before and could not be served then.
-    pub(super) fn serve_input<S: Service>(
-        &mut self,
-        net: &Net<S>,
-        message: &mut Vec<u8>,
-        budget: &mut usize,
-    ) {
-        if self.servable(net.options.in_flight_max) {
-            let mut input = std::mem::take(&mut self.input);
-            let used = self.serve(net, &input, message, budget);
-            input.drain(..used);
-            if input.capacity() > 2 * input.len() + INPUT_SPARE_BYTES {
-                // What is left may be the beginning of a small request, and wait for long.
-                input.shrink_to_fit();
+    pub(super) fn serve_input(&mut self, service: &S, net: &Net, room: &mut Room) {
+        if self.link.budget == 0 || !self.servable() {
+            return;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.serve(service, net, &input, &mut room.scratch);
+        if std::mem::take(&mut self.link.has_new_layer) {
+            return self.open(&mut input[used..]);
+        }
+        input.drain(..used);
+        if input.capacity() > 2 * input.len() + INPUT_SPARE_BYTES {
+            // What is left may be the beginning of a small request, and wait for long.
+            input.shrink_to_fit();
+        }
+        if !input.is_empty() {
+            self.input = input;
+        }
+    }
+
+    /// Reads on, keeping nothing, as long as the peer sends.
+    pub(super) fn discard(&mut self, room: &mut Room) -> After {
+        match rustix::io::read(&self.link.socket, room.read.as_mut_slice()) {
+            Ok(1..) => {
+                self.is_due = true;
+                After::Again
             }
-            if !input.is_empty() {
-                self.input = input;
-            }
+            Err(Errno::AGAIN | Errno::INTR) => After::Wait,
+            Ok(0) | Err(_) => After::End,
+        }
+    }
+
+    /// The peer has sent its last byte.
+    fn tell_end(&mut self) {
+        self.has_ended = true;
+        self.session.give_up();
+        if self.session.has_last_word() {
+            self.tell_gone();
         }
     }
 }

@@ -2,37 +2,33 @@
 //! Its invariant: nothing happens to the connection but what the test does.
 #![allow(clippy::unwrap_used)]
 
-use super::{Connection, Turn};
+use super::{After, Connection, Link};
 use crate::clock::Clock;
 use crate::mailbox::{Key, Mailbox};
 use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
 use crate::service::{Reply, Request, Service};
+use crate::session::Undecided;
 use crate::totals::Totals;
-use crate::{Hosts, Options, Patience, Peer, PushLimits};
+use crate::{Hosts, Options, Patience, Peer};
 use millpond_wire_frame::Limits;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
-/// Notes the marks of what was written, and leaves every call unanswered, which is an error to its caller.
-#[derive(Clone, Default)]
-pub(crate) struct Told(pub(crate) Arc<Mutex<Vec<u16>>>);
+/// Leaves every call unanswered, which is an error to its caller.
+#[derive(Clone)]
+pub(crate) struct Silent;
 
-impl Service for Told {
+impl Service for Silent {
     fn call(&self, _: Request<'_>, _: Reply<'_>) {}
-
-    fn written(&self, mark: u16, _: Instant) {
-        self.0.lock().unwrap().push(mark);
-    }
 }
 
 /// The connection, its peer, and what a net thread would lend it.
 pub(crate) struct Rig {
-    pub(crate) connection: Connection,
+    pub(crate) connection: Connection<Silent>,
     pub(crate) theirs: UnixStream,
-    pub(crate) net: Net<Told>,
+    pub(crate) net: Net,
     pub(crate) room: Room,
 }
 
@@ -40,21 +36,20 @@ impl Rig {
     pub(crate) fn connected() -> Rig {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
+        let net = net();
         let key = Key {
             slot: 0,
             generation: 1,
         };
         Rig {
-            connection: Connection::new(ours.into(), Peer::Unix, Kind::Served, key, 0),
+            connection: Connection::new(
+                Link::new(ours.into(), Peer::Unix, Kind::Served, key),
+                Box::new(Undecided(crate::fronts(&net.options))),
+                0,
+            ),
             theirs,
-            net: net(),
-            room: Room {
-                read: vec![0; 64 << 10],
-                out: Vec::new(),
-                timed: Vec::new(),
-                message: Vec::new(),
-                plain: Vec::new(),
-            },
+            net,
+            room: Room::new(),
         }
     }
 
@@ -65,13 +60,13 @@ impl Rig {
             b"GET /service/any HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
         rig.theirs.write_all(request).unwrap();
-        assert_eq!(rig.turns(0), Turn::Wait);
+        assert_eq!(rig.turns(0), After::Wait);
         assert!(rig.read_answers().starts_with(b"HTTP/1.1 101"));
         rig
     }
 
     /// Says that its socket is ready, and gives it turns until it wants none.
-    pub(crate) fn turns(&mut self, now_s: u32) -> Turn {
+    pub(crate) fn turns(&mut self, now_s: u32) -> After {
         self.connection.note(Ready {
             slot: 0,
             generation: 1,
@@ -81,8 +76,8 @@ impl Rig {
             gone: false,
         });
         loop {
-            let turn = self.connection.turn(&self.net, &mut self.room, now_s);
-            if turn != Turn::Again {
+            let turn = self.connection.turn(&Silent, &self.net, &mut self.room, now_s);
+            if turn != After::Again {
                 return turn;
             }
         }
@@ -100,30 +95,34 @@ impl Rig {
 }
 
 /// Bounds that no test of one connection meets.
-pub(crate) fn totals() -> Arc<Totals> {
-    Arc::new(Totals::new(Arc::default(), 1, 64 << 20, 1024))
+fn totals() -> Arc<Totals> {
+    Arc::new(Totals::new(Arc::default(), 1, 64 << 20))
 }
 
-fn net() -> Net<Told> {
+fn net() -> Net {
     Net {
-        service: Told::default(),
         options: Options {
             threads: 1,
             cpus: Vec::new(),
             connections_max: 1,
             connections_mend: "raise it",
             idlest_gives_way: false,
-            in_flight_max: 1,
             owed_bytes_max: 1 << 20,
             write_buffers_total_bytes_max: 64 << 20,
             unfinished_bytes_max: 64 << 20,
             unfinished_mend: "raise it",
-            push: PushLimits::default(),
-            limits: Limits::default(),
             patience: Patience::default(),
-            cors_origins: Vec::new(),
-            hosts: Hosts::default(),
-            encryption: None,
+            native: crate::NativeOptions {
+                in_flight_max: 1,
+                pushes_max: 1024,
+                limits: Limits::default(),
+                encryption: None,
+            },
+            http: crate::HttpOptions {
+                limits: Limits::default(),
+                cors_origins: Vec::new(),
+                hosts: Hosts::default(),
+            },
         },
         counters: Arc::default(),
         mailbox: Arc::new(Mailbox::new(totals(), 0).unwrap()),

@@ -6,7 +6,7 @@
 use super::{Loop, Net, Room, SCRATCH_BYTES, uncount};
 use crate::connection::Connection;
 use crate::peer::Peer;
-use crate::quiet::{Cause, LeftOut};
+use crate::quiet::{self, limited};
 use crate::service::Service;
 use millpond_threads::{Panic, contain};
 use std::sync::atomic::Ordering;
@@ -17,7 +17,8 @@ impl Room {
             read: vec![0; SCRATCH_BYTES],
             out: Vec::new(),
             timed: Vec::new(),
-            message: Vec::new(),
+            written: Vec::new(),
+            scratch: Vec::new(),
             plain: Vec::new(),
         }
     }
@@ -29,10 +30,10 @@ impl<S: Service> Loop<S> {
     pub(super) fn with<T>(
         &mut self,
         slot: usize,
-        work: impl FnOnce(&mut Connection, &Net<S>, &mut Room) -> T,
+        work: impl FnOnce(&mut Connection<S>, &S, &Net, &mut Room) -> T,
     ) -> Option<T> {
         let connection = self.connections.get_mut(slot)?;
-        match contain(|| work(connection, &self.net, &mut self.room)) {
+        match contain(|| work(connection, &self.service, &self.net, &mut self.room)) {
             Ok(done) => Some(done),
             Err(panic) => {
                 self.lose(slot, &panic);
@@ -45,33 +46,31 @@ impl<S: Service> Loop<S> {
     #[cold]
     fn lose(&mut self, slot: usize, panic: &Panic) {
         self.room = Room::new();
-        self.uncount(slot);
-        let Some(connection) = self.connections.try_remove(slot) else {
-            return;
-        };
-        let peer = connection.peer;
-        self.note_panic(peer, panic);
-        self.uncount_lingering(&connection);
-        if !connection.lingers() {
-            uncount(&self.net.counters, &self.live, connection.kind);
+        if let Some(connection) = self.connections.get(slot) {
+            self.note_panic(connection.link.peer, panic);
         }
-        if let Err(panic) = contain(|| connection.lost(&self.net)) {
-            self.note_panic(peer, &panic);
-        }
+        self.remove(slot, Connection::lost);
     }
 
-    /// Closes a connection; one that lingers was counted apart when that began.
+    /// Closes a connection.
     pub(super) fn forget(&mut self, slot: usize) {
+        self.remove(slot, Connection::ended);
+    }
+
+    fn remove(&mut self, slot: usize, end: impl FnOnce(Connection<S>, &Net)) {
         self.uncount(slot);
         let Some(connection) = self.connections.try_remove(slot) else {
             return;
         };
-        let peer = connection.peer;
-        self.uncount_lingering(&connection);
-        if !connection.lingers() {
-            uncount(&self.net.counters, &self.live, connection.kind);
+        let (key, kind, peer) = (connection.link.key, connection.link.kind, connection.link.peer);
+        self.timers.set(key, connection.timer, None);
+        // One that lingers was counted apart when that began.
+        if connection.lingers() {
+            self.net.counters.lingering.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            uncount(&self.net.counters, &self.live, kind);
         }
-        if let Err(panic) = contain(|| connection.ended(&self.net)) {
+        if let Err(panic) = contain(|| end(connection, &self.net)) {
             self.note_panic(peer, &panic);
         }
     }
@@ -80,8 +79,6 @@ impl<S: Service> Loop<S> {
         let counters = &self.net.counters;
         counters.panics.fetch_add(1, Ordering::Relaxed);
         // A call that panics can be sent at any rate.
-        if let Some(LeftOut(left_out)) = counters.quiet.admits(Cause::Panicked) {
-            tracing::error!(%peer, %panic, left_out, "connection closed: serving it panicked");
-        }
+        limited!(error, counters.quiet, quiet::PANICKED, [%peer, %panic], "connection closed: serving it panicked");
     }
 }

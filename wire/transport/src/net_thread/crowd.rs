@@ -4,8 +4,8 @@
 //! calls that are being worked on keep it out.
 
 use super::{Kind, Loop, uncount};
-use crate::connection::Goodbye;
 use crate::service::Service;
+use crate::session::Goodbye;
 use std::sync::atomic::Ordering;
 
 impl<S: Service> Loop<S> {

@@ -9,27 +9,29 @@ use crate::connection::Connection;
 use crate::mailbox::Key;
 use crate::service::Service;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a closing connection is drained, so that a reset does not overtake the last answer.
+const LINGER: Duration = Duration::from_secs(1);
 
 impl<S: Service> Loop<S> {
     /// Begins to hold a connection.
     pub(super) fn linger(&mut self, key: Key) {
         let before = self.net.counters.lingering.fetch_add(1, Ordering::Relaxed);
-        self.timers.linger(key);
+        if let Some(found) = self.connections.get_mut(key.slot) {
+            found.wake_at = Some(self.net.clock.began() + LINGER);
+        }
+        self.set_timer(key.slot);
         self.due_next.push(key.slot);
         if before < beside_max(self.net.options.connections_max as u64) {
             return;
         }
-        while let Some(oldest) = self.timers.end_oldest_lingering() {
-            if self.has(oldest) {
-                return self.forget(oldest.slot);
-            }
-        }
-    }
-
-    /// A connection that is gone lingers no more.
-    pub(super) fn uncount_lingering(&self, connection: &Connection) {
-        if connection.lingers() {
-            self.net.counters.lingering.fetch_sub(1, Ordering::Relaxed);
+        let connections = &self.connections;
+        let oldest = self
+            .timers
+            .first(|key| connections.get(key.slot).is_some_and(Connection::lingers));
+        if let Some(oldest) = oldest {
+            self.forget(oldest.slot);
         }
     }
 }

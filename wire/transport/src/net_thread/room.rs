@@ -15,7 +15,7 @@ impl<S: Service> Loop<S> {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        let (before, keeps) = connection.recount_kept();
+        let (before, keeps) = connection.link.recount_kept();
         if before.is_nothing() && keeps == 0 {
             return;
         }
@@ -35,7 +35,7 @@ impl<S: Service> Loop<S> {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        let before = connection.forget_kept();
+        let before = connection.link.forget_kept();
         if !before.is_nothing() {
             self.keepers.change(slot, before.kept, 0);
             self.net.mailbox.totals().take(before.kept + before.mailed);
@@ -71,7 +71,7 @@ impl<S: Service> Loop<S> {
             }
             let Some(slot) = gives_way else { return };
             if let Some(connection) = self.connections.get_mut(slot) {
-                connection.give_way(&self.net);
+                connection.link.give_way(&self.net, None);
             }
             self.forget(slot);
         }
@@ -91,8 +91,8 @@ impl<S: Service> Loop<S> {
     pub(super) fn give_up(&mut self, answer: &NoPlace) {
         let Key { slot, .. } = answer.key;
         let found = self.connections.get_mut(slot);
-        if let Some(connection) = found.filter(|found| found.key() == answer.key) {
-            connection.miss_answer(&self.net, answer.bytes);
+        if let Some(connection) = found.filter(|found| found.link.key == answer.key) {
+            connection.link.give_way(&self.net, Some(answer.bytes));
             self.forget(slot);
         }
     }

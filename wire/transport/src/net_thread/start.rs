@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::mailbox::{Mailbox, Parcel};
 use crate::poller::{self, Poller};
 use crate::service::Service;
+use crate::session::Fronts;
 use crate::totals::Totals;
 use crate::{Counters, Error, Options};
 use std::sync::Arc;
@@ -19,8 +20,8 @@ pub(crate) fn start<S: Service>(
     number: usize,
     cpu: Option<usize>,
     service: S,
+    fronts: Fronts<S>,
     options: Options,
-    counters: Arc<Counters>,
     totals: &Arc<Totals>,
 ) -> Result<(NetThread, JoinHandle<()>), Error> {
     let name = format!("{name}-{number}");
@@ -32,6 +33,7 @@ pub(crate) fn start<S: Service>(
     totals.introduce(number, &mailbox);
     let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
+    let counters = Arc::clone(totals.counters());
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
     let end = End {
         mailbox: Arc::clone(&mailbox),
@@ -40,7 +42,6 @@ pub(crate) fn start<S: Service>(
     };
     let (net, thread_live) = (
         Net {
-            service,
             options,
             counters,
             mailbox: Arc::clone(&mailbox),
@@ -54,7 +55,7 @@ pub(crate) fn start<S: Service>(
         let _ = pinned.send(pin);
         let _end = end;
         if !failed {
-            Loop::new(net, Poller::new(epoll), thread_live).run();
+            Loop::new(net, service, fronts, Poller::new(epoll), thread_live).run();
         }
     };
     let join = std::thread::Builder::new()
@@ -83,7 +84,7 @@ impl Drop for End {
     fn drop(&mut self) {
         let left = self.mailbox.close();
         for parcel in &left.parcels {
-            if let Parcel::Answer(delivery) = parcel {
+            if let Parcel::Message(delivery) = parcel {
                 self.mailbox.totals().take(delivery.bytes.len());
             }
         }
@@ -116,14 +117,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::Peer;
-    use crate::mailbox::{Delivery, Key};
+    use crate::mailbox::{Delivery, Key, What};
     use crate::net_thread::Kind;
     use crate::poller::Bell;
 
     #[test]
     fn what_nobody_takes_any_more_is_counted_out() {
         let counters = Arc::<Counters>::default();
-        let totals = Arc::new(Totals::new(Arc::clone(&counters), 1, 1 << 20, 1));
+        let totals = Arc::new(Totals::new(Arc::clone(&counters), 1, 1 << 20));
         let mailbox = Arc::new(Mailbox::new(Arc::clone(&totals), 0).unwrap());
         let net_thread = NetThread {
             mailbox: Arc::clone(&mailbox),
@@ -135,8 +136,10 @@ mod tests {
                 generation: 1,
             },
             bytes: vec![0; 1000],
-            close: false,
-            ready: None,
+            what: What::Answer {
+                close: false,
+                ready: None,
+            },
         });
         for kind in [Kind::Served, Kind::Refused, Kind::Rehearsal] {
             net_thread.count(&counters, kind);

@@ -1,7 +1,7 @@
 //! The files of TLS: PEM in, certificates and keys out, and whether a file has changed.
 //! Its invariant: no more than [`FILE_BYTES_MAX`] of a file are read.
 
-use super::{TlsFiles, TlsProblem};
+use super::{TlsFiles, problem};
 use crate::Error;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -55,10 +55,16 @@ fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|source| Error::tls(key, path, TlsProblem::Unreadable(source)))?;
+        .map_err(|source| {
+            Error::tls(
+                key,
+                path,
+                format!("cannot be read: {source}; let this process read it, or correct the path"),
+            )
+        })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let most = FILE_BYTES_MAX;
-        return Err(Error::tls(key, path, TlsProblem::TooLarge { most }));
+        let problem = format!("has more than {FILE_BYTES_MAX} bytes; name a file of PEM");
+        return Err(Error::tls(key, path, problem));
     }
     Ok(bytes)
 }
@@ -78,6 +84,12 @@ fn instead(bytes: &[u8]) -> &'static str {
     }
 }
 
+/// PEM, or text, without what was looked for.
+fn holds_no(what: &str, label: &str, bytes: &[u8]) -> String {
+    let instead = instead(bytes);
+    format!("holds no {what}; expected PEM with a line -----BEGIN {label}-----{instead}")
+}
+
 fn holds(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len()).any(|window| window == text)
 }
@@ -86,9 +98,13 @@ fn holds(bytes: &[u8], text: &[u8]) -> bool {
 pub(super) fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let bytes = read(key, path)?;
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let found = found.map_err(|error| Error::tls(key, path, TlsProblem::of_text(&error)))?;
+    let found = found.map_err(|error| Error::tls(key, path, problem::not_pem(&error)))?;
     if found.is_empty() {
-        return Err(Error::tls(key, path, TlsProblem::NoCertificate(instead(&bytes))));
+        return Err(Error::tls(
+            key,
+            path,
+            holds_no("certificate", "CERTIFICATE", &bytes),
+        ));
     }
     Ok(found)
 }
@@ -98,9 +114,9 @@ pub(super) fn private_key(key: &'static str, path: &Path) -> Result<PrivateKeyDe
     let bytes = read(key, path)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
         let problem = match error {
-            _ if holds(&bytes, b"ENCRYPTED") => TlsProblem::EncryptedKey,
-            pem::Error::NoItemsFound => TlsProblem::NoKey(instead(&bytes)),
-            other => TlsProblem::of_text(&other),
+            _ if holds(&bytes, b"ENCRYPTED") => "holds an encrypted key, and no password can be given; decrypt it: openssl pkey -in FILE -out OTHER".to_owned(),
+            pem::Error::NoItemsFound => holds_no("private key", "PRIVATE KEY", &bytes),
+            other => problem::not_pem(&other),
         };
         Error::tls(key, path, problem)
     })

@@ -115,7 +115,7 @@ fn both_sides_call_each_other_over_a_channel() {
     let encryption = Encryption::read("secp256k1", &key_file(folder.path())).unwrap();
     let public = encryption.public_key();
     let encryption = Some(Arc::new(encryption));
-    let (transport, _pushers) = push::start(Some(LONG), |options| options.encryption = encryption);
+    let (transport, _pushers) = push::start(Some(LONG), |options| options.native.encryption = encryption);
     for mode in [Mode::Package, Mode::Stream] {
         let own = Ephemeral::generate(Curve::Secp256k1).unwrap();
         let mut bytes = key_call(&own.public_key(), 128, mode == Mode::Stream);

@@ -116,11 +116,11 @@ fn a_peer_that_is_owed_too_much_is_cut_off_and_counted() {
     let service = Later {
         tickets: Arc::new(Mutex::new(tickets)),
     };
-    let options = Options {
-        in_flight_max: 64,
+    let mut options = Options {
         owed_bytes_max: 4 << 20,
         ..options(1, Patience::default())
     };
+    options.native.in_flight_max = 64;
     let transport = Transport::start(loopback(), Vec::new(), "net", options, service).unwrap();
     let counters = transport.counters();
     let (mut silent, mut reader) = (connect(&transport), connect(&transport));

@@ -2,7 +2,8 @@
 
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_transport::{
-    Hosts, Listener, Options, Patience, Peer, PushLimits, Reply, Request, Service, Target, Ticket, Transport,
+    Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Peer, Reply, Request, Service, Target,
+    Ticket, Transport,
 };
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -125,21 +126,17 @@ pub(crate) fn start_encrypted(
     let (service, tickets) = Probe::new();
     let encryption = millpond_wire_transport::Encryption::read(curve, key).unwrap();
     let public = encryption.public_key();
-    let options = Options {
-        encryption: Some(Arc::new(encryption)),
-        ..options(2, Patience::default())
-    };
+    let mut options = options(2, Patience::default());
+    options.native.encryption = Some(Arc::new(encryption));
     let transport = Transport::start(loopback(), Vec::new(), "net", options, service).unwrap();
     (transport, tickets, public)
 }
 
 /// Serves on two net threads.
 pub(crate) fn serve(service: impl Service, connections_max: usize, in_flight_max: usize) -> Transport {
-    let options = Options {
-        connections_max,
-        in_flight_max,
-        ..options(2, Patience::default())
-    };
+    let mut options = options(2, Patience::default());
+    options.connections_max = connections_max;
+    options.native.in_flight_max = in_flight_max;
     Transport::start(loopback(), Vec::new(), "net", options, service).unwrap()
 }
 
@@ -184,28 +181,34 @@ pub(crate) fn loopback() -> Listener {
 }
 
 pub(crate) fn options(threads: usize, patience: Patience) -> Options {
+    let limits = Limits {
+        frame_bytes_max: 1 << 20,
+    };
     Options {
         threads,
         cpus: Vec::new(),
         connections_max: 1000,
         connections_mend: "raise it",
         idlest_gives_way: false,
-        in_flight_max: 16,
         owed_bytes_max: 32 << 20,
         write_buffers_total_bytes_max: 64 << 20,
         unfinished_bytes_max: 64 << 20,
         unfinished_mend: "raise it",
-        push: PushLimits::default(),
-        limits: Limits {
-            frame_bytes_max: 1 << 20,
-        },
         patience,
-        cors_origins: vec!["https://app.example"],
-        hosts: Hosts {
-            listed: vec!["app.internal"],
-            key: "server.hosts",
+        native: NativeOptions {
+            in_flight_max: 16,
+            pushes_max: 1024,
+            limits,
+            encryption: None,
         },
-        encryption: None,
+        http: HttpOptions {
+            limits,
+            cors_origins: vec!["https://app.example"],
+            hosts: Hosts {
+                listed: vec!["app.internal"],
+                key: "server.hosts",
+            },
+        },
     }
 }
 

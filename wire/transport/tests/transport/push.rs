@@ -6,8 +6,7 @@ use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket, write_mes
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{
-    Counters, Options, Patience, PushAnswer, PushError, PushLimits, Pusher, Reply, Request, Service, Target,
-    Transport,
+    Counters, Options, Patience, PushAnswer, PushError, Pusher, Reply, Request, Service, Target, Transport,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -353,7 +352,7 @@ fn an_answer_to_what_was_never_asked_ends_the_connection() {
 fn answers_behind_more_calls_than_may_be_in_flight_are_taken() {
     const CALLS: u32 = 100;
     for in_messages in [false, true] {
-        let (transport, _pushers) = start(Some(LONG), |options| options.in_flight_max = 4);
+        let (transport, _pushers) = start(Some(LONG), |options| options.native.in_flight_max = 4);
         let mut client = Client::connect(&transport, in_messages);
         let calls: Vec<Vec<u8>> = (0..CALLS)
             .map(|seq| quest("duplex", seq, &map(b'n', 1)))
@@ -383,7 +382,7 @@ fn answers_behind_more_calls_than_may_be_in_flight_are_taken() {
 #[test]
 fn what_is_held_back_is_bounded_and_the_rest_refused() {
     const CALLS: u32 = 2000;
-    let (transport, _pushers) = start(Some(LONG), |options| options.in_flight_max = 1);
+    let (transport, _pushers) = start(Some(LONG), |options| options.native.in_flight_max = 1);
     let mut client = Client::connect(&transport, false);
     let payload = [&[0x81, 0xa1, b'b', 0xc5, 0x01, 0x00][..], &[7; 256]].concat();
     client.send(&[quest("duplex", 0, &[0x80])]);
@@ -418,11 +417,8 @@ fn what_is_held_back_is_bounded_and_the_rest_refused() {
 #[test]
 fn pushes_are_bounded_in_number_and_bytes() {
     let (transport, pushers) = start(Some(LONG), |options| {
-        options.push = PushLimits {
-            outstanding_max: 2,
-            ..options.push
-        };
-        options.limits.frame_bytes_max = 100_000;
+        options.native.pushes_max = 2;
+        options.native.limits.frame_bytes_max = 100_000;
     });
     let mut client = Client::connect(&transport, false);
     client.send(&[quest("pusher", 1, &[0x80])]);
@@ -442,7 +438,9 @@ fn pushes_are_bounded_in_number_and_bytes() {
     }
     assert_eq!(
         results.recv().unwrap(),
-        Some(PushError::Outstanding { limit: 2 }),
+        Some(PushError::Overloaded(
+            "2 pushes wait for the peer's answers already; push less, or wait for them".to_owned()
+        )),
         "at once"
     );
     let block = vec![7; 50_000];
@@ -464,7 +462,8 @@ fn pushes_are_bounded_in_number_and_bytes() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, PushError::Unread { .. }), "{refused:?}");
+    let refused = refused.to_string();
+    assert!(refused.contains("wait for the peer to read them"), "{refused}");
     // It was not closed: it reads all of it, and is called again.
     for number in [1, 2] {
         assert_eq!(client.came().0, format!("ask ask {number}"));

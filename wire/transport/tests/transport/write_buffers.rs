@@ -17,11 +17,11 @@ const BOUND: usize = 4 << 20;
 const TURN_BYTES: u64 = 2 * ((256 << 10) + 20_000);
 
 fn start(service: impl millpond_wire_transport::Service, write_buffers_total_bytes_max: usize) -> Transport {
-    let options = Options {
-        in_flight_max: 64,
+    let mut options = Options {
         write_buffers_total_bytes_max,
         ..options(2, Patience::default())
     };
+    options.native.in_flight_max = 64;
     Transport::start(loopback(), Vec::new(), "net", options, service).unwrap()
 }
 
@@ -181,11 +181,11 @@ fn who_is_a_little_behind_stays_whatever_is_on_its_way_to_others() {
     let ((entered, inside), (go, gate), (tickets, asked)) =
         (sync_channel(8), sync_channel(8), sync_channel(64));
     let gate = Arc::new(Mutex::new(gate));
-    let options = Options {
-        in_flight_max: 64,
+    let mut options = Options {
         write_buffers_total_bytes_max: 32 << 20,
         ..options(1, Patience::default())
     };
+    options.native.in_flight_max = 64;
     let service = Blocking {
         entered,
         gate,

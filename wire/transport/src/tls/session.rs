@@ -1,25 +1,25 @@
-//! A connection's bytes on their way through TLS 1.3.
+//! TLS 1.3 as a byte layer.
 //!
 //! What was read is decrypted where it lies and joins the connection's input. Answers wait in `out` as they were written, and
 //! are encrypted once a turn, so that those of a turn share records. It decides nothing but what TLS does. Its invariants:
 //! the front of `out` is ciphertext in the order of its records, the rest is not encrypted yet; and between two turns
 //! it keeps no byte but those of a record, or of a handshake message, that is not whole.
 
-use super::Connection;
-use super::written::OUT_BYTES_KEPT;
-use crate::net_thread::{Net, Room};
+use crate::Counters;
+use crate::connection::OUT_BYTES_KEPT;
+use crate::layer::{Layer, Opened};
 use crate::peer::Peer;
-use crate::quiet::{Cause, LeftOut};
-use rustix::net::{SendFlags, send};
+use crate::quiet::{self, limited};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
     WriteTraffic,
 };
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes read in one turn: a whole record of the largest size. It bounds how many small ones a turn decrypts.
-pub(super) const READ_BYTES: usize = RECORD_BYTES_MAX + 5 + 256;
+const READ_BYTES: usize = RECORD_BYTES_MAX + 5 + 256;
 /// Content of one record at most. Source: RFC 8446, 5.1.
 const RECORD_BYTES_MAX: usize = 16 << 10;
 /// What a record has beside its content: header, type, tag.
@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pending: Vec<u8>,
     /// How much of `out` is ciphertext.
     sealed: usize,
+    peer: Peer,
+    counters: Arc<Counters>,
 }
 
 /// What came of bytes.
@@ -61,18 +63,15 @@ struct Taken {
 }
 
 impl Session {
-    pub(crate) fn new(tls: UnbufferedServerConnection) -> Session {
+    pub(crate) fn new(tls: UnbufferedServerConnection, peer: Peer, counters: Arc<Counters>) -> Session {
         Session {
             tls,
             stage: Stage::New,
             pending: Vec::new(),
             sealed: 0,
+            peer,
+            counters,
         }
-    }
-
-    /// Whether calls cannot be made yet.
-    fn is_shaking(&self) -> bool {
-        matches!(self.stage, Stage::New | Stage::Shaking)
     }
 
     /// Decrypts to `plain`; what TLS itself answers goes to `out`.
@@ -174,36 +173,6 @@ impl Session {
         self.stage = Stage::Over;
     }
 
-    /// Encrypts what in `out` is not; `spare` is room to work in. False when it cannot be.
-    fn seal(&mut self, out: &mut Vec<u8>, spare: &mut Vec<u8>) -> bool {
-        if out.len() <= self.sealed {
-            return true;
-        }
-        if self.stage != Stage::Open {
-            return false;
-        }
-        spare.clear();
-        spare.extend_from_slice(&out[self.sealed..]);
-        out.truncate(self.sealed);
-        let records = spare.len().div_ceil(RECORD_BYTES_MAX);
-        // A change of keys may go before them.
-        let room = spare.len() + (records + 2) * RECORD_OVERHEAD;
-        let done = self.write(out, room, |traffic, room| traffic.encrypt(spare, room));
-        if spare.capacity() > OUT_BYTES_KEPT {
-            *spare = Vec::new();
-        }
-        done
-    }
-
-    /// Puts the word that nothing more will be sent behind `out`; false where it cannot be said any more.
-    fn close(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.stage != Stage::Open {
-            return false;
-        }
-        self.stage = Stage::Over;
-        self.write(out, ALERT_BYTES, |traffic, room| traffic.queue_close_notify(room))
-    }
-
     /// Lets TLS write behind `out`, which is ciphertext all through, into so much room or into as much as it asks for.
     fn write(
         &mut self,
@@ -256,101 +225,90 @@ fn insert(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>,
     at + len
 }
 
-impl Connection {
-    /// It speaks TLS, from its first byte on.
-    pub(crate) fn begin_tls(&mut self, session: Session) {
-        self.tls = Some(Box::new(session));
+impl Layer for Session {
+    fn read_bytes_max(&self) -> usize {
+        READ_BYTES
     }
 
-    /// Whether nobody between the peer and this server can read it; a Unix socket has nobody there.
-    pub(super) fn is_encrypted(&self) -> bool {
-        self.secure.is_some() || self.tls.is_some() || self.peer == Peer::Unix
-    }
-
-    /// Whether its handshake is not done.
-    pub(super) fn is_shaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_shaking())
-    }
-
-    /// Whether the peer is late with the rest of a handshake, or of a record that would be read.
-    pub(super) fn has_part_of_record(&self, in_flight_max: usize) -> bool {
-        self.tls.as_ref().is_some_and(|tls| {
-            tls.is_shaking() || (!tls.pending.is_empty() && self.wants_bytes(in_flight_max))
-        })
-    }
-
-    /// Bytes of memory that hold a record or a handshake message that is not whole.
-    pub(super) fn held_by_tls(&self) -> usize {
-        self.tls.as_ref().map_or(0, |tls| tls.pending.capacity())
-    }
-
-    /// Takes what a TLS connection received; the input grows by what it holds.
-    pub(super) fn receive_tls<S>(&mut self, net: &Net<S>, bytes: &mut [u8]) {
-        self.make_room(bytes.len());
-        let Some(tls) = &mut self.tls else { return };
-        let was_shaking = tls.is_shaking();
-        let Taken { ended, error, .. } = tls.receive(bytes, &mut self.input, &mut self.out);
+    fn open(&mut self, received: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened {
+        let was_shaking = self.is_shaking();
+        let Taken { ended, error, .. } = self.receive(received, plain, out);
         if let Some(error) = error {
-            tls.complain(&mut self.out);
-            let counter = if was_shaking {
-                &net.counters.handshakes_failed
-            } else {
-                &net.counters.malformed
+            self.complain(out);
+            let counter = match was_shaking {
+                true => &self.counters.handshakes_failed,
+                false => &self.counters.malformed,
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            if let Some(LeftOut(left_out)) = net.counters.quiet.admits(Cause::NotTls) {
-                tracing::info!(peer = %self.peer, %error, was_shaking, left_out, "connection closed: TLS failed");
-            }
-            self.flags.closing = true;
-            self.input = Vec::new();
-        } else if was_shaking && !tls.is_shaking() {
-            net.counters.handshakes.fetch_add(1, Ordering::Relaxed);
+            limited!(info, self.counters.quiet, quiet::NOT_TLS, [peer = %self.peer, %error, was_shaking], "connection closed: TLS failed");
+            return Opened::Failed;
         }
-        // It is said of one direction alone (RFC 8446, 6.1).
-        if ended && !self.flags.ended {
-            self.tell_end();
+        if was_shaking && !self.is_shaking() {
+            self.counters.handshakes.fetch_add(1, Ordering::Relaxed);
+        }
+        match ended {
+            true => Opened::Ended,
+            false => Opened::Open,
         }
     }
 
-    /// Encrypts the answers of a turn.
-    pub(super) fn seal_tls(&mut self, room: &mut Room) {
-        let Some(tls) = &mut self.tls else { return };
-        let before = tls.sealed;
-        if !tls.seal(&mut self.out, &mut room.plain) {
-            self.flags.broken = true;
-            self.out.truncate(tls.sealed);
+    fn seal(&mut self, out: &mut Vec<u8>, spare: &mut Vec<u8>) -> bool {
+        if out.len() <= self.sealed {
+            return true;
         }
-        // Their records end together, or nearly.
-        for timed in &mut self.timed {
-            timed.move_end(before, self.out.len());
+        if self.stage != Stage::Open {
+            return false;
         }
+        spare.clear();
+        spare.extend_from_slice(&out[self.sealed..]);
+        out.truncate(self.sealed);
+        let records = spare.len().div_ceil(RECORD_BYTES_MAX);
+        // A change of keys may go before them.
+        let room = spare.len() + (records + 2) * RECORD_OVERHEAD;
+        let done = self.write(out, room, |traffic, room| traffic.encrypt(spare, room));
+        if spare.capacity() > OUT_BYTES_KEPT {
+            *spare = Vec::new();
+        }
+        done
     }
 
-    /// Where the bytes of `out` end that may leave.
-    pub(super) fn sendable(&self) -> usize {
-        self.tls.as_ref().map_or(self.out.len(), |tls| tls.sealed)
+    fn sealed(&self, _: usize) -> usize {
+        self.sealed
     }
 
-    /// So many bytes at the front of `out` are gone, or all there were.
-    pub(super) fn forget_sealed(&mut self, bytes: usize) {
-        if let Some(tls) = &mut self.tls {
-            tls.sealed = tls.sealed.saturating_sub(bytes);
-        }
+    fn forget_sealed(&mut self, bytes: usize) {
+        self.sealed = self.sealed.saturating_sub(bytes);
     }
 
-    /// Tells the peer that nothing more comes, as far as the kernel takes that without waiting.
-    pub(super) fn end_tls(&mut self) {
-        let Some(tls) = &mut self.tls else { return };
+    fn close(&mut self) -> Vec<u8> {
         let mut last = Vec::new();
-        if self.out.is_empty() && !self.flags.broken && tls.close(&mut last) {
-            let _ = send(&self.socket, &last, SendFlags::NOSIGNAL);
+        if self.stage == Stage::Open {
+            self.stage = Stage::Over;
+            self.write(&mut last, ALERT_BYTES, |traffic, room| {
+                traffic.queue_close_notify(room)
+            });
         }
+        last
     }
 
-    /// A handshake that begins and does not end is counted.
-    pub(super) fn count_end_of_tls<S>(&self, net: &Net<S>) {
-        if self.tls.as_ref().is_some_and(|tls| tls.stage == Stage::Shaking) {
-            net.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+    fn is_shaking(&self) -> bool {
+        matches!(self.stage, Stage::New | Stage::Shaking)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.pending.capacity()
+    }
+
+    fn forget_held(&mut self) {
+        self.pending = Vec::new();
+    }
+}
+
+/// A handshake that begins and does not end is counted.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.stage == Stage::Shaking {
+            self.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -1,0 +1,499 @@
+//! The outward half of a connection: its socket, what is on its way out of it, and how far the connection is.
+//!
+//! It receives nothing. Its invariants: it never waits; what the kernel does not take stays where it is, in its order, and is told
+//! written when its own last byte has left; what waits for a peer is at most `owed_bytes_max`, or a single answer; and the
+//! room that it takes is counted at the end of every turn.
+
+use crate::layer::Layer;
+use crate::mailbox::Key;
+use crate::net_thread::{Kind, Net, Room};
+use crate::outlet::Owed;
+use crate::peer::Peer;
+use crate::quiet::{self, limited};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
+/// flight by then no more than `Options::owed_bytes_max`.
+pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
+/// A buffer for answers that grew beyond this is not kept for the next connection.
+pub(crate) const OUT_BYTES_KEPT: usize = 256 << 10;
+/// Room that a connection may keep unused while answers wait in it.
+const OUT_SPARE_BYTES: usize = 64 << 10;
+/// Measured answers of one buffer that is kept for the next connection.
+const TIMED_KEPT: usize = 1024;
+
+/// How far a connection is; it never goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It is served.
+    Open,
+    /// Nothing more is received: it closes once everything is answered and sent.
+    Draining,
+    /// The last word is written: it closes once that is sent, and no answer is waited for.
+    Parted,
+    /// Everything is said, and what the peer still sends is thrown away.
+    Lingering,
+    /// Reading or writing failed: nothing more can be said.
+    Broken,
+}
+
+/// An answer whose writing is measured.
+pub(crate) struct Timed {
+    /// Where it ends among the bytes that are not sent, those before them included.
+    end: usize,
+    since: Instant,
+    mark: u16,
+}
+
+/// Bytes that are counted for a connection among those of all.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// Room that its unsent answers took at the end of its last turn.
+    pub(crate) kept: usize,
+    /// Bytes that came from the mailbox since then, and were counted there.
+    pub(crate) mailed: usize,
+}
+
+impl Kept {
+    pub(crate) fn is_nothing(self) -> bool {
+        self.kept == 0 && self.mailed == 0
+    }
+}
+
+/// See this module.
+pub(crate) struct Link {
+    /// Dropping it sends the end of the stream.
+    pub(super) socket: OwnedFd,
+    pub(crate) peer: Peer,
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+    /// It came over loopback.
+    pub(crate) is_loopback: bool,
+    pub(crate) phase: Phase,
+    /// Encrypts its bytes: TLS, where its listener says so, or what its session has agreed on.
+    pub(crate) layer: Option<Box<dyn Layer>>,
+    /// The layer came in this turn: what was read behind the message that brought it is still sealed.
+    pub(crate) has_new_layer: bool,
+    /// Turns true when the peer has gone; made when somebody else wants to know.
+    pub(crate) gone: Option<Arc<AtomicBool>>,
+    /// What those who push to the peer may know; made for the first of them.
+    pub(crate) owed: Option<Arc<Owed>>,
+    /// Calls that are answered later.
+    pub(crate) in_flight: usize,
+    /// Messages that may still be served in this turn.
+    pub(crate) budget: usize,
+    /// A request was served since the ages were last taken down, not just a piece of one.
+    pub(crate) has_served: bool,
+    /// The kernel may have room for its answers.
+    pub(super) is_writable: bool,
+    /// Answers not yet sent, from `sent` on.
+    pub(crate) out: Vec<u8>,
+    sent: usize,
+    /// The answers in `out` that are measured; fewer than `out` has bytes.
+    timed: Vec<Timed>,
+    /// What is counted for it among what all connections keep for their peers.
+    kept: Kept,
+}
+
+impl Link {
+    pub(crate) fn new(socket: OwnedFd, peer: Peer, kind: Kind, key: Key) -> Link {
+        Link {
+            socket,
+            peer,
+            kind,
+            key,
+            is_loopback: false,
+            phase: Phase::Open,
+            layer: None,
+            has_new_layer: false,
+            gone: None,
+            owed: None,
+            in_flight: 0,
+            budget: 0,
+            has_served: false,
+            // The first event says more.
+            is_writable: true,
+            out: Vec::new(),
+            sent: 0,
+            timed: Vec::new(),
+            kept: Kept::default(),
+        }
+    }
+
+    /// Goes on to that phase, unless it is further.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        self.phase = self.phase.max(phase);
+    }
+
+    pub(super) fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Whether further messages may be served, as far as their answers go.
+    #[inline]
+    pub(crate) fn takes_answers(&self) -> bool {
+        self.phase == Phase::Open && !self.has_new_layer && self.unsent() < OUT_BYTES_HIGH
+    }
+
+    /// A message was served in this turn; `is_request` if it was more than a piece of one.
+    #[inline]
+    pub(super) fn count_served(&mut self, is_request: bool) {
+        self.budget -= 1;
+        self.has_served |= is_request;
+    }
+
+    /// Whether its layer's handshake is not done.
+    pub(super) fn is_shaking(&self) -> bool {
+        self.layer.as_ref().is_some_and(|layer| layer.is_shaking())
+    }
+
+    /// Nobody takes answers any more, nor those of calls that are still to be served.
+    pub(super) fn tell_gone(&mut self) {
+        let gone = self.gone.get_or_insert_default();
+        gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers are written to the thread's buffer, unless some of this connection's wait in one of its own.
+    pub(super) fn borrow_out(&mut self, room: &mut Room) {
+        if self.out.capacity() == 0 {
+            std::mem::swap(&mut self.out, &mut room.out);
+        }
+        if self.timed.capacity() == 0 {
+            std::mem::swap(&mut self.timed, &mut room.timed);
+        }
+    }
+
+    /// What was borrowed is given back, if nothing is in it.
+    pub(super) fn give_out_back(&mut self, room: &mut Room) {
+        if let Some(owed) = &self.owed {
+            owed.set_unsent(self.unsent());
+        }
+        self.keep_no_spare_room(room);
+        if self.timed.is_empty() {
+            let timed = std::mem::take(&mut self.timed);
+            if room.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
+                room.timed = timed;
+            }
+        }
+        if self.out.is_empty() {
+            give_back(std::mem::take(&mut self.out), room);
+        }
+    }
+
+    /// A few bytes that wait do not keep the room that all answers of a turn took.
+    fn keep_no_spare_room(&mut self, room: &mut Room) {
+        let capacity = self.out.capacity();
+        if self.out.is_empty() || capacity < OUT_SPARE_BYTES || self.unsent() > capacity / 4 {
+            return;
+        }
+        self.forget_sent();
+        let rest = self.out.as_slice().to_vec();
+        let mut out = std::mem::replace(&mut self.out, rest);
+        out.clear();
+        give_back(out, room);
+    }
+
+    /// What was counted for it, and what its unsent answers take now, which is counted from here on.
+    pub(crate) fn recount_kept(&mut self) -> (Kept, usize) {
+        let keeps = self.out.capacity() + self.timed.capacity() * size_of::<Timed>();
+        let now = Kept {
+            kept: keeps,
+            mailed: 0,
+        };
+        (std::mem::replace(&mut self.kept, now), keeps)
+    }
+
+    /// What was counted for it, and is no more.
+    pub(crate) fn forget_kept(&mut self) -> Kept {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// A message was written from `start` on: its layer may seal it.
+    #[inline]
+    pub(crate) fn seal(&mut self, start: usize) {
+        if let Some(layer) = &mut self.layer
+            && self.out.len() > start
+        {
+            layer.seal_message(&mut self.out, start);
+        }
+    }
+
+    /// Takes what another thread has sent, as one message. A push is worth nothing once no answer to it can come.
+    pub(super) fn take(&mut self, bytes: &[u8], ready: Option<(Instant, u16)>) {
+        let start = self.out.len();
+        self.out.extend_from_slice(bytes);
+        self.seal(start);
+        if let Some((since, mark)) = ready
+            && self.kind == Kind::Served
+            && self.out.len() > start
+        {
+            let end = self.out.len();
+            self.timed.push(Timed { end, since, mark });
+        }
+    }
+
+    /// So many bytes came from the mailbox, which has counted them.
+    pub(super) fn count_mailed(&mut self, bytes: usize) {
+        self.kept.mailed += bytes;
+    }
+
+    /// Seals what is not yet, and writes without waiting; true if any byte left.
+    pub(super) fn send(&mut self, room: &mut Room) -> bool {
+        if let Some(layer) = &mut self.layer {
+            let before = layer.sealed(self.out.len());
+            if !layer.seal(&mut self.out, &mut room.plain) {
+                self.phase = Phase::Broken;
+                self.out.truncate(layer.sealed(self.out.len()));
+            }
+            // What was sealed now ends together, or nearly.
+            for timed in self.timed.iter_mut().filter(|timed| timed.end > before) {
+                timed.end = self.out.len();
+            }
+        }
+        let sent = self.write(room);
+        if self.sent >= OUT_BYTES_HIGH.max(self.out.len() / 2) {
+            self.forget_sent();
+        }
+        sent
+    }
+
+    /// Writes what may leave, and notes the measured answers that have left: their ends mean nothing once the buffer begins anew.
+    fn write(&mut self, room: &mut Room) -> bool {
+        let sent = self.flush();
+        if !self.timed.is_empty() {
+            let left = match self.unsent() {
+                0 => self.timed.len(),
+                _ => self.timed.partition_point(|timed| timed.end <= self.sent),
+            };
+            let left = self.timed.drain(..left);
+            room.written.extend(left.map(|timed| (timed.mark, timed.since)));
+        }
+        sent
+    }
+
+    fn flush(&mut self) -> bool {
+        let layer = self.layer.as_ref();
+        let (mut sent, end) = (
+            false,
+            layer.map_or(self.out.len(), |layer| layer.sealed(self.out.len())),
+        );
+        while self.is_writable && self.sent < end {
+            match rustix::net::send(&self.socket, &self.out[self.sent..end], SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    self.sent += count;
+                    sent = true;
+                }
+                Err(Errno::AGAIN) => self.is_writable = false,
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    self.phase = Phase::Broken;
+                    return sent;
+                }
+            }
+        }
+        if self.sent == self.out.len() {
+            self.forget_sealed(self.sent);
+            self.sent = 0;
+            self.out.clear();
+        }
+        sent
+    }
+
+    /// A peer that is always a little behind would have everything kept that was ever sent to it.
+    fn forget_sent(&mut self) {
+        self.out.drain(..self.sent);
+        self.forget_sealed(self.sent);
+        for timed in &mut self.timed {
+            timed.end -= self.sent;
+        }
+        self.sent = 0;
+    }
+
+    fn forget_sealed(&mut self, bytes: usize) {
+        if let Some(layer) = &mut self.layer {
+            layer.forget_sealed(bytes);
+        }
+    }
+
+    /// Whether the peer may be owed another answer; one that is owed too much without taking it is cut off.
+    pub(super) fn may_owe(&mut self, net: &Net, room: &mut Room, bytes: usize) -> bool {
+        let limit = net.options.owed_bytes_max;
+        let fits = |link: &Link| {
+            let unsent = link.unsent();
+            unsent == 0 || unsent.saturating_add(bytes) <= limit
+        };
+        if fits(self) {
+            return true;
+        }
+        // The kernel may have room by now.
+        self.write(room);
+        if fits(self) {
+            return true;
+        }
+        let (peer, owed) = (self.peer, self.unsent() + bytes);
+        limited!(info, net.counters.quiet, quiet::SLOW_READER, [%peer, owed, limit], "connection closed: its peer does not read its answers (server.write_buffer_bytes_max)");
+        net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
+        self.cut_off();
+        false
+    }
+
+    /// Ends because too much is kept: of all connections it keeps most, or there was no place for an answer of so many bytes.
+    pub(crate) fn give_way(&mut self, net: &Net, missed: Option<usize>) {
+        let (peer, limit) = (self.peer, net.mailbox.totals().write_bytes_max());
+        let bytes = missed.unwrap_or(self.kept.kept);
+        let why = match missed {
+            None => "its peer reads least",
+            Some(_) => "no place for its answer",
+        };
+        limited!(info, net.counters.quiet, quiet::WRITE_BUFFERS, [%peer, bytes, limit], "connection closed: {why} while too much waits for all peers (server.write_buffers_total_bytes_max)");
+        net.counters.write_buffers_cut.fetch_add(1, Ordering::Relaxed);
+        self.cut_off();
+    }
+
+    /// Nothing more is sent, nor what the kernel has of it.
+    fn cut_off(&mut self) {
+        self.reset_at_end();
+        (self.out, self.sent, self.timed) = (Vec::new(), 0, Vec::new());
+        self.forget_sealed(usize::MAX);
+        self.phase = Phase::Broken;
+        self.tell_gone();
+    }
+
+    /// Has the kernel drop what its peer did not take as soon as the socket is closed. It would keep megabytes of it else, and go on
+    /// asking the peer whether there is room: of thousands of such peers that is what delays everybody else.
+    pub(super) fn reset_at_end(&self) {
+        // A Unix socket has no such thing, and needs none.
+        let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+    }
+
+    /// Tells the peer that nothing more comes where its layer has a word for it, as far as the kernel takes that without waiting.
+    pub(super) fn end_layer(&mut self) {
+        if let Some(layer) = &mut self.layer
+            && self.out.is_empty()
+            && self.phase != Phase::Broken
+        {
+            let last = layer.close();
+            if !last.is_empty() {
+                let _ = rustix::net::send(&self.socket, &last, SendFlags::NOSIGNAL);
+            }
+        }
+    }
+}
+
+/// An empty buffer is the thread's again, unless it has one or this one is large.
+fn give_back(out: Vec<u8>, room: &mut Room) {
+    if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
+        room.out = out;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::connection::rig::Rig;
+    use crate::mailbox::{Delivery, What};
+    use std::io::Read as _;
+
+    /// The marks of the answers that have left.
+    fn marks(room: &Room) -> Vec<u16> {
+        room.written.iter().map(|(mark, _)| *mark).collect()
+    }
+
+    #[test]
+    fn an_answer_is_told_written_when_it_has_left_whatever_waits_behind_it() {
+        const BYTES: usize = 50_000;
+        const ANSWERS: u16 = 40;
+        let Rig {
+            mut connection,
+            mut theirs,
+            mut room,
+            ..
+        } = Rig::connected();
+        for mark in 0..ANSWERS {
+            connection.link.take(&[7; BYTES], Some((Instant::now(), mark)));
+        }
+        let mut chunk = vec![0; 32 << 10];
+        loop {
+            connection.link.is_writable = true;
+            connection.link.send(&mut room);
+            let left = ANSWERS as usize * BYTES - connection.link.unsent();
+            assert!(left > 0);
+            let expected: Vec<u16> = (0..(left / BYTES) as u16).collect();
+            assert_eq!(marks(&room), expected, "{left} bytes have left");
+            if connection.link.unsent() == 0 {
+                return;
+            }
+            theirs.read_exact(&mut chunk).unwrap();
+        }
+    }
+
+    #[test]
+    fn answers_that_left_to_make_place_for_another_are_told_written_then() {
+        let Rig {
+            mut connection,
+            mut theirs,
+            net,
+            mut room,
+        } = Rig::connected();
+        const PIECE: usize = 10_000;
+        let (mut answers, mut sent) = (0, 0);
+        while connection.link.unsent() == 0 {
+            connection.link.take(&[7; PIECE], Some((Instant::now(), answers)));
+            connection.link.send(&mut room);
+            answers += 1;
+            sent = usize::from(answers) * PIECE - connection.link.unsent();
+        }
+        let told: Vec<u16> = (0..answers - 1).collect();
+        assert_eq!(marks(&room), told, "one waits");
+        theirs.read_exact(&mut vec![0; sent]).unwrap();
+        connection.link.is_writable = true;
+        // More than fits beside what waits, and more than the kernel takes at a time.
+        let next = Delivery {
+            key: connection.link.key,
+            bytes: vec![8; net.options.owed_bytes_max],
+            what: What::Answer {
+                close: false,
+                ready: Some((Instant::now(), answers)),
+            },
+        };
+        connection.deliver(next, &net, &mut room);
+        let told: Vec<u16> = (0..answers).collect();
+        assert_eq!(marks(&room), told);
+        connection.link.send(&mut room);
+        assert!(connection.link.unsent() > 0 && connection.link.phase == Phase::Open);
+        assert_eq!(marks(&room), told, "the last one waits");
+    }
+
+    #[test]
+    fn a_peer_that_is_always_behind_gets_all_and_nothing_is_kept_that_was_sent() {
+        let byte = |at: usize| (at % 251) as u8;
+        let Rig {
+            mut connection,
+            mut theirs,
+            mut room,
+            ..
+        } = Rig::connected();
+        let (mut written, mut read, mut chunk) = (0, 0, vec![0; 32 << 10]);
+        while read < 30 << 20 {
+            // Always more than the kernel takes at a time.
+            let more = 4 * OUT_BYTES_HIGH - connection.link.unsent();
+            connection.link.out.extend((written..written + more).map(byte));
+            written += more;
+            connection.link.is_writable = true;
+            connection.link.send(&mut room);
+            assert!(connection.link.unsent() > 0, "the peer has caught up");
+            let kept = connection.link.out.len();
+            assert!(kept <= 9 * OUT_BYTES_HIGH, "{kept} bytes are kept");
+            let count = theirs.read(&mut chunk).unwrap();
+            let wrong = (chunk[..count].iter().zip(read..)).find(|(found, at)| **found != byte(*at));
+            assert_eq!(wrong, None);
+            read += count;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What stands between a connection's bytes and its session's: a byte layer.
+//!
+//! It knows no message. Its invariant: once a connection has a layer, no byte leaves or comes past it.
+
+/// An encryption of one connection.
+pub trait Layer {
+    /// Bytes that one read takes at most: it bounds what one turn opens.
+    fn read_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Takes received bytes, in which it may work. What they hold joins `plain`, and what it answers by itself `out`.
+    fn open(&mut self, received: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened;
+
+    /// One whole message was written to `out` from `start` on.
+    fn seal_message(&mut self, _out: &mut Vec<u8>, _start: usize) {}
+
+    /// Seals what is left of a turn's messages, with `spare` to work in. False if that cannot be.
+    fn seal(&mut self, _out: &mut Vec<u8>, _spare: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    /// Bytes at the front of `out`, which has so many, that may leave.
+    fn sealed(&self, out_bytes: usize) -> usize {
+        out_bytes
+    }
+
+    /// So many bytes at the front of `out` are gone, or all there were.
+    fn forget_sealed(&mut self, _bytes: usize) {}
+
+    /// What tells the peer that nothing more is sent; nothing where that cannot be said.
+    fn close(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Whether its handshake is not done: until then nothing is served.
+    fn is_shaking(&self) -> bool {
+        false
+    }
+
+    /// Bytes of memory that hold what cannot be opened yet, and whether the peer is late with the rest of it.
+    fn held_bytes(&self) -> usize;
+
+    /// Lets go of it: nothing more is received.
+    fn forget_held(&mut self);
+}
+
+/// What came of received bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// More may follow.
+    Open,
+    /// The peer has said that it sends no more.
+    Ended,
+    /// They are not what was agreed on: nothing more can be opened.
+    Failed,
+}
