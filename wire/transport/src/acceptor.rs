@@ -4,7 +4,7 @@
 //! accepted and told so, as long as no more than [`beside_max`] are being told at once.
 
 use crate::listener::Bound;
-use crate::net_thread::{self, Kind, NetThread, Order, PARTING};
+use crate::net_thread::{self, Kind, NetThread, Newcomer, Order, PARTING};
 use crate::peer::Peer;
 use crate::pulse::{Pulses, Waker};
 use crate::quiet::{self, limited};
@@ -199,13 +199,13 @@ impl Transport {
             };
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
-            let order = Order::Adopt {
+            let order = Order::Adopt(Newcomer {
                 socket: stream.into(),
                 peer: Peer::Inet(peer),
                 kind: Kind::Rehearsal,
                 tls: None,
-                loopback: false,
-            };
+                is_loopback: false,
+            });
             let busy = |_| std::io::Error::other("a net thread takes no more connections");
             thread.mailbox.order(order).map_err(busy)?;
             Ok(own)
@@ -356,13 +356,13 @@ impl Accept {
         };
         thread.count(counters, kind);
         // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
-        let order = Order::Adopt {
-            loopback: listener.is_loopback(&socket),
+        let order = Order::Adopt(Newcomer {
+            is_loopback: listener.is_loopback(&socket),
             socket,
             peer,
             kind,
             tls: listener.tls.clone(),
-        };
+        });
         if thread.mailbox.order(order).is_err() {
             thread.uncount(counters, kind);
         }
@@ -450,13 +450,13 @@ mod tests {
         let (ours, _) = UnixStream::pair().unwrap();
         let mut waiting = 0;
         loop {
-            let order = Order::Adopt {
+            let order = Order::Adopt(Newcomer {
                 socket: ours.try_clone().unwrap().into(),
                 peer: Peer::Unix,
                 kind: Kind::Rehearsal,
                 tls: None,
-                loopback: true,
-            };
+                is_loopback: true,
+            });
             if transport.threads[0].mailbox.order(order).is_err() {
                 break;
             }

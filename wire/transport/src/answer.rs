@@ -118,8 +118,15 @@ impl Form {
         }
     }
 
+    /// Answers a body where the call came by HTTP, and an error elsewhere.
     pub(crate) fn body(self, out: &mut Vec<u8>, body: &Body<'_>) {
-        self.write_http(out, body, !self.is_last(), None);
+        match self {
+            Form::Http { .. } => self.write_http(out, body, !self.is_last(), None),
+            _ => {
+                let ex = "this path is served over HTTP only";
+                self.error(out, &Status::new(Code::UnknownMethod, ex));
+            }
+        }
     }
 
     fn write_http(self, out: &mut Vec<u8>, body: &Body<'_>, keep_alive: bool, allow: Option<&'static str>) {

@@ -145,7 +145,8 @@ impl<S> Connection<S> {
     pub(crate) fn deliver(&mut self, delivery: Delivery, net: &Net, room: &mut Room) -> bool {
         let link = &mut self.link;
         let bytes = delivery.bytes.as_slice();
-        link.count_mailed(bytes.len());
+        // The mailbox has counted them.
+        link.kept.mailed += bytes.len();
         match delivery.what {
             What::Answer { close, ready } => {
                 if link.phase <= Phase::Draining && link.may_owe(net, room, bytes.len()) {

@@ -104,7 +104,7 @@ impl<S: Service> Session<S> for Requests<S> {
                 return Received::More(needed);
             }
             Err(error) => {
-                limited!(info, turn.quiet(), NOT_HTTP, [peer = %turn.peer(), %error], "connection closed: bad HTTP request");
+                limited!(info, turn.counters().quiet, NOT_HTTP, [peer = %turn.peer(), %error], "connection closed: bad HTTP request");
                 refuse_bytes(turn.out(), &error);
                 return Received::Malformed;
             }

@@ -246,12 +246,14 @@ mod tests {
     #[test]
     fn orders_are_bounded() {
         let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20)), 0).unwrap();
-        let adopt = || Order::Adopt {
-            socket: Bell::new().unwrap().into(),
-            peer: crate::Peer::Unix,
-            kind: crate::net_thread::Kind::Served,
-            tls: None,
-            loopback: true,
+        let adopt = || {
+            Order::Adopt(crate::net_thread::Newcomer {
+                socket: Bell::new().unwrap().into(),
+                peer: crate::Peer::Unix,
+                kind: crate::net_thread::Kind::Served,
+                tls: None,
+                is_loopback: true,
+            })
         };
         crate::raise_file_limit();
         for _ in 0..ORDERS_MAX {

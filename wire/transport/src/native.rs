@@ -206,7 +206,7 @@ impl Frames {
                 true
             }
             Err(error) => {
-                limited!(info, turn.quiet(), NOT_SECURE, [peer = %turn.peer(), error], "connection closed: no key was agreed on");
+                limited!(info, turn.counters().quiet, NOT_SECURE, [peer = %turn.peer(), error], "connection closed: no key was agreed on");
                 false
             }
         }
@@ -222,7 +222,7 @@ impl Frames {
         let pushes = self.pushes.as_ref();
         let was_asked = pushes.is_some_and(|pushes| pushes.line.take_answer(seq, answer));
         if !was_asked {
-            limited!(info, turn.quiet(), NOT_ASKED, [peer = %turn.peer(), seq], "connection closed: an answer to what was never asked");
+            limited!(info, turn.counters().quiet, NOT_ASKED, [peer = %turn.peer(), seq], "connection closed: an answer to what was never asked");
         }
         was_asked
     }
@@ -308,7 +308,7 @@ impl<S: Service> Session<S> for Frames {
             },
             Ok(Parsed::Partial { needed, .. }) => Received::More(needed),
             Err(error) => {
-                limited!(info, turn.quiet(), NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: not a frame");
+                limited!(info, turn.counters().quiet, NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: not a frame");
                 self.refuse_frame(turn, input, error);
                 Received::Malformed
             }

@@ -49,17 +49,22 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 /// What a net thread is told.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Serve (or refuse) this connection, by TLS where that is given.
-    Adopt {
-        socket: OwnedFd,
-        peer: Peer,
-        kind: Kind,
-        tls: Option<Arc<Tls>>,
-        /// It came over loopback.
-        loopback: bool,
-    },
+    /// Serve (or refuse) this connection.
+    Adopt(Newcomer),
     /// Send what is owed, for this long at most, then close everything and end.
     Close { grace: Duration },
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: Peer,
+    pub(crate) kind: Kind,
+    /// What it begins with, where it is by TLS.
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// It came over loopback.
+    pub(crate) is_loopback: bool,
 }
 
 /// What a connection is for.
@@ -257,13 +262,7 @@ impl<S: Service> Loop<S> {
         }
         for order in left.orders.drain(..) {
             match order {
-                Order::Adopt {
-                    socket,
-                    peer,
-                    kind,
-                    tls,
-                    loopback,
-                } => self.adopt(socket, (peer, kind, loopback), tls.as_deref()),
+                Order::Adopt(newcomer) => self.adopt(newcomer),
                 Order::Close { grace } => self.begin_close(grace),
             }
         }
@@ -299,11 +298,14 @@ impl<S: Service> Loop<S> {
         }
     }
 
-    fn adopt(&mut self, socket: OwnedFd, (peer, kind, loopback): (Peer, Kind, bool), tls: Option<&Tls>) {
+    fn adopt(&mut self, newcomer: Newcomer) {
+        let Newcomer {
+            socket, peer, kind, ..
+        } = newcomer;
         let kind = self.find_place(kind);
         let counters = &self.net.counters;
         let begin = |tls: &Tls| Ok(tls::Session::new(tls.begin()?, peer, Arc::clone(counters)));
-        let layer = match contain(|| tls.map(begin).transpose()) {
+        let layer = match contain(|| newcomer.tls.as_deref().map(begin).transpose()) {
             Ok(Ok(layer)) => layer,
             Err(panic) => {
                 self.note_panic(peer, &panic);
@@ -324,7 +326,7 @@ impl<S: Service> Loop<S> {
             return uncount(&self.net.counters, &self.live, kind);
         }
         let mut link = Link::new(socket, peer, kind, key);
-        link.is_loopback = loopback;
+        link.is_loopback = newcomer.is_loopback;
         link.layer = layer.map(|layer| Box::new(layer) as _);
         let session = Box::new(Undecided(Arc::clone(&self.fronts)));
         let mut connection = Connection::new(link, session, self.timers.now_s());

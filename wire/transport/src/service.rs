@@ -13,7 +13,7 @@ use crate::session::Turn;
 use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// What a request is for.
@@ -224,7 +224,7 @@ impl Reply<'_> {
 
     /// Answers an HTTP body at once; a frame gets an error, because it has no place for one.
     pub fn body(mut self, body: &Body<'_>) {
-        write_body(self.form, self.turn.out(), body);
+        self.form.body(self.turn.out(), body);
         *self.outcome = Outcome::Answered;
     }
 
@@ -258,11 +258,6 @@ impl Ticket {
         Arc::clone(self.outlet.gone())
     }
 
-    /// Whether the caller has gone.
-    pub fn is_gone(&self) -> bool {
-        self.outlet.gone().load(Ordering::Relaxed)
-    }
-
     /// From here on it is only written: [`Service::written`] hears that under that mark, once it is.
     pub fn set_ready(&mut self, ready: Instant, mark: u16) {
         self.ready = Some((ready, mark));
@@ -278,7 +273,7 @@ impl Ticket {
     /// Answers an HTTP body, as [`Reply::body`].
     pub fn body(mut self, body: &Body<'_>) {
         let mut bytes = Vec::with_capacity(body.bytes.len() + 256);
-        write_body(self.form, &mut bytes, body);
+        self.form.body(&mut bytes, body);
         self.send(bytes, self.form.is_last());
     }
 
@@ -296,17 +291,6 @@ impl Ticket {
     fn send(&mut self, bytes: Vec<u8>, close: bool) {
         self.sent = true;
         self.outlet.answer(bytes, close, self.ready);
-    }
-}
-
-/// Writes a body where the call came by HTTP, and an error elsewhere.
-fn write_body(form: Form, out: &mut Vec<u8>, body: &Body<'_>) {
-    match form {
-        Form::Http { .. } => form.body(out, body),
-        _ => form.error(
-            out,
-            &Status::new(Code::UnknownMethod, "this path is served over HTTP only"),
-        ),
     }
 }
 

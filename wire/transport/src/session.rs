@@ -10,7 +10,6 @@ use crate::layer::Layer;
 use crate::net_thread::{Kind, Net};
 use crate::outlet::{Outlet, PushOutlet};
 use crate::peer::Peer;
-use crate::quiet::Quiet;
 use crate::timers::Overdue;
 use std::sync::Arc;
 use std::time::Instant;
@@ -199,11 +198,6 @@ impl<'t> Turn<'t> {
     /// The totals of its transport.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.net.counters
-    }
-
-    /// Limits the lines of the log that connections cause.
-    pub fn quiet(&self) -> &Quiet {
-        &self.net.counters.quiet
     }
 
     /// A call is answered later, from any thread.

@@ -45,7 +45,7 @@ impl Messages {
             // Fragments are kept by the reader; what is missing is asked for next.
             Ok(Progress::Partial { used, .. }) => return Received::Piece(used),
             Err(error) => {
-                limited!(info, turn.quiet(), NOT_WEBSOCKET, [peer = %turn.peer(), %error], "connection closed: bad WebSocket frame");
+                limited!(info, turn.counters().quiet, NOT_WEBSOCKET, [peer = %turn.peer(), %error], "connection closed: bad WebSocket frame");
                 return end(turn, error.close_code(), "");
             }
         };
@@ -86,10 +86,10 @@ fn serve_message<S: Service>(
             };
         }
         Ok(_) => {
-            limited!(info, turn.quiet(), NOT_FRAME, [peer = %turn.peer()], "connection closed: a message is not one whole frame");
+            limited!(info, turn.counters().quiet, NOT_FRAME, [peer = %turn.peer()], "connection closed: a message is not one whole frame");
         }
         Err(error) => {
-            limited!(info, turn.quiet(), NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: a message is not a frame");
+            limited!(info, turn.counters().quiet, NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: a message is not a frame");
             frames.refuse_frame(turn, message, error);
         }
     }

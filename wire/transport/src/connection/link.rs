@@ -97,7 +97,7 @@ pub(crate) struct Link {
     /// The answers in `out` that are measured; fewer than `out` has bytes.
     timed: Vec<Timed>,
     /// What is counted for it among what all connections keep for their peers.
-    kept: Kept,
+    pub(crate) kept: Kept,
 }
 
 impl Link {
@@ -208,11 +208,6 @@ impl Link {
         (std::mem::replace(&mut self.kept, now), keeps)
     }
 
-    /// What was counted for it, and is no more.
-    pub(crate) fn forget_kept(&mut self) -> Kept {
-        std::mem::take(&mut self.kept)
-    }
-
     /// A message was written from `start` on: its layer may seal it.
     #[inline]
     pub(crate) fn seal(&mut self, start: usize) {
@@ -235,11 +230,6 @@ impl Link {
             let end = self.out.len();
             self.timed.push(Timed { end, since, mark });
         }
-    }
-
-    /// So many bytes came from the mailbox, which has counted them.
-    pub(super) fn count_mailed(&mut self, bytes: usize) {
-        self.kept.mailed += bytes;
     }
 
     /// Seals what is not yet, and writes without waiting; true if any byte left.

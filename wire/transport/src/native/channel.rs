@@ -46,20 +46,16 @@ impl Encryption {
         frame_bytes_max: usize,
         turn: &Turn<'_>,
     ) -> Result<Box<dyn Layer>, String> {
+        let map = decode_map(encoding, payload).map_err(|error| error.to_string())?;
+        let (public, bits, mode) = request(&map)?;
+        let agreed = self.key.agree(public, bits, mode);
         Ok(Box::new(Secure {
-            channel: self.agree(encoding, payload)?,
+            channel: agreed.map_err(|error| error.to_string())?,
             pending: Vec::new(),
             frame_bytes_max,
             peer: turn.peer(),
             counters: Arc::clone(turn.counters()),
         }))
-    }
-
-    fn agree(&self, encoding: Encoding, payload: &[u8]) -> Result<Channel, String> {
-        let map = decode_map(encoding, payload).map_err(|error| error.to_string())?;
-        let (public, bits, mode) = request(&map)?;
-        let agreed = self.key.agree(public, bits, mode);
-        agreed.map_err(|error| error.to_string())
     }
 }
 

@@ -377,11 +377,6 @@ impl Pusher {
             waiting.tell(Err(error));
         }
     }
-
-    /// Whether the connection is over.
-    pub fn is_closed(&self) -> bool {
-        self.0.calls().closed
-    }
 }
 
 #[cfg(test)]

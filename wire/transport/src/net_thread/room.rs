@@ -35,7 +35,7 @@ impl<S: Service> Loop<S> {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        let before = connection.link.forget_kept();
+        let before = std::mem::take(&mut connection.link.kept);
         if !before.is_nothing() {
             self.keepers.change(slot, before.kept, 0);
             self.net.mailbox.totals().take(before.kept + before.mailed);

@@ -2,7 +2,7 @@
 //!
 //! Its invariant: a thread that could not be pinned runs no loop, and whoever starts it hears why.
 
-use super::{Loop, Net, NetThread, Order, uncount};
+use super::{Loop, Net, NetThread, Newcomer, Order, uncount};
 use crate::clock::Clock;
 use crate::mailbox::{Mailbox, Parcel};
 use crate::poller::{self, Poller};
@@ -89,7 +89,7 @@ impl Drop for End {
             }
         }
         for order in &left.orders {
-            if let Order::Adopt { kind, .. } = order {
+            if let Order::Adopt(Newcomer { kind, .. }) = order {
                 uncount(&self.counters, &self.live, *kind);
             }
         }
@@ -143,13 +143,13 @@ mod tests {
         });
         for kind in [Kind::Served, Kind::Refused, Kind::Rehearsal] {
             net_thread.count(&counters, kind);
-            let order = Order::Adopt {
+            let order = Order::Adopt(Newcomer {
                 socket: Bell::new().unwrap().into(),
                 peer: Peer::Unix,
                 kind,
                 tls: None,
-                loopback: false,
-            };
+                is_loopback: false,
+            });
             mailbox.order(order).unwrap();
         }
         let counted = || {
