@@ -8,12 +8,11 @@ use std::hint::black_box;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use millpond_backends_interface::{Backend as _, Instance};
 use millpond_backends_tract::Tract;
-use millpond_engines_features::{Handle, Table};
+use millpond_engines_features::Table;
 use millpond_pipelines::key_hash;
 use millpond_tensor::Tensor;
 use serde::Deserialize;
@@ -35,7 +34,7 @@ struct Scores {
 
 /// The loop with its table and model.
 struct Loop {
-    table: Arc<Table>,
+    table: Table,
     instance: Box<dyn Instance>,
     requests: Vec<Request>,
     next: usize,
@@ -63,9 +62,9 @@ pub(crate) fn serve(address: &str, folder: &Path) -> anyhow::Result<()> {
 impl Loop {
     /// Opens table and model, and compares every score once.
     fn open(folder: &Path) -> anyhow::Result<Loop> {
-        let table = Handle::open(&folder.join("tables/embeddings"), None)?.pin();
+        let table = Table::open_version(&folder.join("tables/embeddings"), None)?;
         table.make_resident()?;
-        let model = Tract.load(&folder.join("model.onnx"))?;
+        let model = Tract::at(folder.join("model.onnx")).load()?;
         model.prepare(SAMPLES)?;
         let mut bare = Loop {
             table,

@@ -2,7 +2,7 @@
 //! Its invariant: it works on a folder that no server has open; the store's own lock sees to that.
 
 use clap::{Args, Subcommand, ValueEnum};
-use millpond_server::config;
+use millpond_server::config::ordered::{Durability as Survives, Section};
 use millpond_server::load_events;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -38,14 +38,13 @@ enum Durability {
 
 pub(crate) fn run(ordered: &Ordered) -> anyhow::Result<()> {
     let Ordered::Load(load) = ordered;
-    let defaults = millpond_server::config::Ordered::at(load.dir.clone());
-    let durability = match load.durability {
-        Durability::Logged => config::Durability::Logged,
-        Durability::Synced => config::Durability::Synced,
-    };
-    let store = config::Ordered {
-        durability,
-        ..defaults
+    let store = Section {
+        path: Some(load.dir.clone()),
+        durability: match load.durability {
+            Durability::Logged => Survives::Logged,
+            Durability::Synced => Survives::Synced,
+        },
+        ..Section::default()
     };
     let (started, mut shown) = (Instant::now(), Instant::now());
     let summary = load_events(&store, &load.file, &mut |entries| {

@@ -1,12 +1,13 @@
 //! A pipeline with its tables, stores and model found, and the executor of its stages.
 //!
-//! Its invariant: one request reads one version of each table, from its first stage to its last, and gets one result.
+//! It keeps what it found: another version of a table makes another pipeline. Its invariant: one request reads one version of
+//! each table, from its first stage to its last, and gets one result.
 
 use crate::planner::Taken;
 use crate::stage::{Given, Model, Opening, Stage, Step};
 use crate::{Ask, Error, Expected, Items, Parts, Plan, Request, RequestKind, Value, Wait};
 use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
-use millpond_engines_features::{Handle, Table};
+use millpond_engines_features::Table;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub struct Pipeline {
     sample_width: usize,
     stages: Vec<Ready>,
     /// Each table once, with its name.
-    tables: Vec<(String, Arc<Handle>)>,
+    tables: Vec<(String, Arc<Table>)>,
     /// What requests wait for first.
     model: Model,
 }
@@ -113,17 +114,11 @@ impl Pipeline {
         self.model.row_bytes.saturating_mul(rows)
     }
 
-    /// The names of its tables, in the order of [`Output::versions`].
-    pub fn tables(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.tables.iter().map(|(name, _)| name.as_str())
-    }
-
-    /// The versions that its tables serve now, in that order.
-    pub fn versions(&self) -> Vec<u64> {
+    /// Each of its tables with the version that its requests read.
+    pub fn versions(&self) -> impl Iterator<Item = (&str, u64)> {
         self.tables
             .iter()
-            .map(|(_, handle)| handle.pin().version())
-            .collect()
+            .map(|(name, table)| (name.as_str(), table.version()))
     }
 
     /// Runs the stages for one request until one has to wait, or all have run.
@@ -139,7 +134,6 @@ impl Pipeline {
         let run = Run {
             pipeline: Arc::clone(self),
             values,
-            tables: self.tables.iter().map(|(_, handle)| handle.pin()).collect(),
             rows: request.rows(),
             timing: None,
         };
@@ -147,12 +141,7 @@ impl Pipeline {
     }
 
     /// Runs stages behind those that `values` hold the values of, until one waits.
-    fn advance(
-        &self,
-        values: &mut Vec<Option<Value>>,
-        tables: &[Arc<Table>],
-        rows: usize,
-    ) -> Result<Option<Wait>, Error> {
+    fn advance(&self, values: &mut Vec<Option<Value>>, rows: usize) -> Result<Option<Wait>, Error> {
         while let Some(ready) = self.stages.get(values.len() - self.plan.inputs.len()) {
             let is_there = |at: &usize| values.get(*at).is_some_and(Option::is_some);
             let step = match ready.takes.iter().all(is_there) {
@@ -160,7 +149,6 @@ impl Pipeline {
                 true => ready.stage.run(&Given {
                     values: values.as_slice(),
                     takes: &ready.takes,
-                    tables,
                     rows,
                 })?,
             };
@@ -182,8 +170,6 @@ struct Run {
     pipeline: Arc<Pipeline>,
     /// Of the inputs, then of the stages that have run. `None`: skipped, or no later stage takes it.
     values: Vec<Option<Value>>,
-    /// The versions that it reads.
-    tables: Vec<Arc<Table>>,
     rows: usize,
     /// Of the model that it waited for last.
     timing: Option<Timing>,
@@ -202,8 +188,6 @@ pub enum Progress {
 pub struct Output {
     /// What its last stage gave; `None` where that was skipped.
     pub value: Option<Value>,
-    /// Of each table the version that was read.
-    pub versions: Vec<u64>,
     /// Where the time went, if a model ran.
     pub timing: Option<Timing>,
 }
@@ -239,12 +223,11 @@ impl Waiting {
 
 impl Run {
     fn go_on(mut self) -> Result<Progress, Error> {
-        let wait = self.pipeline.advance(&mut self.values, &self.tables, self.rows)?;
+        let wait = self.pipeline.advance(&mut self.values, self.rows)?;
         Ok(match wait {
             Some(wait) => Progress::Waits(Waiting { run: self, wait }),
             None => Progress::Done(Output {
                 value: self.values.pop().flatten(),
-                versions: self.tables.iter().map(|table| table.version()).collect(),
                 timing: self.timing,
             }),
         })

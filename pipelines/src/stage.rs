@@ -1,12 +1,12 @@
 //! What a stage is: how it is described, what it takes and gives, and how it runs.
 //!
 //! It knows no kind of stage; those are listed in `stages`. Its invariant: a stage sees the values that its plan names, and the
-//! table versions of its request.
+//! tables, stores and models that it was opened with.
 
 use crate::planner::Place;
 use crate::{Error, Value, Wait};
 use millpond_engines_batcher::Batcher;
-use millpond_engines_features::{Handle, Table};
+use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ pub struct Opened {
 /// Where stages find what they name.
 pub trait Parts {
     /// The feature table of that name.
-    fn table(&self, name: &str) -> Option<Arc<Handle>>;
+    fn table(&self, name: &str) -> Option<Arc<Table>>;
 
     /// The ordered store of that name.
     fn store(&self, name: &str) -> Option<Store>;
@@ -124,7 +124,7 @@ pub struct Opening<'p> {
     pub(crate) pipeline: &'p str,
     pub(crate) parts: &'p dyn Parts,
     /// Each table once, with its name.
-    pub(crate) tables: Vec<(String, Arc<Handle>)>,
+    pub(crate) tables: Vec<(String, Arc<Table>)>,
     /// The model that the pipeline's requests wait for first.
     pub(crate) model: Option<Model>,
 }
@@ -139,24 +139,17 @@ pub(crate) struct Model {
 }
 
 impl Opening<'_> {
-    /// The position of a table among those that each request pins, and its width.
+    /// A table, in the version that requests of this pipeline will read.
     ///
     /// # Errors
     /// [`Error::Unfit`] where there is none of that name.
-    pub fn table(&mut self, name: &str) -> Result<(usize, usize), Error> {
-        let known = self.tables.iter().position(|(known, _)| known == name);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let handle = self
-                    .parts
-                    .table(name)
-                    .ok_or_else(|| self.missing("table", name))?;
-                self.tables.push((name.to_owned(), handle));
-                self.tables.len() - 1
-            }
-        };
-        Ok((at, self.tables[at].1.pin().dim()))
+    pub fn table(&mut self, name: &str) -> Result<Arc<Table>, Error> {
+        let found = self.parts.table(name);
+        let table = found.ok_or_else(|| self.missing("table", name))?;
+        if !self.tables.iter().any(|(known, _)| known == name) {
+            self.tables.push((name.to_owned(), Arc::clone(&table)));
+        }
+        Ok(table)
     }
 
     /// A store.
@@ -220,7 +213,6 @@ pub enum Step {
 pub struct Given<'r> {
     pub(crate) values: &'r [Option<Value>],
     pub(crate) takes: &'r [usize],
-    pub(crate) tables: &'r [Arc<Table>],
     /// Rows of the request.
     pub rows: usize,
 }
@@ -239,14 +231,5 @@ impl<'r> Given<'r> {
     pub fn values(&self) -> impl Iterator<Item = &'r Value> {
         let values = self.values;
         self.takes.iter().filter_map(move |at| values.get(*at)?.as_ref())
-    }
-
-    /// The version of a table that this request reads; [`Opening::table`] gave its position.
-    ///
-    /// # Errors
-    /// [`Error::Internal`] for another position.
-    pub fn table(&self, at: usize) -> Result<&'r Table, Error> {
-        let table = self.tables.get(at).map(AsRef::as_ref);
-        table.ok_or_else(|| Error::not_given("its table"))
     }
 }

@@ -17,36 +17,9 @@ pub enum Error {
     /// A port or a thread.
     #[error(transparent)]
     Transport(#[from] millpond_wire_transport::Error),
-    /// A feature table.
-    #[error("features.{name}: {source}")]
-    Features {
-        /// The table.
-        name: String,
-        /// The engine's words.
-        source: millpond_engines_features::Error,
-    },
-    /// An ordered store.
-    #[error("ordered.{name}: {source}")]
-    Ordered {
-        /// The store.
-        name: String,
-        /// The engine's words.
-        source: millpond_engines_ordered::Error,
-    },
-    /// A model's file.
-    #[error("models.{name}: {source}")]
-    Model {
-        /// The model.
-        name: String,
-        /// The backend's words.
-        source: millpond_backends_interface::Error,
-    },
-    /// A model's batcher.
+    /// What the catalog holds.
     #[error(transparent)]
-    Batcher(#[from] millpond_engines_batcher::Error),
-    /// A pipeline.
-    #[error(transparent)]
-    Pipeline(Box<millpond_pipelines::Error>),
+    Catalog(#[from] millpond_catalog::Error),
     /// Parts that do not fit each other.
     #[error("{0}")]
     Unfit(String),
@@ -63,12 +36,6 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
-}
-
-impl From<millpond_pipelines::Error> for Error {
-    fn from(error: millpond_pipelines::Error) -> Error {
-        Error::Pipeline(Box::new(error))
-    }
 }
 
 impl Error {

@@ -19,7 +19,6 @@ mod admission;
 pub mod config;
 pub mod doctor;
 mod encryption;
-mod engines;
 mod error;
 mod handlers;
 mod load;
@@ -48,9 +47,10 @@ pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 use access::Access;
 use admission::Admission;
 use config::Config;
-use engines::Engines;
 use methods::Methods;
 use metrics::{Arrival, Metrics};
+use millpond_catalog::{Handle, Pinned};
+use millpond_engines_ordered::Durability;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{Counters, Listener, Transport, raise_file_limit};
 use ports::{admin_options, data_options};
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     put_failures: handlers::ordered_put::PutFailures,
     admission: Arc<Admission>,
     /// Set once everything is open and warm.
-    engines: OnceLock<Arc<Engines>>,
+    engines: OnceLock<Arc<Handle>>,
     /// Nobody calls but the process itself: calls are not logged.
     is_rehearsal: bool,
     draining: AtomicBool,
@@ -117,8 +117,9 @@ impl Shared {
         }
     }
 
-    fn ready_engines(&self) -> Option<&Engines> {
-        self.engines.get().map(Arc::as_ref)
+    /// The catalog that serves now.
+    fn ready_engines(&self) -> Option<Pinned> {
+        Some(self.engines.get()?.pin())
     }
 
     /// Counts and logs a call that gets an error.
@@ -191,7 +192,8 @@ impl Shared {
 
     /// What to say of a store that a failure made read-only, if there is one.
     fn read_only_store(&self) -> Option<String> {
-        let mut stores = self.engines.get()?.stores.iter();
+        let engines = self.ready_engines()?;
+        let mut stores = engines.stores.iter();
         let (name, _) = stores.find(|(_, store)| store.read_only().is_some())?;
         Some(format!(
             "ordered store {name:?} is read-only after a failure of its log; restart to recover"
@@ -208,14 +210,14 @@ impl Shared {
 pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     let mut dry = config.clone();
     for store in dry.ordered.values_mut() {
-        (store.path, store.durability) = (None, config::Durability::Memory);
+        (store.path, store.durability) = (None, Durability::Memory);
     }
     for model in dry.models.values_mut() {
-        model.instances = 1;
+        model.batcher.instances = 1;
     }
     data_options(&dry)?;
     let tls = tls::read(&dry.server)?;
-    Engines::open(&dry)?.make_resident()?;
+    Handle::open(dry.sections(), dry.resources())?;
     let warnings = tls.map_or(Vec::new(), |tls| tls::warnings(&tls));
     Ok(warnings.into_iter().map(|warning| warning.text).collect())
 }
@@ -276,8 +278,7 @@ impl Server {
     fn open_here(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
         raise_files(config.server.connections_max);
         let options = data_options(&config)?;
-        let engines = Engines::open(&config)?;
-        engines.make_resident()?;
+        let engines = Handle::open(config.sections(), config.resources())?;
         let bind = if member.is_some() {
             Listener::bind_shared
         } else {
@@ -361,12 +362,11 @@ impl Server {
         })
     }
 
-    fn warm(&self, engines: Arc<Engines>, rehearsal: &Shared) -> Result<(), Error> {
-        engines.warm(&self.shared.config)?;
-        engines.check_tables()?;
+    fn warm(&self, engines: Arc<Handle>, rehearsal: &Shared) -> Result<(), Error> {
+        engines.warm()?;
         let _ = rehearsal.engines.set(Arc::clone(&engines));
-        rehearsal::hold(rehearsal, &engines, &self.data);
-        engines.forget_counts();
+        rehearsal::hold(&engines.pin(), &self.data);
+        engines.pin().forget_counts();
         let _ = self.shared.engines.set(engines);
         let ms = self.shared.started.elapsed().as_millis() as u64;
         tracing::info!(ms, "ready");

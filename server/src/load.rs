@@ -2,9 +2,8 @@
 //! Its invariant: a line that cannot be loaded stops the load and is named; what was loaded before it stays.
 
 use crate::Error;
-use crate::config::{Ordered, Server};
-use crate::engines::open_store;
-use millpond_engines_ordered::Put;
+use millpond_catalog::{self as catalog, Resources, open_store};
+use millpond_engines_ordered::{Put, Section};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -30,19 +29,19 @@ pub struct LoadSummary {
     pub keys: usize,
 }
 
-/// Loads `file`, one JSON object `{"key": text, "value": text}` a line, into the store at `config.path`.
+/// Loads `file`, one JSON object `{"key": text, "value": text}` a line, into the store at `section.path`.
 ///
 /// # Errors
 /// [`Error`] naming the line, or what the store says.
 pub fn load_events(
-    config: &Ordered,
+    section: &Section,
     file: &Path,
     progress: &mut dyn FnMut(u64),
 ) -> Result<LoadSummary, Error> {
     let place = file.display().to_string();
     let opened =
         File::open(file).map_err(|error| Error::config(&place, format!("cannot be read: {error}")))?;
-    let store = open_store("load", config, &Server::default())?;
+    let store = open_store("load", section, Resources::default().put_bytes_max)?;
     let mut entries = 0;
     let mut batch = Vec::with_capacity(ENTRIES_A_PUT);
     let mut write = |batch: &mut Vec<(Vec<u8>, Vec<u8>)>| {
@@ -75,7 +74,6 @@ pub fn load_events(
         write(&mut batch)?;
     }
     let keys = store.len();
-    let name = "load".to_owned();
-    store.close().map_err(|source| Error::Ordered { name, source })?;
+    store.close().map_err(catalog::Error::part("ordered", "load"))?;
     Ok(LoadSummary { entries, keys })
 }

@@ -3,8 +3,7 @@
 //! A model that has run is not a server that has answered: the first request of a fresh process would still meet code and
 //! memory that nothing has touched. Its invariant: it writes to no store, and its calls are counted and logged nowhere.
 
-use crate::Shared;
-use crate::engines::Engines;
+use millpond_catalog::Catalog;
 use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_payload::{Encoder, Map, Value};
@@ -37,9 +36,9 @@ struct Call<'e> {
 
 /// Makes every call, and logs how many there were and how long they took. A rehearsal that cannot be held is a slower first
 /// request, not a server that does not start: it is logged.
-pub(crate) fn hold(shared: &Shared, engines: &Engines, data: &Transport) {
+pub(crate) fn hold(engines: &Catalog, data: &Transport) {
     let started = Instant::now();
-    let calls = calls(shared, engines);
+    let calls = calls(engines);
     // The first request decides a connection's protocol.
     let connections = || -> Result<_, Error> { Ok(data.rehearse()?.into_iter().zip(data.rehearse()?)) };
     let held = connections().and_then(|connections| {
@@ -79,10 +78,10 @@ fn rehearse(by_http: &mut TcpStream, by_frame: &mut TcpStream, call: &Call<'_>) 
     Ok(2 * ROUNDS)
 }
 
-fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
+fn calls(engines: &Catalog) -> Vec<Call<'_>> {
     let mut calls = Vec::new();
     for (name, pipeline) in &engines.pipelines {
-        let rows = rows(shared, pipeline);
+        let rows = rows(pipeline);
         calls.push(match pipeline.request() {
             RequestKind::Samples => Call {
                 method: "infer",
@@ -121,9 +120,8 @@ fn calls<'e>(shared: &Shared, engines: &'e Engines) -> Vec<Call<'e>> {
 }
 
 /// The smallest size above one row that the model was warmed for: what its requests are expected to have.
-fn rows(shared: &Shared, pipeline: &Pipeline) -> usize {
-    let model = shared.config.models.get(pipeline.model());
-    let sizes = model.map(|model| model.warm_up_sizes()).unwrap_or_default();
+fn rows(pipeline: &Pipeline) -> usize {
+    let sizes = pipeline.batcher().options().warm_up_sizes();
     let most = rank::ITEMS_MAX.min(infer::SAMPLES_MAX);
     sizes
         .into_iter()

@@ -4,10 +4,10 @@
 //! holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token.
 
 use crate::Shared;
-use crate::engines::Engines;
 use crate::handlers;
 use crate::methods::{Method, Work};
 use crate::metrics::{Arrival, Turn};
+use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload, Reserved};
 use millpond_wire_schema::{Code, Field as _, Status};
 use millpond_wire_transport::{Body, Clock, Reply, Request, Service, Target};
@@ -60,7 +60,7 @@ impl Inline<'_> {
 /// What every handler gets beside its payload.
 pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) engines: &'a Engines,
+    pub(crate) engines: &'a Catalog,
     /// The connection it came by.
     pub(crate) connection: u64,
     pub(crate) arrival: Arrival,
@@ -159,7 +159,7 @@ impl Router {
         };
         let call = Call {
             shared,
-            engines,
+            engines: &engines,
             connection: request.connection,
             arrival,
             inline,

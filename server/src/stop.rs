@@ -3,7 +3,6 @@
 //! There is one deadline, counted from the word to stop: accepted calls have `server.drain_ms_max`, and everything else fits into the
 //! second behind it, for the process ends then. Its invariant: no part waits for a thread that may never end.
 
-use crate::engines::Engines;
 use crate::{Server, Shared};
 use millpond_threads::{ends_by, join_by};
 use millpond_wire_transport::Transport;
@@ -105,7 +104,7 @@ impl Server {
 
 /// Begins to stop what answers; the function that is returned waits for the end, and says what has none.
 fn stop_engines(shared: &Arc<Shared>, until: Instant) -> impl FnOnce() -> Vec<String> + use<> {
-    let engines = shared.engines.get().cloned();
+    let engines = shared.ready_engines().map(|engines| Arc::clone(&engines));
     let here = engines.clone();
     let thread = std::thread::Builder::new().name("stop".into());
     let stopping = thread.spawn(move || engines.map_or(Vec::new(), |engines| engines.stop_by(until)));
@@ -116,28 +115,6 @@ fn stop_engines(shared: &Arc<Shared>, until: Instant) -> impl FnOnce() -> Vec<St
         },
         // Without a thread it is done here, one behind the other.
         Err(_) => here.map_or(Vec::new(), |engines| engines.stop_by(until)),
-    }
-}
-
-impl Engines {
-    /// Ends every model and store at the same time: finishes what they have taken in, for as long as there is time. Returns those that
-    /// have not ended.
-    fn stop_by(&self, until: Instant) -> Vec<String> {
-        self.models.values().for_each(|model| model.batcher.begin_stop());
-        self.stores.values().for_each(|store| store.begin_close());
-        let mut left = Vec::new();
-        for (name, model) in &self.models {
-            if !model.batcher.stop_by(until) {
-                left.push(format!("a run of models.{name}"));
-            }
-        }
-        for (name, store) in &self.stores {
-            if let Err(error) = store.close_by(until) {
-                tracing::error!(store = name, %error, "the store was not closed in order");
-                left.push(format!("ordered.{name}"));
-            }
-        }
-        left
     }
 }
 

@@ -6,8 +6,8 @@
 //! server is not ready.
 
 use crate::Shared;
-use crate::engines::Engines;
 use crate::log::LogHandle;
+use millpond_catalog::Catalog;
 use millpond_wire_transport::{Pulses, Stuck};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -190,12 +190,14 @@ fn ended(shared: &Shared) -> Vec<String> {
         (tls, "the thread that watches the files of server.tls"),
     ];
     let beside = beside.into_iter().filter(|(has_died, _)| *has_died);
-    let mut ended = shared.ready_engines().map_or(Vec::new(), ended_of_engines);
+    let mut ended = shared
+        .ready_engines()
+        .map_or(Vec::new(), |engines| ended_of_engines(&engines));
     ended.extend(beside.map(|(_, name)| name.to_owned()));
     ended
 }
 
-fn ended_of_engines(engines: &Engines) -> Vec<String> {
+fn ended_of_engines(engines: &Catalog) -> Vec<String> {
     let models = engines
         .models
         .iter()

@@ -34,6 +34,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("pipelines", &["tensor", "engines/*", "backends/interface"]),
     ("backends/interface", &["tensor"]),
     ("backends/*", &["tensor", "threads", "backends/interface"]),
+    // The one list of backends is there.
+    (
+        "catalog",
+        &["tensor", "threads", "engines/*", "pipelines", "backends/*"],
+    ),
     (
         "server",
         &[
@@ -41,7 +46,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "threads",
             "wire/*",
             "engines/*",
-            "backends/*",
+            "backends/interface",
+            "catalog",
             "pipelines",
             "client/rust",
         ],
@@ -217,7 +223,7 @@ mod tests {
             &[
                 ("engines/ordered", false),
                 ("wire/frame", false),
-                ("backends/tract", false),
+                ("catalog", false),
             ],
             &[],
         );

@@ -1,4 +1,4 @@
-//! The small trait every model backend implements: [`Backend`] loads a file,
+//! The small traits every model backend implements: [`Backend`] loads a model as the configuration says,
 //! [`Model`] is what was loaded, [`Instance`] runs it.
 //!
 //! It is not a backend and knows no file format: it only says how signatures and
@@ -35,19 +35,28 @@ pub use error::Error;
 pub use signature::{Port, Signature};
 
 use millpond_tensor::Tensor;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A kind of model file and the code that runs it.
-pub trait Backend: Send + Sync {
-    /// The name the configuration uses for it, `"tract"` for one.
-    fn name(&self) -> &'static str;
+/// A backend's own keys of `[models.NAME]`, which are all that it takes to load the model.
+pub trait Backend {
+    /// Its file, which the configuration names relative to its own folder, if it has one.
+    fn path_mut(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
 
-    /// Reads and prepares the model in `path`.
+    /// What is known to be wrong before the model is loaded. `at` is the section, as in `models.ranker`; a run has
+    /// `batch_size_max` rows at most.
+    ///
+    /// # Errors
+    /// The problem, its key, and what to do.
+    fn check(&self, at: &str, batch_size_max: usize) -> Result<(), String>;
+
+    /// Reads and prepares the model.
     ///
     /// # Errors
     /// A missing, damaged or unsupported file; the error names the file and a hint.
-    fn load(&self, path: &Path) -> Result<Arc<dyn Model>, Error>;
+    fn load(&self) -> Result<Arc<dyn Model>, Error>;
 }
 
 /// A loaded model: immutable and shared; weights live here once.

@@ -4,18 +4,17 @@
 //! It reads no file and learns nothing. Its one invariant: output `i` is the sum of row `i`, however long that took.
 //!
 //! ```
-//! use millpond_backends_interface::Model;
+//! use millpond_backends_interface::Backend;
 //! use millpond_backends_practice::{Behaviour, Practice};
 //! use millpond_tensor::Tensor;
-//! use std::time::Duration;
 //!
 //! let practice = Practice {
-//!     behaviour: Behaviour::Wait,
-//!     run: Duration::from_micros(100),
-//!     row: Duration::from_micros(1),
+//!     behaviour: Some(Behaviour::Wait),
+//!     us: Some(100),
+//!     us_per_row: 1,
 //!     width: 2,
 //! };
-//! let model = practice.model();
+//! let model = practice.load()?;
 //! assert_eq!(model.signature().inputs[0].to_string(), "x: f32[N, 2]");
 //! let x = Tensor::new(vec![2, 2], vec![1.0_f32, 2.0, 3.0, 4.0])?;
 //! let outputs = model.instance()?.run(vec![x])?;
@@ -25,14 +24,21 @@
 
 mod cpu_clock;
 
-use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
+use millpond_backends_interface::{Backend, Error, Instance, Model, Port, Signature};
 use millpond_tensor::{ElementType, Tensor};
+use serde::Deserialize;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+/// What a run takes at most, in microseconds: warming the model up must end.
+const RUN_US_MAX: u64 = 10_000_000;
+/// Elements of a row at most.
+const WIDTH_MAX: usize = 1 << 16;
+
 /// What a run does while it lasts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Behaviour {
     /// It sleeps, as one that waits for an accelerator: no processor is used.
     Wait,
@@ -41,25 +47,68 @@ pub enum Behaviour {
     Compute,
 }
 
-/// A model's behaviour: a run takes `run` and `row` for each of its rows, at least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// `backend = "practice"`: a run takes `us`, and `us_per_row` for each of its rows, at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Practice {
-    /// What it does meanwhile.
-    pub behaviour: Behaviour,
-    /// What each run takes.
-    pub run: Duration,
-    /// What each row takes besides.
-    pub row: Duration,
+    /// What a run does meanwhile; must be given.
+    pub behaviour: Option<Behaviour>,
+    /// Microseconds of each run; must be given.
+    pub us: Option<u64>,
+    /// Microseconds that each row adds.
+    pub us_per_row: u64,
     /// Elements of a row of its one input, `x`.
     pub width: usize,
 }
 
+impl Default for Practice {
+    fn default() -> Practice {
+        Practice {
+            behaviour: None,
+            us: None,
+            us_per_row: 0,
+            width: 1,
+        }
+    }
+}
+
 impl Practice {
-    /// The name the configuration uses for it.
-    pub const NAME: &'static str = "practice";
+    /// Its keys in the configuration.
+    pub const KEYS: &'static [&'static str] = &["behaviour", "us", "us_per_row", "width"];
+
+    /// Microseconds of a run of `rows` rows.
+    fn run_us(&self, rows: usize) -> u64 {
+        let rows_us = self.us_per_row.saturating_mul(rows as u64);
+        self.us.unwrap_or_default().saturating_add(rows_us)
+    }
+}
+
+impl Backend for Practice {
+    fn check(&self, at: &str, batch_size_max: usize) -> Result<(), String> {
+        if self.behaviour.is_none() {
+            return Err(format!(
+                "{at}.behaviour is missing; backend \"practice\" needs \"wait\" or \"compute\""
+            ));
+        }
+        if self.us.is_none() {
+            return Err(format!(
+                "{at}.us is missing; backend \"practice\" needs the microseconds of a run, as in us = 1000"
+            ));
+        }
+        let found = self.run_us(batch_size_max);
+        if found > RUN_US_MAX {
+            return Err(format!(
+                "{at}: a run of batch_size_max rows takes {found} us (us + batch_size_max * us_per_row); expected at most {RUN_US_MAX}"
+            ));
+        }
+        match self.width {
+            1..=WIDTH_MAX => Ok(()),
+            width => Err(format!("{at}.width is {width}; expected 1 to {WIDTH_MAX}")),
+        }
+    }
 
     /// The model that behaves so: `x`, f32 `[N, width]`, to `y`, f32 `[N, 1]`, the sum of each row.
-    pub fn model(self) -> Arc<dyn Model> {
+    fn load(&self) -> Result<Arc<dyn Model>, Error> {
         let port = |name: &str, width| Port {
             name: name.to_string(),
             element_type: ElementType::F32,
@@ -70,16 +119,10 @@ impl Practice {
             outputs: vec![port("y", 1)],
             batched: true,
         };
-        Arc::new(PracticeModel {
-            practice: self,
+        Ok(Arc::new(PracticeModel {
+            practice: *self,
             signature,
-        })
-    }
-
-    /// What a run of `rows` rows takes.
-    pub fn run_of(self, rows: usize) -> Duration {
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        self.run.saturating_add(self.row.saturating_mul(rows))
+        }))
     }
 }
 
@@ -116,10 +159,10 @@ impl Instance for PracticeInstance {
             .map(|row| row.iter().sum())
             .collect();
         let y = Tensor::new(vec![rows, 1], sums)?;
-        let run = self.0.run_of(rows);
+        let run = Duration::from_micros(self.0.run_us(rows));
         match self.0.behaviour {
-            Behaviour::Wait => thread::sleep(run),
-            Behaviour::Compute => cpu_clock::spend(run),
+            Some(Behaviour::Compute) => cpu_clock::spend(run),
+            Some(Behaviour::Wait) | None => thread::sleep(run),
         }
         Ok(vec![y])
     }
@@ -133,9 +176,9 @@ mod tests {
 
     fn practice(behaviour: Behaviour) -> Practice {
         Practice {
-            behaviour,
-            run: Duration::from_millis(20),
-            row: Duration::from_millis(5),
+            behaviour: Some(behaviour),
+            us: Some(20_000),
+            us_per_row: 5_000,
             width: 3,
         }
     }
@@ -147,7 +190,7 @@ mod tests {
 
     /// Three rows take 35 ms at least, of which a part is processor time that depends on the behaviour.
     fn check(behaviour: Behaviour, cpu: std::ops::RangeInclusive<u64>) {
-        let mut instance = practice(behaviour).model().instance().unwrap();
+        let mut instance = practice(behaviour).load().unwrap().instance().unwrap();
         let (cpu_before, started) = (cpu_clock::now(), Instant::now());
         let outputs = instance.run(vec![x(3, 3)]).unwrap();
         assert!(started.elapsed() >= Duration::from_millis(35));
@@ -175,7 +218,7 @@ mod tests {
 
     #[test]
     fn inputs_of_another_shape_are_refused() {
-        let mut instance = practice(Behaviour::Wait).model().instance().unwrap();
+        let mut instance = practice(Behaviour::Wait).load().unwrap().instance().unwrap();
         for inputs in [vec![], vec![x(1, 2)]] {
             let error = instance.run(inputs).unwrap_err().to_string();
             assert!(error.contains("f32 [rows, 3]"), "{error}");

@@ -11,7 +11,7 @@
 //! use std::path::Path;
 //!
 //! let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mlp.onnx");
-//! let model = Tract.load(&file)?;
+//! let model = Tract::at(file).load()?;
 //! assert_eq!(model.signature().inputs[0].to_string(), "x: f32[N, 16]");
 //!
 //! let mut instance = model.instance()?;
@@ -27,19 +27,47 @@ mod model;
 mod ports;
 
 use millpond_backends_interface::{Backend, Error, Model};
-use std::path::Path;
+use serde::Deserialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The backend. It holds nothing; models are independent of each other.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tract;
+/// `backend = "tract"`: a model that is one ONNX file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tract {
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl Tract {
+    /// Its keys in the configuration.
+    pub const KEYS: &'static [&'static str] = &["path"];
+
+    /// The model in that file.
+    pub fn at(path: impl Into<PathBuf>) -> Tract {
+        Tract { path: path.into() }
+    }
+}
 
 impl Backend for Tract {
-    fn name(&self) -> &'static str {
-        "tract"
+    fn path_mut(&mut self) -> Option<&mut PathBuf> {
+        (!self.path.as_os_str().is_empty()).then_some(&mut self.path)
     }
 
-    fn load(&self, path: &Path) -> Result<Arc<dyn Model>, Error> {
-        Ok(Arc::new(load::load(path)?))
+    fn check(&self, at: &str, _batch_size_max: usize) -> Result<(), String> {
+        if self.path.as_os_str().is_empty() {
+            return Err(format!(
+                "{at}.path is missing; name an ONNX model, or set backend = \"practice\" for a model of known behaviour"
+            ));
+        }
+        if !self.path.is_file() {
+            let path = self.path.display();
+            return Err(format!("{at}.path: {path} is no file; name an ONNX model"));
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> Result<Arc<dyn Model>, Error> {
+        Ok(Arc::new(load::load(&self.path)?))
     }
 }

@@ -94,7 +94,9 @@ fn check_batches(name: &str, reference: &Reference, instance: &mut dyn Instance)
 }
 
 fn check(name: &str, inputs: &str, outputs: &str) {
-    let model = Tract.load(&data_folder().join(format!("{name}.onnx"))).unwrap();
+    let model = Tract::at(data_folder().join(format!("{name}.onnx")))
+        .load()
+        .unwrap();
     let text = std::fs::read_to_string(data_folder().join(format!("{name}.json"))).unwrap();
     let reference: Reference = serde_json::from_str(&text).unwrap();
     let joined = |ports: &[millpond_backends_interface::Port]| {
@@ -170,7 +172,7 @@ fn every_stored_model_is_checked_here() {
 
 #[test]
 fn a_failed_run_leaves_the_instance_usable() {
-    let model = Tract.load(&data_folder().join("two_by_two.onnx")).unwrap();
+    let model = Tract::at(data_folder().join("two_by_two.onnx")).load().unwrap();
     let mut instance = model.instance().unwrap();
     let floats = |rows: usize, columns: usize| {
         Tensor::new(vec![rows, columns], vec![0.5_f32; rows * columns]).unwrap()
@@ -195,7 +197,9 @@ fn a_failed_run_leaves_the_instance_usable() {
 
 /// Loads a model without a reference, and runs it on these shapes; what it gives for each.
 fn check_shapes(name: &str, ports: &str, batched: bool, shapes: &[&[usize]]) -> Vec<Tensor> {
-    let model = Tract.load(&data_folder().join(format!("{name}.onnx"))).unwrap();
+    let model = Tract::at(data_folder().join(format!("{name}.onnx")))
+        .load()
+        .unwrap();
     let signature = model.signature();
     let found = format!("{} to {}", signature.inputs[0], signature.outputs[0]);
     assert_eq!((found.as_str(), signature.batched), (ports, batched));

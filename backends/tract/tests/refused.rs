@@ -20,7 +20,7 @@ fn written(name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 fn check(path: &Path, expected_problem: &str, expected_hint: &str) {
-    match Tract.load(path).map(|_| ()) {
+    match Tract::at(path).load().map(|_| ()) {
         Err(Error::Load {
             path: named,
             problem,
@@ -85,10 +85,10 @@ fn what_is_no_model_is_refused() {
 fn a_file_cut_short_is_refused() {
     let whole = std::fs::read(data("two_by_two.onnx")).unwrap();
     let path = written("cut.onnx", &whole);
-    assert!(Tract.load(&path).is_ok());
+    assert!(Tract::at(&path).load().is_ok());
     for length in 0..whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
-        let loaded = Tract.load(&path).map(|_| ());
+        let loaded = Tract::at(&path).load().map(|_| ());
         assert!(
             matches!(loaded, Err(Error::Load { .. })),
             "{length} of {} bytes: {loaded:?}",
@@ -108,7 +108,7 @@ fn a_flipped_bit_never_stops_the_process() {
         let mut flipped = whole.clone();
         flipped[position] ^= 1 << (position % 8);
         std::fs::write(&path, &flipped).unwrap();
-        refused += usize::from(Tract.load(&path).is_err());
+        refused += usize::from(Tract::at(&path).load().is_err());
     }
     assert!(refused > 0);
     std::fs::remove_file(path).unwrap();

@@ -19,13 +19,14 @@ mod warm_up;
 mod worker;
 
 pub use stats::Stats;
-pub use warm_up::{WarmUp, WarmUpRun};
+pub use warm_up::WarmUpRun;
 
 use crate::Error;
 use millpond_backends_interface::Model;
 use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
 use queue::{Queue, Waiting};
+use serde::Deserialize;
 use state::Asked;
 use stats::Counters;
 use std::fmt;
@@ -34,8 +35,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How a model is run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How a model is run: these keys of `[models.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct BatcherOptions {
     /// Threads that run the model, each with an instance of its own.
     pub instances: usize,
@@ -46,20 +48,60 @@ pub struct BatcherOptions {
     /// Bytes that requests may hold together while they wait and run, see [`Request::bytes`]; one that holds more is
     /// refused whatever waits. A run takes as much again for the rows that it joins.
     pub queue_bytes_max: usize,
+    /// Row counts to run before the first request; 1, 16 and `batch_size_max` when left out.
+    pub warm_up: Option<Vec<usize>>,
     /// Instance `i` runs on `cpus[i % cpus.len()]` only. Empty: wherever the kernel likes.
+    #[serde(skip)]
     pub cpus: Vec<usize>,
 }
 
-/// One instance, 64 rows, 1,024 waiting requests, 256 MiB of them, no pinning.
+/// One instance, 256 rows, 4,096 waiting requests, 256 MiB of them, no pinning.
 impl Default for BatcherOptions {
     fn default() -> BatcherOptions {
         BatcherOptions {
             instances: 1,
-            batch_size_max: 64,
-            queue_max: 1024,
+            batch_size_max: 256,
+            queue_max: 4096,
             queue_bytes_max: 256 << 20,
+            warm_up: None,
             cpus: Vec::new(),
         }
+    }
+}
+
+impl BatcherOptions {
+    /// What no batcher can run with. `at` is the section, as in `models.ranker`.
+    ///
+    /// # Errors
+    /// The problem, its key, and what to do.
+    pub fn check(&self, at: &str) -> Result<(), String> {
+        for (key, found) in [
+            ("batch_size_max", self.batch_size_max),
+            ("instances", self.instances),
+            ("queue_bytes_max", self.queue_bytes_max),
+        ] {
+            if found == 0 {
+                return Err(format!("{at}.{key} is 0; expected at least 1"));
+            }
+        }
+        let most = self.batch_size_max;
+        let unfit = |rows: &&usize| !(1..=most).contains(*rows);
+        match self.warm_up.iter().flatten().find(unfit) {
+            None => Ok(()),
+            Some(rows) => Err(format!(
+                "{at}.warm_up holds {rows}; expected rows from 1 to batch_size_max ({most})"
+            )),
+        }
+    }
+
+    /// The row counts to run before the first request.
+    pub fn warm_up_sizes(&self) -> Vec<usize> {
+        let most = self.batch_size_max;
+        self.warm_up.clone().unwrap_or_else(|| {
+            let mut sizes = vec![1, 16.min(most), most];
+            sizes.dedup();
+            sizes
+        })
     }
 }
 
@@ -219,7 +261,8 @@ impl Batcher {
         mut options: BatcherOptions,
     ) -> Result<Batcher, Error> {
         let name = name.into();
-        check_options(&name, &options)?;
+        let problem = |problem| Error::Option { problem };
+        options.check(&format!("models.{name}")).map_err(problem)?;
         if !model.signature().batched {
             // Each call counts as one row.
             options.batch_size_max = 1;
@@ -339,7 +382,7 @@ impl Batcher {
     /// # Errors
     /// [`Error::Option`] for a size of 0 or above `batch_size_max`, [`Error::WarmUp`]
     /// when the model fails, [`Error::Stopping`].
-    pub fn warm_up(&self, sizes: &[usize]) -> Result<WarmUp, Error> {
+    pub fn warm_up(&self, sizes: &[usize]) -> Result<Vec<WarmUpRun>, Error> {
         warm_up::warm_up(&self.shared, sizes)
     }
 
@@ -405,21 +448,4 @@ impl Drop for Batcher {
             }
         }
     }
-}
-
-fn check_options(model: &str, options: &BatcherOptions) -> Result<(), Error> {
-    let at_least_one = |option, found: usize| {
-        if found > 0 {
-            return Ok(());
-        }
-        Err(Error::Option {
-            model: model.to_string(),
-            option,
-            expected: "at least 1".to_string(),
-            found: found.to_string(),
-        })
-    };
-    at_least_one("instances", options.instances)?;
-    at_least_one("batch_size_max", options.batch_size_max)?;
-    at_least_one("queue_bytes_max", options.queue_bytes_max)
 }

@@ -9,16 +9,10 @@ use millpond_backends_interface as interface;
 #[non_exhaustive]
 pub enum Error {
     /// An option that no batcher can run with.
-    #[error("model `{model}`: {option} must be {expected}, found {found}; change it in the configuration")]
+    #[error("{problem}")]
     Option {
-        /// The model's name.
-        model: String,
-        /// The option.
-        option: &'static str,
-        /// What it may be.
-        expected: String,
-        /// What it is.
-        found: String,
+        /// What is wrong, its key, and what to do.
+        problem: String,
     },
     /// An instance could not be started.
     #[error("model `{model}`: instance {instance} cannot start: {problem}")]

@@ -52,7 +52,5 @@ mod affinity;
 mod batcher;
 mod error;
 
-pub use batcher::{
-    Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Timing, WarmUp, WarmUpRun,
-};
+pub use batcher::{Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Timing, WarmUpRun};
 pub use error::Error;

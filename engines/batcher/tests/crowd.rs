@@ -117,7 +117,7 @@ fn warm_up_reaches_every_instance() {
     let (model, gate) = GateModel::free();
     let batcher = start(model, 3, 8, 1);
     let warm_up = batcher.warm_up(&[1, 8]).unwrap();
-    let reached: Vec<(usize, usize)> = warm_up.runs.iter().map(|run| (run.instance, run.rows)).collect();
+    let reached: Vec<(usize, usize)> = warm_up.iter().map(|run| (run.instance, run.rows)).collect();
     assert_eq!(reached, [(0, 1), (0, 8), (1, 1), (1, 8), (2, 1), (2, 8)]);
     let runs: Vec<gate::Run> = gate.runs.try_iter().collect();
     assert_eq!(runs.len(), 12);
@@ -136,7 +136,7 @@ fn warm_up_sizes_that_no_run_can_have_are_refused() {
     let batcher = start(model, 1, 8, 8);
     for size in [0, 9] {
         let error = batcher.warm_up(&[1, size]).unwrap_err().to_string();
-        let expected = format!("every warm-up size must be from 1 to batch_size_max, 8, found {size}");
+        let expected = format!("warm_up holds {size}; expected rows from 1 to batch_size_max (8)");
         assert!(error.contains(&expected), "{error}");
     }
 }
@@ -158,6 +158,6 @@ fn a_request_that_comes_during_warm_up_is_served() {
         ));
         gate.open();
         check_answer(&waiting, &[1.0]);
-        assert_eq!(warming.join().unwrap().unwrap().runs.len(), 1);
+        assert_eq!(warming.join().unwrap().unwrap().len(), 1);
     });
 }

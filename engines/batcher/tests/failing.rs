@@ -137,7 +137,7 @@ fn options_that_cannot_work_are_refused() {
             instances: 0,
             ..options()
         },
-        "model `gate`: instances must be at least 1, found 0",
+        "models.gate.instances is 0; expected at least 1",
     );
     check_refused(
         model(),
@@ -145,7 +145,7 @@ fn options_that_cannot_work_are_refused() {
             batch_size_max: 0,
             ..options()
         },
-        "batch_size_max must be at least 1, found 0",
+        "models.gate.batch_size_max is 0; expected at least 1",
     );
     check_refused(
         model(),

@@ -52,7 +52,7 @@ fn a_model_without_a_batch_runs_one_call_at_a_time() {
         assert_eq!(gate.all_entered(), [[3.0, 4.0], [5.0, 6.0]]);
         // Sizes of batches are nothing to it.
         let warm_up = batcher.warm_up(&[1, 4, 8]).unwrap();
-        let rows: Vec<usize> = warm_up.runs.iter().map(|run| run.rows).collect();
+        let rows: Vec<usize> = warm_up.iter().map(|run| run.rows).collect();
         assert_eq!((rows, batcher.stats().rows), (vec![1], 3));
     }
 }
@@ -82,5 +82,5 @@ fn calls_share_a_run_where_their_rows_have_one_shape() {
     assert_eq!(check(&wide, &[1, 2], &[2.0, 3.0]), 1);
     assert_eq!(check(&last, &[1, 1], &[5.0]), 3);
     assert_eq!(gate.all_entered(), [vec![1.0, 4.0, 5.0], vec![2.0, 3.0]]);
-    assert_eq!(batcher.warm_up(&[2]).unwrap().runs.len(), 1);
+    assert_eq!(batcher.warm_up(&[2]).unwrap().len(), 1);
 }

@@ -1,12 +1,12 @@
 //! Immutable embedding tables: memory-mapped shards, batch lookup, pooling.
 //!
 //! A table maps `u64` keys to rows of `dim` floats. Each version of it is a folder that never changes
-//! (docs/formats/feature-shard.md); [`write::Writer`] makes one, [`Table`] reads one, and a [`Handle`] says which one is active.
+//! (docs/formats/feature-shard.md); [`write::Writer`] makes one and a [`Table`] reads one.
 //! This crate never sees a socket, a wire type or another engine. Its one invariant: an opened table answers every
 //! lookup from its mapping, without locks, allocation or panics, whatever bytes its files hold.
 //!
 //! ```
-//! use millpond_engines_features::{Handle, Pool, write::Writer};
+//! use millpond_engines_features::{Pool, Table, write::Writer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let dir = tempfile::tempdir()?;
@@ -17,8 +17,7 @@
 //! writer.push(u64::MAX, &[3.0, 4.0])?;
 //! writer.finish()?;
 //!
-//! let handle = Handle::open(&table_dir, None)?;
-//! let table = handle.pin();
+//! let table = Table::open_version(&table_dir, None)?;
 //! table.make_resident()?;
 //!
 //! let (mut values, mut found) = ([0.0; 6], [0; 1]);
@@ -34,20 +33,20 @@
 //! ```
 
 mod error;
-mod handle;
 mod hash;
 mod header;
 mod lookup;
 mod manifest;
 mod map;
 mod prefetch;
+mod section;
 mod shard;
 mod table;
 mod versions;
 pub mod write;
 
 pub use error::Error;
-pub use handle::Handle;
 pub use lookup::Pool;
+pub use section::Section;
 pub use table::{ShardInfo, Table};
 pub use versions::versions;

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::header::Header;
 use crate::manifest::{FILE, Manifest, ShardEntry};
 use crate::shard::Shard;
-use crate::versions::number;
+use crate::versions::{folder, number, versions};
 use millpond_metrics::Metric;
 
 /// One immutable, opened version of a table: all its shards, memory-mapped.
@@ -60,6 +60,23 @@ impl Table {
         .max()
         .info("rows"),
     ];
+
+    /// Opens a version in a table's folder; `None` is the highest one present.
+    ///
+    /// # Errors
+    /// [`Error::NoVersions`], [`Error::VersionNotFound`], or as [`Table::open`].
+    pub fn open_version(table_dir: &Path, version: Option<u64>) -> Result<Table, Error> {
+        let available = versions(table_dir)?;
+        let version = version.or(available.last().copied()).unwrap_or_default();
+        if !available.contains(&version) {
+            return Err(Error::VersionNotFound {
+                path: table_dir.to_path_buf(),
+                version,
+                available,
+            });
+        }
+        Table::open(&table_dir.join(folder(version)))
+    }
 
     /// Opens the version in a folder such as `tables/embeddings/00000001`.
     ///

@@ -1,15 +1,12 @@
-//! Writing versions and switching between them, also under readers.
+//! Writing versions and opening them.
 //!
-//! Invariant checked: a version is there whole or not at all, and a reader sees one version in one lookup.
+//! Invariant checked: a version is there whole or not at all.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
-use millpond_engines_features::{Error, Handle, Table, versions, write::Writer};
+use millpond_engines_features::{Error, Table, versions, write::Writer};
 
 const DIM: usize = 4;
 const ROWS: u64 = 500;
@@ -38,11 +35,11 @@ fn the_highest_version_is_the_default() {
     for version in [2, 10, 9] {
         write(dir.path(), version);
     }
-    let handle = Handle::open(dir.path(), None).unwrap();
-    assert_eq!(handle.pin().version(), 10);
-    assert_eq!(handle.versions().unwrap(), [2, 9, 10]);
-    assert_eq!(Handle::open(dir.path(), Some(2)).unwrap().pin().version(), 2);
-    let error = Handle::open(dir.path(), Some(3)).err().unwrap();
+    let table = Table::open_version(dir.path(), None).unwrap();
+    assert_eq!(table.version(), 10);
+    assert_eq!(versions(dir.path()).unwrap(), [2, 9, 10]);
+    assert_eq!(Table::open_version(dir.path(), Some(2)).unwrap().version(), 2);
+    let error = Table::open_version(dir.path(), Some(3)).err().unwrap();
     assert!(
         matches!(&error, Error::VersionNotFound { version: 3, available, .. } if *available == [2, 9, 10])
     );
@@ -55,7 +52,7 @@ fn an_unfinished_folder_is_ignored() {
     let writer = Writer::create(dir.path(), "films", 2, DIM, 1, 0).unwrap();
     assert_eq!(entries(dir.path()).len(), 2);
     assert_eq!(versions(dir.path()).unwrap(), [1]);
-    assert_eq!(Handle::open(dir.path(), None).unwrap().pin().version(), 1);
+    assert_eq!(Table::open_version(dir.path(), None).unwrap().version(), 1);
     drop(writer);
     assert_eq!(entries(dir.path()), ["00000001"]);
 }
@@ -64,9 +61,9 @@ fn an_unfinished_folder_is_ignored() {
 fn no_version_says_how_to_build_one() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().to_path_buf(), dir.path().join("absent")] {
-        let error = Handle::open(&path, None).err().unwrap().to_string();
+        let error = Table::open_version(&path, None).err().unwrap().to_string();
         assert!(error.contains("millpond features build"), "{error}");
-        let error = Handle::open(&path, Some(1)).err().unwrap().to_string();
+        let error = Table::open_version(&path, Some(1)).err().unwrap().to_string();
         assert!(error.contains("millpond features build"), "{error}");
     }
 }
@@ -87,7 +84,7 @@ fn an_existing_version_is_never_replaced() {
         "{error}"
     );
     assert_eq!(entries(dir.path()), ["00000001"]);
-    assert_eq!(Handle::open(dir.path(), None).unwrap().pin().rows(), ROWS);
+    assert_eq!(Table::open_version(dir.path(), None).unwrap().rows(), ROWS);
 }
 
 #[test]
@@ -146,68 +143,4 @@ fn an_empty_table_finds_nothing() {
     let (mut values, mut found) = ([7.0; 4], [7; 1]);
     assert_eq!(table.lookup(&[0, u64::MAX], &mut values, &mut found), 0);
     assert_eq!((values, found), ([0.0; 4], [0; 1]));
-}
-
-#[test]
-fn a_damaged_version_is_not_activated() {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), 1);
-    write(dir.path(), 2);
-    let handle = Handle::open(dir.path(), Some(1)).unwrap();
-    let path = dir.path().join("00000002/shard-00001.mpf");
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[200] ^= 1;
-    fs::write(&path, bytes).unwrap();
-    let error = handle.activate(2).unwrap_err().to_string();
-    assert!(error.contains("shard-00001.mpf is damaged"), "{error}");
-    assert!(handle.activate(3).is_err());
-    assert_eq!(handle.pin().version(), 1);
-}
-
-#[test]
-fn readers_see_one_version_in_one_lookup_while_it_is_switched() {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), 1);
-    write(dir.path(), 2);
-    let handle = Arc::new(Handle::open(dir.path(), Some(1)).unwrap());
-    let stop = Arc::new(AtomicBool::new(false));
-    let pinned = handle.pin();
-    let readers: Vec<_> = (0..2)
-        .map(|_| {
-            let (handle, stop) = (Arc::clone(&handle), Arc::clone(&stop));
-            thread::spawn(move || read_until(&handle, &stop))
-        })
-        .collect();
-    for round in 0..100 {
-        let version = 2 - round % 2;
-        assert_eq!(handle.activate(version).unwrap().version(), version);
-    }
-    stop.store(true, Ordering::Relaxed);
-    for reader in readers {
-        assert!(reader.join().unwrap() > 0);
-    }
-    // A version outlives its folder while someone holds it.
-    handle.activate(2).unwrap();
-    fs::remove_dir_all(dir.path().join("00000001")).unwrap();
-    assert_eq!(pinned.version(), 1);
-    pinned.verify().unwrap();
-    assert_eq!(handle.versions().unwrap(), [2]);
-}
-
-/// Looks up all keys again and again; returns how often.
-fn read_until(handle: &Handle, stop: &AtomicBool) -> usize {
-    let keys: Vec<u64> = (0..ROWS).collect();
-    let mut values = vec![0.0; keys.len() * DIM];
-    let mut found = vec![0; keys.len().div_ceil(8)];
-    let mut lookups = 0;
-    loop {
-        let table = handle.pin();
-        assert_eq!(table.lookup(&keys, &mut values, &mut found), keys.len());
-        let version = table.version() as f32;
-        assert!(values.iter().all(|&value| value == version));
-        lookups += 1;
-        if stop.load(Ordering::Relaxed) {
-            return lookups;
-        }
-    }
 }

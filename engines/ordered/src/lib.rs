@@ -43,6 +43,7 @@ mod queue;
 mod record;
 mod recover;
 mod scan;
+mod section;
 mod segment;
 mod settle;
 mod space;
@@ -55,4 +56,5 @@ pub use put::{
 };
 pub use recover::{Recovery, TornTail};
 pub use scan::Scan;
+pub use section::Section;
 pub use store::{Durability, Options, Store};

@@ -23,18 +23,21 @@ use crate::scan::{Range, Scan};
 use crate::settle::sync_folders;
 use millpond_metrics::Metric;
 use millpond_threads::ends_by;
+use serde::Deserialize;
 
 /// Entries of a scan that are collected under one read lock.
 const SCAN_CHUNK_ENTRIES: usize = 1024;
 
 /// What a put has survived to when its `Done` is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Nothing: there is no log.
     Memory,
     /// The death of the process: the put is in the operating system's hands.
     Logged,
     /// The loss of power: the disk has confirmed the put.
+    #[default]
     Synced,
 }
 

@@ -98,11 +98,9 @@ mod tests {
             column([3, 1], vec![7.0, 8.0, 9.0]),
         ];
         let run = |takes: &[usize], rows, width| {
-            let tables = &[];
             let given = Given {
                 values: &values,
                 takes,
-                tables,
                 rows,
             };
             Assembling { width }.run(&given)

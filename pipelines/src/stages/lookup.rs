@@ -6,9 +6,10 @@
 use crate::planner::Place;
 use crate::stage::Opening;
 use crate::{Describe, Error, Form, Given, Items, Kind, Name, Opened, PerRow, Stage, Step, Value};
-use millpond_engines_features as features;
+use millpond_engines_features::{self as features, Table};
 use millpond_tensor::Tensor;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Rows of floats.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -66,7 +67,7 @@ impl Describe for Lookup {
     }
 
     fn open(&self, stage: &str, _widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error> {
-        let (table, width) = opening.table(&self.table)?;
+        let table = opening.table(&self.table)?;
         let pool = match self.pool {
             Pool::None => None,
             Pool::Sum => Some(features::Pool::Sum),
@@ -74,22 +75,21 @@ impl Describe for Lookup {
         };
         let name = stage.to_owned();
         Ok(Opened {
+            width: table.dim(),
             stage: Box::new(LookingUp { name, table, pool }),
-            width,
         })
     }
 }
 
 struct LookingUp {
     name: String,
-    /// Its position among the tables that a request pins.
-    table: usize,
+    table: Arc<Table>,
     pool: Option<features::Pool>,
 }
 
 impl Stage for LookingUp {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
-        let table = given.table(self.table)?;
+        let table = &self.table;
         let value = given.value(0)?;
         let keys = value.keys()?;
         let dim = table.dim();

@@ -51,8 +51,11 @@ pub(crate) fn metrics(shared: &Shared) -> Page {
         let models = models.map(|(name, model)| (name, model.batcher.stats()));
         page.parts(Stats::METRICS, "model", models);
         let tables = engines.tables.iter();
-        let tables = tables.map(|(name, handle)| (name, handle.pin()));
-        page.parts(Table::METRICS, "table", tables);
+        page.parts(
+            Table::METRICS,
+            "table",
+            tables.map(|(name, table)| (name, &**table)),
+        );
         page.parts(Store::METRICS, "store", &engines.stores);
     }
     page
@@ -79,9 +82,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::Config;
-    use crate::engines::Engines;
+    use millpond_catalog::{Handle, Resources, Sections};
     use millpond_metrics::{Kind, Merge};
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     #[test]
@@ -116,12 +118,7 @@ mod tests {
     fn what_a_process_counts_reaches_its_parent() {
         let shared = Shared::new(Config::default(), false);
         shared.data_counters.set(Arc::default()).unwrap();
-        let engines = Engines {
-            tables: BTreeMap::new(),
-            stores: BTreeMap::new(),
-            models: BTreeMap::new(),
-            pipelines: BTreeMap::new(),
-        };
+        let engines = Handle::open(Sections::default(), Resources::default()).unwrap();
         assert!(shared.engines.set(Arc::new(engines)).is_ok());
         let page = metrics(&shared);
         let text = page.text();

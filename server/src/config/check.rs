@@ -1,18 +1,13 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
 
-use super::{Backend, Config, Durability, Listen, Model, access, machine, method, secret, tls, web};
-use millpond_pipelines::{Plan, RequestKind};
-use std::collections::BTreeMap;
+use super::{Config, Listen, access, machine, method, secret, tls, web};
+use millpond_catalog::Problem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What a run of a practice model takes at most, in microseconds: warming it up must end.
-const PRACTICE_RUN_US_MAX: u64 = 10_000_000;
 /// Processes at most: more than any machine has processors for them.
 pub(crate) const PROCESSES_MAX: usize = 256;
-/// Elements of a practice model's row at most.
-const PRACTICE_WIDTH_MAX: usize = 1 << 16;
 
 /// Makes relative paths relative to the file's folder.
 pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
@@ -28,7 +23,7 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
     config
         .models
         .values_mut()
-        .filter_map(|model| model.path.as_mut())
+        .filter_map(|model| model.backend.as_dyn_mut().path_mut())
         .for_each(resolve);
     config
         .ordered
@@ -62,78 +57,13 @@ pub(super) fn read_tokens(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Something wrong, and where a stage is at fault, which.
-pub(super) struct Problem {
-    pub(super) text: String,
-    /// The pipeline, the position of its stage, and the key.
-    pub(super) stage: Option<(String, usize, String)>,
-}
-
-impl From<String> for Problem {
-    fn from(text: String) -> Problem {
-        Problem { text, stage: None }
-    }
-}
-
 pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
-    check_stored(config)?;
-    check_models(config)?;
-    for (name, pipeline) in &config.pipelines {
-        check_references(config, &pipeline.plan(name).map_err(unplanned)?)?;
-    }
+    config.sections().check()?;
     tls::check(config)?;
     method::check(config)?;
     access::check(config)?;
-    check_defaults(config)?;
     Ok(())
-}
-
-fn check_stored(config: &Config) -> Result<(), String> {
-    for (name, table) in &config.features {
-        if !table.path.is_dir() {
-            let path = table.path.display();
-            return Err(format!(
-                "features.{name}.path: {path} is no folder; build the table with `millpond features build`"
-            ));
-        }
-    }
-    for (name, store) in &config.ordered {
-        match (&store.path, store.durability) {
-            (None, Durability::Logged | Durability::Synced) => {
-                return Err(format!(
-                    "ordered.{name}.path is missing; name a folder, or set durability = \"memory\""
-                ));
-            }
-            (Some(_), Durability::Memory) => {
-                return Err(format!(
-                    "ordered.{name}: a store with durability \"memory\" keeps no file; leave path out, or choose \"logged\" or \"synced\""
-                ));
-            }
-            _ => {}
-        }
-        positive(&format!("ordered.{name}.queue_max"), store.queue_max)?;
-        if store.memory_bytes_max == Some(0) {
-            return Err(format!(
-                "ordered.{name}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// A pipeline whose stages do not fit together.
-fn unplanned(error: millpond_pipelines::Error) -> Problem {
-    let text = error.to_string();
-    let stage = match error {
-        millpond_pipelines::Error::Description {
-            pipeline,
-            stage: Some(stage),
-            ..
-        } => Some((pipeline, stage.0, stage.1)),
-        _ => None,
-    };
-    Problem { text, stage }
 }
 
 fn check_server(config: &Config) -> Result<(), String> {
@@ -279,145 +209,6 @@ pub(crate) fn check_shared(config: &Config) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn check_models(config: &Config) -> Result<(), String> {
-    for (name, model) in &config.models {
-        match model.backend {
-            Backend::Tract => check_file(name, model)?,
-            Backend::Practice => check_practice(name, model)?,
-        }
-        positive(&format!("models.{name}.batch_size_max"), model.batch_size_max)?;
-        positive(&format!("models.{name}.instances"), model.instances)?;
-        positive(&format!("models.{name}.queue_bytes_max"), model.queue_bytes_max)?;
-        for rows in model.warm_up.iter().flatten() {
-            if *rows == 0 || *rows > model.batch_size_max {
-                let most = model.batch_size_max;
-                return Err(format!(
-                    "models.{name}.warm_up holds {rows}; expected rows from 1 to batch_size_max ({most})"
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A model that is read from a file, and needs no other word.
-fn check_file(name: &str, model: &Model) -> Result<(), String> {
-    let Some(path) = &model.path else {
-        return Err(format!(
-            "models.{name}.path is missing; name an ONNX model, or set backend = \"practice\" for a model of known behaviour"
-        ));
-    };
-    if !path.is_file() {
-        let path = path.display();
-        return Err(format!(
-            "models.{name}.path: {path} is no file; name an ONNX model"
-        ));
-    }
-    let for_practice = [
-        ("behaviour", model.behaviour.is_some()),
-        ("us", model.us.is_some()),
-        ("us_per_row", model.us_per_row.is_some()),
-        ("width", model.width.is_some()),
-    ];
-    match for_practice.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((key, _)) => Err(format!(
-            "models.{name}.{key} is for backend \"practice\", and the backend is \"tract\"; leave it out"
-        )),
-    }
-}
-
-/// A model that is nothing but its behaviour.
-fn check_practice(name: &str, model: &Model) -> Result<(), String> {
-    if let Some(path) = &model.path {
-        let path = path.display();
-        return Err(format!(
-            "models.{name}.path is {path}, and backend \"practice\" reads no file; leave path out"
-        ));
-    }
-    if model.behaviour.is_none() {
-        return Err(format!(
-            "models.{name}.behaviour is missing; backend \"practice\" needs \"wait\" or \"compute\""
-        ));
-    }
-    let Some(us) = model.us else {
-        return Err(format!(
-            "models.{name}.us is missing; backend \"practice\" needs the microseconds of a run, as in us = 1000"
-        ));
-    };
-    let most = (model.batch_size_max as u64).saturating_mul(model.us_per_row.unwrap_or(0));
-    if us.saturating_add(most) > PRACTICE_RUN_US_MAX {
-        let found = us.saturating_add(most);
-        return Err(format!(
-            "models.{name}: a run of batch_size_max rows takes {found} us (us + batch_size_max * us_per_row); expected at most {PRACTICE_RUN_US_MAX}"
-        ));
-    }
-    match model.width {
-        Some(width) if width == 0 || width > PRACTICE_WIDTH_MAX => Err(format!(
-            "models.{name}.width is {width}; expected 1 to {PRACTICE_WIDTH_MAX}"
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn check_references(config: &Config, plan: &Plan) -> Result<(), Problem> {
-    for (stage, name) in plan.names() {
-        let at = &plan.stages[stage].description.name;
-        let key = format!("pipelines.{}, stage {at:?}, key {}", plan.name, name.key);
-        let found = match name.section {
-            "ordered" => known(&key, name.name, name.section, &config.ordered),
-            "features" => known(&key, name.name, name.section, &config.features),
-            _ => known(&key, name.name, name.section, &config.models),
-        };
-        found.map_err(|text| Problem {
-            text,
-            stage: Some((plan.name.clone(), stage, name.key.to_owned())),
-        })?;
-    }
-    Ok(())
-}
-
-fn check_defaults(config: &Config) -> Result<(), String> {
-    if let Some(name) = &config.default_model {
-        known("default_model", name, "models", &config.models)?;
-    }
-    if let Some(name) = &config.default_store {
-        known("default_store", name, "ordered", &config.ordered)?;
-    }
-    if let Some(name) = &config.default_pipeline {
-        known("default_pipeline", name, "pipelines", &config.pipelines)?;
-    }
-    Ok(())
-}
-
-/// The pipeline that a call of `kind` without a name means.
-pub(crate) fn default_pipeline(config: &Config, kind: RequestKind) -> Option<&str> {
-    let of_kind = |name: &&String| {
-        config
-            .pipelines
-            .get(*name)
-            .is_some_and(|pipeline| pipeline.request == kind)
-    };
-    if let Some(name) = config.default_pipeline.as_ref().filter(of_kind) {
-        return Some(name);
-    }
-    let mut fitting = config.pipelines.keys().filter(of_kind);
-    match (fitting.next(), fitting.next()) {
-        (Some(name), None) => Some(name),
-        _ => None,
-    }
-}
-
-fn known<T>(key: &str, name: &str, section: &str, named: &BTreeMap<String, T>) -> Result<(), String> {
-    if named.contains_key(name) {
-        return Ok(());
-    }
-    let there: Vec<&str> = named.keys().map(String::as_str).collect();
-    Err(format!(
-        "{key} is {name:?}, which no [{section}.…] section defines; defined are {there:?}"
-    ))
 }
 
 fn positive(key: &str, value: usize) -> Result<(), String> {

@@ -21,12 +21,16 @@ pub use source::{Origin, load};
 pub use tls::Tls;
 
 use crate::Error;
+use millpond_catalog::{ModelSection, Resources, Sections};
+use millpond_engines_features as features;
+pub use millpond_engines_ordered as ordered;
 use millpond_pipelines::Description;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Everything `millpond serve` can be told. Paths are relative to the file's folder.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -45,11 +49,11 @@ pub struct Config {
     /// Where and how much is logged.
     pub log: Log,
     /// Feature tables by name.
-    pub features: BTreeMap<String, Features>,
+    pub features: BTreeMap<String, features::Section>,
     /// Ordered stores by name.
-    pub ordered: BTreeMap<String, Ordered>,
+    pub ordered: BTreeMap<String, ordered::Section>,
     /// Models by name.
-    pub models: BTreeMap<String, Model>,
+    pub models: BTreeMap<String, ModelSection>,
     /// Pipelines by name.
     pub pipelines: BTreeMap<String, Description>,
     /// Methods of one's own by name.
@@ -202,149 +206,6 @@ impl Default for Admin {
     }
 }
 
-/// `[features.NAME]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Features {
-    /// The table's folder, as `millpond features build` made it.
-    pub path: PathBuf,
-    /// The version to serve; the highest when left out.
-    pub version: Option<u64>,
-}
-
-/// `[ordered.NAME]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ordered {
-    /// The store's folder; made when absent. Not used with durability "memory".
-    pub path: Option<PathBuf>,
-    /// What an acknowledged put survives: "memory" nothing, "logged" the process, "synced" the machine.
-    #[serde(default)]
-    pub durability: Durability,
-    /// Puts waiting for the log; further ones are told `Overloaded`.
-    #[serde(default = "ordered_queue_max")]
-    pub queue_max: usize,
-    /// Bytes of one log file.
-    #[serde(default = "ordered_segment_bytes_max")]
-    pub segment_bytes_max: u64,
-    /// Memory that its entries may take; puts beyond it are told `Full`. No limit when left out.
-    pub memory_bytes_max: Option<u64>,
-}
-
-impl Ordered {
-    /// A synced store in that folder, with the defaults.
-    pub fn at(path: PathBuf) -> Ordered {
-        let (queue_max, segment_bytes_max) = (ordered_queue_max(), ordered_segment_bytes_max());
-        Ordered {
-            path: Some(path),
-            durability: Durability::Synced,
-            queue_max,
-            segment_bytes_max,
-            memory_bytes_max: None,
-        }
-    }
-}
-
-fn ordered_queue_max() -> usize {
-    millpond_engines_ordered::Options::default().queue_max
-}
-
-fn ordered_segment_bytes_max() -> u64 {
-    millpond_engines_ordered::Options::default().segment_bytes_max
-}
-
-/// What an acknowledged put survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// Nothing.
-    Memory,
-    /// The end of the process.
-    Logged,
-    /// The end of the machine's power.
-    #[default]
-    Synced,
-}
-
-impl From<Durability> for millpond_engines_ordered::Durability {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Memory => millpond_engines_ordered::Durability::Memory,
-            Durability::Logged => millpond_engines_ordered::Durability::Logged,
-            Durability::Synced => millpond_engines_ordered::Durability::Synced,
-        }
-    }
-}
-
-/// `[models.NAME]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// The model's file; "practice" has none.
-    pub path: Option<PathBuf>,
-    /// What runs it.
-    #[serde(default)]
-    pub backend: Backend,
-    /// The number that answers carry.
-    #[serde(default = "model_version")]
-    pub version: u64,
-    /// Rows of one run.
-    #[serde(default = "model_batch_size_max")]
-    pub batch_size_max: usize,
-    /// Threads that run it, each with an instance.
-    #[serde(default = "model_instances")]
-    pub instances: usize,
-    /// Requests waiting for an instance; further ones are told `Overloaded`.
-    #[serde(default = "model_queue_max")]
-    pub queue_max: usize,
-    /// Bytes that they and running ones may hold.
-    #[serde(default = "model_queue_bytes_max")]
-    pub queue_bytes_max: usize,
-    /// Row counts run before `/readyz`; 1, 16 and `batch_size_max` when left out.
-    pub warm_up: Option<Vec<usize>>,
-    /// What a run of backend "practice" does while it lasts.
-    pub behaviour: Option<Behaviour>,
-    /// Microseconds of a run of backend "practice".
-    pub us: Option<u64>,
-    /// Microseconds that each row of it adds; 0 when left out.
-    pub us_per_row: Option<u64>,
-    /// Elements of a row of its input; 1 when left out.
-    pub width: Option<usize>,
-}
-
-impl Model {
-    /// The row counts to run before `/readyz`.
-    pub fn warm_up_sizes(&self) -> Vec<usize> {
-        let most = self.batch_size_max;
-        self.warm_up.clone().unwrap_or_else(|| {
-            let mut sizes = vec![1, 16.min(most), most];
-            sizes.dedup();
-            sizes
-        })
-    }
-}
-
-/// What runs a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// ONNX, compiled in.
-    #[default]
-    Tract,
-    /// Nothing: a model of known behaviour.
-    Practice,
-}
-
-/// What a run of a practice model does while it lasts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Behaviour {
-    /// Sleeps.
-    Wait,
-    /// Uses processor time.
-    Compute,
-}
-
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     let bad = |_| {
@@ -353,26 +214,6 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::
         ))
     };
     text.parse().map_err(bad)
-}
-
-fn model_version() -> u64 {
-    1
-}
-
-fn model_batch_size_max() -> usize {
-    256
-}
-
-fn model_instances() -> usize {
-    1
-}
-
-fn model_queue_max() -> usize {
-    4096
-}
-
-fn model_queue_bytes_max() -> usize {
-    millpond_engines_batcher::BatcherOptions::default().queue_bytes_max
 }
 
 impl Config {
@@ -387,22 +228,27 @@ impl Config {
         })
     }
 
-    /// The model that a call without one means.
-    pub fn model_default(&self) -> Option<&str> {
-        self.default_model.as_deref().or_else(|| only(&self.models))
+    /// What the catalog is to hold.
+    pub(crate) fn sections(&self) -> Sections {
+        Sections {
+            features: self.features.clone(),
+            ordered: self.ordered.clone(),
+            models: self.models.clone(),
+            pipelines: self.pipelines.clone(),
+            default_model: self.default_model.clone(),
+            default_pipeline: self.default_pipeline.clone(),
+            default_store: self.default_store.clone(),
+        }
     }
 
-    /// The store that a call without one means.
-    pub fn store_default(&self) -> Option<&str> {
-        self.default_store.as_deref().or_else(|| only(&self.ordered))
-    }
-}
-
-fn only<T>(named: &BTreeMap<String, T>) -> Option<&str> {
-    let mut names = named.keys();
-    match (names.next(), names.next()) {
-        (Some(name), None) => Some(name),
-        _ => None,
+    /// What the catalog may use.
+    pub(crate) fn resources(&self) -> Resources {
+        Resources {
+            cpus: self.server.cpus.clone(),
+            // Admission counts more for a put than its store does, so this is never what refuses one.
+            put_bytes_max: self.server.in_flight_bytes_max,
+            drain: Duration::from_millis(self.server.drain_ms_max),
+        }
     }
 }
 

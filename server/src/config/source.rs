@@ -2,9 +2,10 @@
 //! Its invariant: whatever the last word came from, an error names it.
 
 use super::Config;
-use super::check::{self, Problem};
+use super::check;
 use super::secret::without_tokens;
 use crate::Error;
+use millpond_catalog::Problem;
 use std::path::PathBuf;
 use toml::de::DeTable;
 use toml::{Table, Value};

@@ -62,8 +62,8 @@ pub(super) fn of_admin() -> u64 {
 /// What waits for models, and runs: each joins the rows of a run once more.
 fn of_models(config: &Config) -> u64 {
     let models = config.models.values().map(|model| {
-        let calls = (model.queue_max as u64).saturating_mul(CALL_BYTES);
-        (model.queue_bytes_max as u64)
+        let calls = (model.batcher.queue_max as u64).saturating_mul(CALL_BYTES);
+        (model.batcher.queue_bytes_max as u64)
             .saturating_mul(2)
             .saturating_add(calls)
     });

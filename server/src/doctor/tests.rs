@@ -1,7 +1,7 @@
 //! Machines of files, as the kernel would show them; no finding depends on the machine that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
-use crate::config::{Listen, Ordered};
+use crate::config::{Listen, ordered};
 use std::fs;
 use std::path::Path;
 
@@ -86,7 +86,7 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
     (config.server.processes, config.server.connections_max) = (1, 200_000);
     config
         .ordered
-        .insert("events".into(), Ordered::at("events".into()));
+        .insert("events".into(), ordered::Section::default());
     let short = finding(&facts, &config, "open files");
     assert!(
         short.text.contains("server.connections_max to 15840") && !short.text.contains("server.processes"),

@@ -40,7 +40,7 @@ fn look_up(
     lookup: &schema::Lookup<'_>,
     bytes: &mut usize,
 ) -> Result<schema::Rows<'static>, Status> {
-    let table = find("feature table", &call.engines.tables, &lookup.table)?.pin();
+    let table = find("feature table", &call.engines.tables, &lookup.table)?;
     if let Some(version) = lookup.at_version.filter(|version| *version != table.version()) {
         let ex = format!(
             "table {:?} serves version {}, not {version}",

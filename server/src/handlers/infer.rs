@@ -3,9 +3,8 @@
 
 use super::model_run::{Printed, Run, no_scores, refusal, run, run_tensors};
 use super::{find, no_default};
-use crate::config::check::default_pipeline;
-use crate::engines::LoadedModel;
 use crate::router::Call;
+use millpond_catalog::LoadedModel;
 use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Payload;
@@ -76,7 +75,7 @@ pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Resul
     let pipelines = &call.engines.pipelines;
     match name {
         None => {
-            let name = default_pipeline(&call.shared.config, RequestKind::Samples);
+            let name = call.engines.sections().pipeline_default(RequestKind::Samples);
             find(
                 "pipeline",
                 pipelines,
@@ -160,8 +159,8 @@ fn prepare<'e>(call: &Call<'e>, decoded: schema::Tensors<'_>) -> Result<Prepared
     let name = match &decoded.model {
         Some(name) => name.to_string(),
         None => call
-            .shared
-            .config
+            .engines
+            .sections()
             .model_default()
             .ok_or_else(|| no_default("model", "model", "default_model"))?
             .to_owned(),

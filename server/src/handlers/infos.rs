@@ -3,9 +3,9 @@
 
 use crate::Shared;
 use crate::admission::Admission;
-use crate::engines::Engines;
 use crate::log::LogHandle;
 use crate::metrics::Split;
+use millpond_catalog::Catalog;
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
@@ -38,7 +38,7 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         millpond.push(count("process", sibling.number as u64));
     }
     if let Some(engines) = shared.ready_engines() {
-        millpond.extend(served(engines));
+        millpond.extend(served(&engines));
     }
     let server = fpnn_server(shared, live, fpnn);
     let infos = AllInfos {
@@ -145,12 +145,11 @@ fn text(name: &'static str, value: &str) -> Info {
 }
 
 /// What each table, store and model is and has done.
-fn served(engines: &Engines) -> [Info; 3] {
-    let tables = engines.tables.iter().map(|(name, handle)| {
-        let table = handle.pin();
+fn served(engines: &Catalog) -> [Info; 3] {
+    let tables = engines.tables.iter().map(|(name, table)| {
         // Exact, which a number of a page is not.
         let mut infos = vec![count("version", table.version())];
-        infos.extend(counts(Table::METRICS, &table));
+        infos.extend(counts(Table::METRICS, table));
         infos.push(count("dim", table.dim() as u64));
         group(name, infos)
     });

@@ -17,8 +17,8 @@ pub(crate) mod rank;
 pub(crate) mod status;
 pub(crate) mod tune;
 
-use crate::engines::Engines;
 use crate::router::Call;
+use millpond_catalog::Catalog;
 use millpond_engines_ordered::Store;
 use millpond_wire_schema::{Code, Status};
 use std::borrow::Cow;
@@ -45,12 +45,11 @@ fn no_default(what: &str, key: &str, config_key: &str) -> Status {
 
 /// The ordered store that a call means.
 fn store<'e>(call: &Call<'e>, table: Option<&Cow<'_, str>>) -> Result<&'e Store, Status> {
-    let engines: &'e Engines = call.engines;
+    let engines: &'e Catalog = call.engines;
     let name = match table {
         Some(name) => name.as_ref(),
-        None => call
-            .shared
-            .config
+        None => engines
+            .sections()
             .store_default()
             .ok_or_else(|| no_default("store", "table", "default_store"))?,
     };

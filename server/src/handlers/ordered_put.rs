@@ -83,7 +83,7 @@ fn status_of(error: &PutError) -> Status {
         PutError::Empty => Code::BadArgument,
         PutError::Full { .. } => Code::Full,
         PutError::QueueFull { .. } => Code::Overloaded,
-        // The store's bound is the server's (`engines::store_options`).
+        // The store's bound is the server's (`Config::resources`).
         PutError::QueueBytesFull { waiting, bytes, max } => {
             let ex = format!(
                 "puts that wait for the store hold {waiting} bytes already, this one has {bytes}, and {max} are allowed; try again \

@@ -4,7 +4,6 @@
 use super::candidates::Candidates;
 use super::model_run::{Printed, Run, no_scores, run};
 use super::{find, no_default};
-use crate::config::check::default_pipeline;
 use crate::router::Call;
 use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_payload::{Payload, Value};
@@ -20,7 +19,7 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
     };
     let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
     let named = decoded.pipeline.as_deref();
-    let name = named.or_else(|| default_pipeline(&call.shared.config, RequestKind::Rank));
+    let name = named.or_else(|| call.engines.sections().pipeline_default(RequestKind::Rank));
     let pipeline = match name {
         Some(name) => find("pipeline", &call.engines.pipelines, name),
         None => Err(no_default("pipeline for rank", "pipeline", "default_pipeline")),
@@ -34,7 +33,7 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
             items: Vec::new(),
             scores: Vec::new(),
             model: pipeline.model().into(),
-            versions: versions(pipeline, &pipeline.versions()),
+            versions: versions(pipeline),
         };
         return call.answer(reply, trace.as_deref(), |out| schema::Answer::write(&answer, out));
     }
@@ -67,7 +66,7 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
                 items,
                 scores: best,
                 model: pipeline.model().to_owned().into(),
-                versions: versions(&pipeline, &output.versions),
+                versions: versions(&pipeline),
             };
             Ok(Printed {
                 scores,
@@ -78,9 +77,11 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
 }
 
 /// Each table of a pipeline with the version that was read of it.
-fn versions(pipeline: &Pipeline, versions: &[u64]) -> Vec<(Cow<'static, str>, u64)> {
-    let tables = pipeline.tables().map(|table| table.to_owned().into());
-    tables.zip(versions.iter().copied()).collect()
+fn versions(pipeline: &Pipeline) -> Vec<(Cow<'static, str>, u64)> {
+    let versions = pipeline.versions();
+    versions
+        .map(|(table, version)| (table.to_owned().into(), version))
+        .collect()
 }
 
 /// The `top` best, best first; equal scores keep the call's order.

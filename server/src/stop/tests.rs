@@ -5,6 +5,7 @@
 use super::*;
 use crate::config::Config;
 use crate::{admin, ports};
+use millpond_catalog::Handle;
 use millpond_engines_ordered::Put;
 use millpond_wire_transport::{Listener, Reply, Request, Service};
 use std::io::{Read as _, Write as _};
@@ -103,7 +104,9 @@ fn stops(server: Server) -> Stopped {
 fn with_standing_calls() -> (Server, Gate) {
     let config = config();
     let shared = Arc::new(Shared::new(config.clone(), false));
-    let _ = shared.engines.set(Arc::new(Engines::open(&config).unwrap()));
+    let _ = shared.engines.set(Arc::new(
+        Handle::open(config.sections(), config.resources()).unwrap(),
+    ));
     let (service, gate) = Standing::new();
     let bind = || Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
     let options = ports::data_options(&config).unwrap();
@@ -163,7 +166,7 @@ fn a_stop_that_everything_follows_leaves_nothing() {
 fn a_store_that_stands_still_holds_up_no_stop() {
     let server = Server::start(config()).unwrap();
     let (standing, gate) = Standing::new();
-    let store = server.shared.engines.get().unwrap().stores["events"].clone();
+    let store = server.shared.ready_engines().unwrap().stores["events"].clone();
     let put = Put {
         entries: vec![(b"key".to_vec(), b"value".to_vec())],
         ..Put::default()

@@ -24,15 +24,6 @@ pub struct WarmUpRun {
     pub second: Duration,
 }
 
-/// What a warm-up did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WarmUp {
-    /// By instance, then in the order of the sizes.
-    pub runs: Vec<WarmUpRun>,
-    /// From the call to the last report.
-    pub total: Duration,
-}
-
 /// A warm-up that one instance is sent on.
 pub(super) struct Errand {
     sizes: Arc<[usize]>,
@@ -99,8 +90,7 @@ fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, ModelError> 
     inputs.collect()
 }
 
-pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error> {
-    let started = Instant::now();
+pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<Vec<WarmUpRun>, Error> {
     let is_batched = shared.model.signature().batched;
     if is_batched {
         prepare(shared, sizes)?;
@@ -130,22 +120,18 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<WarmUp, Error>
         runs.extend(reports.recv().map_err(|_| stopping())??);
     }
     runs.sort_by_key(|run| run.instance);
-    Ok(WarmUp {
-        runs,
-        total: started.elapsed(),
-    })
+    Ok(runs)
 }
 
 /// Checks the sizes of batches, and lets the model prepare for them.
 fn prepare(shared: &Shared, sizes: &[usize]) -> Result<(), Error> {
     let batch_size_max = shared.options.batch_size_max;
     if let Some(&size) = sizes.iter().find(|&&size| size == 0 || size > batch_size_max) {
-        return Err(Error::Option {
-            model: shared.name.clone(),
-            option: "every warm-up size",
-            expected: format!("from 1 to batch_size_max, {batch_size_max}"),
-            found: size.to_string(),
-        });
+        let name = &shared.name;
+        let problem = format!(
+            "models.{name}.warm_up holds {size}; expected rows from 1 to batch_size_max ({batch_size_max})"
+        );
+        return Err(Error::Option { problem });
     }
     for &rows in sizes {
         let prepared = contain(|| shared.model.prepare(rows)).unwrap_or_else(|panic| {

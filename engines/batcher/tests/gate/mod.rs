@@ -216,7 +216,7 @@ pub fn start(model: GateModel, instances: usize, batch_size_max: usize, queue_ma
         batch_size_max,
         queue_max,
         queue_bytes_max: usize::MAX,
-        cpus: vec![],
+        ..BatcherOptions::default()
     };
     Batcher::start("gate", Arc::new(model), options).expect("it starts")
 }

@@ -4,9 +4,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use millpond_engines_features::{Handle, ShardInfo, Table};
+use millpond_engines_features::{ShardInfo, Table, versions};
 
 use crate::error::Error;
 
@@ -51,14 +50,13 @@ pub fn verify(version_or_table_dir: &Path) -> Result<Inspection, Error> {
     Ok(describe(&table, versions, true))
 }
 
-fn open(dir: &Path) -> Result<(Arc<Table>, Vec<u64>), Error> {
+fn open(dir: &Path) -> Result<(Table, Vec<u64>), Error> {
     if dir.join("manifest.json").exists() {
         let table = Table::open(dir)?;
         let version = table.version();
-        return Ok((Arc::new(table), vec![version]));
+        return Ok((table, vec![version]));
     }
-    let handle = Handle::open(dir, None)?;
-    Ok((handle.pin(), handle.versions()?))
+    Ok((Table::open_version(dir, None)?, versions(dir)?))
 }
 
 fn describe(table: &Table, versions: Vec<u64>, checksums_verified: bool) -> Inspection {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use millpond_engines_features::Handle;
+use millpond_engines_features::Table;
 use millpond_engines_features::write::{Summary, Writer};
 
 use crate::{Error, PROGRESS_ROWS, Progress, next_version};
@@ -62,10 +62,8 @@ pub fn random(options: &RandomOptions, progress: &mut dyn FnMut(Progress)) -> Re
 }
 
 fn is_there(options: &RandomOptions) -> bool {
-    Handle::open(&options.out_dir.join(&options.name), None).is_ok_and(|handle| {
-        let table = handle.pin();
-        table.rows() == options.rows && table.dim() == options.dim
-    })
+    Table::open_version(&options.out_dir.join(&options.name), None)
+        .is_ok_and(|table| table.rows() == options.rows && table.dim() == options.dim)
 }
 
 /// A number in [-1, 1), by the finalizer of SplitMix64 (Steele, Lea and Flood 2014) over seed, key and place.
@@ -100,7 +98,7 @@ mod tests {
         let made = random(&options, &mut |_| {}).unwrap().unwrap();
         assert_eq!((made.version, made.rows, made.dim), (1, 500, 3));
         assert!(random(&options, &mut |_| {}).unwrap().is_none());
-        let table = Handle::open(&dir.path().join("items"), None).unwrap().pin();
+        let table = Table::open_version(&dir.path().join("items"), None).unwrap();
         let (mut values, mut found) = ([0.0; 6], [0]);
         assert_eq!(table.lookup(&[0, 499], &mut values, &mut found), 2);
         let expected: Vec<f32> = [0, 499]

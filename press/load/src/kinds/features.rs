@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use millpond_engines_features::{Handle, Table};
+use millpond_engines_features::Table;
 
 use crate::check::Answer;
 use crate::kind::{Given, Operation, Takes, TargetKind};
@@ -60,10 +60,9 @@ impl Local for Features {
     fn open(&self) -> Result<(), String> {
         let folder = self.folder.as_ref();
         let folder = folder.ok_or("a target of protocol \"features\" needs `files`")?;
-        let opened = Handle::open(folder, None).map_err(|error| error.to_string())?;
-        let table = opened.pin();
+        let table = Table::open_version(folder, None).map_err(|error| error.to_string())?;
         table.make_resident().map_err(|error| error.to_string())?;
-        self.table.get_or_init(|| table);
+        self.table.get_or_init(|| Arc::new(table));
         Ok(())
     }
 

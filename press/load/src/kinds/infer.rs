@@ -59,7 +59,7 @@ impl Local for Infer {
     fn open(&self) -> Result<(), String> {
         let file = self.file.as_ref();
         let file = file.ok_or("a target of protocol \"infer\" needs `files`")?;
-        let model = Tract.load(file).map_err(|error| error.to_string())?;
+        let model = Tract::at(file).load().map_err(|error| error.to_string())?;
         let started = Batcher::start("infer", model, BatcherOptions::default());
         let batcher = started.map_err(|error| error.to_string())?;
         self.batcher.get_or_init(|| Arc::new(batcher));

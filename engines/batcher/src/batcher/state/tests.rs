@@ -24,7 +24,7 @@ impl Bench {
             batch_size_max,
             queue_max,
             queue_bytes_max: usize::MAX,
-            cpus: Vec::new(),
+            ..BatcherOptions::default()
         };
         let now = Instant::now();
         Bench {

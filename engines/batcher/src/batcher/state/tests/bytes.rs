@@ -18,7 +18,7 @@ impl Bench {
             batch_size_max: 1,
             queue_max: 1000,
             queue_bytes_max,
-            cpus: Vec::new(),
+            ..BatcherOptions::default()
         };
         let now = Instant::now();
         Bench {

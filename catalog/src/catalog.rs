@@ -1,0 +1,256 @@
+//! What was opened, by name, and the next catalog beside it.
+//!
+//! It serves nothing. Its invariant: when a catalog is built, every reference between its parts holds, sizes fit, and every byte
+//! of its tables was read.
+
+use crate::{Error, ModelSection, Sections};
+use millpond_engines_batcher::{Batcher, BatcherOptions};
+use millpond_engines_features::{self as features, Table};
+use millpond_engines_ordered::{self as ordered, Store};
+use millpond_pipelines::{Parts, Pipeline};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the parts get of the machine and of the server around them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resources {
+    /// Processors for instances of models, in turn; empty pins nothing.
+    pub cpus: Vec<usize>,
+    /// Bytes of puts that may wait for each store.
+    pub put_bytes_max: usize,
+    /// How long a change waits for the calls that hold what it took away.
+    pub drain: Duration,
+}
+
+impl Default for Resources {
+    fn default() -> Resources {
+        Resources {
+            cpus: Vec::new(),
+            put_bytes_max: ordered::Options::default().queue_bytes_max,
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A model with its threads.
+#[derive(Clone)]
+pub struct LoadedModel {
+    /// Runs it.
+    pub batcher: Arc<Batcher>,
+    /// The number that answers carry.
+    pub version: u64,
+}
+
+/// Everything that answers.
+#[derive(Default)]
+pub struct Catalog {
+    /// Feature tables by name.
+    pub tables: BTreeMap<String, Arc<Table>>,
+    /// Ordered stores by name.
+    pub stores: BTreeMap<String, Store>,
+    /// Models by name.
+    pub models: BTreeMap<String, LoadedModel>,
+    /// Pipelines by name.
+    pub pipelines: BTreeMap<String, Arc<Pipeline>>,
+    sections: Sections,
+}
+
+impl Catalog {
+    /// Opens what the sections describe, logging what was found; what `before` has under the same section is shared. Pipelines
+    /// are opened anew, because they hold what they were opened with.
+    pub(crate) fn open(
+        sections: Sections,
+        before: &Catalog,
+        resources: &Resources,
+    ) -> Result<Catalog, Error> {
+        let mut next = Catalog::default();
+        let old = &before.sections;
+        for (name, section) in &sections.features {
+            let table = match kept(name, section, &old.features, &before.tables) {
+                Some(table) => table,
+                None => Arc::new(open_table(name, section)?),
+            };
+            next.tables.insert(name.clone(), table);
+        }
+        if let Some((name, _)) = old
+            .ordered
+            .iter()
+            .find(|(name, section)| sections.ordered.get(*name) != Some(section))
+        {
+            return Err(Error::Unfit(format!(
+                "ordered.{name}: a store stays as it was opened, because its folder has one log; change it by a restart"
+            )));
+        }
+        for (name, section) in &sections.ordered {
+            let store = match before.stores.get(name) {
+                Some(store) => store.clone(),
+                None => open_store(name, section, resources.put_bytes_max)?,
+            };
+            next.stores.insert(name.clone(), store);
+        }
+        for (name, section) in &sections.models {
+            let model = match kept(name, section, &old.models, &before.models) {
+                Some(model) => model,
+                None => load_model(name, section, resources)?,
+            };
+            next.models.insert(name.clone(), model);
+        }
+        for (name, pipeline) in &sections.pipelines {
+            let opened = Pipeline::open(pipeline.plan(name)?, &next)?;
+            next.pipelines.insert(name.clone(), Arc::new(opened));
+        }
+        next.sections = sections;
+        Ok(next)
+    }
+
+    /// Runs every model that `before` does not have at its warm-up sizes, then looks whether a table's file was cut meanwhile.
+    pub(crate) fn warm(&self, before: &Catalog) -> Result<(), Error> {
+        for (name, model) in self.models_beside(before) {
+            let sizes = model.batcher.options().warm_up_sizes();
+            for run in model.batcher.warm_up(&sizes)? {
+                let (first_us, second_us) = (run.first.as_micros() as u64, run.second.as_micros() as u64);
+                tracing::info!(
+                    model = name,
+                    instance = run.instance,
+                    rows = run.rows,
+                    first_us,
+                    second_us,
+                    "model warm"
+                );
+            }
+        }
+        for (name, table) in &self.tables {
+            table.check_lengths().map_err(Error::part("features", name))?;
+        }
+        Ok(())
+    }
+
+    /// The models that `other` does not have.
+    pub(crate) fn models_beside<'c>(
+        &'c self,
+        other: &'c Catalog,
+    ) -> impl Iterator<Item = (&'c String, &'c LoadedModel)> {
+        self.models.iter().filter(|(name, model)| {
+            let same = |other: &LoadedModel| Arc::ptr_eq(&other.batcher, &model.batcher);
+            !other.models.get(*name).is_some_and(same)
+        })
+    }
+
+    /// What it was opened from.
+    pub fn sections(&self) -> &Sections {
+        &self.sections
+    }
+
+    /// Lets every count begin at zero.
+    pub fn forget_counts(&self) {
+        for model in self.models.values() {
+            model.batcher.forget_counts();
+        }
+    }
+
+    /// Ends every model and store at the same time: finishes what they have taken in, for as long as there is time. Returns those
+    /// that have not ended.
+    pub fn stop_by(&self, until: Instant) -> Vec<String> {
+        self.models.values().for_each(|model| model.batcher.begin_stop());
+        self.stores.values().for_each(Store::begin_close);
+        let mut left = Vec::new();
+        for (name, model) in &self.models {
+            if !model.batcher.stop_by(until) {
+                left.push(format!("a run of models.{name}"));
+            }
+        }
+        for (name, store) in &self.stores {
+            if let Err(error) = store.close_by(until) {
+                tracing::error!(store = name, %error, "the store was not closed in order");
+                left.push(format!("ordered.{name}"));
+            }
+        }
+        left
+    }
+}
+
+/// Where pipelines find what they name.
+impl Parts for Catalog {
+    fn table(&self, name: &str) -> Option<Arc<Table>> {
+        self.tables.get(name).cloned()
+    }
+
+    fn store(&self, name: &str) -> Option<Store> {
+        self.stores.get(name).cloned()
+    }
+
+    fn model(&self, name: &str) -> Option<Arc<Batcher>> {
+        self.models.get(name).map(|model| Arc::clone(&model.batcher))
+    }
+}
+
+/// What serves under that name already, if its section is the same.
+fn kept<S: PartialEq, T: Clone>(
+    name: &str,
+    section: &S,
+    sections: &BTreeMap<String, S>,
+    opened: &BTreeMap<String, T>,
+) -> Option<T> {
+    sections.get(name).filter(|old| *old == section)?;
+    opened.get(name).cloned()
+}
+
+/// Opens a version and makes it resident, which checks every byte of it.
+fn open_table(name: &str, section: &features::Section) -> Result<Table, Error> {
+    let table = section.open().map_err(Error::part("features", name))?;
+    let (version, rows, dim) = (table.version(), table.rows(), table.dim());
+    tracing::info!(table = name, version, rows, dim, "table opened");
+    let started = Instant::now();
+    table.make_resident().map_err(Error::part("features", name))?;
+    let ms = started.elapsed().as_millis() as u64;
+    tracing::info!(table = name, ms, "table resident, checksums right");
+    Ok(table)
+}
+
+/// Opens a store, and logs what its log held.
+///
+/// # Errors
+/// What the engine says.
+pub fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> Result<Store, Error> {
+    let opened = section.open(put_bytes_max);
+    let (store, recovery) = opened.map_err(Error::part("ordered", name))?;
+    let Some(recovery) = recovery else {
+        tracing::info!(store = name, durability = "memory", "store opened, empty");
+        return Ok(store);
+    };
+    if let Some(torn) = &recovery.torn_tail {
+        tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log");
+    }
+    if let Some(memory_bytes_max) = section.memory_bytes_max.filter(|max| store.memory_bytes() > *max) {
+        let bytes = store.memory_bytes();
+        tracing::warn!(
+            store = name,
+            bytes,
+            memory_bytes_max,
+            "store is over its limit and takes nothing that grows it"
+        );
+    }
+    tracing::info!(
+        store = name,
+        durability = store.durability().as_str(),
+        keys = store.len(),
+        "store opened: {recovery}"
+    );
+    Ok(store)
+}
+
+fn load_model(name: &str, section: &ModelSection, resources: &Resources) -> Result<LoadedModel, Error> {
+    let started = Instant::now();
+    let loaded = section.backend.as_dyn().load();
+    let loaded = loaded.map_err(Error::part("models", name))?;
+    let options = BatcherOptions {
+        cpus: resources.cpus.clone(),
+        ..section.batcher.clone()
+    };
+    let batcher = Arc::new(Batcher::start(name, loaded, options)?);
+    let (version, backend) = (section.version, section.backend.name());
+    let ms = started.elapsed().as_millis() as u64;
+    tracing::info!(model = name, version, backend, ms, "model loaded");
+    Ok(LoadedModel { batcher, version })
+}

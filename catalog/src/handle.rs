@@ -1,0 +1,155 @@
+//! The catalog that serves, behind one atomic pointer, and every way to change it.
+//!
+//! It decides no change. Its invariant: a change either serves whole and warm, or leaves everything as it was; no call waits for
+//! one, and none is refused by one.
+
+use crate::{Catalog, Error, ModelSection, Resources, Sections};
+use arc_swap::{ArcSwap, Guard};
+use millpond_threads::ends_by;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A catalog that a call holds. It is meant for one turn of a thread: what outlives that holds its own pipeline or model.
+pub type Pinned = Guard<Arc<Catalog>>;
+
+/// The catalog that serves.
+pub struct Handle {
+    current: ArcSwap<Catalog>,
+    /// What served before the last change, for a way back. It is held while a change goes on, so that there is one at a time.
+    before: Mutex<Option<Sections>>,
+    resources: Resources,
+}
+
+impl Handle {
+    /// Opens what the sections describe, and reads every byte of the tables.
+    ///
+    /// # Errors
+    /// The first thing that cannot be opened, or does not fit another.
+    pub fn open(sections: Sections, resources: Resources) -> Result<Handle, Error> {
+        let catalog = Catalog::open(sections, &Catalog::default(), &resources)?;
+        Ok(Handle {
+            current: ArcSwap::from_pointee(catalog),
+            before: Mutex::new(None),
+            resources,
+        })
+    }
+
+    /// Runs every model at its warm-up sizes.
+    ///
+    /// # Errors
+    /// A model that fails, or a table that was damaged meanwhile.
+    pub fn warm(&self) -> Result<(), Error> {
+        self.pin().warm(&Catalog::default())
+    }
+
+    /// The catalog that serves now, as long as the caller holds it. Costs a few nanoseconds.
+    #[inline]
+    pub fn pin(&self) -> Pinned {
+        self.current.load()
+    }
+
+    /// Serves another version of a table; pipelines that read it follow.
+    ///
+    /// # Errors
+    /// As [`Handle::change`].
+    pub fn activate(&self, table: &str, version: u64) -> Result<(), Error> {
+        self.change(|sections| match sections.features.get_mut(table) {
+            Some(section) => {
+                section.version = Some(version);
+                Ok(())
+            }
+            None => Err(not_served("features", table)),
+        })
+    }
+
+    /// Serves a model under that name, in the place of the one that it may have now.
+    ///
+    /// # Errors
+    /// As [`Handle::change`].
+    pub fn load_model(&self, name: &str, section: ModelSection) -> Result<(), Error> {
+        self.change(|sections| {
+            sections.models.insert(name.to_owned(), section);
+            Ok(())
+        })
+    }
+
+    /// Takes a model away. It has answered the calls that hold it when this returns.
+    ///
+    /// # Errors
+    /// As [`Handle::change`]; also while a pipeline runs it.
+    pub fn unload_model(&self, name: &str) -> Result<(), Error> {
+        self.change(|sections| match sections.models.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(not_served("models", name)),
+        })
+    }
+
+    /// Serves what served before the last change; a second time undoes the first.
+    ///
+    /// # Errors
+    /// As [`Handle::change`]; also when nothing was changed.
+    pub fn roll_back(&self) -> Result<(), Error> {
+        let before = self.lock();
+        let Some(sections) = before.clone() else {
+            return Err(Error::Unfit(
+                "nothing was changed, so there is nothing to roll back".into(),
+            ));
+        };
+        self.serve(before, sections)
+    }
+
+    /// Serves what `edit` makes of the sections: builds the next catalog beside the one that serves, sharing what did not change,
+    /// warms it, and swaps. It waits for the calls that hold what was taken away, as long as [`Resources::drain`] allows, so it
+    /// is not for a thread that serves calls.
+    ///
+    /// # Errors
+    /// What `edit` says, a section that does not fit, or what cannot be opened; then nothing has changed.
+    pub fn change(&self, edit: impl FnOnce(&mut Sections) -> Result<(), Error>) -> Result<(), Error> {
+        let before = self.lock();
+        let mut sections = self.pin().sections().clone();
+        edit(&mut sections)?;
+        self.serve(before, sections)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Sections>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, mut before: MutexGuard<'_, Option<Sections>>, sections: Sections) -> Result<(), Error> {
+        sections.check().map_err(|problem| Error::Unfit(problem.text))?;
+        let next = {
+            let current = self.pin();
+            let next = Catalog::open(sections, &current, &self.resources)?;
+            next.warm(&current)?;
+            Arc::new(next)
+        };
+        let old = self.current.swap(Arc::clone(&next));
+        *before = Some(old.sections().clone());
+        retire(&old, &next, Instant::now() + self.resources.drain);
+        Ok(())
+    }
+}
+
+/// Ends the models that serve no more, when nobody can call them any longer: neither through the old catalog, nor from a pipeline
+/// of it that still runs for a call.
+fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
+    for (name, model) in old.models_beside(next) {
+        ends_by(until, || Arc::strong_count(old) == 1);
+        for pipeline in old.pipelines.values() {
+            if Arc::ptr_eq(pipeline.batcher(), &model.batcher) {
+                ends_by(until, || Arc::strong_count(pipeline) == 1);
+            }
+        }
+        match model.batcher.stop_by(until) {
+            true => tracing::info!(model = name, version = model.version, "model unloaded"),
+            false => tracing::warn!(
+                model = name,
+                "a run of the model has not ended; its thread is left to it"
+            ),
+        }
+    }
+}
+
+fn not_served(section: &str, name: &str) -> Error {
+    Error::Unfit(format!("{section}.{name}: nothing of that name is served"))
+}

@@ -1,0 +1,123 @@
+//! `[models.NAME]`: a backend with its own keys, and how its batches are made. All backends, in one list.
+//!
+//! A backend is a crate and a line here. Its invariant: every key of the section is its backend's, the batcher's, or refused.
+
+use millpond_backends_interface as interface;
+use millpond_backends_practice::Practice;
+use millpond_backends_tract::Tract;
+use millpond_engines_batcher::BatcherOptions;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+macro_rules! backends {
+    ($($name:literal: $backend:ident,)*) => {
+        /// One backend, with what its keys say.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Backend {
+            $(#[doc = concat!("`backend = \"", $name, "\"`")] $backend($backend),)*
+        }
+
+        impl Backend {
+            /// What the configuration calls each, and its own keys; the first is the default.
+            const ALL: &'static [(&'static str, &'static [&'static str])] = &[$(($name, $backend::KEYS),)*];
+
+            fn read(name: &str, keys: Table) -> Result<Backend, String> {
+                match name {
+                    $($name => Value::Table(keys).try_into().map(Backend::$backend).map_err(words),)*
+                    _ => {
+                        let names = Backend::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+                        Err(format!("backend is {name:?}; expected one of {names:?}"))
+                    }
+                }
+            }
+
+            /// What the configuration calls it.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Backend::$backend(_) => $name,)*
+                }
+            }
+
+            /// What checks and loads it.
+            pub fn as_dyn(&self) -> &dyn interface::Backend {
+                match self {
+                    $(Backend::$backend(backend) => backend,)*
+                }
+            }
+
+            /// The same, to make its path whole.
+            pub fn as_dyn_mut(&mut self) -> &mut dyn interface::Backend {
+                match self {
+                    $(Backend::$backend(backend) => backend,)*
+                }
+            }
+        }
+    };
+}
+
+backends! {
+    "tract": Tract,
+    "practice": Practice,
+}
+
+/// One model of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Table")]
+pub struct ModelSection {
+    /// What runs it.
+    pub backend: Backend,
+    /// The number that answers carry; 1 when left out.
+    pub version: u64,
+    /// How its batches are made.
+    pub batcher: BatcherOptions,
+}
+
+impl TryFrom<Table> for ModelSection {
+    type Error = String;
+
+    fn try_from(mut keys: Table) -> Result<ModelSection, String> {
+        let read = |value: Value| value.try_into::<String>().map_err(words);
+        let (first, _) = Backend::ALL[0];
+        let backend = keys.remove("backend").map_or(Ok(first.to_owned()), read)?;
+        let version = keys
+            .remove("version")
+            .map_or(Ok(1), Value::try_into)
+            .map_err(words)?;
+        let (mut own, mut batcher) = (Table::new(), Table::new());
+        for (key, value) in keys {
+            let mut takers = Backend::ALL
+                .iter()
+                .filter(|(_, keys)| keys.contains(&key.as_str()));
+            let taker = takers.clone().find(|(name, _)| *name == backend);
+            match taker.or_else(|| takers.next()) {
+                Some((name, _)) if *name == backend => own.insert(key, value),
+                Some((other, _)) => {
+                    return Err(format!(
+                        "{key} is for backend {other:?}, and the backend is {backend:?}; leave it out"
+                    ));
+                }
+                None => batcher.insert(key, value),
+            };
+        }
+        Ok(ModelSection {
+            backend: Backend::read(&backend, own)?,
+            version,
+            batcher: Value::Table(batcher).try_into().map_err(words)?,
+        })
+    }
+}
+
+impl ModelSection {
+    /// What is known to be wrong before it is loaded. `at` is the section, as in `models.ranker`.
+    ///
+    /// # Errors
+    /// The problem, its key, and what to do.
+    pub fn check(&self, at: &str) -> Result<(), String> {
+        self.backend.as_dyn().check(at, self.batcher.batch_size_max)?;
+        self.batcher.check(at)
+    }
+}
+
+fn words(error: toml::de::Error) -> String {
+    error.to_string().trim_end().to_owned()
+}

@@ -1,0 +1,261 @@
+//! Changes of a catalog that serves: what a call sees, what it keeps alive, and what a change that fails leaves.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use millpond_catalog::{Catalog, Handle, ModelSection, Resources, Sections};
+use millpond_engines_batcher::Request;
+use millpond_engines_features::{self as features, write::Writer};
+use millpond_tensor::Tensor;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+const DIM: usize = 4;
+const ROWS: u64 = 500;
+
+/// Every value of a version is its number.
+fn write(dir: &Path, version: u64) {
+    let mut writer = Writer::create(dir, "films", version, DIM, 2, ROWS).unwrap();
+    for key in 0..ROWS {
+        writer.push(key, &[version as f32; DIM]).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// A catalog with version 1 of the table of that folder.
+fn films(dir: &Path) -> Handle {
+    let section = features::Section {
+        path: dir.to_owned(),
+        version: Some(1),
+    };
+    let sections = Sections {
+        features: BTreeMap::from([("films".to_owned(), section)]),
+        ..Sections::default()
+    };
+    Handle::open(sections, Resources::default()).unwrap()
+}
+
+fn version(catalog: &Catalog) -> u64 {
+    catalog.tables["films"].version()
+}
+
+#[test]
+fn a_damaged_version_is_not_activated() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = films(dir.path());
+    let path = dir.path().join("00000002/shard-00001.mpf");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = handle.activate("films", 2).unwrap_err().to_string();
+    assert!(error.contains("shard-00001.mpf is damaged"), "{error}");
+    assert!(handle.activate("films", 3).is_err());
+    assert!(handle.activate("actors", 1).is_err());
+    assert_eq!(version(&handle.pin()), 1);
+}
+
+#[test]
+fn readers_see_one_version_in_one_lookup_while_it_is_switched() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = Arc::new(films(dir.path()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let pinned = handle.pin();
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (handle, stop) = (Arc::clone(&handle), Arc::clone(&stop));
+            thread::spawn(move || read_until(&handle, &stop))
+        })
+        .collect();
+    for round in 0..100 {
+        let next = 2 - round % 2;
+        handle.activate("films", next).unwrap();
+        assert_eq!(version(&handle.pin()), next);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for reader in readers {
+        assert!(reader.join().unwrap() > 0);
+    }
+    // A version outlives its folder while someone holds it.
+    handle.activate("films", 2).unwrap();
+    fs::remove_dir_all(dir.path().join("00000001")).unwrap();
+    assert_eq!(version(&pinned), 1);
+    pinned.tables["films"].verify().unwrap();
+    assert_eq!(features::versions(dir.path()).unwrap(), [2]);
+}
+
+/// Looks up all keys again and again; returns how often.
+fn read_until(handle: &Handle, stop: &AtomicBool) -> usize {
+    let keys: Vec<u64> = (0..ROWS).collect();
+    let mut values = vec![0.0; keys.len() * DIM];
+    let mut found = vec![0; keys.len().div_ceil(8)];
+    let mut lookups = 0;
+    loop {
+        let catalog = handle.pin();
+        let table = &catalog.tables["films"];
+        assert_eq!(table.lookup(&keys, &mut values, &mut found), keys.len());
+        let version = table.version() as f32;
+        assert!(values.iter().all(|&value| value == version));
+        lookups += 1;
+        if stop.load(Ordering::Relaxed) {
+            return lookups;
+        }
+    }
+}
+
+/// A model whose runs take so long.
+fn model(us: u64) -> ModelSection {
+    toml::from_str(&format!(
+        "backend = \"practice\"\nbehaviour = \"wait\"\nus = {us}"
+    ))
+    .unwrap()
+}
+
+fn models(named: &[(&str, u64)]) -> Handle {
+    let models = named.iter().map(|(name, us)| ((*name).to_owned(), model(*us)));
+    let sections = Sections {
+        models: models.collect(),
+        ..Sections::default()
+    };
+    Handle::open(sections, Resources::default()).unwrap()
+}
+
+/// A call of the model that this catalog has under that name; it holds nothing else of it.
+fn call(catalog: &Catalog, name: &str) -> mpsc::Receiver<bool> {
+    let (answers, answer) = mpsc::sync_channel(1);
+    let request = Request {
+        source: 0,
+        inputs: vec![Tensor::new(vec![1, 1], vec![1.0_f32]).unwrap()],
+        rows: 1,
+        deadline: None,
+        gone: Arc::default(),
+        kept_bytes: 0,
+        done: Box::new(move |result| answers.send(result.is_ok()).unwrap()),
+    };
+    assert!(catalog.models[name].batcher.submit(request).is_ok());
+    answer
+}
+
+#[test]
+fn what_did_not_change_is_shared() {
+    let handle = models(&[("a", 0), ("b", 0)]);
+    handle.warm().unwrap();
+    let before = handle.pin();
+    let batcher = |catalog: &Catalog, name: &str| Arc::clone(&catalog.models[name].batcher);
+    let (a, b) = (batcher(&before, "a"), batcher(&before, "b"));
+    let second = ModelSection {
+        version: 2,
+        ..model(0)
+    };
+    thread::scope(|scope| {
+        // It waits for those who hold the catalog before it.
+        let change = scope.spawn(|| handle.load_model("b", second));
+        while Arc::ptr_eq(&b, &batcher(&handle.pin(), "b")) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Arc::ptr_eq(&a, &batcher(&handle.pin(), "a")));
+        assert_eq!(
+            (before.models["b"].version, handle.pin().models["b"].version),
+            (1, 2)
+        );
+        // Its model still answers them.
+        assert!(call(&before, "b").recv().unwrap());
+        assert!(!change.is_finished());
+        drop(before);
+        change.join().unwrap().unwrap();
+    });
+    assert!(call(&handle.pin(), "b").recv().unwrap());
+}
+
+#[test]
+fn a_call_keeps_its_own_model_alive_and_no_other() {
+    let handle = models(&[("slow", 300_000), ("other", 0)]);
+    let (slow, other) = {
+        let pinned = handle.pin();
+        let weak = |name: &str| Arc::downgrade(&pinned.models[name].batcher);
+        (weak("slow"), weak("other"))
+    };
+    let answer = call(&handle.pin(), "slow");
+    handle.unload_model("other").unwrap();
+    assert!(other.upgrade().is_none(), "nobody holds it");
+    assert!(answer.try_recv().is_err(), "the call still runs");
+    handle.unload_model("slow").unwrap();
+    assert!(answer.recv().unwrap(), "it was answered before its model ended");
+    assert!(slow.upgrade().is_none());
+}
+
+#[test]
+fn a_way_back_leads_to_what_served_before() {
+    let handle = models(&[("a", 0)]);
+    assert!(handle.roll_back().is_err());
+    handle
+        .load_model(
+            "a",
+            ModelSection {
+                version: 7,
+                ..model(0)
+            },
+        )
+        .unwrap();
+    handle.roll_back().unwrap();
+    assert_eq!(handle.pin().models["a"].version, 1);
+    handle.roll_back().unwrap();
+    assert_eq!(handle.pin().models["a"].version, 7);
+}
+
+#[test]
+fn a_change_that_does_not_fit_changes_nothing() {
+    let handle = models(&[("a", 0), ("b", 0)]);
+    let check = |changed: Result<(), millpond_catalog::Error>, words: &str| {
+        let error = changed.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(handle.pin().models.len(), 2);
+        assert!(call(&handle.pin(), "a").recv().unwrap());
+    };
+    check(
+        handle.unload_model("c"),
+        "models.c: nothing of that name is served",
+    );
+    let mut wide = model(0);
+    wide.batcher.instances = 0;
+    check(handle.load_model("a", wide), "models.a.instances is 0");
+    let lost: ModelSection = toml::from_str("path = \"none.onnx\"").unwrap();
+    check(
+        handle.load_model("c", lost),
+        "models.c.path: none.onnx is no file",
+    );
+    let default = handle.change(|sections| {
+        sections.default_model = Some("c".into());
+        Ok(())
+    });
+    check(default, "default_model is \"c\"");
+    assert!(handle.roll_back().is_err(), "nothing was changed");
+}
+
+#[test]
+fn a_store_stays_as_it_was_opened() {
+    let store = toml::from_str("durability = \"memory\"").unwrap();
+    let sections = Sections {
+        ordered: BTreeMap::from([("events".to_owned(), store)]),
+        ..Sections::default()
+    };
+    let handle = Handle::open(sections, Resources::default()).unwrap();
+    let changed = handle.change(|sections| {
+        sections.ordered.clear();
+        Ok(())
+    });
+    assert!(
+        changed
+            .unwrap_err()
+            .to_string()
+            .contains("ordered.events: a store stays")
+    );
+    handle.load_model("a", model(0)).unwrap();
+    assert_eq!(handle.pin().stores.len(), 1);
+}

@@ -1,0 +1,92 @@
+//! `[ordered.NAME]`: where a store keeps its log, and how durable a put is.
+//!
+//! Its invariant: a section that passes [`Section::check`] has a folder exactly if puts are to survive.
+
+use crate::{Durability, Error, Options, Recovery, Store};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// One store of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Section {
+    /// The store's folder; made when absent. Left out with durability "memory".
+    pub path: Option<PathBuf>,
+    /// What an acknowledged put survives.
+    pub durability: Durability,
+    /// Puts waiting for the log; further ones are refused.
+    pub queue_max: usize,
+    /// Bytes of one log file.
+    pub segment_bytes_max: u64,
+    /// Memory that its entries may take; no limit when left out.
+    pub memory_bytes_max: Option<u64>,
+}
+
+impl Default for Section {
+    fn default() -> Section {
+        let Options {
+            durability,
+            queue_max,
+            segment_bytes_max,
+            memory_bytes_max,
+            ..
+        } = Options::default();
+        Section {
+            path: None,
+            durability,
+            queue_max,
+            segment_bytes_max,
+            memory_bytes_max,
+        }
+    }
+}
+
+impl Section {
+    /// What is known to be wrong before anything is opened. `at` is the section, as in `ordered.events`.
+    ///
+    /// # Errors
+    /// The problem, its key, and what to do.
+    pub fn check(&self, at: &str) -> Result<(), String> {
+        match (&self.path, self.durability) {
+            (None, Durability::Logged | Durability::Synced) => {
+                return Err(format!(
+                    "{at}.path is missing; name a folder, or set durability = \"memory\""
+                ));
+            }
+            (Some(_), Durability::Memory) => {
+                return Err(format!(
+                    "{at}: a store with durability \"memory\" keeps no file; leave path out, or choose \"logged\" or \"synced\""
+                ));
+            }
+            _ => {}
+        }
+        if self.queue_max == 0 {
+            return Err(format!("{at}.queue_max is 0; expected at least 1"));
+        }
+        if self.memory_bytes_max == Some(0) {
+            return Err(format!(
+                "{at}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Opens the store, and says what its log held where it has one. `queue_bytes_max` bounds the bytes of puts that wait.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(&self, queue_bytes_max: usize) -> Result<(Store, Option<Recovery>), Error> {
+        let options = Options {
+            durability: self.durability,
+            queue_max: self.queue_max,
+            queue_bytes_max,
+            segment_bytes_max: self.segment_bytes_max,
+            memory_bytes_max: self.memory_bytes_max,
+        };
+        let Some(path) = &self.path else {
+            return Ok((Store::in_memory(options), None));
+        };
+        let (store, recovery) = Store::open(path, options)?;
+        Ok((store, Some(recovery)))
+    }
+}
