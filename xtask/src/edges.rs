@@ -68,6 +68,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tensor",
             "press/workload",
             "press/recorder",
+            "wire/payload",
             "engines/*",
             "pipelines",
             "backends/interface",

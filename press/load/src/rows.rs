@@ -4,6 +4,7 @@
 //! cannot hide here. Its invariant: an answer is right only if every key was found and every byte of every row is as it was made.
 
 use millpond_press_workload::Mixed;
+use millpond_wire_payload::{Encoding, Value, decode_map};
 use serde::Deserialize;
 
 use crate::known::EXPECTED_BYTES_MAX;
@@ -61,25 +62,18 @@ impl KnownRows {
 
     /// Holds the msgpack answer to a `features.lookup` against the rows of request `index`.
     pub(crate) fn compare_msgpack(&self, index: usize, answer: &[u8]) -> Result<(), String> {
-        #[derive(Deserialize)]
-        struct Rows<'a> {
-            #[serde(borrow)]
-            found: &'a [u8],
-            #[serde(borrow)]
-            values: &'a [u8],
-        }
-        let rows: Rows<'_> = rmp_serde::from_slice(answer)
-            .map_err(|error| format!("it has no `found` and `values` of a lookup ({error})"))?;
+        let answer = decode_map(Encoding::Msgpack, answer).map_err(|error| error.to_string())?;
+        let (Some(Value::Bytes(found)), Some(Value::Bytes(values))) =
+            (answer.get("found"), answer.get("values"))
+        else {
+            return Err("it has no `found` and `values` of a lookup".into());
+        };
         let expected = self.rows.get(index);
-        if rows.values != expected {
-            return Err(differs(expected, rows.values));
+        if **values != *expected {
+            return Err(differs(expected, values));
         }
         let keys = expected.len() / (self.dim * size_of::<f32>());
-        let is_found = |key: usize| {
-            rows.found
-                .get(key / 8)
-                .is_some_and(|byte| byte >> (key % 8) & 1 == 1)
-        };
+        let is_found = |key: usize| found.get(key / 8).is_some_and(|byte| byte >> (key % 8) & 1 == 1);
         match (0..keys).find(|&key| !is_found(key)) {
             Some(key) => Err(format!("its `found` says that row {key} is not there")),
             None => Ok(()),
@@ -135,7 +129,7 @@ fn differs(expected: &[u8], found: &[u8]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use serde_json::json;
+    use millpond_wire_payload::Encoder;
 
     fn known() -> KnownRows {
         let mut known = KnownRows::new(2);
@@ -145,14 +139,15 @@ mod tests {
     }
 
     fn answer(found: &[u8], values: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0x83];
-        for (key, block) in [("found", found), ("values", values)] {
-            rmp_serde::encode::write(&mut bytes, key).unwrap();
-            bytes.extend_from_slice(&[0xc4, block.len() as u8]);
-            bytes.extend_from_slice(block);
-        }
-        rmp_serde::encode::write(&mut bytes, &"version").unwrap();
-        rmp_serde::encode::write(&mut bytes, &json!(1)).unwrap();
+        let mut bytes = Vec::new();
+        Encoder::new(&mut bytes, Encoding::Msgpack, false).map(|out| {
+            out.key("found");
+            out.bytes(found);
+            out.key("values");
+            out.bytes(values);
+            out.key("version");
+            out.uint(1);
+        });
         bytes
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millpond_client_rust::Encoding;
 use millpond_client_rust::frame::{FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_client_rust::schema::payload::{Encoder, Value, decode_map};
 use millpond_press_recorder::ErrorKind;
 use serde_json::json;
 
@@ -50,8 +51,8 @@ fn serve(mut stream: TcpStream, behave: impl Fn(usize) -> Act) {
             let FrameKind::Twoway { method: "infer", seq } = message.kind else {
                 panic!("not a call of infer")
             };
-            let body: serde_json::Value = rmp_serde::from_slice(message.payload).unwrap();
-            assert_eq!(body["samples"].as_array().unwrap().len(), 3);
+            let body = decode_map(Encoding::Msgpack, message.payload).unwrap();
+            assert!(matches!(body.get("samples"), Some(Value::Array(samples)) if samples.len() == 3));
             input.drain(..len);
             let act = behave(request);
             request += 1;
@@ -76,7 +77,10 @@ fn serve(mut stream: TcpStream, behave: impl Fn(usize) -> Act) {
 }
 
 fn answer(stream: &mut TcpStream, seq: u32, status: u8, map: &serde_json::Value) {
-    let payload = rmp_serde::to_vec_named(map).unwrap();
+    let json = map.to_string();
+    let map = decode_map(Encoding::Json, json.as_bytes()).unwrap();
+    let mut payload = Vec::new();
+    Encoder::new(&mut payload, Encoding::Msgpack, false).value(&Value::Map(map));
     let mut frame = Vec::new();
     write_frame(
         &mut frame,

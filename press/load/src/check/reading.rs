@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use millpond_wire_payload::{Encoding, Number as _, Payload, PayloadError, Reader};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::{Answer, Wrong};
@@ -24,20 +25,33 @@ pub(super) fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> R
                 .and_then(|found| reader.end().map(|()| found))
                 .map_err(|error| unreadable(&error))?
         }
-        Answer::Msgpack(bytes) => {
-            let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
-            Field {
-                name: field,
-                value: Numbers(numbers),
-            }
-            .deserialize(&mut reader)
-            .map_err(|error| unreadable(&error))?
-        }
+        Answer::Msgpack(bytes) => read_msgpack(field, bytes, numbers).map_err(|error| unreadable(&error))?,
         Answer::Bytes(_) | Answer::Floats(_) => {
             return Err(Wrong::Unreadable("it is neither JSON nor msgpack".into()));
         }
     };
     found.ok_or(Wrong::NoField)
+}
+
+fn read_msgpack(field: &str, bytes: &[u8], numbers: &mut Vec<f32>) -> Result<Option<()>, PayloadError> {
+    let mut found = None;
+    Payload::new(Encoding::Msgpack, bytes)?.read(|reader| {
+        reader.map("a map", |reader, key| {
+            if key != field.as_bytes() {
+                return reader.skip();
+            }
+            if found.replace(()).is_some() {
+                return Err(reader.twin(field));
+            }
+            let number = |reader: &mut Reader<'_>| {
+                let token = reader.token()?;
+                numbers.push(f32::of(token).ok_or_else(|| token.is_not("a number"))?);
+                Ok(())
+            };
+            reader.array("an array of numbers", number).map(drop)
+        })
+    })?;
+    Ok(found)
 }
 
 /// The length of the array under `key`.

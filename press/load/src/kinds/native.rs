@@ -3,12 +3,12 @@
 //! Written from the protocol's description and not with the server's codec, so that a defect of that codec cannot hide here.
 //! Source: the frame table of FPNN 1.3.1. Its invariant: a frame over the limit is refused before its payload is awaited.
 
-use serde::Deserialize;
+use millpond_wire_payload::{Encoding, Value, decode_map};
 
 use crate::check::Answer;
 use crate::kind::{Description, Given, Operation, Takes, TargetKind, first_words};
 use crate::known::first_line;
-use crate::msgpack::{self, check_one_map};
+use crate::msgpack;
 use crate::protocol::{Found, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said};
 use crate::rows::KnownRows;
 
@@ -169,32 +169,32 @@ impl Protocol for Native {
 
 /// An answer of status 1.
 fn failure(payload: &[u8]) -> Result<Said<'static>, Malformed> {
-    #[derive(Deserialize)]
-    struct Words {
-        code: u32,
-        #[serde(default)]
-        ex: String,
-    }
-    check_one_map(payload).map_err(|why| Malformed::garbage(format!("an error answer: {why}")))?;
-    let said: Words = rmp_serde::from_slice(payload)
-        .map_err(|error| Malformed::garbage(format!("an error answer without code and ex ({error})")))?;
-    if matches!(said.code, OVERLOADED | NOT_READY) {
+    let map = decode_map(Encoding::Msgpack, payload)
+        .map_err(|why| Malformed::garbage(format!("an error answer: {why}")))?;
+    let code = match map.get("code") {
+        Some(Value::UInt(code)) => u32::try_from(*code).ok(),
+        _ => None,
+    };
+    let code = code.ok_or_else(|| Malformed::garbage("an error answer without code and ex"))?;
+    let why = match map.get("ex") {
+        Some(Value::Text(text)) => text.to_string(),
+        _ => String::new(),
+    };
+    if matches!(code, OVERLOADED | NOT_READY) {
         // The protocol has no "connection: close", so the words tell a refused connection from a refused request.
         return Ok(Said::Refused {
-            code: said.code,
-            whole_connection: said.ex.contains("connection limit"),
+            code,
+            whole_connection: why.contains("connection limit"),
         });
     }
-    Ok(Said::Failed {
-        code: said.code,
-        why: said.ex,
-    })
+    Ok(Said::Failed { code, why })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use millpond_wire_payload::Encoder;
 
     fn one() -> Native {
         let mut native = Native {
@@ -245,9 +245,14 @@ mod tests {
     #[test]
     fn errors_and_refusals_are_told_apart() {
         let said = |code: u32, ex: &str| {
-            let map =
-                std::collections::BTreeMap::from([("code", serde_json::json!(code)), ("ex", ex.into())]);
-            failure(&rmp_serde::to_vec_named(&map).unwrap()).unwrap()
+            let mut map = Vec::new();
+            Encoder::new(&mut map, Encoding::Msgpack, false).map(|out| {
+                out.key("code");
+                out.uint(u64::from(code));
+                out.key("ex");
+                out.text(ex);
+            });
+            failure(&map).unwrap()
         };
         assert!(matches!(
             said(30_101, "busy"),
@@ -281,9 +286,9 @@ mod tests {
         };
         assert!(said(b"HT").contains("FPNN"));
         assert!(said(&answer(2, 0, &[])).contains("status 2"));
-        assert!(said(&answer(1, 0, &[0xc0])).contains("no msgpack map"));
+        assert!(said(&answer(1, 0, &[0xc0])).contains("root is null"));
         assert!(said(&answer(1, 0, &[0x80])).contains("code and ex"));
-        assert!(said(&answer(1, 0, &[0x80, 0])).contains("1 bytes lie behind"));
+        assert!(said(&answer(1, 0, &[0x80, 0])).contains("more bytes follow"));
         assert!(said(&answer(0, 0, &[0; 1_001])).contains("larger than 1000"));
     }
 }
