@@ -5,12 +5,11 @@
 
 use crate::cores;
 use anyhow::Context as _;
-use std::process::{Child, Command, Stdio};
+use millpond_fleet::Process;
+use std::process::{Command, Stdio};
 
 /// Runs until it is dropped.
-pub(crate) struct Awake {
-    loops: Vec<Child>,
-}
+pub(crate) struct Awake(Vec<Process>);
 
 /// It ends with the bench, whatever ends that.
 const LOOP: &str = "while [ -d /proc/$PPID ]; do :; done";
@@ -18,7 +17,7 @@ const LOOP: &str = "while [ -d /proc/$PPID ]; do :; done";
 impl Awake {
     /// Keeps the cores of a bench awake.
     pub(crate) fn keep() -> anyhow::Result<Awake> {
-        let mut awake = Awake { loops: Vec::new() };
+        let mut awake = Awake(Vec::new());
         for core in [cores::SERVER, cores::PRESS] {
             let mut command = Command::new("chrt");
             command
@@ -26,20 +25,10 @@ impl Awake {
                 .stdin(Stdio::null());
             let started = cores::on(core, || {
                 let missing = "cannot start chrt (of util-linux), which --keep-awake needs";
-                command.spawn().context(missing)
+                Process::start(&mut command).context(missing)
             });
-            awake.loops.push(started?);
+            awake.0.push(started?);
         }
         Ok(awake)
-    }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        for child in &mut self.loops {
-            // It may have ended before, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }

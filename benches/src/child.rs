@@ -4,6 +4,7 @@
 
 use crate::setup::Setup;
 use anyhow::{Context as _, bail};
+use millpond_fleet::Process;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
@@ -35,21 +36,20 @@ pub(crate) fn run(setup: &Setup, name: &str, mut command: Command) -> anyhow::Re
         .collect();
     println!("{}", words.join(OsStr::new(" ")).display());
     let started = Instant::now();
-    let mut child = command
+    command
         .stdin(Stdio::null())
         .stderr(output.try_clone()?)
-        .stdout(output)
-        .spawn()
-        .with_context(|| format!("cannot start {name}"))?;
+        .stdout(output);
+    let process = Process::start(&mut command).with_context(|| format!("cannot start {name}"))?;
     let mut told = started;
     let mut is_told_to_stop = false;
     let status = loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = process.ended() {
             break status;
         }
         if setup.stop.is_asked() && !is_told_to_stop {
             is_told_to_stop = true;
-            crate::server::terminate(&child)?;
+            process.terminate();
         }
         if told.elapsed() >= SIGN_OF_LIFE {
             told = Instant::now();

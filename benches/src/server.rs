@@ -1,16 +1,16 @@
 //! A server of a bar's own: started on its core with free ports, watched over the admin port alone, stopped.
 //!
-//! Servers that a press scenario starts are the press's. Its invariant: nothing here sends anything to the data port, and
-//! when a [`Server`] is gone, so is its process.
+//! Servers that a press scenario starts are the press's. Its invariant: nothing here sends anything to the data port.
 
 use crate::cores;
 use crate::http::{Connection, request};
 use crate::setup::Setup;
 use anyhow::{Context as _, bail};
+use millpond_fleet::Process;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const READY_MAX: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// A running server.
 pub(crate) struct Server {
-    child: Child,
+    process: Process,
     log: PathBuf,
     /// Host and port of the data port, and of the admin port.
     pub(crate) address: String,
@@ -39,11 +39,11 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
         // A process inherits the cores of the thread that starts it, as with `taskset -c 0`.
-        let child = cores::on(cores::SERVER, || {
-            command.spawn().context("cannot start the server")
+        let process = cores::on(cores::SERVER, || {
+            Process::start(&mut command).context("cannot start the server")
         })?;
         let mut server = Server {
-            child,
+            process,
             log,
             address: String::new(),
             admin: String::new(),
@@ -55,7 +55,7 @@ impl Server {
 
     fn read_addresses(&mut self) -> anyhow::Result<()> {
         let mut line = String::new();
-        if let Some(stdout) = self.child.stdout.take() {
+        if let Some(stdout) = self.process.take_output() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
         let words = line.trim().strip_prefix("millpond serves on ");
@@ -86,7 +86,7 @@ impl Server {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
@@ -116,37 +116,14 @@ impl Server {
     }
 
     /// Ends it with SIGTERM, however that goes: its status, and how long it took.
-    pub(crate) fn end(mut self) -> anyhow::Result<(ExitStatus, Duration)> {
+    pub(crate) fn end(self) -> anyhow::Result<(ExitStatus, Duration)> {
         let started = Instant::now();
-        terminate(&self.child)?;
-        loop {
-            match self.child.try_wait()? {
-                Some(status) => return Ok((status, started.elapsed())),
-                None if started.elapsed() >= STOP_MAX => {
-                    bail!(
-                        "the server did not end within {} s of SIGTERM",
-                        STOP_MAX.as_secs()
-                    )
-                }
-                None => std::thread::sleep(POLL),
-            }
+        self.process.terminate();
+        match self.process.ended_by(started + STOP_MAX) {
+            Some(status) => Ok((status, started.elapsed())),
+            None => bail!("the server did not end within {} s of SIGTERM", STOP_MAX.as_secs()),
         }
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// Asks a child to end. It is not waited for yet, so its number cannot belong to another process.
-pub(crate) fn terminate(child: &Child) -> anyhow::Result<()> {
-    use rustix::process::{Pid, Signal, kill_process};
-    kill_process(Pid::from_child(child), Signal::TERM).context("cannot send SIGTERM")
 }
 
 /// A page of `/metrics` as it was fetched. A sample that is not on it is an error that names it, never a zero.

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// How long the last words on standard error wait for a reader.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(30);
@@ -114,7 +114,7 @@ impl Running {
     fn alone(mut self, config: Config) -> anyhow::Result<()> {
         let program = self.program();
         let start = move || Server::start_in(config, program);
-        let Some(server) = self.start(start, std::future::pending())? else {
+        let Some(server) = self.start(start)? else {
             return Ok(());
         };
         let admin = server.admin_addr().context("it has no admin port")?;
@@ -183,40 +183,14 @@ impl Running {
             number < processes,
             "--process is for serve itself, which starts its processes with it; use --processes N"
         );
-        let (told, mut stop) = oneshot::channel();
-        let on_stop = move || {
-            // Nobody waits any more when a signal came first.
-            let _ = told.send(());
-        };
-        // One that waits already is this one too; one that comes before there is a server is done when there is.
-        let (ask, mut asked) = mpsc::channel(1);
-        let on_reload = move || {
-            let _ = ask.try_send(());
-        };
-        let member = Member::join(number, on_reload, on_stop)?;
+        let member = Member::join(number)?;
         let program = self.program();
         let start = move || Server::start_member(config, program, &member);
-        let stopped = async {
-            let _ = (&mut stop).await;
-        };
-        let Some(server) = self.start(start, stopped)? else {
+        let Some(server) = self.start(start)? else {
             return Ok(());
         };
-        // The parent may be heard no more because it was killed, and the system may send SIGTERM because of that: one stop.
-        let reload = async {
-            while asked.recv().await.is_some() {
-                server.reload();
-            }
-            // The parent is gone, and the other way says so.
-            std::future::pending().await
-        };
-        self.runtime.block_on(async {
-            tokio::select! {
-                _ = &mut stop => {}
-                () = reload => {}
-                () = self.signals.stop(|| server.reload()) => {}
-            }
-        });
+        // Its parent ends it by SIGTERM, and the system may do so once more when the parent is gone: one stop.
+        self.runtime.block_on(self.signals.stop(|| server.reload()));
         end_within(self.stop_max);
         finished(&server.shutdown())
     }
@@ -228,11 +202,10 @@ impl Running {
         }
     }
 
-    /// Starts; nothing when a signal, or `stopped`, came first. Nothing is accepted before it is ready, so nothing is left.
+    /// Starts; nothing when a signal came first. Nothing is accepted before it is ready, so nothing is left.
     fn start<T: Send + 'static>(
         &mut self,
         start: impl FnOnce() -> Result<T, millpond_server::Error> + Send + 'static,
-        stopped: impl Future<Output = ()>,
     ) -> anyhow::Result<Option<T>> {
         let (done, mut started) = oneshot::channel();
         std::thread::spawn(move || {
@@ -244,7 +217,6 @@ impl Running {
                 tokio::select! {
                     server = &mut started => Ok(Some(server.context("the start failed")??)),
                     () = self.signals.stop(|| {}) => Ok(None),
-                    () = stopped => Ok(None),
                 }
             })
             .inspect(|started| {

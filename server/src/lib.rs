@@ -54,7 +54,6 @@ use millpond_engines_ordered::Durability;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{Counters, Listener, Transport, raise_file_limit};
 use ports::{admin_options, data_options};
-use processes::Sibling;
 use slow::{ModelTime, Over, SlowLog};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,7 +85,7 @@ pub(crate) struct Shared {
     certificate: OnceLock<Arc<tls::Certificate>>,
     program: OnceLock<Program>,
     /// Set where the process is one of several.
-    sibling: OnceLock<Sibling>,
+    member: OnceLock<Member>,
 }
 
 impl Shared {
@@ -112,7 +111,7 @@ impl Shared {
             data_counters: OnceLock::new(),
             certificate: OnceLock::new(),
             program: OnceLock::new(),
-            sibling: OnceLock::new(),
+            member: OnceLock::new(),
             config,
         }
     }
@@ -297,7 +296,7 @@ impl Server {
         let allocator = program.allocator;
         let _ = shared.program.set(program);
         if let Some(member) = member {
-            let _ = shared.sibling.set(Sibling::of(member));
+            let _ = shared.member.set(member.clone());
         }
         let start_admin = |listener| {
             let view = Arc::clone(&shared);

@@ -2,18 +2,16 @@
 //!
 //! A parent starts them, restarts those that die, serves the admin port with their figures as one, and serves no call itself.
 //! Each process binds the same address, and listens when it is warm and as the others are, so the kernel spreads connections over them; parent and process speak over the
-//! process's input and output, a line a message. Its invariant: a process ends when its parent does, however that ends.
+//! process's input and output (`millpond_fleet`). Its invariant: a process ends when its parent does, however that ends.
 
 mod admin;
-mod fleet;
 mod member;
 mod message;
-mod running;
+mod parent;
 mod settings;
 mod supervisor;
 
 pub use member::Member;
-pub(crate) use member::Sibling;
 pub use supervisor::Supervisor;
 
 use crate::config::Config;

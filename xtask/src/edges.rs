@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire/routing", &[]),
     ("wire/schema", &["tensor", "wire/payload"]),
     ("threads", &[]),
+    ("fleet", &["threads"]),
     ("tensor", &[]),
     (
         "wire/transport",
@@ -44,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "tensor",
             "threads",
+            "fleet",
             "wire/*",
             "engines/*",
             "backends/interface",
@@ -83,6 +85,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "press/verdict",
             "press/report",
             "press/load",
+            "fleet",
         ],
     ),
     (

@@ -138,14 +138,14 @@ impl Crew {
     }
 
     /// Offers one load, each thread its own part, and gives its begin. The measurement begins with it, or where there is a
-    /// warm-up when [`Crew::measure_from`] says so.
+    /// warm-up when [`Order::MeasureFrom`] says so.
     pub(crate) async fn offer(
         &mut self,
         clock: Clock,
         offer: &Offer,
         stop: &watch::Receiver<bool>,
     ) -> Result<u64, Error> {
-        self.prepare(offer)?;
+        self.tell(Order::Prepare(offer.clone()))?;
         let mut unprepared = match &self.hands {
             Hands::Here(_) => 0,
             Hands::Apart(processes) => processes.len(),
@@ -162,24 +162,24 @@ impl Crew {
         }
         let begin = clock.now() + self.lead_ns();
         let has_warm_up = !offer.warmup_max.is_zero();
-        self.begin(begin, if has_warm_up { 0 } else { begin })?;
+        let measure_from = if has_warm_up { 0 } else { begin };
+        self.tell(Order::Begin { begin, measure_from })?;
         Ok(begin)
     }
 
-    /// Makes ready for a load.
-    pub(crate) fn prepare(&mut self, offer: &Offer) -> Result<(), Error> {
-        match &mut self.hands {
-            Hands::Here(threads) => threads.prepare(offer)?,
-            Hands::Apart(processes) => processes.tell(&Order::Prepare(offer.clone())),
-        }
-        Ok(())
-    }
-
-    /// Offers what was prepared. `measure_from` 0 means that the measurement begins later.
-    pub(crate) fn begin(&mut self, begin: u64, measure_from: u64) -> Result<(), Error> {
-        match &mut self.hands {
-            Hands::Here(threads) => threads.begin(begin, measure_from)?,
-            Hands::Apart(processes) => processes.tell(&Order::Begin { begin, measure_from }),
+    /// Tells all threads something.
+    pub(crate) fn tell(&mut self, order: Order) -> Result<(), Error> {
+        self.stopping |= matches!(order, Order::Stop);
+        match (&mut self.hands, order) {
+            (Hands::Apart(processes), order) => processes.tell(&order),
+            (Hands::Here(threads), Order::Prepare(offer)) => threads.prepare(&offer)?,
+            (Hands::Here(threads), Order::Begin { begin, measure_from }) => {
+                threads.begin(begin, measure_from)?
+            }
+            (Hands::Here(threads), Order::MeasureFrom(from)) => threads.measure_from(from),
+            (Hands::Here(threads), Order::Stop) => threads.stop(),
+            // They have connected when they were started.
+            (Hands::Here(_), Order::Take(_)) => {}
         }
         Ok(())
     }
@@ -247,23 +247,6 @@ impl Crew {
         Window {
             answers: sum(|live| &live.answers),
             latency_ns_sum: sum(|live| &live.latency_ns_sum),
-        }
-    }
-
-    /// Tells when the measurement begins.
-    pub(crate) fn measure_from(&mut self, from: u64) {
-        match &mut self.hands {
-            Hands::Here(threads) => threads.measure_from(from),
-            Hands::Apart(processes) => processes.tell(&Order::MeasureFrom(from)),
-        }
-    }
-
-    /// Tells all threads to drop what they do and hand over.
-    pub(crate) fn stop(&mut self) {
-        self.stopping = true;
-        match &mut self.hands {
-            Hands::Here(threads) => threads.stop(),
-            Hands::Apart(processes) => processes.tell(&Order::Stop),
         }
     }
 

@@ -12,7 +12,7 @@ use millpond_press_recorder::{
 use millpond_press_verdict::{Cpu, Stage, WarmUp};
 use tokio::sync::watch;
 
-use crate::crew::message::FIGURES_NS;
+use crate::crew::message::{FIGURES_NS, Order};
 use crate::crew::{Crew, Handover};
 use crate::probe::Ready;
 use crate::progress::Progress;
@@ -80,7 +80,7 @@ pub(crate) async fn measure(
     let begin = crew.offer(clock, offer, stop).await?;
     let mut handover = Handover::default();
     let (from, warm_up_stationary) = match offer.warmup_max.is_zero() {
-        false => warm_up(crew, clock, offer, begin, stop).await,
+        false => warm_up(crew, clock, offer, begin, stop).await?,
         true => (begin, true),
     };
     let client_pids = crew.pids();
@@ -128,7 +128,7 @@ async fn warm_up(
     offer: &Offer,
     begin: u64,
     stop: &watch::Receiver<bool>,
-) -> (u64, bool) {
+) -> Result<(u64, bool), Error> {
     let limit = begin + offer.warmup_max.as_nanos() as u64;
     let mut windows: Vec<Window> = Vec::new();
     let mut last = crew.so_far();
@@ -143,13 +143,13 @@ async fn warm_up(
         let stationary = is_stationary(&windows);
         if *stop.borrow() {
             // There will be no measurement.
-            crew.stop();
-            return (clock.now(), stationary);
+            crew.tell(Order::Stop)?;
+            return Ok((clock.now(), stationary));
         }
         if stationary || clock.now() >= limit {
             let from = clock.now() + crew.lead_ns();
-            crew.measure_from(from);
-            return (from, stationary);
+            crew.tell(Order::MeasureFrom(from))?;
+            return Ok((from, stationary));
         }
     }
 }
@@ -188,7 +188,7 @@ async fn wait(
         }
         if *stop.borrow() && !interrupted {
             interrupted = true;
-            crew.stop();
+            crew.tell(Order::Stop)?;
         }
     }
     Ok(interrupted)

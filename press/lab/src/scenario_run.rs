@@ -347,7 +347,7 @@ impl Run {
         };
         self.result.points.push(point);
         self.save()?;
-        if let Some(process) = &mut up.process {
+        if let Some(process) = &up.process {
             process.still_runs("it was under load")?;
         }
         Ok(interrupted)

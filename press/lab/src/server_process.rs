@@ -1,12 +1,11 @@
 //! The server of a `[server]` section: started on its cores, waited for, stopped; its output kept in the result folder.
 //!
-//! Its invariant: when a [`ServerProcess`] is gone, so are its process and whatever that started in its group.
+//! Its invariant: when a [`ServerProcess`] is gone, so is its process (`millpond_fleet`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
@@ -15,8 +14,8 @@ use crate::Error;
 use crate::grid::{self, Names};
 use crate::probe::Ready;
 use crate::scenario::Server;
+use millpond_fleet::Process;
 use millpond_press_load::Cores;
-use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How often the server is asked whether it is ready, or looked at whether it ended.
 const POLL: Duration = Duration::from_millis(20);
@@ -24,7 +23,7 @@ const POLL: Duration = Duration::from_millis(20);
 const TAIL_LINES: usize = 12;
 
 pub(crate) struct ServerProcess {
-    child: Child,
+    process: Process,
     log: PathBuf,
 }
 
@@ -71,9 +70,7 @@ impl Start<'_> {
             .envs(env)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output.try_clone()?)
-            // A group of its own: Ctrl-C is for the run, which then stops the server in order.
-            .process_group(0);
+            .stderr(output.try_clone()?);
         Ok(command)
     }
 
@@ -113,17 +110,17 @@ impl ServerProcess {
         } else {
             Cores::of(&server.cpus).map_err(&failed)?
         };
-        let child = spawn_on(cores, &mut command).map_err(&failed)?;
-        Ok(ServerProcess { child, log })
+        let process = Process::start_bound(&mut command, || cores.bind()).map_err(&failed)?;
+        Ok(ServerProcess { process, log })
     }
 
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Waits until the server says 200 at its `ready` URL.
-    pub(crate) async fn ready(&mut self, url: &Ready, timeout_s: f64) -> Result<(), Error> {
+    pub(crate) async fn ready(&self, url: &Ready, timeout_s: f64) -> Result<(), Error> {
         let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
         loop {
             self.still_runs("it was getting ready")?;
@@ -142,20 +139,18 @@ impl ServerProcess {
     }
 
     /// An error if the process has ended.
-    pub(crate) fn still_runs(&mut self, doing: &'static str) -> Result<(), Error> {
-        match self.child.try_wait() {
-            Ok(Some(status)) => Err(self.ended(status, doing)),
-            Ok(None) | Err(_) => Ok(()),
-        }
+    pub(crate) fn still_runs(&self, doing: &'static str) -> Result<(), Error> {
+        self.process
+            .ended()
+            .map_or(Ok(()), |status| Err(self.ended(status, doing)))
     }
 
     /// Asks it to end and waits; a server that does not is killed, and that is an error.
-    pub(crate) async fn stop(mut self, server: &Server) -> Result<(), Error> {
+    pub(crate) async fn stop(self, server: &Server) -> Result<(), Error> {
         self.still_runs("it was still needed")?;
-        // The process is ours and not waited for yet, so its number cannot belong to another.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
+        self.process.terminate();
         let deadline = Instant::now() + Duration::from_secs_f64(server.stop_timeout_s);
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while self.process.ended().is_none() {
             if Instant::now() >= deadline {
                 let (seconds, log) = (server.stop_timeout_s, self.log.display());
                 return Err(Error::Unprepared(format!(
@@ -193,32 +188,6 @@ fn tail(log: &Path) -> String {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-        // A shell's children, which need not end with it.
-        // Mostly nobody is left, which is an error to the kernel.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-    }
-}
-
-/// A process inherits the cores of the thread that starts it; that thread is made for the purpose, so that no other is
-/// bound with it.
-fn spawn_on(cores: Cores, command: &mut Command) -> std::io::Result<Child> {
-    std::thread::scope(|scope| {
-        let spawning = scope.spawn(|| {
-            cores.bind()?;
-            command.spawn()
-        });
-        spawning
-            .join()
-            .unwrap_or_else(|_| Err(std::io::Error::other("the starting thread broke")))
-    })
 }
 
 /// A name for the log of one server: `redis-log_level-2`, or `run` where there is one target and no grid.

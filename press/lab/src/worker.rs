@@ -3,7 +3,7 @@
 //! Nothing is decided or measured here beyond what the threads do. Its invariant: when the input ends, the threads drop what
 //! they do and the process ends, so that a press that is gone leaves nothing that sends.
 
-use std::io::Write as _;
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -13,6 +13,7 @@ use crate::crew::Crew;
 use crate::crew::message::{FIGURES_NS, Order, Said, Task, told};
 use crate::scenario;
 use crate::session::Connecting;
+use millpond_fleet::hear;
 use millpond_press_load::{Clock, Report};
 
 /// How often it says something when its threads have nothing to do, so that the press knows it is there.
@@ -25,16 +26,16 @@ const ORDERS_MAX: usize = 16;
 /// # Errors
 /// The input does not begin with a task of a press. Whatever happens later is told to that press.
 pub fn worker() -> Result<(), Error> {
-    let mut line = String::new();
-    let read = std::io::stdin().read_line(&mut line).map_err(not_started)?;
-    if read == 0 {
-        return Err(not_started("its input is empty"));
-    }
-    let task: Task = serde_json::from_str(&line).map_err(not_started)?;
+    let mut input = BufReader::new(std::io::stdin());
+    let task = match hear(&mut input) {
+        Some(Ok(Order::Take(task))) => task,
+        Some(Err(why)) => return Err(not_started(why)),
+        Some(Ok(_)) | None => return Err(not_started("its input begins with no task")),
+    };
     let (orders, received) = channel(ORDERS_MAX);
     std::thread::Builder::new()
         .name("press-orders".into())
-        .spawn(move || take_orders(&orders))
+        .spawn(move || take_orders(input, &orders))
         .map_err(not_started)?;
     let worked = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -55,10 +56,8 @@ fn not_started(why: impl std::fmt::Display) -> Error {
 }
 
 /// Hands orders on until the input ends; that they end with it is the order to leave.
-fn take_orders(orders: &Sender<Order>) {
-    for line in std::io::stdin().lines() {
-        let order = line.ok().and_then(|line| serde_json::from_str(&line).ok());
-        let Some(order) = order else { break };
+fn take_orders(mut input: impl BufRead, orders: &Sender<Order>) {
+    while let Some(Ok(order)) = hear(&mut input) {
         if orders.blocking_send(order).is_err() {
             break;
         }
@@ -86,17 +85,18 @@ async fn work(task: &Task, mut orders: Receiver<Order>) -> Result<(), Error> {
         let wait = Duration::from_nanos(every - now % every);
         tokio::select! {
             order = orders.recv() => match order {
-                Some(Order::Prepare(offer)) => {
-                    crew.prepare(&offer)?;
+                // A second task is none, as is the end of the input.
+                Some(Order::Take(_)) | None => return Ok(()),
+                Some(order @ Order::Prepare(_)) => {
+                    crew.tell(order)?;
                     say(&Said::Prepared).map_err(broken)?;
                 }
-                Some(Order::Begin { begin, measure_from }) => {
-                    crew.begin(begin, measure_from)?;
-                    busy = crew.len();
+                Some(order) => {
+                    if matches!(order, Order::Begin { .. }) {
+                        busy = crew.len();
+                    }
+                    crew.tell(order)?;
                 }
-                Some(Order::MeasureFrom(from)) => crew.measure_from(from),
-                Some(Order::Stop) => crew.stop(),
-                None => return Ok(()),
             },
             report = crew.report() => {
                 // The last figures are whole before they are counted.
@@ -129,9 +129,5 @@ fn said(report: Option<Report>) -> Result<Said, Error> {
 }
 
 fn say(said: &Said) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(said)?;
-    line.push(b'\n');
-    let mut output = std::io::stdout().lock();
-    output.write_all(&line)?;
-    output.flush()
+    millpond_fleet::say(&mut std::io::stdout().lock(), said)
 }

@@ -34,8 +34,8 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
     millpond.extend(counts(Counters::METRICS, connections));
     millpond.extend(counts(LogHandle::METRICS, &shared.log().cloned()));
     millpond.push(group("methods", methods));
-    if let Some(sibling) = shared.sibling.get() {
-        millpond.push(count("process", sibling.number as u64));
+    if let Some(member) = shared.member.get() {
+        millpond.push(count("process", member.number() as u64));
     }
     if let Some(engines) = shared.ready_engines() {
         millpond.extend(served(&engines));

@@ -152,7 +152,7 @@ pub(crate) fn read(payload: &Payload<'_>, peer: Peer) -> Result<Asked, Status> {
 /// when it follows.
 pub(crate) fn answer(call: &Inline<'_>, trace: Option<&str>, asked: &Asked, reply: Reply<'_>) {
     let (shared, key) = (call.shared, asked.key);
-    let Some(sibling) = shared.sibling.get() else {
+    let Some(member) = shared.member.get() else {
         if let Err(ex) = asked.change(shared) {
             let status = Status::new(Code::BadArgument, ex);
             shared.refused(&call.arrival, trace, &status);
@@ -165,7 +165,7 @@ pub(crate) fn answer(call: &Inline<'_>, trace: Option<&str>, asked: &Asked, repl
     let mut ticket = reply.detach();
     // A stop waits for it; where the server is full of calls, tuning it is what may help.
     let permit = shared.admission.enter().ok();
-    sibling.ask(key.name, &asked.value, asked.keeps, move |decision| {
+    member.ask(key.name, &asked.value, asked.keeps, move |decision| {
         match decision {
             Ok(()) => {
                 let ready = Instant::now();

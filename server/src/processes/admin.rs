@@ -1,7 +1,7 @@
 //! The admin port of several processes, served by their parent.
 //! Its invariant: it answers while processes start, drain or die, and never waits for one of them, or for the parent's thread, on its own.
 
-use super::running::Event;
+use super::parent::Event;
 use crate::admin::View;
 use crate::watch::{LastTurn, TURN_HOPELESS, TURN_MAX};
 use millpond_wire_schema::{Code, Status};

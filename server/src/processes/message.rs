@@ -1,17 +1,12 @@
-//! What a parent and its processes say to each other: a JSON object a line, over pipes.
+//! What a parent and its processes say to each other.
 //!
-//! Both ends are the same program, so nothing here has versions. Its invariant: a line that is too long, or no message, ends
-//! the talk; it is never skipped.
+//! A process is asked to stop by SIGTERM, as any other, so that needs no message. Its invariant: nothing here has versions,
+//! because both ends are the same program.
 
 use crate::handlers::tune::Setting;
 use millpond_metrics::Values;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, Read as _, Write};
 use std::net::IpAddr;
-
-/// Bytes of a line: the counts of thousands of methods have a few MiB.
-const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// What a parent tells a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,8 +24,6 @@ pub(super) enum Order {
     Reload,
     /// Everything that was tuned is told: begin to accept.
     Serve,
-    /// Finish what was accepted, and end.
-    Stop,
 }
 
 /// What a process tells its parent.
@@ -55,32 +48,11 @@ pub(super) enum Said {
     },
 }
 
-/// The next message; nothing at the end, or where there is no message.
-pub(super) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> Option<T> {
-    let mut line = Vec::new();
-    from.by_ref()
-        .take(LINE_BYTES_MAX)
-        .read_until(b'\n', &mut line)
-        .ok()?;
-    // One that was cut off has no end.
-    let line = line.strip_suffix(b"\n")?;
-    serde_json::from_slice(line)
-        .inspect_err(|error| tracing::error!(%error, "a line between a process and its parent is no message"))
-        .ok()
-}
-
-/// Says a message.
-pub(super) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    to.write_all(&line)?;
-    to.flush()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use millpond_fleet::{hear, say};
 
     #[test]
     fn messages_arrive_as_they_were_said() {
@@ -109,23 +81,22 @@ mod tests {
         said.iter().for_each(|message| say(&mut bytes, message).unwrap());
         let mut from = bytes.as_slice();
         for message in said {
-            assert_eq!(hear::<Said>(&mut from), Some(message));
+            assert_eq!(hear::<Said>(&mut from), Some(Ok(message)));
         }
         assert_eq!(hear::<Said>(&mut from), None);
     }
 
     #[test]
-    fn what_is_no_message_ends_the_talk() {
-        for line in ["\"ready\"", "\"stop", "no json\n", "\"no such order\"\n", ""] {
-            assert_eq!(hear::<Order>(&mut line.as_bytes()), None, "{line:?}");
-        }
-        assert_eq!(hear::<Order>(&mut "\"stop\"\n".as_bytes()), Some(Order::Stop));
+    fn orders_arrive_as_they_were_given() {
         let level = Order::Set {
             setting: Setting::LogLevel(crate::config::Level::Warn),
             asked: Some(2),
         };
         let mut bytes = Vec::new();
         say(&mut bytes, &level).unwrap();
-        assert_eq!(hear(&mut bytes.as_slice()), Some(level));
+        assert_eq!(hear(&mut bytes.as_slice()), Some(Ok(level)));
+        assert_eq!(hear(&mut "\"serve\"\n".as_bytes()), Some(Ok(Order::Serve)));
+        let unknown = hear::<Order>(&mut "\"no such order\"\n".as_bytes());
+        assert!(unknown.is_some_and(|heard| heard.is_err()));
     }
 }

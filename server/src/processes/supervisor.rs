@@ -3,14 +3,14 @@
 //! Its invariant: when it has been stopped or dropped, no process is left and the admin port is closed.
 
 use super::admin::{State, Together};
-use super::fleet::{Beginning, Fleet};
-use super::running::Event;
+use super::parent::{Beginning, Event, Parent};
 use crate::access::AllowList;
 use crate::admin::Admin;
 use crate::config::{Config, Listen};
 use crate::ports::admin_options;
 use crate::stop::{GONE_LATE, Stopped};
 use crate::{Error, LogHandle};
+use millpond_fleet::Stopper;
 use millpond_threads::join_by;
 use millpond_wire_transport::{Listener, Transport, raise_file_limit};
 use std::net::SocketAddr;
@@ -34,6 +34,8 @@ pub struct Supervisor {
     listen: SocketAddr,
     admin_addr: SocketAddr,
     events: SyncSender<Event>,
+    /// Stops the processes even where the parent's thread stands still.
+    stopper: Stopper,
     first: Receiver<Result<(), Error>>,
     thread: Option<JoinHandle<Vec<String>>>,
     drain_max: Duration,
@@ -68,7 +70,6 @@ impl Supervisor {
             Admin { view },
         )?;
         let beginning = Beginning {
-            processes: config.server.processes,
             drain_max: Duration::from_millis(config.server.drain_ms_max),
             launch: Box::new(launch),
             events: events.clone(),
@@ -79,16 +80,19 @@ impl Supervisor {
             first,
             log,
         };
+        let parent = Parent::new(config.server.processes, beginning);
+        let stopper = parent.stopper();
         // The thread lives as long as the processes: the system tells them of the end of the thread that started them.
         let thread = std::thread::Builder::new()
             .name("processes".into())
-            .spawn(move || Fleet::new(beginning).run())
+            .spawn(move || parent.run())
             .map_err(|error| Error::Process(format!("the processes' thread cannot be started: {error}")))?;
         Ok(Supervisor {
             admin_addr: admin.local_addr(),
             admin: Some(admin),
             listen: config.server.listen,
             events,
+            stopper,
             first: told,
             thread: Some(thread),
             drain_max: Duration::from_millis(config.server.drain_ms_max),
@@ -120,10 +124,10 @@ impl Supervisor {
 
     /// Stops it while another thread waits for it: `at_once` kills the processes, whatever they do.
     pub fn stopper(&self) -> impl Fn(bool) + Send + 'static {
-        let events = self.events.clone();
+        let (events, stopper) = (self.events.clone(), self.stopper.clone());
         move |at_once| {
-            let event = if at_once { Event::Kill } else { Event::Stop };
-            tell(&events, event);
+            tell(&events, Event::Stop);
+            stopper.stop(at_once);
         }
     }
 
@@ -144,10 +148,14 @@ impl Supervisor {
             return Stopped::default();
         };
         let until = Instant::now() + self.drain_max + GONE_LATE + PARENT_END;
-        tell(&self.events, Event::Stop);
+        self.stopper()(false);
         let mut left = match join_by(thread, until) {
             Ok(Ok(left)) => left,
-            Ok(Err(_)) | Err(_) => vec!["the parent's thread, and the processes with it".to_owned()],
+            Ok(Err(_)) | Err(_) => {
+                // Left to themselves they would hear of the parent's end, and drain once more.
+                self.stopper.stop(true);
+                vec!["the parent's thread, and the processes with it".to_owned()]
+            }
         };
         let admin = self.admin.take();
         let close = move || admin.map_or(Vec::new(), |admin| admin.close(Duration::ZERO));

@@ -15,8 +15,8 @@ use millpond_press_load::{Handed, Offer, Part};
 /// How often another process tells its figures: at every multiple of this.
 pub(crate) const FIGURES_NS: u64 = 25_000_000;
 
-/// The first line to a process: what it is a part of.
-#[derive(Debug, Serialize, Deserialize)]
+/// What a process is a part of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Task {
     /// The scenario's file, for messages, and the text that was read from it.
     pub(crate) scenario: PathBuf,
@@ -31,10 +31,12 @@ pub(crate) struct Task {
     pub(crate) epoch_ns: u64,
 }
 
-/// Every further line to a process. The end of the input is the farewell.
-#[derive(Debug, Serialize, Deserialize)]
+/// A line to a process. The end of the input is the farewell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
+    /// Connect; this comes first.
+    Take(Box<Task>),
     /// Make ready for this load, and say so.
     Prepare(Offer),
     /// Offer it.
@@ -82,7 +84,7 @@ pub(crate) fn told(live: &Live) -> [u64; FIGURES] {
 }
 
 /// Lays down what was told of one thread.
-pub(crate) fn hear(live: &Live, told: [u64; FIGURES]) {
+pub(crate) fn lay_down(live: &Live, told: [u64; FIGURES]) {
     for (figure, value) in figures(live).into_iter().zip(told) {
         figure.store(value, Relaxed);
     }

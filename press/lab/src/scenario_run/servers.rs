@@ -73,7 +73,7 @@ impl Run {
                 ready.text
             )));
         }
-        let mut process = ServerProcess::start(&Start {
+        let process = ServerProcess::start(&Start {
             server,
             combination,
             millpond: &self.options.millpond,

@@ -1,32 +1,28 @@
 //! The thread that has the processes: starts them, starts those again that died, adds their figures up, stops them.
 //!
-//! Everything that happens comes to it as an event, so it takes no lock. Its invariant: at any time a number has at most one
-//! process, and when the thread ends none is left.
+//! Everything that happens comes to it as an event, so it takes no lock. Its invariant: when it ends, no process is left
+//! that it could end.
 
-mod beat;
-mod stopping;
+mod heartbeat;
 
 use super::admin::State;
 use super::message::{Order, Said};
-use super::running::{Event, Running, Who};
 use super::settings::Settings;
 use crate::Error;
 use crate::access::AllowList;
 use crate::admin::page::{self, Condition};
 use crate::handlers::tune::{Asked, Setting};
 use crate::log::LogHandle;
+use crate::stop::{GONE_LATE, KILL_LATE};
 use crate::watch::BEAT;
+use millpond_fleet::{Fleet, Heard, Stopper, Who, Worker, ended_in_order};
 use millpond_metrics::{Family, Metric, Page};
 use millpond_wire_transport::{Body, Pulses, Ticket};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
-use stopping::Stopping;
 
-/// Pauses before a process is started again: the first, and the longest that they double up to.
-const AGAIN_FIRST: Duration = Duration::from_millis(100);
-const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// A process that was ready for so long has shown that it can live: its next end is a first one.
 const SOUND: Duration = Duration::from_secs(30);
 /// How long processes have to tell their metrics; of one that does not, the last known ones count.
@@ -35,9 +31,20 @@ const PAGES_MAX: Duration = Duration::from_secs(1);
 /// Makes the command of the process of this number.
 pub(super) type Launch = Box<dyn Fn(usize) -> Command + Send>;
 
+/// What the parent's thread hears.
+pub(super) enum Event {
+    /// Of a process.
+    Heard(Who, Heard<Said>),
+    /// Somebody asks for the metrics.
+    Page(Ticket),
+    /// Files are to be read again.
+    Reload,
+    /// Everything is to stop.
+    Stop,
+}
+
 /// What the thread begins with.
 pub(super) struct Beginning {
-    pub(super) processes: usize,
     pub(super) drain_max: Duration,
     pub(super) launch: Launch,
     pub(super) events: SyncSender<Event>,
@@ -53,21 +60,46 @@ pub(super) struct Beginning {
     pub(super) log: Option<LogHandle>,
 }
 
-/// What is known of a number.
+/// What is known of a number beside its process.
 #[derive(Default)]
 struct Member {
-    running: Option<Running>,
-    lives: u64,
-    /// Ends in a row without a sound life between them.
-    failures: u32,
-    again_at: Option<Instant>,
+    life: Life,
     /// What it said last that it has counted.
     page: Option<Page>,
 }
 
-pub(super) struct Fleet {
+/// What is known of a process.
+#[derive(Default)]
+struct Life {
+    pid: u32,
+    /// It has been told what was tuned until then, and is told what is from then on.
+    is_warm: bool,
+    /// Since when it accepts.
+    ready_since: Option<Instant>,
+    /// It has left the last questions unanswered.
+    is_silent: bool,
+    /// How often in a row it has said that it is not ready.
+    unfit: u32,
+    /// It was killed, and its end is still to come.
+    is_killed: bool,
+}
+
+impl Life {
+    /// It accepts, and has said something lately.
+    fn answers(&self) -> bool {
+        self.ready_since.is_some() && !self.is_silent
+    }
+
+    /// It does, and its threads turn.
+    fn is_ready(&self) -> bool {
+        self.answers() && self.unfit == 0
+    }
+}
+
+pub(super) struct Parent {
     beginning: Beginning,
     started: Instant,
+    fleet: Fleet<Order>,
     members: Vec<Member>,
     /// What processes that have ended had counted.
     ended: Page,
@@ -76,8 +108,6 @@ pub(super) struct Fleet {
     round: Round,
     /// All were ready once.
     has_begun: bool,
-    /// The stop under way.
-    stopping: Option<Stopping>,
     /// The parent's own threads that did not turn last.
     stuck: Vec<String>,
     /// When the processes are asked next whether they still answer.
@@ -99,18 +129,17 @@ struct Round {
     until: Option<Instant>,
 }
 
-impl Fleet {
-    pub(super) fn new(beginning: Beginning) -> Fleet {
-        let members = std::iter::repeat_with(Member::default).take(beginning.processes);
-        Fleet {
+impl Parent {
+    pub(super) fn new(count: usize, beginning: Beginning) -> Parent {
+        Parent {
             started: Instant::now(),
-            members: members.collect(),
+            members: (0..count).map(|_| Member::default()).collect(),
+            fleet: Fleet::new(count),
             ended: Page::default(),
             restarts: 0,
             tuned: Settings::new(beginning.configured.clone()),
             round: Round::default(),
             has_begun: false,
-            stopping: None,
             beat_at: Instant::now() + BEAT,
             beats: 0,
             stuck: Vec::new(),
@@ -120,11 +149,16 @@ impl Fleet {
         }
     }
 
+    /// What stops the processes from other threads.
+    pub(super) fn stopper(&self) -> Stopper {
+        self.fleet.stopper()
+    }
+
     /// Runs until every process has ended, or a stop is over; what was not finished.
     pub(super) fn run(mut self) -> Vec<String> {
         // The first one alone: what is wrong is said once, and what it reads is in memory for the others.
         self.start(0);
-        while !self.is_over() {
+        while !self.fleet.has_stopped(&mut self.left) {
             self.beginning.state.beat();
             match self.beginning.heard.recv_timeout(self.wait()) {
                 Ok(event) => self.on(event),
@@ -140,77 +174,97 @@ impl Fleet {
 
     /// How long nothing is due.
     fn wait(&self) -> Duration {
-        let again = self.members.iter().filter_map(|member| member.again_at);
         // A drain may take long: this thread turns all the while, or the admin port would say that it does not.
-        let turn = |stopping: &Stopping| stopping.next().min(Instant::now() + BEAT);
-        let always = self.stopping.as_ref().map_or(self.beat_at, turn);
-        let due = again.chain(self.round.until).fold(always, Instant::min);
-        due.saturating_duration_since(Instant::now())
+        let always = match self.fleet.is_stopping() {
+            true => Instant::now() + BEAT,
+            false => self.beat_at,
+        };
+        let due = self.fleet.due().into_iter().chain(self.round.until);
+        due.fold(always, Instant::min)
+            .saturating_duration_since(Instant::now())
     }
 
     fn on(&mut self, event: Event) {
         match event {
-            Event::Said { who, said } if self.is_current(who) => self.said(who, said),
-            Event::Gone(who) if self.is_current(who) => self.gone(who),
-            Event::Said { .. } | Event::Gone(_) => {}
+            Event::Heard(who, heard) if self.fleet.is_current(who) => match heard {
+                Heard::Said(said) => self.said(who, said),
+                Heard::Gone(why) => self.gone(who.number, why),
+            },
+            Event::Heard(..) => {}
             Event::Page(ticket) => {
                 self.round.tickets.push(ticket);
                 if self.round.until.is_none() {
                     self.ask_for_pages();
                 }
             }
-            Event::Reload => self.reload(),
+            Event::Reload => {
+                tracing::info!("the processes read their files again");
+                self.fleet
+                    .workers()
+                    .for_each(|(_, worker)| must_hear(worker, Order::Reload));
+            }
             Event::Stop => self.stop(),
-            Event::Kill => self.stop_at_once(),
         }
-    }
-
-    fn is_current(&self, who: Who) -> bool {
-        let member = &self.members[who.number];
-        member.running.is_some() && member.lives == who.life
     }
 
     fn on_time(&mut self, now: Instant) {
-        self.beat_on_time(now);
+        if !self.fleet.is_stopping() && now >= self.beat_at {
+            self.beat_at = now + BEAT;
+            self.beat();
+        }
         if self.round.until.is_some_and(|until| now >= until) {
             self.end_round();
         }
-        self.stop_on_time(now);
-        for number in 0..self.members.len() {
-            if self.members[number].again_at.is_some_and(|at| now >= at) {
-                self.members[number].again_at = None;
-                self.start(number);
-            }
+        while let Some(number) = self.fleet.take_due(now) {
+            self.start(number);
         }
     }
 
     fn start(&mut self, number: usize) {
-        let member = &mut self.members[number];
-        member.lives += 1;
-        let who = Who {
-            number,
-            life: member.lives,
-        };
         let command = (self.beginning.launch)(number);
-        match Running::start(command, who, &self.beginning.events) {
-            Ok(running) => {
-                tracing::info!(process = number, pid = running.pid(), "started");
-                member.running = Some(running);
+        let events = self.beginning.events.clone();
+        let heard = move |who, heard| {
+            // Where it fails, the parent has ended.
+            let _ = events.send(Event::Heard(who, heard));
+        };
+        match self.fleet.start(number, command, heard) {
+            Ok(worker) => {
+                let pid = worker.process().pid();
+                tracing::info!(process = number, pid, "started");
+                self.members[number].life = Life {
+                    pid,
+                    ..Life::default()
+                };
             }
-            Err(error) => self.failed(number, error),
+            Err(error) => self.failed(
+                number,
+                false,
+                format!("process {number} cannot be started: {error}; see `millpond doctor` for the limits"),
+            ),
         }
     }
 
+    fn stop(&mut self) {
+        if self.fleet.is_stopping() {
+            return;
+        }
+        tracing::info!("stopping the processes");
+        let drained = Instant::now() + self.beginning.drain_max;
+        self.fleet.stop(drained + KILL_LATE, drained + GONE_LATE);
+        self.publish();
+    }
+
     fn said(&mut self, who: Who, said: Said) {
-        self.heard_of(who.number);
+        let number = who.number;
+        self.heard_of(number);
         match said {
-            Said::Warm => self.warm(who.number),
-            Said::Ready => self.ready(who.number),
-            Said::Beats { why_not_ready } => self.has_beaten(who.number, why_not_ready.as_deref()),
+            Said::Warm => self.warm(number),
+            Said::Ready => self.ready(number),
+            Said::Beats { why_not_ready } => self.has_beaten(number, why_not_ready.as_deref()),
             Said::Metrics { round, values } => {
-                self.members[who.number].page = Some(Page::from_values(values, &self.families));
+                self.members[number].page = Some(Page::from_values(values, &self.families));
                 if round == self.round.number {
-                    self.told(who.number);
+                    self.told(number);
                 }
             }
             Said::Tune {
@@ -218,25 +272,24 @@ impl Fleet {
                 key,
                 value,
                 keeps,
-            } => self.tune(who, asked, Asked::read(&key, &value, keeps)),
+            } => self.tune(number, asked, Asked::read(&key, &value, keeps)),
         }
     }
 
     /// Decides what a call at one process asks for, and tells all of them: calls that cross have one order, which is this one's.
-    fn tune(&mut self, who: Who, asked: u64, call: Result<Asked, String>) {
+    fn tune(&mut self, asks: usize, asked: u64, call: Result<Asked, String>) {
         let changed =
             call.and_then(|call| self.tuned.change(&call).map_err(|problem| call.refusal(&problem)));
-        for (number, member) in self.members.iter_mut().enumerate() {
-            let running = member.running.as_mut();
-            let Some(running) = running.filter(|running| running.is_warm) else {
+        for (number, worker) in self.fleet.workers() {
+            if !self.members[number].life.is_warm {
                 continue;
-            };
-            let asked = Some(asked).filter(|_| number == who.number);
+            }
+            let asked = Some(asked).filter(|_| number == asks);
             match (&changed, asked) {
-                (Ok(setting), asked) => must_hear(running, set(setting, asked)),
+                (Ok(setting), asked) => must_hear(worker, set(setting, asked)),
                 (Err(problem), Some(asked)) => {
                     let problem = problem.clone();
-                    must_hear(running, Order::Refuse { asked, problem });
+                    must_hear(worker, Order::Refuse { asked, problem });
                 }
                 (Err(_), None) => {}
             }
@@ -245,27 +298,21 @@ impl Fleet {
 
     /// A process may accept when it is as the others are.
     fn warm(&mut self, number: usize) {
-        let Some(running) = &mut self.members[number].running else {
+        let Some(worker) = self.fleet.worker(number) else {
             return;
         };
-        running.is_warm = true;
+        self.members[number].life.is_warm = true;
         for setting in self.tuned.iter() {
-            must_hear(running, set(setting, None));
+            must_hear(worker, set(setting, None));
         }
-        must_hear(running, Order::Serve);
+        must_hear(worker, Order::Serve);
     }
 
     fn ready(&mut self, number: usize) {
-        let member = &mut self.members[number];
-        let Some(running) = &mut member.running else {
-            return;
-        };
-        running.ready_since = Some(Instant::now());
-        if self.stopping.is_some() {
-            running.tell(Order::Stop);
-        }
-        tracing::info!(process = number, pid = running.pid(), "ready");
-        if !self.has_begun && number == 0 && self.stopping.is_none() {
+        let life = &mut self.members[number].life;
+        life.ready_since = Some(Instant::now());
+        tracing::info!(process = number, pid = life.pid, "ready");
+        if !self.has_begun && number == 0 && !self.fleet.is_stopping() {
             for other in 1..self.members.len() {
                 self.start(other);
             }
@@ -275,7 +322,7 @@ impl Fleet {
 
     /// Tells whoever looks whether all are ready.
     fn publish(&mut self) {
-        let all = self.stopping.is_none() && self.members.iter().all(Member::is_ready);
+        let all = !self.fleet.is_stopping() && self.members.iter().all(|member| member.life.is_ready());
         self.beginning.state.set_ready(all);
         if all && !self.has_begun {
             self.has_begun = true;
@@ -283,82 +330,61 @@ impl Fleet {
         }
     }
 
-    fn gone(&mut self, who: Who) {
-        let member = &mut self.members[who.number];
+    fn gone(&mut self, number: usize, why: Option<String>) {
+        if let Some(why) = why {
+            tracing::error!(process = number, "{why}");
+        }
+        let member = &mut self.members[number];
         if let Some(page) = member.page.take() {
             self.ended.merge(&page.without_gauges());
         }
-        let Some(running) = member.running.take() else {
+        let life = std::mem::take(&mut member.life);
+        let Some((pid, status)) = self.fleet.take(number) else {
             return;
         };
-        let (pid, ready_since) = (running.pid(), running.ready_since);
-        let status = match running.end() {
-            Ok(status) => status,
-            Err(error) => return self.failed(who.number, Error::Process(format!("process {pid}: {error}"))),
+        let how = match status {
+            Some(status) => format!("process {number} (pid {pid}) ended with {status}"),
+            None => format!("process {number} (pid {pid}) cannot be ended; it is left behind"),
         };
-        if self.stopping.is_some() {
-            if !status.success() {
-                self.left
-                    .push(format!("process {} (pid {pid}) ended with {status}", who.number));
+        if self.fleet.is_stopping() {
+            if !status.is_some_and(ended_in_order) {
+                self.left.push(how);
             }
-            self.told(who.number);
+            self.told(number);
             return self.publish();
         }
-        if ready_since.is_some_and(|since| since.elapsed() >= SOUND) {
-            member.failures = 0;
-        }
-        let when = match ready_since {
-            Some(_) => "while it served",
-            None => "before it was ready; what it said of it stands above",
+        let (when, was_sound) = match life.ready_since {
+            Some(since) => ("while it served", since.elapsed() >= SOUND),
+            None => ("before it was ready; what it said of it stands above", false),
         };
-        let number = who.number;
-        self.failed(
-            number,
-            Error::Process(format!("process {number} (pid {pid}) ended with {status} {when}")),
-        );
+        self.failed(number, was_sound, format!("{how} {when}"));
     }
 
     /// A process is not there: at the start that is the end of all, later it is started again.
-    fn failed(&mut self, number: usize, error: Error) {
+    fn failed(&mut self, number: usize, was_sound: bool, error: String) {
         self.told(number);
         if !self.has_begun {
             self.left.push(format!("process {number}"));
-            let _ = self.beginning.first.try_send(Err(error));
+            let _ = self.beginning.first.try_send(Err(Error::Process(error)));
             self.stop();
             return;
         }
-        if self.stopping.is_none() {
-            let member = &mut self.members[number];
-            let pause = (AGAIN_FIRST * 2_u32.saturating_pow(member.failures.min(16))).min(AGAIN_MAX);
-            member.failures += 1;
-            member.again_at = Some(Instant::now() + pause);
+        if !self.fleet.is_stopping() {
+            let pause_ms = self.fleet.plan(number, was_sound).as_millis() as u64;
             self.restarts += 1;
-            let pause_ms = pause.as_millis() as u64;
             tracing::error!(process = number, pause_ms, "{error}; it is started again");
         }
         self.publish();
-    }
-
-    fn reload(&mut self) {
-        tracing::info!("the processes read their files again");
-        for member in &mut self.members {
-            if let Some(running) = &mut member.running {
-                must_hear(running, Order::Reload);
-            }
-        }
     }
 
     fn ask_for_pages(&mut self) {
         self.round.number += 1;
         self.round.until = Some(Instant::now() + PAGES_MAX);
         let round = self.round.number;
-        self.round.missing = (0..self.members.len())
-            .filter(|&number| {
-                let member = &self.members[number];
-                let running = member.running.as_ref().filter(|_| member.answers());
-                running.is_some_and(|running| running.tell(Order::Metrics { round }))
-            })
-            .collect();
+        let asked = self.fleet.workers().filter(|(number, worker)| {
+            self.members[*number].life.answers() && worker.tell(Order::Metrics { round })
+        });
+        self.round.missing = asked.map(|(number, _)| number).collect();
         if self.round.missing.is_empty() {
             self.end_round();
         }
@@ -396,7 +422,7 @@ impl Fleet {
             uptime_s: self.started.elapsed().as_secs_f64(),
         };
         let mut page = Page::default();
-        page.part(Fleet::METRICS, self);
+        page.part(Parent::METRICS, self);
         let members = self.members.iter().enumerate();
         let members = members.map(|(number, member)| (number.to_string(), member));
         page.parts(Member::METRICS, "process", members);
@@ -407,14 +433,14 @@ impl Fleet {
         page
     }
 
-    const METRICS: &'static [Metric<Fleet>] = &[
-        Metric::gauge("millpond_processes", "server.processes.", |fleet: &Fleet| {
-            fleet.members.len() as f64
+    const METRICS: &'static [Metric<Parent>] = &[
+        Metric::gauge("millpond_processes", "server.processes.", |parent: &Parent| {
+            parent.members.len() as f64
         }),
         Metric::counter(
             "millpond_process_restarts_total",
             "Processes that ended by themselves.",
-            |fleet: &Fleet| fleet.restarts as f64,
+            |parent: &Parent| parent.restarts as f64,
         ),
     ];
 }
@@ -424,12 +450,12 @@ impl Member {
         Metric::gauge(
             "millpond_process_ready",
             "1 while the process is warm and serves.",
-            |member: &Member| f64::from(member.is_ready()),
+            |member: &Member| f64::from(member.life.is_ready()),
         ),
         Metric::gauge(
             "millpond_process_pid",
             "Its number to the system.",
-            |member: &Member| member.running.as_ref().map_or(0, Running::pid).into(),
+            |member: &Member| member.life.pid.into(),
         ),
         Metric::gauge(
             "millpond_process_connections",
@@ -450,13 +476,11 @@ fn set(setting: &Setting, asked: Option<u64>) -> Order {
 
 /// Tells a process what it must not miss. One that has not read for so long is ended: it would differ from the others for
 /// good, and does not when it has started again.
-fn must_hear(running: &mut Running, order: Order) {
-    if !running.tell(order) {
-        tracing::error!(
-            pid = running.pid(),
-            "a process does not read what all are told; it is killed"
-        );
-        running.kill();
+fn must_hear(worker: &Worker<Order>, order: Order) {
+    if !worker.tell(order) {
+        let pid = worker.process().pid();
+        tracing::error!(pid, "a process does not read what all are told; it is killed");
+        worker.process().kill();
     }
 }
 

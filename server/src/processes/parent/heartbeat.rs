@@ -3,10 +3,9 @@
 //! One that is silent for [`STUCK`] questions is not ready, and one that is for [`HOPELESS`], or says so often that it is not ready
 //! itself, is killed. Its invariant: silence is counted in questions and not in time, so a machine or a parent that stood still blames nobody.
 
-use super::{Fleet, Member};
+use super::Parent;
 use crate::processes::message::Order;
-use crate::watch::{BEAT, HOPELESS, STUCK};
-use std::time::Instant;
+use crate::watch::{HOPELESS, STUCK};
 
 /// Each is asked for its metrics with one question in so many (ten seconds), which keeps most of what it counted if it is killed; and not
 /// all at the same time, because a dozen processes that print a page at a time keep their net threads waiting.
@@ -14,50 +13,29 @@ const PAGE_EVERY: usize = 33;
 /// These pages are for nobody who asked for metrics; such rounds have higher numbers.
 const NO_ROUND: u64 = 0;
 
-impl Member {
-    /// It accepts, and has said something lately.
-    pub(super) fn answers(&self) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| running.ready_since.is_some() && running.silent < STUCK)
-    }
-
-    /// It does, and its threads turn.
-    pub(super) fn is_ready(&self) -> bool {
-        self.answers() && self.running.as_ref().is_some_and(|running| running.unfit == 0)
-    }
-}
-
-impl Fleet {
-    /// Asks every process that accepts, where it is time, and kills those that have not answered for long.
-    pub(super) fn beat_on_time(&mut self, now: Instant) {
-        if self.stopping.is_none() && now >= self.beat_at {
-            self.beat_at = now + BEAT;
-            self.beat();
-        }
-    }
-
+impl Parent {
+    /// Asks every process that accepts, and kills those that have not answered for long.
     pub(super) fn beat(&mut self) {
-        for (number, member) in self.members.iter_mut().enumerate() {
-            let running = member.running.as_mut();
-            let Some(running) = running.filter(|running| running.ready_since.is_some()) else {
+        for (number, worker) in self.fleet.workers() {
+            let life = &mut self.members[number].life;
+            if life.ready_since.is_none() {
                 continue;
-            };
-            let pid = running.pid();
-            if running.silent == STUCK {
+            }
+            let (pid, silent) = (life.pid, worker.count_silence());
+            if silent >= STUCK && !std::mem::replace(&mut life.is_silent, true) {
                 tracing::warn!(process = number, pid, "does not answer its parent; not ready");
             }
             // Answers that come together count together, so a count may pass a limit without meeting it.
-            if running.silent.max(running.unfit) >= HOPELESS && !running.is_killed {
-                let what = match running.silent {
+            if silent.max(life.unfit) >= HOPELESS && !std::mem::replace(&mut life.is_killed, true) {
+                let what = match silent {
                     HOPELESS.. => "has not answered its parent",
                     _ => "has been stuck for long",
                 };
                 tracing::error!(process = number, pid, "{what}; it is killed");
-                running.kill();
+                worker.process().kill();
             }
-            running.silent = running.silent.saturating_add(1);
             // Where there is no room it is silent too.
-            running.tell(match (self.beats + number) % PAGE_EVERY {
+            worker.tell(match (self.beats + number) % PAGE_EVERY {
                 0 => Order::Metrics { round: NO_ROUND },
                 _ => Order::Beat,
             });
@@ -83,11 +61,9 @@ impl Fleet {
 
     /// The process has said whether its threads turn.
     pub(super) fn has_beaten(&mut self, number: usize, why_not_ready: Option<&str>) {
-        let Some(running) = &mut self.members[number].running else {
-            return;
-        };
-        let (pid, before) = (running.pid(), running.unfit);
-        running.unfit = why_not_ready.map_or(0, |_| before.saturating_add(1));
+        let life = &mut self.members[number].life;
+        let (pid, before) = (life.pid, life.unfit);
+        life.unfit = why_not_ready.map_or(0, |_| before.saturating_add(1));
         match why_not_ready {
             Some(why) if before == 0 => tracing::error!(process = number, pid, why, "is not ready"),
             None if before > 0 => tracing::info!(process = number, pid, "is ready again"),
@@ -98,10 +74,9 @@ impl Fleet {
 
     /// The process has said something.
     pub(super) fn heard_of(&mut self, number: usize) {
-        if let Some(running) = &mut self.members[number].running
-            && std::mem::take(&mut running.silent) >= STUCK
-        {
-            tracing::info!(process = number, pid = running.pid(), "answers its parent again");
+        let life = &mut self.members[number].life;
+        if std::mem::take(&mut life.is_silent) {
+            tracing::info!(process = number, pid = life.pid, "answers its parent again");
             self.publish();
         }
     }
