@@ -16,6 +16,9 @@ pub(crate) struct Doctor {
     /// Set one key, over the file and the environment: --set server.connections_max=200000.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// One JSON array instead: what was looked at, each with `what`, `standing` (good, better or short) and `text`.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Doctor) -> anyhow::Result<()> {
@@ -25,11 +28,13 @@ pub(crate) fn run(arguments: &Doctor) -> anyhow::Result<()> {
         flags: arguments.set.clone(),
     })?;
     let found = examine(&Facts::read(Path::new("/")), &config);
-    let lines: Vec<String> = found
+    let lines = found
         .iter()
-        .map(|finding| format!("{}: {}\n  {}", finding.what, finding.standing, finding.text))
-        .collect();
-    crate::print(&lines.join("\n"));
+        .map(|finding| format!("{}: {}\n  {}", finding.what, finding.standing, finding.text));
+    crate::print(&match arguments.json {
+        true => serde_json::to_string(&found)?,
+        false => lines.collect::<Vec<_>>().join("\n"),
+    });
     let short = found
         .iter()
         .filter(|finding| finding.standing == Standing::Short)

@@ -10,6 +10,7 @@ mod memory;
 use crate::config::{Config, check};
 use crate::{ports, tls};
 pub use facts::Facts;
+use serde::Serialize;
 use std::fmt;
 
 /// Files of the process that are no connections: listeners, epoll, tables, logs.
@@ -24,7 +25,8 @@ const TLS_BYTES: u64 = 3_500;
 const QUICK_CLOCKS: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
 
 /// How a finding stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// As it should be.
     Good,
@@ -45,7 +47,7 @@ impl fmt::Display for Standing {
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What.
     pub what: &'static str,
@@ -53,30 +55,57 @@ pub struct Finding {
     pub standing: Standing,
     /// What was found and, where it should change, what to do.
     pub text: String,
+    /// What callers can make the server hold, of memory at worst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u64>,
 }
 
-impl Finding {
-    fn new(what: &'static str, standing: Standing, text: String) -> Finding {
-        Finding { what, standing, text }
-    }
-}
+type Look = fn(&Facts, &Config) -> Option<Finding>;
+
+/// What is looked at, in this order. Nothing is said where the machine does not tell.
+const LOOKS: [(&str, Look); 11] = [
+    ("open files", files),
+    ("open files of the machine", machine_files),
+    ("connections waiting to be accepted", backlog),
+    ("memory", memory),
+    ("memory at worst", memory::at_worst),
+    ("ports for connections from here", ports),
+    ("processors", processors),
+    ("clock", clock),
+    ("processor frequency", governor),
+    ("transparent huge pages", huge_pages),
+    ("memory nodes", nodes),
+];
 
 /// Looks at everything that the machine tells.
 pub fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
-    let found = [
-        files(facts, config),
-        machine_files(facts, config),
-        backlog(facts),
-        memory(facts, config),
-        memory::finding(facts, config),
-        ports(facts),
-        processors(facts, config),
-        clock(facts),
-        governor(facts),
-        huge_pages(facts),
-        nodes(facts, config),
-    ];
-    found.into_iter().flatten().chain(certificate(config)).collect()
+    let looked = LOOKS.iter().filter_map(|(what, look)| {
+        let found = look(facts, config)?;
+        Some(Finding { what, ..found })
+    });
+    looked.chain(certificate(config)).collect()
+}
+
+/// A finding; [`LOOKS`] has its name.
+fn found(standing: Standing, text: impl Into<String>) -> Option<Finding> {
+    Some(Finding {
+        what: "",
+        standing,
+        text: text.into(),
+        bytes_max: None,
+    })
+}
+
+fn good(text: impl Into<String>) -> Option<Finding> {
+    found(Standing::Good, text)
+}
+
+fn better(text: impl Into<String>) -> Option<Finding> {
+    found(Standing::Better, text)
+}
+
+fn short(text: impl Into<String>) -> Option<Finding> {
+    found(Standing::Short, text)
 }
 
 /// A connection is a file of its process.
@@ -85,35 +114,28 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     let connections = config.server.connections_max as u64;
     let processes = config.server.processes as u64;
     let needed = files_needed(config);
-    let what = "open files";
     let each = if processes > 1 { " in each process" } else { "" };
+    let text = format!("{hard} may be open{each}, {needed} are needed");
     if hard >= needed {
-        let text = format!(
-            "{hard} may be open{each}, {needed} are needed (server.connections_max is {connections}, and as many as {} more are being \
-             refused or linger)",
-            needed.saturating_sub(FILES_BESIDE).saturating_sub(connections)
-        );
-        return Some(Finding::new(what, Standing::Good, text));
+        let more = needed.saturating_sub(FILES_BESIDE).saturating_sub(connections);
+        return good(format!(
+            "{text} (server.connections_max is {connections}, and as many as {more} more are being refused or linger)"
+        ));
     }
-    let room = connections_within(hard.saturating_sub(FILES_BESIDE));
+    let fits = connections_within(hard.saturating_sub(FILES_BESIDE));
     // A tenth more than it takes: the kernel spreads connections by a hash.
     let spread = connections.saturating_mul(processes).saturating_mul(11);
-    let several = match spread.div_ceil(room.saturating_mul(10).max(1)) {
-        enough if room > 0 && takes_processes(config, enough) => {
+    let several = match spread.div_ceil(fits.saturating_mul(10).max(1)) {
+        enough if fits > 0 && takes_processes(config, enough) => {
             format!(
-                ", or spread the same connections over processes: server.processes = {enough} with server.connections_max = {room}"
+                ", or spread the same connections over processes: server.processes = {enough} with server.connections_max = {fits}"
             )
         }
         _ => String::new(),
     };
-    Some(Finding::new(
-        what,
-        Standing::Short,
-        format!(
-            "{hard} may be open{each}, {needed} are needed for server.connections_max = {connections}; set LimitNOFILE={needed} in the \
-             systemd unit (or `ulimit -Hn {needed}` as root, or --ulimit nofile={needed} for a container), or lower \
-             server.connections_max to {room}{several}"
-        ),
+    short(format!(
+        "{text} for server.connections_max = {connections}; set LimitNOFILE={needed} in the systemd unit (or `ulimit -Hn {needed}` \
+         as root, or --ulimit nofile={needed} for a container), or lower server.connections_max to {fits}{several}"
     ))
 }
 
@@ -150,31 +172,26 @@ fn takes_processes(config: &Config, processes: u64) -> bool {
 
 /// The files of all processes are files of the machine.
 fn machine_files(facts: &Facts, config: &Config) -> Option<Finding> {
-    let found = facts.machine_files_max?;
+    let most = facts.machine_files_max?;
     let needed = files_needed(config).saturating_mul(config.server.processes as u64);
-    let what = "open files of the machine";
-    let text = format!("fs.file-max is {found}, all processes may need {needed}");
-    if found >= needed {
-        return Some(Finding::new(what, Standing::Good, text));
+    let text = format!("fs.file-max is {most}, all processes may need {needed}");
+    if most >= needed {
+        return good(text);
     }
-    let text = format!("{text}; sysctl -w fs.file-max={needed}, or lower server.connections_max");
-    Some(Finding::new(what, Standing::Short, text))
+    short(format!(
+        "{text}; sysctl -w fs.file-max={needed}, or lower server.connections_max"
+    ))
 }
 
-fn backlog(facts: &Facts) -> Option<Finding> {
-    let found = facts.somaxconn?;
-    let what = "connections waiting to be accepted";
-    if found >= BACKLOG {
-        return Some(Finding::new(
-            what,
-            Standing::Good,
-            format!("net.core.somaxconn is {found}"),
-        ));
+fn backlog(facts: &Facts, _: &Config) -> Option<Finding> {
+    let most = facts.somaxconn?;
+    let text = format!("net.core.somaxconn is {most}");
+    if most >= BACKLOG {
+        return good(text);
     }
-    let text = format!(
-        "net.core.somaxconn is {found}, so a storm of connects is cut at that; sysctl -w net.core.somaxconn={BACKLOG}"
-    );
-    Some(Finding::new(what, Standing::Better, text))
+    better(format!(
+        "{text}, so a storm of connects is cut at that; sysctl -w net.core.somaxconn={BACKLOG}"
+    ))
 }
 
 fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
@@ -183,35 +200,35 @@ fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
     let connections = (server.connections_max as u64).saturating_mul(server.processes as u64);
     let of_tls = server.tls.as_ref().map_or(0, |_| TLS_BYTES);
     let needed = connections.saturating_mul(CONNECTION_BYTES + of_tls);
-    let mib = |bytes: u64| bytes >> 20;
     let text = format!(
         "{} MiB are available, {connections} idle connections take about {} MiB in server and kernel",
-        mib(available),
-        mib(needed)
+        available >> 20,
+        needed >> 20
     );
     if needed <= available / 2 {
-        return Some(Finding::new("memory", Standing::Good, text));
+        return good(text);
     }
-    let standing = if needed > available {
-        Standing::Short
-    } else {
-        Standing::Better
+    let standing = match needed > available {
+        true => Standing::Short,
+        false => Standing::Better,
     };
-    let text = format!("{text}; lower server.connections_max, or add memory");
-    Some(Finding::new("memory", standing, text))
+    found(
+        standing,
+        format!("{text}; lower server.connections_max, or add memory"),
+    )
 }
 
 /// Ports are the limit of who connects from here, such as the press.
-fn ports(facts: &Facts) -> Option<Finding> {
+fn ports(facts: &Facts, _: &Config) -> Option<Finding> {
     let (first, last) = facts.local_ports?;
     let count = last.saturating_sub(first) + 1;
-    let what = "ports for connections from here";
     let text = format!("{count} an address (net.ipv4.ip_local_port_range is {first} {last})");
     if count >= 28_000 {
-        return Some(Finding::new(what, Standing::Good, text));
+        return good(text);
     }
-    let text = format!("{text}; sysctl -w net.ipv4.ip_local_port_range=\"10240 65535\"");
-    Some(Finding::new(what, Standing::Better, text))
+    better(format!(
+        "{text}; sysctl -w net.ipv4.ip_local_port_range=\"10240 65535\""
+    ))
 }
 
 /// Net threads of each process on that machine.
@@ -226,114 +243,89 @@ fn processors(facts: &Facts, config: &Config) -> Option<Finding> {
     let allowed = facts.processors?;
     let processes = config.server.processes as u64;
     let threads = net_threads(facts, config).saturating_mul(processes);
-    let of = if processes > 1 {
-        format!(" in {processes} processes")
-    } else {
-        String::new()
+    let of = match processes {
+        1 => String::new(),
+        _ => format!(" in {processes} processes"),
     };
     let quota = facts.processor_quota.map_or(String::new(), |quota| {
         format!(", of which the control group allows {quota:.2}")
     });
     let text = format!("{allowed} may be used{quota}; {threads} net threads{of} (server.threads)");
-    let is_cut = facts.processor_quota.is_some_and(|quota| quota < threads as f64);
-    if threads > allowed || is_cut {
-        let text = format!(
-            "{text}: they will take turns, and be stopped in the middle of calls; set server.threads to what there is, or raise cpu.max"
-        );
-        return Some(Finding::new("processors", Standing::Better, text));
+    if threads <= allowed && facts.processor_quota.is_none_or(|quota| quota >= threads as f64) {
+        return good(text);
     }
-    Some(Finding::new("processors", Standing::Good, text))
+    better(format!(
+        "{text}: they will take turns, and be stopped in the middle of calls; set server.threads to what there is, or raise cpu.max"
+    ))
 }
 
-fn clock(facts: &Facts) -> Option<Finding> {
+fn clock(facts: &Facts, _: &Config) -> Option<Finding> {
     let clock = facts.clock.as_deref()?;
     if QUICK_CLOCKS.contains(&clock) {
-        return Some(Finding::new(
-            "clock",
-            Standing::Good,
-            format!("{clock}, read without a system call"),
-        ));
+        return good(format!("{clock}, read without a system call"));
     }
-    let text = format!(
+    better(format!(
         "{clock}: every look at the time is a system call, three and more a request; boot with clocksource=tsc where the \
          machine has it (see /sys/devices/system/clocksource/clocksource0/available_clocksource)"
-    );
-    Some(Finding::new("clock", Standing::Better, text))
-}
-
-fn governor(facts: &Facts) -> Option<Finding> {
-    let governor = facts.governor.as_deref()?;
-    if governor == "performance" {
-        return Some(Finding::new(
-            "processor frequency",
-            Standing::Good,
-            "governor performance".into(),
-        ));
-    }
-    let text = format!(
-        "governor {governor}: a request after a pause finds a slow processor; cpupower frequency-set -g performance"
-    );
-    Some(Finding::new("processor frequency", Standing::Better, text))
-}
-
-fn huge_pages(facts: &Facts) -> Option<Finding> {
-    let mode = facts.huge_pages.as_deref()?;
-    if mode != "always" {
-        return Some(Finding::new(
-            "transparent huge pages",
-            Standing::Good,
-            mode.into(),
-        ));
-    }
-    let text = "always: memory may be compacted in the middle of a call, and an idle connection's share grows; echo madvise > \
-                /sys/kernel/mm/transparent_hugepage/enabled";
-    Some(Finding::new(
-        "transparent huge pages",
-        Standing::Better,
-        text.into(),
     ))
+}
+
+fn governor(facts: &Facts, _: &Config) -> Option<Finding> {
+    match facts.governor.as_deref()? {
+        "performance" => good("governor performance"),
+        governor => better(format!(
+            "governor {governor}: a request after a pause finds a slow processor; cpupower frequency-set -g performance"
+        )),
+    }
+}
+
+fn huge_pages(facts: &Facts, _: &Config) -> Option<Finding> {
+    match facts.huge_pages.as_deref()? {
+        "always" => better(
+            "always: memory may be compacted in the middle of a call, and an idle connection's share grows; echo madvise > \
+             /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
+        mode => good(mode),
+    }
 }
 
 fn nodes(facts: &Facts, config: &Config) -> Option<Finding> {
     let nodes = facts.memory_nodes.filter(|nodes| *nodes > 1)?;
-    let what = "memory nodes";
     if !config.server.cpus.is_empty() {
         let text = format!("{nodes}; server.cpus pins");
-        return Some(Finding::new(what, Standing::Good, text));
+        return good(text);
     }
     let text = format!(
         "{nodes}, and nothing is pinned: memory of one is far from processors of another; run one server a node, each under \
          `numactl --cpunodebind=N --membind=N` (lscpu shows the nodes)"
     );
-    Some(Finding::new(what, Standing::Better, text))
+    better(text)
 }
 
 /// What a start would say of the files of TLS.
 fn certificate(config: &Config) -> Vec<Finding> {
-    let what = "TLS certificate";
-    let tls = match tls::read(&config.server) {
-        Ok(None) => return Vec::new(),
-        Ok(Some(tls)) => tls,
-        Err(error) => return vec![Finding::new(what, Standing::Short, error.to_string())],
+    let all = match tls::read(&config.server) {
+        Ok(None) => Vec::new(),
+        Ok(Some(tls)) => match tls::warnings(&tls) {
+            warnings if warnings.is_empty() => {
+                let days = tls.validity().days_left().unwrap_or_default();
+                vec![good(format!("holds for {days} more days"))]
+            }
+            warnings => {
+                let look = |warning: tls::Warning| match warning.hurts {
+                    true => short(warning.text),
+                    false => better(warning.text),
+                };
+                warnings.into_iter().map(look).collect()
+            }
+        },
+        Err(error) => vec![short(error.to_string())],
     };
-    let warnings = tls::warnings(&tls);
-    if warnings.is_empty() {
-        let days = tls.validity().days_left().unwrap_or_default();
-        return vec![Finding::new(
-            what,
-            Standing::Good,
-            format!("holds for {days} more days"),
-        )];
-    }
-    let found = warnings.into_iter().map(|warning| {
-        let standing = if warning.hurts {
-            Standing::Short
-        } else {
-            Standing::Better
-        };
-        Finding::new(what, standing, warning.text)
-    });
-    found.collect()
+    let what = "TLS certificate";
+    all.into_iter()
+        .flatten()
+        .map(|found| Finding { what, ..found })
+        .collect()
 }
 
 #[cfg(test)]

@@ -61,19 +61,17 @@ impl<V: View> Service for Admin<V> {
                 bytes: text.as_bytes(),
             });
         };
-        match request.target {
+        let path = match request.target {
             Target::Path {
                 verb: "GET" | "HEAD",
-                path: "/healthz",
-            } => plain(reply, "alive", "hopeless", self.view.why_hopeless()),
-            Target::Path {
-                verb: "GET" | "HEAD",
-                path: "/readyz",
-            } => plain(reply, "ready", "not ready", self.view.why_not_ready()),
-            Target::Path {
-                verb: "GET" | "HEAD",
-                path: "/metrics",
-            } => self.view.metrics(reply),
+                path,
+            } => path,
+            _ => "",
+        };
+        match path {
+            "/healthz" => plain(reply, "alive", "hopeless", self.view.why_hopeless()),
+            "/readyz" => plain(reply, "ready", "not ready", self.view.why_not_ready()),
+            "/metrics" => self.view.metrics(reply),
             _ => reply.error(&Status::new(
                 Code::UnknownMethod,
                 "the admin port serves GET /healthz, /readyz and /metrics",

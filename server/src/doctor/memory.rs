@@ -3,7 +3,7 @@
 //! Tables, models and the entries of stores are not in it, nor is the kernel's memory of sockets; what models hold of calls that wait for
 //! them is told apart, and puts that wait for stores are in it. Its invariant: each part is a bound that the server keeps.
 
-use super::{Facts, Finding, Standing, net_threads};
+use super::{Facts, Finding, better, good, net_threads};
 use crate::config::{Admin, Config, Kind};
 use crate::ports::{admin_options, data_bounds};
 use millpond_wire_transport::{MemoryPart, MemoryUse};
@@ -75,7 +75,7 @@ fn sum(parts: &[MemoryPart]) -> u64 {
 }
 
 /// Holds it against the memory that there is.
-pub(super) fn finding(facts: &Facts, config: &Config) -> Option<Finding> {
+pub(super) fn at_worst(facts: &Facts, config: &Config) -> Option<Finding> {
     let available = facts.memory_available_bytes?;
     let processes = config.server.processes as u64;
     let parts = of_process(config, net_threads(facts, config));
@@ -109,15 +109,18 @@ pub(super) fn finding(facts: &Facts, config: &Config) -> Option<Finding> {
         each.join(", "),
         mib(of_admin())
     );
-    let what = "memory at worst";
-    if most.saturating_add(models) <= available {
-        return Some(Finding::new(what, Standing::Good, text));
-    }
-    let text = format!(
-        "{text}. Lower server.connections_max, server.unfinished_bytes_max, server.write_buffers_total_bytes_max or \
-         models.NAME.queue_bytes_max where strangers connect, or add memory"
-    );
-    Some(Finding::new(what, Standing::Better, text))
+    let all = most.saturating_add(models);
+    let found = match all <= available {
+        true => good(text),
+        false => better(format!(
+            "{text}. Lower server.connections_max, server.unfinished_bytes_max, server.write_buffers_total_bytes_max or \
+             models.NAME.queue_bytes_max where strangers connect, or add memory"
+        )),
+    };
+    found.map(|found| Finding {
+        bytes_max: Some(all),
+        ..found
+    })
 }
 
 #[cfg(test)]

@@ -41,8 +41,6 @@ const SETTLE_MAX: Duration = Duration::from_secs(120);
 const SETTLE_WINDOW: Duration = Duration::from_millis(500);
 /// The server's timeouts: longer than the crowd takes to settle, and than the caller beside it is measured at most, eight times over.
 const TIMEOUT_S: u32 = 900;
-/// Words of the line in which `doctor` says what callers can hold in all.
-const TOTAL: &str = "callers can make the server hold";
 
 fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     let count = setup.pick(10_000, 1_000);
@@ -199,29 +197,12 @@ fn memory_bytes(pid: u32, name: &str) -> anyhow::Result<f64> {
 /// What callers can hold in all, as `doctor` computes it, in bytes.
 fn total(setup: &Setup, config: &str, set: &str) -> anyhow::Result<f64> {
     let mut doctor = Command::new(&setup.millpond);
-    doctor.args(["doctor", "--config", config, "--set", set]);
+    doctor.args(["doctor", "--json", "--config", config, "--set", set]);
     let output = doctor.output().context("cannot run `millpond doctor`")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    total_in(&said).with_context(|| format!("`millpond doctor` has no line of {TOTAL:?}; it said {said:?}"))
-}
-
-/// The first number with a unit of bytes behind the words, in this line or the next.
-fn total_in(said: &str) -> Option<f64> {
-    let (_, rest) = said.split_once(TOTAL)?;
-    let words: Vec<&str> = rest.split_whitespace().take(40).collect();
-    words.windows(2).find_map(|pair| {
-        let number: f64 = pair[0].replace(',', "").parse().ok()?;
-        let unit = match pair[1].trim_end_matches([',', ';', '.', ':', ')']) {
-            "bytes" | "B" => 1.0,
-            "KiB" => 1024.0,
-            "MiB" => 1024.0 * 1024.0,
-            "GiB" => 1024.0 * 1024.0 * 1024.0,
-            "MB" => 1e6,
-            "GB" => 1e9,
-            _ => return None,
-        };
-        Some(number * unit)
-    })
+    let found: Vec<serde_json::Value> =
+        serde_json::from_slice(&output.stdout).context("`millpond doctor --json` says no JSON")?;
+    let bytes_max = found.iter().find_map(|finding| finding["bytes_max"].as_f64());
+    bytes_max.context("`millpond doctor --json` says no `bytes_max`")
 }
 
 #[cfg(test)]
@@ -244,18 +225,5 @@ mod tests {
         check(9_999.0, 0.0, 0.0, false);
         check(8.0, 0.0, 0.0, false);
         check(9_999.0, 1.0, 1.0, false);
-    }
-
-    #[test]
-    fn doctors_total_is_read() {
-        let check = |said: &str, expected: Option<f64>| assert_eq!(total_in(said), expected, "{said}");
-        let line =
-            "callers can make the server hold 802 MiB beside tables, models and stores; 21290 are available";
-        check(
-            &format!("open files: good\n  20000\nmemory at worst: good\n  {line}"),
-            Some(802.0 * 1048576.0),
-        );
-        check("callers can make the server hold 1,000,000 bytes.", Some(1e6));
-        check("open files: good\n  900 MiB", None);
     }
 }

@@ -20,7 +20,7 @@ const ROUND_BYTES_MAX: u64 = 32 << 20;
 pub fn documented_bytes(millpond: &Path, folder: &Path, processes: u32) -> anyhow::Result<u64> {
     let mut doctor = Command::new(millpond);
     doctor
-        .args(["doctor", "--config"])
+        .args(["doctor", "--json", "--config"])
         .arg(folder.join("millpond.toml"));
     // Several processes share no port 0; nothing is bound here.
     for (key, value) in [
@@ -32,21 +32,10 @@ pub fn documented_bytes(millpond: &Path, folder: &Path, processes: u32) -> anyho
     }
     // Its status tells of this machine, which is not asked here.
     let said = doctor.output().context("cannot run millpond doctor")?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    documented(&said)
-        .with_context(|| format!("millpond doctor does not say what callers can make it hold: {said}"))
-}
-
-/// "callers can make the server hold 456 MiB beside tables, models and stores, and 9 for calls that wait for models; …"
-fn documented(said: &str) -> Option<u64> {
-    let (_, rest) = said.split_once("callers can make the server hold ")?;
-    let (sentence, _) = rest.split_once(';')?;
-    let (held, rest) = sentence.split_once(" MiB beside")?;
-    let waits = rest
-        .split_once(", and ")
-        .and_then(|(_, rest)| rest.split(' ').next());
-    let mib = held.parse::<u64>().ok()? + waits.map_or(Some(0), |waits| waits.parse().ok())?;
-    Some(mib << 20)
+    let found: Vec<serde_json::Value> =
+        serde_json::from_slice(&said.stdout).context("millpond doctor says no JSON")?;
+    let bytes_max = found.iter().find_map(|finding| finding["bytes_max"].as_u64());
+    bytes_max.context("millpond doctor does not say what callers can make it hold")
 }
 
 /// Watches until the round is over; tells once.
@@ -64,22 +53,5 @@ pub fn watch(scene: &Scene<'_>, at_rest: u64) {
             );
         }
         scene.sleep(EVERY);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn doctors_sum_is_read() {
-        let check = |said: &str, expected| assert_eq!(documented(said), expected, "{said}");
-        let sum = "memory at worst: good\n  callers can make the server hold 100 MiB beside tables, models and stores";
-        check(&format!("{sum}; 3 are available"), Some(100 << 20));
-        check(
-            &format!("{sum}, and 28 for calls that wait for models; 3 are available"),
-            Some(128 << 20),
-        );
-        check("memory at worst: unknown", None);
     }
 }
