@@ -249,7 +249,7 @@ mod tests {
         check_one(
             "wire/frame",
             &[("wire/schema", false)],
-            &["it may use no crate of ours"],
+            &["wire/frame may not use wire/schema; it may use wire/payload"],
         );
         check_one(
             "backends/interface",
