@@ -162,11 +162,13 @@ impl<S> Connection<S> {
                 if let Some(owed) = &link.owed {
                     owed.take(bytes.len());
                 }
-                // Where it ends, no answer could come.
                 if link.phase == Phase::Open && !self.has_ended {
                     link.borrow_out(room);
                     link.take(bytes, None);
                     self.wake_at = self.wake_at.into_iter().chain(wake_at).min();
+                } else {
+                    // No answer could come.
+                    self.session.give_up();
                 }
             }
         }

@@ -132,8 +132,7 @@ impl Frames {
     pub(crate) fn pusher(&mut self, turn: &mut Turn<'_>) -> Pusher {
         let (options, in_message) = (&self.options, self.in_message);
         let pushes = self.pushes.get_or_insert_with(|| {
-            let bytes_max = options.limits.frame_bytes_max;
-            let line = Line::new(options.pushes_max, bytes_max, in_message, turn.push_outlet());
+            let line = Line::new(Arc::clone(options), in_message, turn.push_outlet());
             Box::new(Pushes {
                 line: Arc::new(line),
                 held: VecDeque::new(),

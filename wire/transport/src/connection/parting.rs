@@ -88,8 +88,52 @@ mod tests {
     use super::super::rig::Rig;
     use super::*;
     use crate::mailbox::{Delivery, What};
+    use crate::session::{Received, Session};
     use millpond_wire_frame::websocket::{close_code, write_close};
+    use std::cell::Cell;
     use std::io::{Read as _, Write as _};
+    use std::rc::Rc;
+
+    /// Counts how often it was told that nothing more is received.
+    struct Told(Rc<Cell<u32>>);
+
+    impl<S> Session<S> for Told {
+        fn receive(&mut self, _: &S, _: &mut Turn<'_>, input: &[u8]) -> Received<S> {
+            Received::Served(input.len())
+        }
+
+        fn is_full(&self, _: usize) -> bool {
+            false
+        }
+
+        fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], _: &str) {}
+
+        fn give_up(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn a_push_that_comes_after_the_peers_end_is_given_up() {
+        let told = Rc::<Cell<u32>>::default();
+        let Rig {
+            mut connection,
+            net,
+            mut room,
+            theirs: _theirs,
+        } = Rig::connected();
+        connection.session = Box::new(Told(Rc::clone(&told)));
+        let push = |connection: &Connection<_>| Delivery {
+            key: connection.link.key,
+            bytes: b"push".to_vec(),
+            what: What::Push { wake_at: None },
+        };
+        connection.deliver(push(&connection), &net, &mut room);
+        assert_eq!((told.get(), connection.link.unsent()), (0, 4));
+        connection.has_ended = true;
+        connection.deliver(push(&connection), &net, &mut room);
+        assert_eq!((told.get(), connection.link.unsent()), (1, 4));
+    }
 
     #[test]
     fn the_close_frame_is_the_last_that_is_said() {

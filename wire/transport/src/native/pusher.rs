@@ -7,6 +7,7 @@
 //! awaited; and what a connection has outstanding is bounded.
 //! Source: fpnn-wire.md, 1.3.
 
+use super::NativeOptions;
 use crate::Counters;
 use crate::outlet::{PushOutlet, Unsent};
 use crate::quiet::limited;
@@ -112,9 +113,7 @@ type OnAnswer = Box<dyn FnOnce(Result<PushAnswer<'_>, PushError>) + Send>;
 /// What the pushers of a connection and its session share.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Calls that may wait for an answer.
-    waiting_max: usize,
-    frame_bytes_max: usize,
+    options: Arc<NativeOptions>,
     /// Frames are messages of a WebSocket.
     in_message: bool,
     outlet: PushOutlet,
@@ -153,15 +152,9 @@ impl Calls {
 }
 
 impl Line {
-    pub(crate) fn new(
-        waiting_max: usize,
-        frame_bytes_max: usize,
-        in_message: bool,
-        outlet: PushOutlet,
-    ) -> Line {
+    pub(crate) fn new(options: Arc<NativeOptions>, in_message: bool, outlet: PushOutlet) -> Line {
         Line {
-            waiting_max,
-            frame_bytes_max,
+            options,
             in_message,
             outlet,
             calls: Mutex::default(),
@@ -244,8 +237,9 @@ impl Line {
         let mut payload = Vec::new();
         write(&mut Encoder::new(&mut payload, encoding, false));
         let bytes_max = HEADER_BYTES + method.len() + payload.len();
-        if bytes_max > self.frame_bytes_max {
-            let (bytes, limit) = (bytes_max, self.frame_bytes_max);
+        let limit = self.options.limits.frame_bytes_max;
+        if bytes_max > limit {
+            let bytes = bytes_max;
             return Err(PushError::TooLarge { bytes, limit });
         }
         let wake_at = waiting.as_ref().map(|waiting| waiting.until);
@@ -275,7 +269,7 @@ impl Line {
     /// Gives whoever waits for an answer its number.
     fn register(&self, waiting: &mut Option<Waiting>) -> Result<Option<u32>, PushError> {
         let mut calls = self.calls();
-        let limit = self.waiting_max;
+        let limit = self.options.pushes_max;
         if calls.closed {
             return Err(PushError::Closed);
         }
