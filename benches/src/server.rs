@@ -121,7 +121,10 @@ impl Server {
         self.process.terminate();
         match self.process.ended_by(started + STOP_MAX) {
             Some(status) => Ok((status, started.elapsed())),
-            None => bail!("the server did not end within {} s of SIGTERM", STOP_MAX.as_secs()),
+            None => bail!(
+                "the server did not end within {} s of SIGTERM",
+                STOP_MAX.as_secs()
+            ),
         }
     }
 }

@@ -205,18 +205,19 @@ fn read_by(path: &Path, what: &str) -> String {
 fn a_process_that_does_not_obey_holds_up_no_stop() {
     let folder = tempfile::tempdir().unwrap();
     let mut parent = parent(folder.path());
-    let child = folder.path().join("child");
+    let (deafened, child) = (folder.path().join("deafened"), folder.path().join("child"));
     let deaf = "trap '' TERM;";
     run_shells(
         &mut parent,
         [
-            format!("{deaf} exec sleep 100"),
+            format!("{deaf} echo so > {}; exec sleep 100", deafened.display()),
             format!(
                 "{deaf} setsid sh -c 'echo $$ > {}; exec sleep 100'",
                 child.display()
             ),
         ],
     );
+    read_by(&deafened, "the first one hears no SIGTERM");
     let child = read_by(&child, "the second one has a child");
     parent.beginning.events.send(Event::Stop).unwrap();
     let (done, ended) = sync_channel(1);
