@@ -258,8 +258,8 @@ mod tests {
         );
         check_one(
             "client/rust",
-            &[("wire/frame", false)],
-            &["client/rust may not use wire/frame"],
+            &[("server", false)],
+            &["client/rust may not use server"],
         );
         check_one(
             "server",
