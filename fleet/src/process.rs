@@ -1,9 +1,10 @@
 //! A process that was started here, with whatever it starts in its group.
 //!
-//! The invariant: when a [`Process`] is dropped, nothing of its group is left, unless it was left behind on purpose.
+//! The invariants: when a [`Process`] is dropped, nothing of its group is left, unless it was left behind on purpose; and no
+//! group is signalled whose process was waited for, because its number may belong to another by then.
 
 use millpond_threads::ends_by;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -11,10 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+/// A process, and how it ended once it was waited for.
+#[derive(Debug)]
+struct Watched {
+    child: Child,
+    ended: Option<ExitStatus>,
+}
+
 /// A process.
 #[derive(Debug)]
 pub struct Process {
-    child: Mutex<Child>,
+    watched: Mutex<Watched>,
     pid: Pid,
     is_left: AtomicBool,
 }
@@ -28,7 +36,7 @@ impl Process {
         let child = command.process_group(0).spawn()?;
         Ok(Process {
             pid: Pid::from_child(&child),
-            child: Mutex::new(child),
+            watched: Mutex::new(Watched { child, ended: None }),
             is_left: AtomicBool::new(false),
         })
     }
@@ -53,22 +61,32 @@ impl Process {
 
     /// Its number to the system, and that of its group.
     pub fn pid(&self) -> u32 {
-        self.child().id()
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Its input, once, where the command piped that.
     pub fn take_input(&self) -> Option<ChildStdin> {
-        self.child().stdin.take()
+        self.watched().child.stdin.take()
     }
 
     /// Its output, once, where the command piped that.
     pub fn take_output(&self) -> Option<ChildStdout> {
-        self.child().stdout.take()
+        self.watched().child.stdout.take()
     }
 
-    /// How it ended, if it has.
+    /// How it ended, if it has; what it has started and left behind in its group ends with it.
     pub fn ended(&self) -> Option<ExitStatus> {
-        self.child().try_wait().ok().flatten()
+        self.look(&mut self.watched())
+    }
+
+    fn look(&self, watched: &mut Watched) -> Option<ExitStatus> {
+        // The number is its own until it is waited for.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if watched.ended.is_none() && matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_))) {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+            watched.ended = watched.child.wait().ok();
+        }
+        watched.ended
     }
 
     /// How it ended, waiting until then for that.
@@ -91,10 +109,10 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Signals it while it runs: it is not waited for yet, so its number cannot belong to another.
+    /// Signals it while it runs.
     pub(crate) fn signal(&self, signal: Signal) {
-        let mut child = self.child();
-        if matches!(child.try_wait(), Ok(None)) {
+        let mut watched = self.watched();
+        if self.look(&mut watched).is_none() {
             let _ = kill_process_group(self.pid, signal);
         }
     }
@@ -104,17 +122,17 @@ impl Process {
         self.is_left.store(true, Ordering::Relaxed);
     }
 
-    fn child(&self) -> MutexGuard<'_, Child> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.is_left.load(Ordering::Relaxed) {
-            // A shell's children need not end with it. Mostly nobody is left, which is an error to the kernel.
+        let mut watched = self.watched();
+        if watched.ended.is_none() && !self.is_left.load(Ordering::Relaxed) {
             let _ = kill_process_group(self.pid, Signal::KILL);
-            let _ = self.child().wait();
+            let _ = watched.child.wait();
         }
     }
 }
@@ -140,6 +158,23 @@ mod tests {
         drop(process);
         // Both had it, so it ends with the last of them.
         assert_eq!(output.read_line(&mut child).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_a_process_left_behind_ends_when_its_end_is_seen() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 100 & echo $!"]);
+        let process = Process::start(shell.stdout(Stdio::piped())).unwrap();
+        let mut output = BufReader::new(process.take_output().unwrap());
+        assert!(
+            process
+                .ended_by(Instant::now() + Duration::from_secs(60))
+                .is_some()
+        );
+        // The sleeper had it too.
+        let mut said = String::new();
+        while output.read_line(&mut said).unwrap() > 0 {}
+        assert!(said.ends_with('\n'), "{said}");
     }
 
     #[test]
