@@ -71,7 +71,7 @@ impl<O: Serialize + Send + 'static> Fleet<O> {
         }
     }
 
-    /// Starts the process of a number that has none; `heard` gets what it says, and at last that it is gone.
+    /// Starts the process of a number that has none, whether or not that was planned for later; `heard` gets what it says, and at last that it is gone.
     ///
     /// # Errors
     /// The system's.
@@ -83,6 +83,7 @@ impl<O: Serialize + Send + 'static> Fleet<O> {
     ) -> io::Result<&Worker<O>> {
         let place = &mut self.places[number];
         place.lives += 1;
+        place.again_at = None;
         let life = place.lives;
         let worker = Worker::start(command, number, move |what| heard(Who { number, life }, what))?;
         self.stopper.add(worker.process());
