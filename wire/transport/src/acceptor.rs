@@ -4,6 +4,7 @@
 //! accepted and told so, as long as no more than [`beside_max`] are being told at once.
 
 use crate::listener::Bound;
+use crate::mailbox::ORDERS_MAX;
 use crate::net_thread::{self, Kind, NetThread, Newcomer, Order, PARTING};
 use crate::peer::Peer;
 use crate::pulse::{Pulses, Waker};
@@ -355,7 +356,6 @@ impl Accept {
             return;
         };
         thread.count(counters, kind);
-        // A thread that has ended, or that is that far behind: the connection closes with the order that cannot be given.
         let order = Order::Adopt(Newcomer {
             is_loopback: listener.is_loopback(&socket),
             socket,
@@ -364,7 +364,11 @@ impl Accept {
             tls: listener.tls.clone(),
         });
         if thread.mailbox.order(order).is_err() {
+            // The thread has ended, or is that far behind: the connection closes with the order that cannot be given.
             thread.uncount(counters, kind);
+            counters.refused.fetch_add(1, Ordering::Relaxed);
+            let waiting = ORDERS_MAX;
+            limited!(warn, counters.quiet, quiet::NOT_TAKEN, [%peer, waiting], "connection closed: every net thread is that far behind with new ones");
         }
     }
 }
@@ -469,6 +473,8 @@ mod tests {
             // It closes, by an end or by a reset, and does not hang.
             assert_eq!(further.read(&mut [0]).unwrap_or(0), 0);
         }
+        let refused = transport.counters().refused.load(Ordering::Relaxed);
+        assert_eq!(refused, 3, "each of them is counted");
         assert_eq!(transport.close(Duration::ZERO), ["net-0"]);
         // It had its order among all the others, and carries it out when it comes back.
         drop(go);

@@ -20,7 +20,7 @@ millpond_metrics::counters! {
             pub accepted: AtomicU64 = counter("millpond_connections_accepted_total",
                 "Connections accepted, refused ones included.").info("connections_accepted"),
             pub refused: AtomicU64 = counter("millpond_connections_refused_total",
-                "Connections over the limit.").info("connections_refused"),
+                "Connections over the limit, or that found 4096 others waiting for the net thread with the fewest.").info("connections_refused"),
             pub malformed: AtomicU64 = counter("millpond_connections_malformed_total",
                 "Connections closed for bytes that are no request, or only a part of one."),
             pub idle: AtomicU64 = counter("millpond_connections_overdue_total",

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Orders that may wait to be carried out; further connections are closed.
-const ORDERS_MAX: usize = 4096;
+pub(crate) const ORDERS_MAX: usize = 4096;
 
 /// Names a connection of one net thread; a slot that is used again gets another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

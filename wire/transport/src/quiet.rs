@@ -25,6 +25,7 @@ pub(crate) const WRITE_BUFFERS: &str = "too much waiting for all peers";
 pub(crate) const DROPPED: &str = "connections that could not begin";
 pub(crate) const NOT_ACCEPTED: &str = "connections that could not be accepted";
 pub(crate) const OVER_LIMIT: &str = "connections over the limit";
+pub(crate) const NOT_TAKEN: &str = "connections that no net thread took";
 pub(crate) const PANICKED: &str = "panics in serving a connection";
 
 /// The lines of each kind, by what they are about. There are few kinds, and a line costs more than to find its own.
