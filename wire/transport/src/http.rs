@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 
 /// Lines of the log.
 const NOT_HTTP: &str = "bad HTTP requests";
+const HOST_REFUSED: &str = "HTTP requests for a Host that is not answered";
 
 /// The form of an answer after which nothing is served.
 const LAST: Form = Form::Http {
@@ -165,11 +166,8 @@ impl<S: Service> Requests<S> {
             return false;
         }
         let host = request.host.unwrap_or_default();
-        let before = turn.counters().hosts_refused.fetch_add(1, Ordering::Relaxed);
-        // A page asks as often as it likes: the 1st, 2nd, 4th, 8th, … is told.
-        if (before + 1).is_power_of_two() {
-            tracing::info!(peer = %turn.peer(), host, refused = before + 1, "refused: a Host that is not answered ({})", hosts.key);
-        }
+        turn.counters().hosts_refused.fetch_add(1, Ordering::Relaxed);
+        limited!(info, turn.counters().quiet, HOST_REFUSED, [peer = %turn.peer(), host], "refused: a Host that is not answered ({})", hosts.key);
         form.error(turn.out(), &Status::new(Code::Forbidden, hosts.refusal(host)));
         true
     }

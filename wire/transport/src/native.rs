@@ -307,7 +307,11 @@ impl<S: Service> Session<S> for Frames {
             },
             Ok(Parsed::Partial { needed, .. }) => Received::More(needed),
             Err(error) => {
-                limited!(info, turn.counters().quiet, NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: not a frame");
+                let what = match error {
+                    FrameError::TooLarge { .. } => "a frame over the limit",
+                    _ => "not a frame",
+                };
+                limited!(info, turn.counters().quiet, NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: {what}");
                 self.refuse_frame(turn, input, error);
                 Received::Malformed
             }

@@ -240,7 +240,8 @@ impl Layer for Session {
                 false => &self.counters.malformed,
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            limited!(info, self.counters.quiet, quiet::NOT_TLS, [peer = %self.peer, %error, was_shaking], "connection closed: TLS failed");
+            let what = if was_shaking { "the TLS handshake" } else { "TLS" };
+            limited!(info, self.counters.quiet, quiet::NOT_TLS, [peer = %self.peer, %error, was_shaking], "connection closed: {what} failed");
             return Opened::Failed;
         }
         if was_shaking && !self.is_shaking() {
