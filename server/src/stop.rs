@@ -57,7 +57,10 @@ impl Server {
         let unfinished = admission.unfinished();
         self.answer_stragglers(drained);
         let mut left: Vec<String> = (unfinished > 0)
-            .then(|| format!("{unfinished} unfinished calls"))
+            .then(|| match unfinished {
+                1 => "1 unfinished call".to_owned(),
+                _ => format!("{unfinished} unfinished calls"),
+            })
             .into_iter()
             .collect();
         left.extend(self.close(drained));

@@ -92,12 +92,12 @@ fn a_model_that_does_not_return_is_left_behind() {
     let (code, said) = stopped(server);
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("1 unfinished calls, a run of models.slow"),
+        said.contains("1 unfinished call, a run of models.slow"),
         "{said}"
     );
     let log = log(folder.path());
     assert!(
-        log.contains("left=\"1 unfinished calls, a run of models.slow\""),
+        log.contains("left=\"1 unfinished call, a run of models.slow\""),
         "{log}"
     );
 }

@@ -198,5 +198,5 @@ fn a_model_that_does_not_return_holds_up_no_stop() {
         "millpond_model_busy{model=\"slow\"} 1\n",
     );
     let left = stops(server).left;
-    assert_eq!(left, ["1 unfinished calls", "a run of models.slow"]);
+    assert_eq!(left, ["1 unfinished call", "a run of models.slow"]);
 }

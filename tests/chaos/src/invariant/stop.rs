@@ -57,7 +57,7 @@ pub fn terminate(scene: &Scene<'_>) {
 /// A status other than success has to have a reason: calls that were not finished in time, or a disk that failed.
 fn explain(scene: &Scene<'_>, status: ExitStatus) {
     let said = std::fs::read_to_string(&scene.server.stderr).unwrap_or_default();
-    let is_explained = said.contains("unfinished calls") || scene.disk_failed.load(Ordering::SeqCst);
+    let is_explained = said.contains("unfinished call") || scene.disk_failed.load(Ordering::SeqCst);
     if !status.success() && (status.code().is_none() || !is_explained) {
         scene.tell(Broken::Stop, format!("it stopped with {status}: {}", said.trim()));
     }
