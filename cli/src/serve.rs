@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use clap::Args;
 use millpond_server::config::{Config, Origin, load};
 use millpond_server::{
-    Logging, Member, PARENT_STOP_LATE, Program, STOP_LATE, Server, Stopped, Supervisor, say_within,
+    LogHandle, Logging, Member, PARENT_STOP_LATE, Program, STOP_LATE, Server, Stopped, Supervisor, say_within,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +17,19 @@ use tokio::sync::oneshot;
 const LAST_WORDS_MAX: Duration = Duration::from_millis(30);
 /// How long the line that says where it serves waits for a reader.
 const READER_MAX: Duration = Duration::from_secs(1);
+const ENDS: &str = "\
+Signals:
+  SIGTERM, Ctrl-C  stop: finish what was accepted, then end; a second one ends at once
+  SIGHUP           read the certificates of [server.tls] again
+
+Exit status:
+  0  everything that was accepted is finished, and everything was closed
+  1  the start failed, or something was left behind (it is named on standard error), or the log was lost
+  2  the command line is wrong";
+/// Said where the log's file or standard error took nothing any more.
+const LOG_LOST: &str = "the log takes no more lines; what was queued is lost";
+/// The last words after a second signal.
+const AT_ONCE: &str = "stopped at once by a second signal, before the first one's stop was done";
 /// How long killed processes are waited for.
 const KILLED_MAX: Duration = Duration::from_secs(5);
 
@@ -42,6 +55,7 @@ impl Source {
 /// status is 1 where it left anything unfinished. Flags come before environment variables
 /// (MILLPOND__LOG__LEVEL=2 is log.level = 2), those before the file, that before the defaults.
 #[derive(Args)]
+#[command(after_help = ENDS)]
 pub(crate) struct Serve {
     /// The configuration; every key is explained in config/millpond.toml. Without one only *ping, *status and *infos are served.
     #[arg(long, value_name = "FILE")]
@@ -72,7 +86,19 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         .map(|count| format!("server.processes={count}"));
     let config = arguments.source.load(arguments.config.clone(), processes)?;
     let logging = Logging::start_as(&config.log, arguments.process)?;
-    millpond_server::abort_on_panic(logging.handle());
+    let done = serve_logged(arguments, config, logging.handle());
+    if logging.end() {
+        return done;
+    }
+    match done {
+        Ok(()) => anyhow::bail!(LOG_LOST),
+        Err(error) => Err(error.context(LOG_LOST)),
+    }
+}
+
+/// Serves, with a log that the caller ends.
+fn serve_logged(arguments: &Serve, config: Config, log: LogHandle) -> anyhow::Result<()> {
+    millpond_server::abort_on_panic(log.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -90,7 +116,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<()> {
         runtime,
         signals,
         stop_max: Duration::from_millis(config.server.drain_ms_max) + late,
-        logging,
+        log,
     };
     match arguments.process {
         Some(number) => running.member(config, number),
@@ -105,8 +131,7 @@ struct Running {
     signals: Signals,
     /// From the word to stop to the end of the process.
     stop_max: Duration,
-    /// Dropped last: it writes what is queued.
-    logging: Logging,
+    log: LogHandle,
 }
 
 impl Running {
@@ -145,7 +170,8 @@ impl Running {
             ]);
             command
         };
-        let supervisor = Supervisor::start(config, Some(self.logging.handle()), launch)?;
+        let started = Supervisor::start(config, Some(self.log.clone()), launch);
+        let supervisor = started.map_err(|error| self.not_started(error.into()))?;
         let (stop, reload) = (supervisor.stopper(), supervisor.reloader());
         let (done, mut ready) = oneshot::channel();
         std::thread::spawn(move || drop(done.send(supervisor.wait_ready().map(|()| supervisor))));
@@ -167,7 +193,7 @@ impl Running {
                 }
             }
         });
-        let Some(supervisor) = ready? else {
+        let Some(supervisor) = ready.map_err(|error| self.not_started(error))? else {
             return Ok(());
         };
         let tls = config.server.tls.as_ref().map(|tls| tls.listen);
@@ -197,7 +223,7 @@ impl Running {
 
     fn program(&self) -> Program {
         Program {
-            log: Some(self.logging.handle()),
+            log: Some(self.log.clone()),
             allocator: crate::allocator::NAME,
         }
     }
@@ -219,6 +245,7 @@ impl Running {
                     () = self.signals.stop(|| {}) => Ok(None),
                 }
             })
+            .map_err(|error| self.not_started(error))
             .inspect(|started| {
                 if started.is_none() {
                     end_within(self.stop_max);
@@ -243,10 +270,18 @@ impl Running {
                         kill();
                         let _ = tokio::time::timeout(KILLED_MAX, finished_all).await;
                     }
-                    anyhow::bail!("stopped at once by a second signal, before the first one's stop was done")
+                    self.log.note_failure(AT_ONCE);
+                    anyhow::bail!(AT_ONCE)
                 }
             }
         })
+    }
+
+    /// Logs why the start failed; the same error.
+    fn not_started(&self, error: anyhow::Error) -> anyhow::Error {
+        let why = crate::told(&error);
+        self.log.note_failure(&format!("the start failed: {why}"));
+        error
     }
 }
 

@@ -33,8 +33,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// The running log; dropping it writes what is queued, as long as that gets on.
 pub struct Logging {
     handle: LogHandle,
-    /// It writes to standard error itself, and so cannot say there that it does not get on.
-    is_on_stderr: bool,
 }
 
 /// The running log, for those who look at it and tune it.
@@ -43,6 +41,8 @@ pub struct LogHandle {
     queue: Arc<Queue>,
     file: Arc<AtomicU64>,
     floor: Floor,
+    /// It is not on standard error, where the process prints why it ends.
+    is_apart: bool,
 }
 
 impl LogHandle {
@@ -69,6 +69,13 @@ impl LogHandle {
         self.queue.flush_by(until);
     }
 
+    /// Logs why the process ends, where those who read the log would not see it on standard error.
+    pub fn note_failure(&self, why: &str) {
+        if self.is_apart {
+            tracing::error!("{why}");
+        }
+    }
+
     /// How much is logged now.
     pub fn level(&self) -> Level {
         Level::ALL[usize::from(self.floor.0.load(Ordering::Relaxed)) % Level::ALL.len()]
@@ -92,6 +99,7 @@ impl LogHandle {
             queue,
             file: Arc::default(),
             floor: Floor(Arc::default()),
+            is_apart: true,
         }
     }
 }
@@ -175,8 +183,12 @@ impl Logging {
             }
         };
         Ok(Logging {
-            handle: LogHandle { queue, file, floor },
-            is_on_stderr: config.file.is_none(),
+            handle: LogHandle {
+                queue,
+                file,
+                floor,
+                is_apart: config.file.is_some(),
+            },
         })
     }
 
@@ -184,14 +196,21 @@ impl Logging {
     pub fn handle(&self) -> LogHandle {
         self.handle.clone()
     }
+
+    /// Ends it: true where everything queued was written; false where its thread hangs in a write, or has died.
+    #[must_use]
+    pub fn end(self) -> bool {
+        self.stop()
+    }
+
+    fn stop(&self) -> bool {
+        self.handle.queue.stop(STOP_PATIENCE)
+    }
 }
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // Where it fails, the thread stands in a write that does not end, or has died; the process ends without it.
-        if !self.handle.queue.stop(STOP_PATIENCE) && !self.is_on_stderr {
-            say("millpond: the log takes no more lines; what was queued is lost");
-        }
+        self.stop();
     }
 }
 

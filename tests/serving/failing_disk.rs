@@ -140,3 +140,8 @@ fn a_start_on_a_disk_that_does_not_sync_shows_nothing() {
     disk.fail("");
     assert!(has(&disk.start(&[]), "a"));
 }
+    let log = disk.log();
+    assert!(
+        log.contains("the start failed") && log.contains("cannot sync its last segment"),
+        "{log}"
+    );

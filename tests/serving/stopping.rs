@@ -91,10 +91,7 @@ fn a_model_that_does_not_return_is_left_behind() {
     let _http = call_that_does_not_return(&server);
     let (code, said) = stopped(server);
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("1 unfinished call, a run of models.slow"),
-        "{said}"
-    );
+    assert!(said.contains("1 unfinished call, a run of models.slow"), "{said}");
     let log = log(folder.path());
     assert!(
         log.contains("left=\"1 unfinished call, a run of models.slow\""),
@@ -141,18 +138,12 @@ fn a_process_that_stands_still_holds_up_no_stop() {
     );
 }
 
-/// The log's thread stands in a write; everything else has ended in order, and the last words do not wait for it.
-#[test]
-fn a_log_that_nobody_reads_holds_up_no_stop_without_a_drain() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("log.fifo");
+/// A full pipe for the folder's log, held open, and the key that names it.
+fn full_fifo(folder: &Path) -> (std::fs::File, String) {
+    let fifo = folder.join("log.fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let config = CONFIG
-        .replace("LISTEN", "127.0.0.1:0")
-        .replace("millpond.log", "log.fifo")
-        .replace("drain_ms_max = 200", "drain_ms_max = 0");
-    std::fs::write(folder.path().join("millpond.toml"), config).unwrap();
-    // It holds the pipe open, and fills it.
+    let config = CONFIG.replace("LISTEN", "127.0.0.1:0");
+    std::fs::write(folder.join("millpond.toml"), config).unwrap();
     let mut options = std::fs::OpenOptions::new();
     let mut pipe = options
         .read(true)
@@ -161,9 +152,57 @@ fn a_log_that_nobody_reads_holds_up_no_stop_without_a_drain() {
         .open(&fifo)
         .unwrap();
     while pipe.write(&[b'x'; 4096]).is_ok() {}
-    let server = Millpond::start(folder.path(), &[]);
+    (pipe, "log.file=log.fifo".to_owned())
+}
+
+/// The log's thread stands in a write; everything else has ended in order, and the last words do not wait for it.
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_stop_without_a_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_pipe, set) = full_fifo(folder.path());
+    let server = Millpond::start(folder.path(), &["server.drain_ms_max=0", &set]);
     let (code, said) = stopped(server);
     assert_eq!(code, Some(1), "{said}");
+}
+
+#[test]
+fn a_start_that_fails_and_a_second_signal_show_in_the_log() {
+    let (folder, server) = start(5, &["server.drain_ms_max=60000"]);
+    let _http = call_that_does_not_return(&server);
+    server.signal("TERM");
+    let until = Instant::now() + WAIT_MAX;
+    while !log(folder.path()).contains("draining") {
+        assert!(Instant::now() < until, "{}", log(folder.path()));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (code, said) = stopped(server);
+    assert!(code == Some(1) && said.contains("by a second signal"), "{said}");
+    let log_now = log(folder.path());
+    assert!(log_now.contains("by a second signal"), "{log_now}");
+
+    // A file is where the store's folder is to be.
+    std::fs::write(folder.path().join("taken"), "").unwrap();
+    let set = ["ordered.events={path=\"taken/events\"}"];
+    let Err((status, said)) = Millpond::try_start_in(folder.path(), &set, &[]) else {
+        panic!("it starts in a folder that cannot be")
+    };
+    assert!(!status.success() && said.contains("taken/events"), "{said}");
+    let log_now = log(folder.path());
+    assert!(
+        log_now.contains("the start failed") && log_now.contains("taken/events"),
+        "{log_now}"
+    );
+}
+
+/// With time left for the drain the end of the log is what is waited for, in vain.
+#[test]
+fn a_log_that_is_lost_shows_in_the_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_pipe, set) = full_fifo(folder.path());
+    let server = Millpond::start(folder.path(), &["server.drain_ms_max=20000", &set]);
+    let (code, said) = stopped(server);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the log takes no more lines"), "{said}");
 }
 
 /// `O_NONBLOCK` of Linux.
