@@ -4,6 +4,7 @@
 use anyhow::Context as _;
 use clap::Args;
 use millpond_client_rust::{Client, Encoding, Options, Tls, TlsIdentity};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub(crate) struct Call {
 
 pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
     let payload = serde_json::from_str(&arguments.json).context("the payload is not JSON")?;
-    let serde_json::Value::Object(mut payload) = payload else {
+    let Value::Object(mut payload) = payload else {
         anyhow::bail!("the payload is no JSON object; write a map such as '{{\"keys\": [1]}}'");
     };
     // The client sends the deadline itself, and gives up when it is over.
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
         })?,
     };
     let deadline = Duration::from_millis(deadline_ms);
-    let payload = serde_json::Value::Object(payload).to_string();
+    let payload = Value::Object(payload).to_string();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -80,9 +81,55 @@ pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
         crate::print(&String::from_utf8_lossy(&answer));
         return Ok(());
     }
-    let answer: serde_json::Value = serde_json::from_slice(&answer).context("the answer is not JSON")?;
+    let mut answer: Value = serde_json::from_slice(&answer).context("the answer is not JSON")?;
+    show_bytes(&arguments.method, &mut answer);
     crate::print(&serde_json::to_string_pretty(&answer)?);
     Ok(())
+}
+
+/// Turns the byte strings of an ordered store's answer into text, or into base64 where they are not UTF-8.
+fn show_bytes(method: &str, answer: &mut Value) {
+    let places: &[(&str, usize)] = match method {
+        "ordered.get" => &[("values", 1)],
+        "ordered.scan" => &[("entries", 2), ("cursor", 0)],
+        _ => return,
+    };
+    for (key, depth) in places {
+        if let Some(value) = answer.get_mut(key) {
+            show_bytes_within(value, *depth);
+        }
+    }
+}
+
+/// The same, of lists of byte strings that are nested so deep.
+fn show_bytes_within(value: &mut Value, depth: usize) {
+    let Value::Array(parts) = value else { return };
+    if depth > 0 {
+        return parts
+            .iter_mut()
+            .for_each(|part| show_bytes_within(part, depth - 1));
+    }
+    let byte = |part: &Value| part.as_u64().and_then(|byte| u8::try_from(byte).ok());
+    let Some(bytes) = parts.iter().map(byte).collect::<Option<Vec<u8>>>() else {
+        return;
+    };
+    *value = match String::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(error) => json!({"base64": base64(error.as_bytes())}),
+    };
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let quads = bytes.chunks(3).flat_map(|three| {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let digit = move |at: usize| char::from(DIGITS[(bits >> (18 - 6 * at)) as usize & 63]);
+        let len = three.len();
+        (0..4).map(move |at| if at <= len { digit(at) } else { '=' })
+    });
+    quads.collect()
 }
 
 /// Sends the call and returns once it is written.
@@ -116,4 +163,31 @@ async fn connect(arguments: &Call) -> anyhow::Result<Client> {
         ..Options::default()
     };
     Ok(Client::connect(&arguments.addr, options).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_of_ordered_stores_are_printed_as_text() {
+        let check = |method: &str, mut answer: Value, expected: &Value| {
+            show_bytes(method, &mut answer);
+            assert_eq!(answer, *expected, "{method}");
+        };
+        check(
+            "ordered.scan",
+            json!({"entries": [[[117, 47, 50], [195, 169]], [[], [255, 254]]], "cursor": [117]}),
+            &json!({"entries": [["u/2", "é"], ["", {"base64": "//4="}]], "cursor": "u"}),
+        );
+        check("ordered.scan", json!({"entries": []}), &json!({"entries": []}));
+        check(
+            "ordered.get",
+            json!({"values": [[49], null, "MQ=="], "versions": [1, 0, 2]}),
+            &json!({"values": ["1", null, "MQ=="], "versions": [1, 0, 2]}),
+        );
+        check("infer", json!({"values": [[49]]}), &json!({"values": [[49]]}));
+        assert_eq!(base64(b"any carnal pleas"), "YW55IGNhcm5hbCBwbGVhcw==");
+        assert_eq!(base64(&[0xfb, 0xff, 0xbf]), "+/+/");
+    }
 }
