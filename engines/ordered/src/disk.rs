@@ -68,8 +68,11 @@ impl LogFile for RealFile {
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)?;
+        let because = |what| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+        self.0.set_len(length).map_err(because("cannot cut the file"))?;
         // The whole sync: a shorter length is metadata that a data sync may leave behind.
-        self.0.sync_all()
+        self.0
+            .sync_all()
+            .map_err(because("it was cut, but cannot be synced"))
     }
 }

@@ -145,6 +145,18 @@ pub enum Error {
         reason: String,
     },
 
+    /// The sync at the close failed: the system may have kept in memory what it took.
+    #[error(
+        "{}: cannot sync the segment at the close: {source}; puts that were acknowledged since the last sync may be lost if the machine loses power; repair the disk before the next start",
+        file.display()
+    )]
+    LastSync {
+        /// The segment.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
     /// A segment that was found sound read differently when it was to be written to the disk once more.
     #[error(
         "{}: read twice, and not the same both times: the disk does not hold what memory held of it; open the store again, and check the disk",

@@ -151,7 +151,10 @@ impl Log {
     /// Makes everything written durable, whatever the durability; the last call.
     pub fn finish(mut self) -> Result<(), Error> {
         if self.durability != Durability::Synced && self.read_only().is_none() {
-            let _ = self.sync_segment();
+            return self.segment.file.sync().map_err(|source| Error::LastSync {
+                file: self.segment.path.clone(),
+                source,
+            });
         }
         match self.read_only().map(Arc::as_ref) {
             Some(Error::ReadOnly { file, reason }) => Err(Error::ReadOnly {
@@ -187,7 +190,7 @@ impl Log {
             Ok(()) => (format!("cannot sync the segment: {cause}"), false),
             Err(source) => {
                 let reason = format!(
-                    "cannot sync the segment ({cause}), nor cut off what was written of it: {source}"
+                    "cannot sync the segment ({cause}), nor cut off for good what was written of it: {source}"
                 );
                 (reason, true)
             }
@@ -213,7 +216,7 @@ impl Log {
             })),
             Err(source) => Failure {
                 error: self.turn_read_only(format!(
-                    "cannot write to the segment ({cause}), nor cut off what was written of it: {source}"
+                    "cannot write to the segment ({cause}), nor cut off for good what was written of it: {source}"
                 )),
                 is_in_doubt: true,
             },

@@ -151,7 +151,7 @@ fn a_write_that_cannot_be_undone_ends_writing() {
     let (closed, store, recovery, _parent) = bed.reopen();
     let text = closed.unwrap_err().to_string();
     assert!(
-        text.contains("nor cut off what was written of it: injected"),
+        text.contains("nor cut off for good what was written of it: injected"),
         "{text}"
     );
     assert_eq!(recovery.torn_tail.unwrap().bytes, 45);
@@ -179,7 +179,10 @@ fn what_may_be_found_after_a_restart_is_not_told_as_unwritten() {
         fails(&bed, one("c", "no"), "read-only");
         let (closed, store, ..) = bed.reopen();
         let text = closed.unwrap_err().to_string();
-        assert_eq!(text.contains("nor cut off what was written of it"), fail_truncate);
+        assert_eq!(
+            text.contains("nor cut off for good what was written of it"),
+            fail_truncate
+        );
         let found = if fail_truncate {
             vec!["a=held@1", "b=waits@2"]
         } else {
@@ -290,7 +293,14 @@ fn a_logged_store_reports_a_failed_sync_at_its_end() {
         ..Plan::default()
     });
     let text = bed.store.close().unwrap_err().to_string();
-    assert!(text.contains("cannot sync the segment: injected"), "{text}");
+    assert!(
+        text.contains("cannot sync the segment at the close: injected") && text.contains("may be lost"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("read-only"),
+        "nothing is written after a close: {text}"
+    );
 }
 
 #[test]
