@@ -1,6 +1,7 @@
 //! What can be wrong with bytes from a peer; each case says what was found and what was expected.
 //! It decides no status code: wire/schema maps these to the wire.
 
+use crate::is_http;
 use crate::websocket::close_code;
 use thiserror::Error;
 
@@ -8,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The first four bytes are neither `FPNN` nor an HTTP method.
-    #[error("the first bytes are {found:02x?}; expected the magic \"FPNN\" or an HTTP request")]
+    #[error("{}", not_magic(*found))]
     Magic {
         /// The four bytes.
         found: [u8; 4],
@@ -61,6 +62,16 @@ pub enum FrameError {
         /// Sequence number to answer to, where the frame has one.
         seq: Option<u32>,
     },
+}
+
+fn not_magic(found: [u8; 4]) -> String {
+    match is_http(&found) {
+        Some(true) => {
+            "an HTTP request; this connection speaks frames since its first one: open another for HTTP"
+                .to_owned()
+        }
+        _ => format!("the first bytes are {found:02x?}; expected the magic \"FPNN\" or an HTTP request"),
+    }
 }
 
 impl FrameError {

@@ -171,6 +171,24 @@ pub fn parse_http_on<'a>(
     })
 }
 
+/// What is wrong with a head, and what to write instead.
+fn bad_head(error: httparse::Error, input: &[u8]) -> String {
+    let hint = match error {
+        _ if input.starts_with(b"FPNN") => {
+            return "a frame; this connection speaks HTTP since its first request: open another for frames"
+                .into();
+        }
+        httparse::Error::Token => {
+            "; the request line is VERB, a space, the path, a space and HTTP/1.1, without further spaces"
+        }
+        httparse::Error::HeaderName => {
+            "; a header is NAME: VALUE on one line, without a space before the colon or at the line's beginning"
+        }
+        _ => "",
+    };
+    format!("{error}{hint}")
+}
+
 fn parse_request<'a>(
     input: &'a [u8],
     limits: Limits,
@@ -188,7 +206,7 @@ fn parse_request<'a>(
         }
         Ok(_) => return Err(head_too_large("the HTTP head is", HEAD_MEND)),
         Err(httparse::Error::TooManyHeaders) => return Err(too_many_headers("the HTTP head is")),
-        Err(error) => return Err(malformed(error.to_string())),
+        Err(error) => return Err(malformed(bad_head(error, input))),
     };
     if !ends_in_crlf(input.get(..head_len).unwrap_or_default()) {
         return Err(malformed("a line of the head does not end in CRLF"));

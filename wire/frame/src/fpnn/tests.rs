@@ -81,6 +81,9 @@ fn bad_headers_are_named() {
         assert_eq!(parse_frame(&bytes, Limits::default()).unwrap_err(), expected);
     };
     check(0, b'X', FrameError::Magic { found: *b"XPNN" });
+    let said = |found: &[u8; 4]| FrameError::Magic { found: *found }.to_string();
+    assert!(said(b"XPNN").contains("expected the magic"));
+    assert!(said(b"POST").contains("open another for HTTP"));
     check(
         4,
         9,

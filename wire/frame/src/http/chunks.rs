@@ -107,7 +107,14 @@ fn size_line(input: &[u8]) -> Result<Option<(usize, u32)>, HttpError> {
     let is_end = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
     let end = match rest {
         [] => None,
-        _ if digits == 0 => return Err(malformed("a chunk has no size; expected hexadecimal digits")),
+        [b'\r' | b'\n' | b';', ..] if digits == 0 => {
+            return Err(malformed("a chunk has no size; expected hexadecimal digits"));
+        }
+        _ if digits == 0 => {
+            return Err(malformed(
+                "a chunk's size does not begin with a hexadecimal digit; write it without sign, space or prefix",
+            ));
+        }
         [b'\r', ..] => Some(0),
         [b';', ..] => rest.iter().position(is_end),
         _ => return Err(malformed("a chunk's size is not a number")),

@@ -44,7 +44,7 @@ fn doubtful_requests_are_refused() {
     );
     check(
         "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        "a chunk has no size",
+        "a chunk's size does not begin with a hexadecimal digit",
     );
     check(
         "POST /a HTTP/1.1\r\nHost: h\r\nX-Deadline-Ms: soon\r\n\r\n",
@@ -125,6 +125,22 @@ fn the_sizes_of_chunks_do_not_wrap() {
 fn the_line_of_a_chunk_is_its_size_and_extensions_alone() {
     check(&chunked("\r\n\r\n"), "a chunk has no size");
     check(&chunked(";a=b\r\n\r\n"), "a chunk has no size");
+    for size in ["+2", "-2", " 2"] {
+        check(
+            &chunked(&format!("{size}\r\n{{}}\r\n")),
+            "without sign, space or prefix",
+        );
+    }
+    check("GET  /a HTTP/1.1\r\nHost: h\r\n\r\n", "without further spaces");
+    check(
+        "GET /a HTTP/1.1\r\nHost : h\r\n\r\n",
+        "without a space before the colon",
+    );
+    check(
+        "GET /a HTTP/1.1\r\nHost: h\r\n x\r\n\r\n",
+        "at the line's beginning",
+    );
+    check("FPNN\u{1}\u{40}\u{1}\u{5}", "open another for frames");
     for line in [
         "2 ", "2\t", " 2", "+2", "-2", "0x2", "2 ;a", "2,", "2\u{a0}", "2_", "2h", "\n2",
     ] {
