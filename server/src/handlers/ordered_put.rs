@@ -118,10 +118,17 @@ pub(crate) struct PutFailures {
     /// What ended the writing of a store: no more than there are stores.
     ends: Mutex<Vec<Arc<Error>>>,
     others: LineLimit,
+    /// Of stores at their `memory_bytes_max` it has a line a second too.
+    full: LineLimit,
 }
 
 impl PutFailures {
     fn note(&self, error: &PutError) {
+        if let PutError::Full { .. } = error
+            && let Some(LeftOut(left_out)) = self.full.admits()
+        {
+            tracing::warn!(%error, left_out, "an ordered store is full");
+        }
         let (PutError::Storage(cause) | PutError::OutcomeUnknown(cause) | PutError::ReadOnly(cause)) = error
         else {
             return;
