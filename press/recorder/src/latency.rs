@@ -223,13 +223,17 @@ impl Latency {
     /// The latency that the part `quantile` of `population` requests does not exceed, where these samples stand for
     /// `counted` of them and all others are slower than any limit.
     pub fn reached_by(&self, quantile: f64, counted: u64, population: u64) -> Reached {
+        let rank = (population as f64 * quantile - 1e-6).ceil().max(1.0);
+        // Without those that are slower than any limit it exists at no count.
+        if population > 0 && rank > counted as f64 {
+            return Reached::Never;
+        }
         // As in `quantile_us`.
         let beyond = population as f64 * (1.0 - quantile) + 1e-6;
         if !(0.0..=1.0).contains(&quantile) || beyond < SAMPLES_BEYOND_MIN as f64 {
             return Reached::TooFew;
         }
-        let rank = (population as f64 * quantile - 1e-6).ceil().max(1.0);
-        if self.count() == 0 || rank > counted as f64 {
+        if self.count() == 0 {
             return Reached::Never;
         }
         // The middle between two ranks, so that no rounding leads to the next one.

@@ -289,7 +289,8 @@ mod tests {
         assert!(failures("p99 < 9.95ms, errors <= 0.1% and rate > 800").is_empty());
         assert_eq!(failures("p99 < 9ms, errors < 0.1%").len(), 2);
         assert_eq!(failures("p99<=0.00995s"), Vec::<String>::new());
-        assert!(failures("p99.95 < 5ms")[0].contains("n/a, 10000 samples are too few"));
+        assert!(failures("accepted.p99.95 < 5ms")[0].contains("n/a, 9990 samples are too few"));
+        assert!(failures("p99.95 < 5ms")[0].contains("10 of 10000 requests were never sent"));
         assert!(failures("rate>=1000")[0].contains("900/s"));
         let needed = Slo::parse("p50 < 1s, p99 < 2s, max < 3s")
             .unwrap()
@@ -318,6 +319,26 @@ mod tests {
         let none = (Point::default(), Latency::new());
         assert!(failures("p99 < 60s", &none)[0].contains("0 samples are too few"));
         assert!(failures("max < 60s", &none)[0].contains("0 samples are too few"));
+    }
+
+    #[test]
+    fn a_percentile_is_missed_at_any_count_where_more_got_no_answer() {
+        for refused in [true, false] {
+            let mut point = answered(43);
+            match refused {
+                true => drop(point.0.counters.refused.insert(30_101, 818)),
+                false => point.0.counters.wrong = 818,
+            }
+            let said = failures("p99 < 500ms", &point);
+            assert!(
+                said[0].starts_with("p99 < 500ms: found 818 of 861 requests ")
+                    && !said[0].contains("too few"),
+                "{said:?}"
+            );
+        }
+        let mut point = answered(860);
+        point.0.counters.wrong = 1;
+        assert!(failures("p99 < 500ms", &point)[0].contains("861 samples are too few"));
     }
 
     #[test]

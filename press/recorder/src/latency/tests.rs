@@ -147,7 +147,12 @@ fn requests_without_a_latency_are_beyond_every_percentile() {
     assert_eq!(latency.reached_by(0.99, 1_000, 1_011), Reached::Never);
     near(latency.reached_by(0.5, 1_000, 1_900), 950.0);
     assert_eq!(latency.reached_by(0.5, 1_000, 2_001), Reached::Never);
-    assert_eq!(latency.reached_by(0.99, 900, 999), Reached::TooFew);
+    assert_eq!(latency.reached_by(0.99, 990, 999), Reached::TooFew);
+    assert_eq!(
+        latency.reached_by(0.99, 900, 999),
+        Reached::Never,
+        "too few at any count"
+    );
     assert_eq!(Latency::new().reached_by(0.5, 0, 0), Reached::TooFew);
     assert_eq!(Latency::new().reached_by(0.5, 0, 100), Reached::Never);
 }
