@@ -13,6 +13,11 @@ const CALL_BYTES: u64 = 2 << 10;
 /// The end of a line in the log's queue, beside its bytes.
 const LINE_BYTES: u64 = 16;
 
+/// What a process with the defaults and two net threads stays below.
+const DEFAULT_MAX: u64 = 1 << 30;
+/// The part that grows with the number of net threads.
+const AT_WORK: &str = "net threads at work";
+
 /// The parts of one process.
 pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
     let server = &config.server;
@@ -110,12 +115,18 @@ pub(super) fn at_worst(facts: &Facts, config: &Config) -> Option<Finding> {
         mib(of_admin())
     );
     let all = most.saturating_add(models);
-    let found = match all <= available {
-        true => good(text),
-        false => better(format!(
-            "{text}. Lower server.connections_max, server.unfinished_bytes_max, server.write_buffers_total_bytes_max or \
-             models.NAME.queue_bytes_max where strangers connect, or add memory"
-        )),
+    let found = if all > available {
+        better(format!(
+            "{text}. Lower server.connections_max, server.frame_bytes_max, server.unfinished_bytes_max, \
+             server.write_buffers_total_bytes_max or models.NAME.queue_bytes_max where strangers connect, or add memory"
+        ))
+    } else if passes_by_threads(&parts) {
+        better(format!(
+            "{text}. That is more than 1 GiB, most of it by the number of net threads: lower server.frame_bytes_max (the part of \
+             net threads falls with it) or server.threads where strangers connect"
+        ))
+    } else {
+        good(text)
     };
     found.map(|found| Finding {
         bytes_max: Some(all),
@@ -123,10 +134,18 @@ pub(super) fn at_worst(facts: &Facts, config: &Config) -> Option<Finding> {
     })
 }
 
+/// Whether one process can hold more than the default totals allow because it has many net threads. Whoever has raised a
+/// total has decided so; the number of net threads comes from the machine.
+fn passes_by_threads(parts: &[MemoryPart]) -> bool {
+    let largest = parts.iter().max_by_key(|part| part.bytes);
+    sum(parts).saturating_add(of_admin()) > DEFAULT_MAX && largest.is_some_and(|part| part.what == AT_WORK)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::doctor::Standing;
 
     /// What connections can hold with the shipped defaults, and the whole on a machine of two processors.
     #[test]
@@ -136,6 +155,32 @@ mod tests {
         assert!((600..=850).contains(&held), "{held} MiB");
         let most = most(2) >> 20;
         assert!(most <= 1024, "{most} MiB");
+    }
+
+    #[test]
+    fn more_than_a_gibibyte_by_the_net_threads_is_no_good_finding() {
+        let standing = |text: &str| {
+            let facts = Facts {
+                processors: Some(32),
+                memory_available_bytes: Some(1 << 40),
+                ..Facts::default()
+            };
+            let found = at_worst(&facts, &toml::from_str(text).unwrap()).unwrap();
+            let says_what = found.text.contains("lower server.frame_bytes_max");
+            assert_eq!(says_what, found.standing == Standing::Better, "{}", found.text);
+            found.standing
+        };
+        for text in ["", "[server]\nthreads = 3", "[server]\nthreads = 8"] {
+            assert_eq!(standing(text), Standing::Better, "{text}");
+        }
+        for text in [
+            "[server]\nthreads = 2",
+            "[server]\nthreads = 32\nframe_bytes_max = 262144",
+            // It was asked for.
+            "[server]\nthreads = 2\nunfinished_bytes_max = 8589934592",
+        ] {
+            assert_eq!(standing(text), Standing::Good, "{text}");
+        }
     }
 
     /// The column of docs/operations.md, and the sum above it.
@@ -161,7 +206,7 @@ mod tests {
                 (bytes, _) => bytes.to_string(),
             }
         };
-        let work = part("net threads at work");
+        let work = part(AT_WORK);
         // How each row begins, and what it says in the end.
         let rows = [
             ("records of connections", part("connections")),
@@ -175,7 +220,7 @@ mod tests {
             ("puts that wait", part("puts that wait for their stores")),
             ("the log's queue", part("the log's queue")),
             ("the admin port", mib(of_admin()).to_string()),
-            ("net threads at work", format!("{work} each")),
+            (AT_WORK, format!("{work} each")),
             ("calls that wait for a model", "with the model".to_owned()),
         ];
         let (whats, computed): (Vec<&str>, Vec<String>) = rows.into_iter().unzip();
