@@ -219,9 +219,13 @@ fn a_process_that_does_not_obey_holds_up_no_stop() {
     );
     read_by(&deafened, "the first one hears no SIGTERM");
     let child = read_by(&child, "the second one has a child");
-    parent.beginning.events.send(Event::Stop).unwrap();
+    // A parent begins with a start of the first one.
+    std::fs::remove_file(&deafened).unwrap();
+    let events = parent.beginning.events.clone();
     let (done, ended) = sync_channel(1);
     std::thread::spawn(move || done.send(parent.run()));
+    read_by(&deafened, "the first one hears no SIGTERM again");
+    events.send(Event::Stop).unwrap();
     let left = ended.recv_timeout(WAIT_MAX).expect("the stop ends");
     // What the second one left.
     let _ = Command::new("kill").args(["-KILL", &child]).status();
