@@ -6,12 +6,12 @@
 
 use crate::memory::within;
 use crate::unread::unread;
+use millpond_calls::{Call, Reply, Ticket};
 use millpond_wire_frame::Limits;
 use millpond_wire_payload::decode_map;
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_schema::Status;
 use millpond_wire_transport::{
-    Encryption, Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Reply, Request, Service,
-    Target, Ticket, Transport,
+    Encryption, Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Service, Transport,
 };
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -193,18 +193,12 @@ struct Echo {
 }
 
 impl Service for Echo {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        let method = match request.target {
-            Target::Method(method) => method,
-            Target::Path { verb, path } => {
-                return reply.error(&Status::new(Code::UnknownMethod, format!("{verb} {path}")));
-            }
-        };
-        match (method, decode_map(request.encoding, request.payload)) {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        match (call.method, decode_map(call.encoding, call.payload)) {
             (_, Err(error)) => reply.error(&Status::from(error)),
             ("never", _) => {}
             // A ticket that finds no place is dropped, which answers an error.
-            ("later", _) => drop(self.tickets.try_send(reply.detach())),
+            ("later", _) => drop(self.tickets.try_send(reply.later())),
             (_, Ok(map)) => reply.ok(|out| out.value(&millpond_wire_payload::Value::Map(map))),
         }
     }

@@ -8,9 +8,9 @@ mod addresses;
 pub(crate) use addresses::{Addresses, AllowList, ListChange, Net};
 
 use crate::config::{Config, Secret};
-use crate::methods::{Method, Methods, Work};
+use crate::methods::{Callers, Method, Methods};
+use millpond_calls::Peer;
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::Peer;
 
 /// Whether a pattern of the configuration means a method: its name, or `PREFIX*`. The server's own methods, which begin
 /// with `*`, are meant by their names alone.
@@ -48,10 +48,10 @@ impl Access {
     pub(crate) fn new(config: &Config, methods: &Methods) -> Access {
         let access = &config.access;
         let gate = |(method, name): (Method, &str)| {
-            let work = methods.work(method);
+            let callers = methods.entry(method).callers;
             let mut gate = Gate {
-                private_only: matches!(work, Work::Status | Work::Infos | Work::Tune),
-                admin: *work == Work::Tune,
+                private_only: callers != Callers::Any,
+                admin: callers == Callers::Admin,
                 ..Gate::default()
             };
             for (_, rule) in access

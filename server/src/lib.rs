@@ -54,7 +54,7 @@ use millpond_engines_ordered::Durability;
 use millpond_wire_schema::Status;
 use millpond_wire_transport::{Counters, Listener, Transport, raise_file_limit};
 use ports::{admin_options, data_options};
-use slow::{ModelTime, Over, SlowLog};
+use slow::{ModelTime, SlowLog};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -75,8 +75,6 @@ pub(crate) struct Shared {
     admission: Arc<Admission>,
     /// Set once everything is open and warm.
     engines: OnceLock<Arc<Handle>>,
-    /// Nobody calls but the process itself: calls are not logged.
-    is_rehearsal: bool,
     draining: AtomicBool,
     /// Whether its threads turn.
     health: Health,
@@ -89,7 +87,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(config: Config, is_rehearsal: bool) -> Shared {
+    fn new(config: Config) -> Shared {
         let methods = Methods::new(&config);
         let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
         Shared {
@@ -104,7 +102,6 @@ impl Shared {
             put_failures: handlers::ordered_put::PutFailures::default(),
             methods,
             engines: OnceLock::new(),
-            is_rehearsal,
             draining: AtomicBool::new(false),
             health: Health::default(),
             started: Instant::now(),
@@ -123,10 +120,10 @@ impl Shared {
 
     /// Counts and logs a call that gets an error.
     fn refused(&self, arrival: &Arrival, trace: Option<&str>, status: &Status) {
-        self.metrics.failed(arrival.method, status);
-        if self.is_rehearsal {
+        if arrival.is_own {
             return;
         }
+        self.metrics.failed(arrival.method, status);
         let (method, code) = (self.methods.name(arrival.method), status.code.number());
         // It may quote what the caller sent.
         let ex = &status.ex[..status.ex.floor_char_boundary(EX_SHOWN_BYTES_MAX)];
@@ -138,8 +135,11 @@ impl Shared {
 
     /// Counts a call of another thread's whose result was ready at `ready`.
     fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, model: ModelTime) {
+        if arrival.is_own {
+            return;
+        }
         self.metrics.answered(arrival, ready);
-        if self.slow.is_on() && !self.is_rehearsal {
+        if self.slow.is_on() {
             self.note_slow(arrival, ready, trace, 0, model);
         }
     }
@@ -161,15 +161,8 @@ impl Shared {
     }
 
     fn note_slow(&self, arrival: &Arrival, at: Instant, trace: Option<&str>, code: u32, model: ModelTime) {
-        let over = Over {
-            name: self.methods.name(arrival.method),
-            arrival,
-            at,
-            trace,
-            code,
-            model,
-        };
-        if self.slow.note(&over) {
+        let name = self.methods.name(arrival.method);
+        if self.slow.note(name, arrival, at, trace, code, model) {
             self.metrics.slow();
         }
     }
@@ -291,8 +284,7 @@ impl Server {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
         };
-        let rehearsal = Arc::new(Shared::new(config.clone(), true));
-        let shared = Arc::new(Shared::new(config, false));
+        let shared = Arc::new(Shared::new(config));
         let allocator = program.allocator;
         let _ = shared.program.set(program);
         if let Some(member) = member {
@@ -309,7 +301,7 @@ impl Server {
             )
         };
         let admin = admin.map(start_admin).transpose()?;
-        let router = router::Router::new(Arc::clone(&shared), Arc::clone(&rehearsal));
+        let router = router::Router::new(Arc::clone(&shared));
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
         let mut data = Transport::prepare(data, others, "net", options, router)?;
         let state = if member.is_none() {
@@ -333,7 +325,7 @@ impl Server {
             "{state}; warming up"
         );
         let mut server = Server::watched(shared, data, admin, tls)?;
-        let warm = server.warm(Arc::new(engines), &rehearsal);
+        let warm = server.warm(Arc::new(engines));
         match warm.and_then(|()| server.join(member)) {
             Ok(()) => Ok(server),
             Err(error) => {
@@ -361,10 +353,9 @@ impl Server {
         })
     }
 
-    fn warm(&self, engines: Arc<Handle>, rehearsal: &Shared) -> Result<(), Error> {
+    fn warm(&self, engines: Arc<Handle>) -> Result<(), Error> {
         engines.warm()?;
-        let _ = rehearsal.engines.set(Arc::clone(&engines));
-        rehearsal::hold(&engines.pin(), &self.data);
+        rehearsal::hold(&self.shared, &engines);
         engines.pin().forget_counts();
         let _ = self.shared.engines.set(engines);
         let ms = self.shared.started.elapsed().as_millis() as u64;

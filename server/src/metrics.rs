@@ -11,30 +11,24 @@ pub(crate) use turn::Turn;
 use crate::methods::{Method, Methods};
 use cells::{CallTimes, Registry};
 use millpond_metrics::{Kind, Metric, Samples, Times, bump};
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_schema::{Code, Infer, Method as _, Rank, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where the time of an answered call to a model goes, as far as it is measured: not its decoding, the stages of its
-/// pipeline, nor the time in which its batch-mates are answered before it.
+/// Where the time of a call to a model goes beside what is known of every call, as far as it is measured: not its decoding, the
+/// stages of its pipeline, nor the time in which its batch-mates are answered before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// From the read to the router: calls of the same read come first.
-    Queue,
     /// From the batcher's taking it to the start of its run.
     BatchWait,
     /// The run it was part of, counted for each of its requests.
     Compute,
-    /// From the answer's being ready to its bytes' being the kernel's: encoding, the mailbox, the socket.
-    Write,
 }
 
-impl Stage {
-    /// Their names on the page, in the order of time.
-    pub const NAMES: [&str; 4] = ["queue", "batch_wait", "compute", "write"];
-}
+/// The methods that call models.
+const OF_MODELS: [&str; 2] = [Infer::NAME, Rank::NAME];
 
 /// The parts of the time of calls that other threads answer. Those that a net thread answers itself take its turn, which has no
 /// parts: they are answered when it sends.
@@ -61,6 +55,8 @@ pub struct Arrival {
     pub(crate) received: Instant,
     /// When the router had it; of a call that is answered at once, when the clock was last read before that.
     pub(crate) entered: Instant,
+    /// The server called itself: the call is counted and logged nowhere.
+    pub(crate) is_own: bool,
 }
 
 impl Arrival {
@@ -227,18 +223,27 @@ impl Metrics {
         let of = |(method, name): (Method, &str)| (name.to_owned(), self.totals(method));
         let mut calls = Calls {
             methods: methods.all().map(of).collect(),
-            stages: Default::default(),
+            stages: ["queue", "batch_wait", "compute", "write"].map(|stage| (stage, Times::default())),
             unknown: 0,
             too_late: 0,
             unfinished,
             slow: self.slow.load(Ordering::Relaxed),
         };
+        let of_models = OF_MODELS.map(|name| methods.named(name));
+        let [(_, queue), (_, batch_wait), (_, compute), (_, write)] = &mut calls.stages;
         self.registry.each(|cells| {
+            for times in of_models
+                .iter()
+                .flatten()
+                .filter_map(|method| cells.of(*method).times())
+            {
+                queue.add(&times.split[Split::Queue as usize]);
+                write.add(&times.split[Split::Write as usize]);
+            }
+            batch_wait.add(&cells.stages[Stage::BatchWait as usize]);
+            compute.add(&cells.stages[Stage::Compute as usize]);
             calls.unknown += cells.unknown_methods.load(Ordering::Relaxed);
             calls.too_late += cells.too_late.load(Ordering::Relaxed);
-            for (sum, part) in calls.stages.iter_mut().zip(cells.stages.iter()) {
-                sum.add(part);
-            }
         });
         calls
     }
@@ -247,7 +252,8 @@ impl Metrics {
 /// What all threads have counted of calls, at one moment.
 pub(crate) struct Calls {
     methods: Vec<(String, Totals)>,
-    stages: [Times; Stage::NAMES.len()],
+    /// Of calls to models, in the order of time.
+    stages: [(&'static str, Times); 4],
     /// To methods that do not exist.
     unknown: u64,
     too_late: u64,
@@ -325,7 +331,7 @@ impl Calls {
             "Parts of the time of answered infer and rank calls: from the read to the router (queue), from the batcher to the \
              run (batch_wait), the run, once a request (compute), from the ready answer to the kernel (write).",
             |calls: &Calls, samples| {
-                for (stage, times) in Stage::NAMES.iter().zip(&calls.stages) {
+                for (stage, times) in &calls.stages {
                     samples.times(&[("stage", stage)], times);
                 }
             },

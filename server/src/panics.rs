@@ -38,7 +38,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::{Logging, ports};
-    use millpond_wire_transport::{Listener, Reply, Request, Service, Transport};
+    use millpond_calls::{Call, Reply};
+    use millpond_wire_transport::{Listener, Service, Transport};
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
     use std::os::unix::process::ExitStatusExt as _;
@@ -52,7 +53,7 @@ mod tests {
     struct Panicking;
 
     impl Service for Panicking {
-        fn call(&self, _: Request<'_>, _: Reply<'_>) {
+        fn call(&self, _: &Call<'_>, _: Reply<'_>) {
             panic!("in a call")
         }
     }
@@ -75,7 +76,7 @@ mod tests {
         .unwrap();
         let mut stream = TcpStream::connect(transport.local_addr()).unwrap();
         stream
-            .write_all(b"GET /any HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .write_all(b"GET /service/any HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         // The end of it, by which the panic was contained.
         let _ = stream.read_to_end(&mut Vec::new());

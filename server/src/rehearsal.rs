@@ -1,22 +1,27 @@
-//! Before it is ready, the server calls itself: every pipeline, table and store, in both protocols, on every net thread.
+//! Before it is ready, the server calls itself in its own process: every pipeline, table and store, in both encodings.
 //!
 //! A model that has run is not a server that has answered: the first request of a fresh process would still meet code and
 //! memory that nothing has touched. Its invariant: it writes to no store, and its calls are counted and logged nowhere.
 
-use millpond_catalog::Catalog;
+use crate::Shared;
+use crate::router::serve_own;
+use millpond_calls::{Answer, Call as Asked, Caller, Clock, Later, Meta, Peer, Reply, Sink};
+use millpond_catalog::{Catalog, Handle};
 use millpond_pipelines::{Pipeline, RequestKind};
-use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
-use millpond_wire_payload::{Encoder, Map, Value};
-use millpond_wire_schema::{Field as _, features_lookup, infer, ordered_get, rank};
-use millpond_wire_transport::Transport;
+use millpond_wire_payload::{Encoder, Encoding, Map, Value};
+use millpond_wire_schema::{
+    FeaturesLookup, Field as _, Infer, Method as _, OrderedGet, Rank, Status, features_lookup, infer,
+    ordered_get, rank,
+};
 use std::borrow::Cow;
-use std::io::{Error, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Times each call is made on each net thread, in each protocol.
+/// Times each call is made in each encoding.
 const ROUNDS: usize = 30;
-/// What a call may cost on one net thread before it is made no more; one that is slower than this is made once.
+/// What a call may cost before it is made no more; one that is slower than this is made once.
 const CALL_SPAN: Duration = Duration::from_millis(300);
 /// What all calls together may cost; the rest is not made.
 const SPAN_MAX: Duration = Duration::from_secs(3);
@@ -25,96 +30,144 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Keys of a lookup.
 const KEYS: u64 = 64;
 
-/// Writes the payload of one round of a call.
-type Payload<'e> = Box<dyn Fn(&mut Encoder<'_>, usize) + 'e>;
-
-/// One call to be made.
-struct Call<'e> {
-    method: &'static str,
-    payload: Payload<'e>,
-}
+/// A method, and what writes the payload of a round of its call.
+type Call<'e> = (&'static str, Box<dyn Fn(&mut Encoder<'_>, usize) + 'e>);
 
 /// Makes every call, and logs how many there were and how long they took. A rehearsal that cannot be held is a slower first
 /// request, not a server that does not start: it is logged.
-pub(crate) fn hold(engines: &Catalog, data: &Transport) {
-    let started = Instant::now();
-    let calls = calls(engines);
-    // The first request decides a connection's protocol.
-    let connections = || -> Result<_, Error> { Ok(data.rehearse()?.into_iter().zip(data.rehearse()?)) };
-    let held = connections().and_then(|connections| {
-        let mut made = 0;
-        for (mut http, mut frames) in connections {
-            http.set_read_timeout(Some(ANSWER_WAIT))?;
-            frames.set_read_timeout(Some(ANSWER_WAIT))?;
-            for call in &calls {
-                if started.elapsed() > SPAN_MAX {
-                    tracing::info!("rehearsal cut short: it has taken its time");
-                    return Ok(made);
-                }
-                made += rehearse(&mut http, &mut frames, call)?;
+pub(crate) fn hold(shared: &Arc<Shared>, engines: &Handle) {
+    let (started, mut made) = (Instant::now(), 0);
+    let ms = || started.elapsed().as_millis() as u64;
+    for call in calls(&engines.pin()) {
+        if started.elapsed() > SPAN_MAX {
+            tracing::info!("rehearsal cut short: it has taken its time");
+            break;
+        }
+        match rehearse(shared, engines, &call) {
+            Ok(calls) => made += calls,
+            Err(error) => {
+                let ms = ms();
+                return tracing::warn!(%error, ms, "not rehearsed to the end; the first requests will be slower");
             }
         }
-        Ok(made)
-    });
-    let ms = started.elapsed().as_millis() as u64;
-    match held {
-        Ok(calls) => tracing::info!(calls, ms, "rehearsed"),
-        Err(error) => {
-            tracing::warn!(%error, ms, "not rehearsed to the end; the first requests will be slower")
+    }
+    tracing::info!(calls = made, ms = ms(), "rehearsed");
+}
+
+/// Makes a call over and over, and waits for each answer; whatever that says, it was answered. Returns how often.
+fn rehearse(
+    shared: &Arc<Shared>,
+    engines: &Handle,
+    (method, write): &Call<'_>,
+) -> Result<usize, RecvTimeoutError> {
+    let (started, mut made) = (Instant::now(), 0);
+    for round in 0..ROUNDS {
+        for encoding in [Encoding::Json, Encoding::Msgpack] {
+            let (mut payload, clock) = (Vec::new(), Clock::start());
+            write(&mut Encoder::new(&mut payload, encoding, false), round);
+            let asked = Asked {
+                method,
+                encoding,
+                payload: &payload,
+                meta: Meta::default(),
+                caller: Caller {
+                    peer: Peer::Unix,
+                    connection: 0,
+                    encrypted: true,
+                },
+                received: clock.began(),
+                clock: &clock,
+            };
+            let (told, heard) = sync_channel(1);
+            let bytes = Vec::new();
+            let mut listener = Listener {
+                encoding,
+                bytes,
+                told,
+            };
+            serve_own(shared, engines, &asked, Reply::to(&mut listener));
+            drop(listener);
+            heard.recv_timeout(ANSWER_WAIT)?;
+            made += 1;
         }
+        if started.elapsed() > CALL_SPAN {
+            break;
+        }
+    }
+    Ok(made)
+}
+
+/// Takes one answer, and tells that it came.
+struct Listener {
+    encoding: Encoding,
+    bytes: Vec<u8>,
+    told: SyncSender<()>,
+}
+
+impl Answer for Listener {
+    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
+        Some((&mut self.bytes, self.encoding))
+    }
+
+    fn finish(&mut self) {
+        let _ = self.told.try_send(());
+    }
+
+    fn error(&mut self, _: &Status) {
+        self.finish();
+    }
+
+    fn body(&mut self, _: u16, _: &str, _: &[u8]) {
+        self.finish();
     }
 }
 
-/// Makes a call over and over; returns how often.
-fn rehearse(by_http: &mut TcpStream, by_frame: &mut TcpStream, call: &Call<'_>) -> Result<usize, Error> {
-    let started = Instant::now();
-    for round in 0..ROUNDS {
-        http(by_http, call, round)?;
-        frame(by_frame, call, round)?;
-        if started.elapsed() > CALL_SPAN {
-            return Ok(2 * (round + 1));
-        }
+impl Sink for Listener {
+    fn later(&mut self) -> Box<dyn Later> {
+        Box::new(Listener {
+            encoding: self.encoding,
+            bytes: Vec::new(),
+            told: self.told.clone(),
+        })
     }
-    Ok(2 * ROUNDS)
+}
+
+impl Later for Listener {
+    fn gone(&self) -> Arc<AtomicBool> {
+        Arc::default()
+    }
 }
 
 fn calls(engines: &Catalog) -> Vec<Call<'_>> {
-    let mut calls = Vec::new();
+    let mut calls: Vec<Call<'_>> = Vec::new();
     for (name, pipeline) in &engines.pipelines {
         let rows = rows(pipeline);
         calls.push(match pipeline.request() {
-            RequestKind::Samples => Call {
-                method: "infer",
-                payload: Box::new(move |out, round| {
-                    infer::Samples::write(&samples(name, pipeline, rows, round), out)
-                }),
-            },
-            RequestKind::Rank => Call {
-                method: "rank",
-                payload: Box::new(move |out, round| {
-                    rank::Call::write(&candidates(name, pipeline, rows, round), out)
-                }),
-            },
+            RequestKind::Samples => (
+                Infer::NAME,
+                Box::new(move |out, round| infer::Samples::write(&samples(name, pipeline, rows, round), out)),
+            ),
+            RequestKind::Rank => (
+                Rank::NAME,
+                Box::new(move |out, round| rank::Call::write(&candidates(name, pipeline, rows, round), out)),
+            ),
         });
     }
     for name in engines.tables.keys() {
-        calls.push(Call {
-            method: "features.lookup",
-            payload: Box::new(move |out, round| features_lookup::Lookup::write(&lookup(name, round), out)),
-        });
+        let write = move |out: &mut Encoder<'_>, round| {
+            features_lookup::Lookup::write(&lookup(name, round), out);
+        };
+        calls.push((FeaturesLookup::NAME, Box::new(write)));
     }
     for name in engines.stores.keys() {
-        calls.push(Call {
-            method: "ordered.get",
-            payload: Box::new(move |out, round| {
-                let key = format!("{round}").into_bytes();
-                let call = ordered_get::Call {
-                    table: Some(name.into()),
-                    keys: vec![key.into()],
-                };
-                ordered_get::Call::write(&call, out);
-            }),
-        });
+        let write = move |out: &mut Encoder<'_>, round: usize| {
+            let call = ordered_get::Call {
+                table: Some(name.into()),
+                keys: vec![round.to_string().into_bytes().into()],
+            };
+            ordered_get::Call::write(&call, out);
+        };
+        calls.push((OrderedGet::NAME, Box::new(write)));
     }
     calls
 }
@@ -164,68 +217,4 @@ fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
         pool: features_lookup::Pool::None,
         offsets: Vec::new(),
     }
-}
-
-fn payload(call: &Call<'_>, encoding: Encoding, round: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    (call.payload)(&mut Encoder::new(&mut bytes, encoding, false), round);
-    bytes
-}
-
-/// One call over HTTP; whatever the answer says, it was answered.
-fn http(stream: &mut TcpStream, call: &Call<'_>, round: usize) -> Result<(), Error> {
-    let body = payload(call, Encoding::Json, round);
-    let mut request = format!(
-        "POST /service/{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
-        call.method,
-        body.len()
-    )
-    .into_bytes();
-    request.extend_from_slice(&body);
-    stream.write_all(&request)?;
-    read_answer(stream, |answer| {
-        let head = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-        let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();
-        let length = text
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-        Some(head + length.unwrap_or(0))
-    })
-}
-
-/// One call in a native frame.
-fn frame(stream: &mut TcpStream, call: &Call<'_>, round: usize) -> Result<(), Error> {
-    let kind = FrameKind::Twoway {
-        method: call.method,
-        seq: round as u32,
-    };
-    let mut request = Vec::new();
-    let written = write_frame(
-        &mut request,
-        Encoding::Msgpack,
-        kind,
-        &payload(call, Encoding::Msgpack, round),
-    );
-    written.map_err(Error::other)?;
-    stream.write_all(&request)?;
-    let limits = Limits {
-        frame_bytes_max: usize::MAX,
-    };
-    read_answer(stream, |answer| match parse_frame(answer, limits) {
-        Ok(Parsed::Whole { len, .. }) => Some(len),
-        _ => None,
-    })
-}
-
-/// Reads until `whole` knows an answer's length and that many bytes have come.
-fn read_answer(stream: &mut TcpStream, whole: impl Fn(&[u8]) -> Option<usize>) -> Result<(), Error> {
-    let mut answer = Vec::new();
-    let mut chunk = [0; 16 << 10];
-    while whole(&answer).is_none_or(|len| answer.len() < len) {
-        match stream.read(&mut chunk)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            read => answer.extend_from_slice(&chunk[..read]),
-        }
-    }
-    Ok(())
 }

@@ -24,18 +24,6 @@ pub(crate) struct ModelTime {
     pub(crate) compute: Option<Duration>,
 }
 
-/// A call that is over.
-#[derive(Debug)]
-pub(crate) struct Over<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) arrival: &'a Arrival,
-    pub(crate) at: Instant,
-    pub(crate) trace: Option<&'a str>,
-    /// Of the error it was answered with; 0: none.
-    pub(crate) code: u32,
-    pub(crate) model: ModelTime,
-}
-
 impl SlowLog {
     /// Calls that take longer than `ms` are slow; 0: none is.
     pub(crate) fn new(ms: u64) -> SlowLog {
@@ -62,24 +50,33 @@ impl SlowLog {
         self.threshold_ns.load(Ordering::Relaxed) > 0
     }
 
-    /// Writes the line of a slow call, and says whether it was one.
-    pub(crate) fn note(&self, over: &Over<'_>) -> bool {
+    /// Writes the line of a slow call of that method that was over at `at`, and says whether it was one; `code` is of the error it
+    /// was answered with, or 0.
+    pub(crate) fn note(
+        &self,
+        name: &str,
+        arrival: &Arrival,
+        at: Instant,
+        trace: Option<&str>,
+        code: u32,
+        model: ModelTime,
+    ) -> bool {
         let threshold = self.threshold_ns.load(Ordering::Relaxed);
-        let took = over.at.saturating_duration_since(over.arrival.received);
+        let took = at.saturating_duration_since(arrival.received);
         if threshold == 0 || took <= Duration::from_nanos(threshold) {
             return false;
         }
-        let queue = over.arrival.queue();
+        let queue = arrival.queue();
         tracing::warn!(
             target: TARGET,
-            method = over.name,
+            method = name,
             ms = ms(took),
             queue_ms = ms(queue),
             work_ms = ms(took.saturating_sub(queue)),
-            batch_wait_ms = over.model.batch_wait.map(ms),
-            compute_ms = over.model.compute.map(ms),
-            trace = over.trace,
-            code = over.code,
+            batch_wait_ms = model.batch_wait.map(ms),
+            compute_ms = model.compute.map(ms),
+            trace,
+            code,
             "slow"
         );
         true

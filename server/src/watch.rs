@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_logs_thread_is_seen() {
-        let shared = Shared::new(crate::config::Config::default(), false);
+        let shared = Shared::new(crate::config::Config::default());
         assert!(ended(&shared).is_empty());
         let program = crate::Program {
             log: Some(LogHandle::dead()),

@@ -2,7 +2,7 @@
 //! Its invariant: a list that is on is never empty, because an empty one would mean nobody or everybody.
 
 use arc_swap::ArcSwap;
-use millpond_wire_transport::Peer;
+use millpond_calls::Peer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;

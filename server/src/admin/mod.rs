@@ -4,8 +4,9 @@
 pub(crate) mod page;
 
 use crate::Shared;
+use millpond_calls::{Call, Peer, Reply};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::{Body, Reply, Request, Service, Target};
+use millpond_wire_transport::Service;
 use std::sync::Arc;
 
 /// What a page of metrics is, as HTTP says it.
@@ -40,42 +41,35 @@ impl View for Arc<Shared> {
 
     fn metrics(&self, reply: Reply<'_>) {
         let text = page::metrics(self).text();
-        reply.body(&Body {
-            status: 200,
-            content_type: METRICS_TYPE,
-            bytes: text.as_bytes(),
-        });
+        reply.body(200, METRICS_TYPE, text.as_bytes());
     }
 }
 
 impl<V: View> Service for Admin<V> {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
+        unknown(reply);
+    }
+
+    fn visit(&self, verb: &str, path: &str, _: Peer, reply: Reply<'_>) {
         let plain = |reply: Reply<'_>, good: &str, bad: &str, why: Option<String>| {
             let (status, text) = match why {
                 None => (200, format!("{good}\n")),
                 Some(why) => (503, format!("{bad}: {why}\n")),
             };
-            reply.body(&Body {
-                status,
-                content_type: "text/plain",
-                bytes: text.as_bytes(),
-            });
+            reply.body(status, "text/plain", text.as_bytes());
         };
-        let path = match request.target {
-            Target::Path {
-                verb: "GET" | "HEAD",
-                path,
-            } => path,
-            _ => "",
-        };
-        match path {
-            "/healthz" => plain(reply, "alive", "hopeless", self.view.why_hopeless()),
-            "/readyz" => plain(reply, "ready", "not ready", self.view.why_not_ready()),
-            "/metrics" => self.view.metrics(reply),
-            _ => reply.error(&Status::new(
-                Code::UnknownMethod,
-                "the admin port serves GET /healthz, /readyz and /metrics",
-            )),
+        match (verb, path) {
+            ("GET" | "HEAD", "/healthz") => plain(reply, "alive", "hopeless", self.view.why_hopeless()),
+            ("GET" | "HEAD", "/readyz") => plain(reply, "ready", "not ready", self.view.why_not_ready()),
+            ("GET" | "HEAD", "/metrics") => self.view.metrics(reply),
+            _ => unknown(reply),
         }
     }
+}
+
+fn unknown(reply: Reply<'_>) {
+    reply.error(&Status::new(
+        Code::UnknownMethod,
+        "the admin port serves GET /healthz, /readyz and /metrics",
+    ));
 }

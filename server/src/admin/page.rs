@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_a_process_counts_reaches_its_parent() {
-        let shared = Shared::new(Config::default(), false);
+        let shared = Shared::new(Config::default());
         shared.data_counters.set(Arc::default()).unwrap();
         let engines = Handle::open(Sections::default(), Resources::default()).unwrap();
         assert!(shared.engines.set(Arc::new(engines)).is_ok());

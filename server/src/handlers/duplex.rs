@@ -4,60 +4,76 @@
 //! They are for trying clients that take calls of a server, as FPNN's demo does. Their invariant: a stop waits for a call until its
 //! caller has answered, or its time is up; and calls that wait take no place of calls that are worked on.
 
-use super::own::{admit, as_it_came};
-use crate::methods::Duplex;
+use super::own::{Constant, admit, as_it_came};
+use crate::config::{self, method::DUPLEX_TIMEOUT_MS};
 use crate::router::Call;
 use crate::slow::ModelTime;
+use millpond_calls::{PushAnswer, PushError, Pusher, Reply};
 use millpond_wire_payload::{Map, Payload, Value, decode_map};
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{PushAnswer, PushError, Pusher, Reply, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) fn answer(call: &Call<'_>, request: &Request<'_>, duplex: &Duplex, mut reply: Reply<'_>) {
-    let payload = match Payload::new(request.encoding, request.payload) {
-        Ok(payload) => payload,
-        Err(error) => return call.refuse(reply, &error.into()),
-    };
-    let admitted = admit(call, &payload).and_then(|admitted| Ok((admitted, reply.pusher()?)));
-    let (admitted, pusher) = match admitted {
-        Ok(admitted) => admitted,
-        Err(status) => return call.refuse(reply, &status),
-    };
-    let trace = admitted.trace;
-    let to_caller = ToCaller {
-        pusher,
-        request,
-        duplex,
-    };
-    match &duplex.early {
-        Some(early) => {
-            let early = early.bytes(request.encoding);
-            call.answer(reply, trace, |out| out.raw(early));
-            to_caller.afterwards(call);
-        }
-        None => {
-            let trace = trace.or(call.header_trace).map(str::to_owned);
-            to_caller.first(call, reply, admitted.deadline, trace);
+/// How a method calls its caller.
+pub(crate) struct Duplex {
+    /// The method that is called.
+    push: String,
+    /// What it is called with; the payload of its own call where there is none.
+    payload: Option<Constant>,
+    /// How long it may take.
+    timeout: Duration,
+    /// Whether it is asked for no answer.
+    oneway: bool,
+    /// What is answered before it is called; nothing: its answer is.
+    early: Option<Constant>,
+}
+
+impl Duplex {
+    pub(crate) fn new(method: &config::Method) -> Duplex {
+        let answer = method.answer.clone().unwrap_or_default();
+        Duplex {
+            push: method.push.clone().unwrap_or_default(),
+            payload: method.payload.as_ref().map(Constant::new),
+            oneway: method.oneway,
+            timeout: Duration::from_millis(method.timeout_ms.unwrap_or(DUPLEX_TIMEOUT_MS)),
+            early: method.early.then(|| Constant::new(&answer)),
         }
     }
-}
 
-/// What is said to the caller, and how it is reached.
-struct ToCaller<'a> {
-    pusher: Pusher,
-    request: &'a Request<'a>,
-    duplex: &'a Duplex,
-}
+    pub(crate) fn answer(&self, call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+        let admitted = admit(call, payload).and_then(|admitted| Ok((admitted, reply.pusher()?)));
+        let (admitted, pusher) = match admitted {
+            Ok(admitted) => admitted,
+            Err(status) => return call.refuse(reply, &status),
+        };
+        let trace = admitted.trace;
+        match &self.early {
+            Some(early) => {
+                let early = early.bytes(call.asked.encoding);
+                call.answer(reply, trace, |out| out.raw(early));
+                self.afterwards(call, &pusher);
+            }
+            None => {
+                let trace = trace.or(call.asked.meta.trace).map(str::to_owned);
+                self.first(call, &pusher, reply, admitted.deadline, trace);
+            }
+        }
+    }
 
-impl ToCaller<'_> {
     /// Answers the call when its caller has answered.
-    fn first(&self, call: &Call<'_>, reply: Reply<'_>, deadline: Instant, trace: Option<String>) {
+    fn first(
+        &self,
+        call: &Call<'_>,
+        pusher: &Pusher,
+        reply: Reply<'_>,
+        deadline: Instant,
+        trace: Option<String>,
+    ) {
         let permit = call.shared.admission.await_caller();
         let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
-        let (mut ticket, encoding) = (reply.detach(), self.request.encoding);
+        let (mut ticket, encoding) = (reply.later(), call.asked.encoding);
         let left = deadline.saturating_duration_since(Instant::now());
-        self.ask(self.duplex.timeout.min(left), move |answer| {
+        self.ask(call, pusher, self.timeout.min(left), move |answer| {
             match answer.map_err(Status::from).and_then(checked) {
                 Ok((answer, map)) => {
                     let ready = Instant::now();
@@ -79,7 +95,7 @@ impl ToCaller<'_> {
     }
 
     /// Calls a caller that has its answer already; what comes of it is for the log alone.
-    fn afterwards(&self, call: &Call<'_>) {
+    fn afterwards(&self, call: &Call<'_>, pusher: &Pusher) {
         let (shared, method) = (Arc::clone(call.shared), call.arrival.method);
         let log = move |told: Result<(), Status>| {
             let method = shared.methods.name(method);
@@ -91,37 +107,30 @@ impl ToCaller<'_> {
                 }
             }
         };
-        if self.duplex.oneway {
-            let (push, payload) = (&self.duplex.push, self.payload());
-            let told = self
-                .pusher
-                .tell(push, self.request.encoding, |out| out.raw(payload));
+        if self.oneway {
+            let told = pusher.tell(&self.push, call.asked.encoding, self.payload(call));
             return log(told.map_err(Status::from));
         }
-        self.ask(self.duplex.timeout, move |answer| {
+        self.ask(call, pusher, self.timeout, move |answer| {
             log(answer.map_err(Status::from).and_then(checked).map(drop));
         });
     }
 
     fn ask(
         &self,
+        call: &Call<'_>,
+        pusher: &Pusher,
         timeout: Duration,
         on_answer: impl FnOnce(Result<PushAnswer<'_>, PushError>) + Send + 'static,
     ) {
-        let (push, payload) = (&self.duplex.push, self.payload());
-        self.pusher.ask(
-            push,
-            self.request.encoding,
-            Some(timeout),
-            |out| out.raw(payload),
-            on_answer,
-        );
+        let (encoding, payload) = (call.asked.encoding, self.payload(call));
+        pusher.ask(&self.push, encoding, payload, Some(timeout), Box::new(on_answer));
     }
 
-    fn payload(&self) -> &[u8] {
-        match &self.duplex.payload {
-            Some(constant) => constant.bytes(self.request.encoding),
-            None => as_it_came(self.request.encoding, self.request.payload),
+    fn payload<'a>(&'a self, call: &Call<'a>) -> &'a [u8] {
+        match &self.payload {
+            Some(constant) => constant.bytes(call.asked.encoding),
+            None => as_it_came(call.asked.encoding, call.asked.payload),
         }
     }
 }

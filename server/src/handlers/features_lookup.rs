@@ -3,12 +3,13 @@
 
 use super::find;
 use crate::router::Call;
+use millpond_calls::Reply;
+use millpond_catalog::Catalog;
 use millpond_engines_features::Pool as TablePool;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
-use millpond_wire_transport::Reply;
 
-pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
@@ -16,10 +17,10 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_
     let answer = call.deadline(reserved.deadline_ms).and_then(|_| {
         let mut bytes = 0;
         Ok(match &decoded {
-            schema::Call::One(lookup) => schema::Answer::One(look_up(call, lookup, &mut bytes)?),
+            schema::Call::One(lookup) => schema::Answer::One(look_up(engines, call, lookup, &mut bytes)?),
             schema::Call::Many(many) => {
                 let lookups = many.lookups.iter();
-                let lookups = lookups.map(|lookup| look_up(call, lookup, &mut bytes));
+                let lookups = lookups.map(|lookup| look_up(engines, call, lookup, &mut bytes));
                 schema::Answer::Many(schema::ManyRows {
                     lookups: lookups.collect::<Result<_, Status>>()?,
                 })
@@ -36,11 +37,12 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_
 }
 
 fn look_up(
+    engines: &Catalog,
     call: &Call<'_>,
     lookup: &schema::Lookup<'_>,
     bytes: &mut usize,
 ) -> Result<schema::Rows<'static>, Status> {
-    let table = find("feature table", &call.engines.tables, &lookup.table)?;
+    let table = find("feature table", &engines.tables, &lookup.table)?;
     if let Some(version) = lookup.at_version.filter(|version| *version != table.version()) {
         let ex = format!(
             "table {:?} serves version {}, not {version}",

@@ -4,35 +4,36 @@
 use super::model_run::{Printed, Run, no_scores, refusal, run, run_tensors};
 use super::{find, no_default};
 use crate::router::Call;
-use millpond_catalog::LoadedModel;
+use millpond_calls::Reply;
+use millpond_catalog::{Catalog, LoadedModel};
 use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Code, Field as _, Status, infer as schema};
-use millpond_wire_transport::Reply;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
-    let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
+    let trace = reserved.trace.or(call.asked.meta.trace).map(str::to_owned);
     let deadline = match call.deadline(reserved.deadline_ms) {
         Ok(deadline) => deadline,
         Err(status) => return call.refuse(reply, &status),
     };
     match decoded {
-        schema::Call::Samples(decoded) => answer_samples(call, &decoded, deadline, trace, reply),
+        schema::Call::Samples(decoded) => answer_samples(engines, call, &decoded, deadline, trace, reply),
         schema::Call::Tensors(decoded) => {
             reply.set_base64(reserved.base64);
-            answer_tensors(call, decoded, deadline, trace, reply);
+            answer_tensors(engines, call, decoded, deadline, trace, reply);
         }
     }
 }
 
 fn answer_samples(
+    engines: &Catalog,
     call: &Call<'_>,
     decoded: &schema::Samples<'_>,
     deadline: Instant,
@@ -44,7 +45,7 @@ fn answer_samples(
         let none = schema::Scores { scores: Vec::new() };
         return call.answer(reply, None, |out| schema::Scores::write(&none, out));
     }
-    let pipeline = match samples_pipeline(call, decoded.model.as_deref()) {
+    let pipeline = match samples_pipeline(engines, decoded.model.as_deref()) {
         Ok(pipeline) => pipeline,
         Err(status) => return call.refuse(reply, &status),
     };
@@ -71,11 +72,11 @@ fn answer_samples(
 }
 
 /// A pipeline of that name; or the one for samples that runs the model of that name; or the default one.
-pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Result<&'e Arc<Pipeline>, Status> {
-    let pipelines = &call.engines.pipelines;
+fn samples_pipeline<'e>(engines: &'e Catalog, name: Option<&str>) -> Result<&'e Arc<Pipeline>, Status> {
+    let pipelines = &engines.pipelines;
     match name {
         None => {
-            let name = call.engines.sections().pipeline_default(RequestKind::Samples);
+            let name = engines.sections().pipeline_default(RequestKind::Samples);
             find(
                 "pipeline",
                 pipelines,
@@ -95,6 +96,7 @@ pub(super) fn samples_pipeline<'e>(call: &Call<'e>, name: Option<&str>) -> Resul
 }
 
 fn answer_tensors(
+    engines: &Catalog,
     call: &Call<'_>,
     decoded: schema::Tensors<'_>,
     deadline: Instant,
@@ -106,7 +108,7 @@ fn answer_tensors(
         model,
         inputs,
         wanted,
-    } = match prepare(call, decoded) {
+    } = match prepare(engines, decoded) {
         Ok(prepared) => prepared,
         Err(status) => return call.refuse(reply, &status),
     };
@@ -155,17 +157,16 @@ struct Prepared<'e> {
     wanted: Vec<(usize, String)>,
 }
 
-fn prepare<'e>(call: &Call<'e>, decoded: schema::Tensors<'_>) -> Result<Prepared<'e>, Status> {
+fn prepare<'e>(engines: &'e Catalog, decoded: schema::Tensors<'_>) -> Result<Prepared<'e>, Status> {
     let name = match &decoded.model {
         Some(name) => name.to_string(),
-        None => call
-            .engines
+        None => engines
             .sections()
             .model_default()
             .ok_or_else(|| no_default("model", "model", "default_model"))?
             .to_owned(),
     };
-    let model = find("model", &call.engines.models, &name)?;
+    let model = find("model", &engines.models, &name)?;
     if let Some(version) = decoded.version.filter(|version| *version != model.version) {
         let ex = format!("model {name:?} serves version {}, not {version}", model.version);
         return Err(Status::new(Code::VersionGone, ex));

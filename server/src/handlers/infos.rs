@@ -1,23 +1,32 @@
 //! `*infos`: what is running and what it has counted, in the places where FPNN's tools look, and more under "millpond".
 //! Its invariant: it names no file of this machine, no peer and no token.
 
+use super::tell;
 use crate::Shared;
 use crate::admission::Admission;
 use crate::log::LogHandle;
 use crate::metrics::Split;
+use crate::router::Call;
+use millpond_calls::Reply;
 use millpond_catalog::Catalog;
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
 use millpond_metrics::{Metric, Times};
-use millpond_wire_payload::{Map, Value};
+use millpond_wire_payload::{Map, Payload, Value};
 use millpond_wire_schema::{Field as _, own::AllInfos};
-use millpond_wire_transport::{Counters, Reply};
+use millpond_wire_transport::Counters;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+    tell(call, payload, reply, |out| {
+        AllInfos::write(&infos(call.shared), out)
+    });
+}
+
+fn infos(shared: &Shared) -> AllInfos<'static> {
     let none = Counters::default();
     let connections = shared.data_counters.get().map_or(&none, Arc::as_ref);
     let live = connections.live.load(Ordering::Relaxed);
@@ -41,12 +50,11 @@ pub(crate) fn answer(shared: &Shared, reply: Reply<'_>) {
         millpond.extend(served(&engines));
     }
     let server = fpnn_server(shared, live, fpnn);
-    let infos = AllInfos {
+    AllInfos {
         fpnn: Map(vec![group("server", server)]),
         app: Map::default(),
         millpond: Map(millpond),
-    };
-    reply.ok(|out| AllInfos::write(&infos, out));
+    }
 }
 
 type Info = (Cow<'static, str>, Value<'static>);

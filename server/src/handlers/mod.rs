@@ -18,9 +18,11 @@ pub(crate) mod status;
 pub(crate) mod tune;
 
 use crate::router::Call;
+use millpond_calls::Reply;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::Store;
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Code, Field as _, Status};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -43,9 +45,16 @@ fn no_default(what: &str, key: &str, config_key: &str) -> Status {
     )
 }
 
+/// Answers what the server says of itself to calls without keys.
+fn tell(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>, write: impl FnOnce(&mut Encoder<'_>)) {
+    match <()>::decode(payload) {
+        Ok(_) => call.answer(reply, None, write),
+        Err(error) => call.refuse(reply, &error.into()),
+    }
+}
+
 /// The ordered store that a call means.
-fn store<'e>(call: &Call<'e>, table: Option<&Cow<'_, str>>) -> Result<&'e Store, Status> {
-    let engines: &'e Catalog = call.engines;
+fn store<'e>(engines: &'e Catalog, table: Option<&Cow<'_, str>>) -> Result<&'e Store, Status> {
     let name = match table {
         Some(name) => name.as_ref(),
         None => engines

@@ -6,12 +6,12 @@
 use crate::metrics::Stage;
 use crate::router::Call;
 use crate::slow::ModelTime;
+use millpond_calls::Reply;
 use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
 use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Wait};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::Reply;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(super) struct Run {
 /// too many bytes are not made at all.
 pub(super) fn refusal(call: &Call<'_>, batcher: &Batcher, run: &Run) -> Result<(), Status> {
     let bytes = run.bytes.saturating_add(run.kept_bytes);
-    match batcher.refusal(call.connection, run.rows, bytes, Some(run.deadline)) {
+    match batcher.refusal(call.asked.caller.connection, run.rows, bytes, Some(run.deadline)) {
         Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
         None => Ok(()),
     }
@@ -124,9 +124,9 @@ where
         }
     };
     let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
-    let mut ticket = reply.detach();
+    let mut ticket = reply.later();
     let ask = Ask {
-        source: call.connection,
+        source: call.asked.caller.connection,
         deadline: Some(run.deadline),
         gone: ticket.gone(),
         kept_bytes: run.kept_bytes,
@@ -139,17 +139,16 @@ where
         match printed {
             Ok((printed, timing)) => {
                 let ready = Instant::now();
-                let metrics = &shared.metrics;
-                metrics.spent(Stage::Queue, arrival.queue());
-                metrics.spent(Stage::BatchWait, timing.queue);
-                metrics.spent(Stage::Compute, timing.compute);
                 let model = ModelTime {
                     batch_wait: Some(timing.queue),
                     compute: Some(timing.compute),
                 };
                 shared.answered(&arrival, ready, trace.as_deref(), model);
-                ticket.set_ready(ready, arrival.method.model_mark());
-                if !shared.is_rehearsal {
+                ticket.set_ready(ready, arrival.method.mark());
+                if !arrival.is_own {
+                    let metrics = &shared.metrics;
+                    metrics.spent(Stage::BatchWait, timing.queue);
+                    metrics.spent(Stage::Compute, timing.compute);
                     log(
                         shared.methods.name(arrival.method),
                         arrival.received,
@@ -172,7 +171,7 @@ where
 
 /// The error of a request that was not let in; one that would be answered too late is counted by that reason.
 fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
-    if matches!(reason, Rejected::TooLate { .. }) {
+    if matches!(reason, Rejected::TooLate { .. }) && !call.arrival.is_own {
         call.shared.metrics.too_late();
     }
     let model = batcher.name().to_owned();

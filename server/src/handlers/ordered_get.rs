@@ -3,19 +3,20 @@
 
 use super::store;
 use crate::router::Call;
+use millpond_calls::Reply;
+use millpond_catalog::Catalog;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Code, Field as _, Status, ordered_get as schema};
-use millpond_wire_transport::Reply;
 use std::borrow::Cow;
 
-pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
     let found = call
         .deadline(reserved.deadline_ms)
-        .and_then(|_| store(call, decoded.table.as_ref()))
+        .and_then(|_| store(engines, decoded.table.as_ref()))
         .and_then(|store| {
             let (limit, mut bytes) = (call.shared.config.server.frame_bytes_max, 0);
             let mut found = Vec::with_capacity(decoded.keys.len());

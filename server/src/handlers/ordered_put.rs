@@ -4,18 +4,19 @@
 use super::store;
 use crate::router::Call;
 use crate::slow::ModelTime;
+use millpond_calls::Reply;
+use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Error, Put, PutError};
 use millpond_threads::{LeftOut, LineLimit};
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Code, Field as _, Status, ordered_put as schema};
-use millpond_wire_transport::Reply;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// What an entry takes beside its bytes while it waits for the log.
 const ENTRY_BYTES: usize = 128;
 
-pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
@@ -24,7 +25,7 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
     let bytes = lengths.map(|length| length + ENTRY_BYTES).sum();
     let admitted = call
         .deadline(reserved.deadline_ms)
-        .and_then(|_| store(call, decoded.table.as_ref()))
+        .and_then(|_| store(engines, decoded.table.as_ref()))
         .and_then(|store| Ok((store, call.shared.admission.enter_holding(bytes)?)));
     let (store, permit) = match admitted {
         Ok(admitted) => admitted,
@@ -41,8 +42,8 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
         if_absent: decoded.if_absent,
     };
     let (shared, arrival) = (Arc::clone(call.shared), call.arrival);
-    let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
-    let mut ticket = reply.detach();
+    let trace = reserved.trace.or(call.asked.meta.trace).map(str::to_owned);
+    let mut ticket = reply.later();
     let done = move |result: Result<_, PutError>| {
         match result {
             Ok(outcome) => {

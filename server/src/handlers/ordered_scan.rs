@@ -3,20 +3,21 @@
 
 use super::store;
 use crate::router::Call;
+use millpond_calls::Reply;
+use millpond_catalog::Catalog;
 use millpond_engines_ordered::Scan;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Field as _, ordered_scan as schema};
-use millpond_wire_transport::Reply;
 use std::borrow::Cow;
 
-pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
+pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, mut reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
     let store = match call
         .deadline(reserved.deadline_ms)
-        .and_then(|_| store(call, decoded.table.as_ref()))
+        .and_then(|_| store(engines, decoded.table.as_ref()))
     {
         Ok(store) => store,
         Err(status) => return call.refuse(reply, &status),

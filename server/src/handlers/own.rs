@@ -3,20 +3,16 @@
 //! They are the shortest way through the server. Their invariant: what is echoed is one valid map, byte for byte as it
 //! came: reserved keys included, and a key that occurs twice, twice.
 
-use crate::methods::Constant;
+use crate::config::method::map_of;
 use crate::router::Call;
-use millpond_wire_payload::{Encoding, Payload, Reserved};
+use millpond_calls::Reply;
+use millpond_wire_payload::{Encoder, Encoding, Payload, Reserved, Value};
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{Reply, Request};
 use std::time::Instant;
 
-pub(crate) fn echo(call: &Call<'_>, request: &Request<'_>, reply: Reply<'_>) {
-    answer(
-        call,
-        request,
-        as_it_came(request.encoding, request.payload),
-        reply,
-    );
+pub(crate) fn echo(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+    let bytes = as_it_came(call.asked.encoding, call.asked.payload);
+    answer(call, payload, bytes, reply);
 }
 
 /// A payload's map, without the space around it.
@@ -27,16 +23,41 @@ pub(super) fn as_it_came(encoding: Encoding, payload: &[u8]) -> &[u8] {
     }
 }
 
-pub(crate) fn constant(call: &Call<'_>, request: &Request<'_>, constant: &Constant, reply: Reply<'_>) {
-    answer(call, request, constant.bytes(request.encoding), reply);
+/// A map that was encoded at the start.
+pub(crate) struct Constant {
+    msgpack: Vec<u8>,
+    json: Vec<u8>,
 }
 
-fn answer(call: &Call<'_>, request: &Request<'_>, bytes: &[u8], reply: Reply<'_>) {
-    let payload = match Payload::new(request.encoding, request.payload) {
-        Ok(payload) => payload,
-        Err(error) => return call.refuse(reply, &error.into()),
-    };
-    match admit(call, &payload) {
+impl Constant {
+    pub(crate) fn new(answer: &toml::Table) -> Constant {
+        let value = Value::Map(map_of(answer));
+        let encoded = |encoding| {
+            let mut bytes = Vec::new();
+            Encoder::new(&mut bytes, encoding, false).value(&value);
+            bytes
+        };
+        Constant {
+            msgpack: encoded(Encoding::Msgpack),
+            json: encoded(Encoding::Json),
+        }
+    }
+
+    /// The map's bytes.
+    pub(crate) fn bytes(&self, encoding: Encoding) -> &[u8] {
+        match encoding {
+            Encoding::Msgpack => &self.msgpack,
+            Encoding::Json => &self.json,
+        }
+    }
+
+    pub(crate) fn answer(&self, call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+        answer(call, payload, self.bytes(call.asked.encoding), reply);
+    }
+}
+
+fn answer(call: &Call<'_>, payload: &Payload<'_>, bytes: &[u8], reply: Reply<'_>) {
+    match admit(call, payload) {
         Ok(admitted) => call.answer(reply, admitted.trace, |out| out.raw(bytes)),
         Err(status) => call.refuse(reply, &status),
     }
@@ -48,10 +69,9 @@ pub(super) struct Admitted<'p> {
     pub(super) deadline: Instant,
 }
 
-/// Checks payload, token and deadline.
+/// Checks payload and deadline.
 pub(super) fn admit<'p>(call: &Call<'_>, payload: &'p Payload<'_>) -> Result<Admitted<'p>, Status> {
     let reserved = Reserved::of(payload)?;
-    call.open_with(reserved.token)?;
     Ok(Admitted {
         deadline: call.deadline(reserved.deadline_ms)?,
         trace: reserved.trace,

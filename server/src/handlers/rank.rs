@@ -5,23 +5,24 @@ use super::candidates::Candidates;
 use super::model_run::{Printed, Run, no_scores, run};
 use super::{find, no_default};
 use crate::router::Call;
+use millpond_calls::Reply;
+use millpond_catalog::Catalog;
 use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_payload::{Payload, Value};
 use millpond_wire_schema::{Field as _, rank as schema};
-use millpond_wire_transport::Reply;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
     let (decoded, reserved) = match schema::Call::decode(payload) {
         Ok(decoded) => decoded,
         Err(error) => return call.refuse(reply, &error.into()),
     };
-    let trace = reserved.trace.or(call.header_trace).map(str::to_owned);
+    let trace = reserved.trace.or(call.asked.meta.trace).map(str::to_owned);
     let named = decoded.pipeline.as_deref();
-    let name = named.or_else(|| call.engines.sections().pipeline_default(RequestKind::Rank));
+    let name = named.or_else(|| engines.sections().pipeline_default(RequestKind::Rank));
     let pipeline = match name {
-        Some(name) => find("pipeline", &call.engines.pipelines, name),
+        Some(name) => find("pipeline", &engines.pipelines, name),
         None => Err(no_default("pipeline for rank", "pipeline", "default_pipeline")),
     };
     let pipeline = match pipeline {

@@ -6,11 +6,11 @@
 use crate::Shared;
 use crate::access::{AllowList, ListChange, Net};
 use crate::config::Level;
-use crate::router::Inline;
+use crate::router::Call;
 use crate::slow::ModelTime;
+use millpond_calls::{Peer, Reply};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, tune as schema};
-use millpond_wire_transport::{Peer, Reply};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -141,8 +141,7 @@ fn refusal(key: &str, value: &str, problem: &str) -> String {
     format!("key \"value\" is {value:?} for {key}: {problem}")
 }
 
-/// Reads a call; its token was checked.
-pub(crate) fn read(payload: &Payload<'_>, peer: Peer) -> Result<Asked, Status> {
+fn read(payload: &Payload<'_>, peer: Peer) -> Result<Asked, Status> {
     let (call, _) = schema::Call::decode(payload)?;
     let keeps = peer.ip().filter(|_| !call.force);
     Asked::read(&call.key, &call.value, keeps).map_err(|ex| Status::new(Code::BadArgument, ex))
@@ -150,19 +149,21 @@ pub(crate) fn read(payload: &Payload<'_>, peer: Peer) -> Result<Asked, Status> {
 
 /// Changes what the call asks for, and answers what it is then. One of several processes has their parent decide, and answers
 /// when it follows.
-pub(crate) fn answer(call: &Inline<'_>, trace: Option<&str>, asked: &Asked, reply: Reply<'_>) {
+pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
+    let asked = match read(payload, call.asked.caller.peer) {
+        Ok(asked) => asked,
+        Err(status) => return call.refuse(reply, &status),
+    };
     let (shared, key) = (call.shared, asked.key);
     let Some(member) = shared.member.get() else {
-        if let Err(ex) = asked.change(shared) {
-            let status = Status::new(Code::BadArgument, ex);
-            shared.refused(&call.arrival, trace, &status);
-            return reply.error(&status);
-        }
-        reply.ok(|out| key.answer(shared, out));
-        return call.answered(trace);
+        return match asked.change(shared) {
+            Ok(()) => call.answer(reply, None, |out| key.answer(shared, out)),
+            Err(ex) => call.refuse(reply, &Status::new(Code::BadArgument, ex)),
+        };
     };
-    let (own, arrival, trace) = (Arc::clone(shared), call.arrival, trace.map(str::to_owned));
-    let mut ticket = reply.detach();
+    let (own, arrival) = (Arc::clone(shared), call.arrival);
+    let trace = call.asked.meta.trace.map(str::to_owned);
+    let mut ticket = reply.later();
     // A stop waits for it; where the server is full of calls, tuning it is what may help.
     let permit = shared.admission.enter().ok();
     member.ask(key.name, &asked.value, asked.keeps, move |decision| {

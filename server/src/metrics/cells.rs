@@ -3,7 +3,7 @@
 //! Its invariant: counting takes no lock and shares no cache line that another thread writes; nothing that a thread counted
 //! is lost when it ends, and its cells go to the next thread.
 
-use super::{Split, Stage};
+use super::Split;
 use crate::methods::Method;
 use millpond_metrics::Histogram;
 use millpond_wire_schema::Code;
@@ -43,7 +43,8 @@ impl Calls {
 #[derive(Debug)]
 pub(super) struct Cells {
     calls: Vec<Calls>,
-    pub(super) stages: Box<[Histogram; Stage::NAMES.len()]>,
+    /// By [`Stage`](super::Stage).
+    pub(super) stages: Box<[Histogram; 2]>,
     pub(super) unknown_methods: AtomicU64,
     /// Refused because the predicted wait was longer than the deadline allowed.
     pub(super) too_late: AtomicU64,

@@ -15,6 +15,7 @@ fn arrival(method: Method, queue: Duration) -> Arrival {
         method,
         received,
         entered: received + queue,
+        is_own: false,
     }
 }
 
@@ -38,7 +39,7 @@ fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
         assert!(metrics.answered_at_once(named(name)));
         turn.answered(named(name));
     }
-    turn.written(named("infer").model_mark(), began);
+    turn.written(named("infer").mark(), began);
     check(
         &metrics,
         &methods,

@@ -2,7 +2,7 @@
 //!
 //! Its invariant: between two turns it holds nothing.
 
-use super::{Metrics, Stage};
+use super::Metrics;
 use crate::methods::{Method, Methods};
 use std::cell::RefCell;
 use std::time::Instant;
@@ -43,13 +43,8 @@ impl Turn {
             metrics.timed(method, now.saturating_duration_since(began), calls);
         }
         for (mark, since) in written.drain(..) {
-            let Some((method, of_model)) = methods.marked(mark) else {
-                continue;
-            };
-            let took = now.saturating_duration_since(since);
-            metrics.wrote(method, took);
-            if of_model {
-                metrics.spent(Stage::Write, took);
+            if let Some(method) = methods.marked(mark) {
+                metrics.wrote(method, now.saturating_duration_since(since));
             }
         }
     }

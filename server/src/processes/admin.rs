@@ -4,8 +4,8 @@
 use super::parent::Event;
 use crate::admin::View;
 use crate::watch::{LastTurn, TURN_HOPELESS, TURN_MAX};
+use millpond_calls::Reply;
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::Reply;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -62,7 +62,7 @@ impl View for Together {
     }
 
     fn metrics(&self, reply: Reply<'_>) {
-        let asked = self.events.try_send(Event::Page(reply.detach()));
+        let asked = self.events.try_send(Event::Page(reply.later()));
         if let Err(refused) = asked {
             use std::sync::mpsc::TrySendError::{Disconnected, Full};
             let (Full(event) | Disconnected(event)) = refused;

@@ -15,9 +15,10 @@ use crate::handlers::tune::{Asked, Setting};
 use crate::log::LogHandle;
 use crate::stop::{GONE_LATE, KILL_LATE};
 use crate::watch::BEAT;
+use millpond_calls::Ticket;
 use millpond_fleet::{Fleet, Heard, Stopper, Who, Worker, ended_in_order};
 use millpond_metrics::{Family, Metric, Page};
-use millpond_wire_transport::{Body, Pulses, Ticket};
+use millpond_wire_transport::Pulses;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -406,11 +407,7 @@ impl Parent {
         let tickets = std::mem::take(&mut self.round.tickets);
         let page = self.page().text();
         for ticket in tickets {
-            ticket.body(&Body {
-                status: 200,
-                content_type: crate::admin::METRICS_TYPE,
-                bytes: page.as_bytes(),
-            });
+            ticket.body(200, crate::admin::METRICS_TYPE, page.as_bytes());
         }
     }
 

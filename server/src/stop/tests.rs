@@ -5,9 +5,10 @@
 use super::*;
 use crate::config::Config;
 use crate::{admin, ports};
+use millpond_calls::{Call, Reply};
 use millpond_catalog::Handle;
 use millpond_engines_ordered::Put;
-use millpond_wire_transport::{Listener, Reply, Request, Service};
+use millpond_wire_transport::{Listener, Service};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
@@ -65,7 +66,7 @@ impl Standing {
 }
 
 impl Service for Standing {
-    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
         self.stand();
         reply.ok(|out| out.map(|_| ()));
     }
@@ -103,7 +104,7 @@ fn stops(server: Server) -> Stopped {
 /// A server whose calls stand still on their net threads.
 fn with_standing_calls() -> (Server, Gate) {
     let config = config();
-    let shared = Arc::new(Shared::new(config.clone(), false));
+    let shared = Arc::new(Shared::new(config.clone()));
     let _ = shared.engines.set(Arc::new(
         Handle::open(config.sections(), config.resources()).unwrap(),
     ));
@@ -127,7 +128,7 @@ fn with_standing_calls() -> (Server, Gate) {
 fn stand(server: &Server, gate: &Gate) -> TcpStream {
     let mut stream = TcpStream::connect(server.local_addr()).unwrap();
     stream
-        .write_all(b"GET /any HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .write_all(b"GET /service/any HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     gate.entered.recv_timeout(WAIT_MAX).unwrap();
     stream

@@ -6,17 +6,17 @@
 use crate::listener::Bound;
 use crate::mailbox::ORDERS_MAX;
 use crate::net_thread::{self, Kind, NetThread, Newcomer, Order, PARTING};
-use crate::peer::Peer;
 use crate::pulse::{Pulses, Waker};
 use crate::quiet::{self, limited};
 use crate::service::Service;
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
+use millpond_calls::Peer;
 use millpond_threads::join_by;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, sockopt};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,39 +179,6 @@ impl Transport {
     /// Its totals.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
-    }
-
-    /// A blocking connection to each net thread, for the process to call itself before others do: its requests say that
-    /// they are a [`rehearsal`](crate::Request::rehearsal), and it is counted nowhere.
-    ///
-    /// # Errors
-    /// What the sockets say; a loopback address is needed.
-    pub fn rehearse(&self) -> std::io::Result<Vec<TcpStream>> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let connect = |thread: &NetThread| {
-            let own = TcpStream::connect(listener.local_addr()?)?;
-            own.set_nodelay(true)?;
-            // Anybody on this machine could have come first; only the own end is taken.
-            let (stream, peer) = loop {
-                let (stream, peer) = listener.accept()?;
-                if peer == own.local_addr()? {
-                    break (stream, peer);
-                }
-            };
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            let order = Order::Adopt(Newcomer {
-                socket: stream.into(),
-                peer: Peer::Inet(peer),
-                kind: Kind::Rehearsal,
-                tls: None,
-                is_loopback: false,
-            });
-            let busy = |_| std::io::Error::other("a net thread takes no more connections");
-            thread.mailbox.order(order).map_err(busy)?;
-            Ok(own)
-        };
-        self.threads.iter().map(connect).collect()
     }
 
     /// Closes the listening sockets; connections go on.
@@ -389,10 +356,11 @@ pub(crate) fn beside_max(connections_max: u64) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::service::{Reply, Request};
     use crate::{Patience, raise_file_limit};
+    use millpond_calls::{Call, Reply};
     use millpond_wire_frame::Limits;
     use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
     use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -405,7 +373,7 @@ mod tests {
     }
 
     impl Service for Blocking {
-        fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+        fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
             self.entered.send(()).unwrap();
             let _ = self.gate.lock().unwrap().recv();
             reply.ok(|out| out.map(|_| ()));
@@ -448,16 +416,17 @@ mod tests {
         let transport = Transport::start(listener, Vec::new(), "net", options(), service).unwrap();
         let mut first = TcpStream::connect(transport.local_addr()).unwrap();
         first
-            .write_all(b"GET /any HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .write_all(b"GET /service/any HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         inside.recv().unwrap();
         let (ours, _) = UnixStream::pair().unwrap();
         let mut waiting = 0;
         loop {
+            transport.threads[0].count(&transport.counters, Kind::Refused);
             let order = Order::Adopt(Newcomer {
                 socket: ours.try_clone().unwrap().into(),
                 peer: Peer::Unix,
-                kind: Kind::Rehearsal,
+                kind: Kind::Refused,
                 tls: None,
                 is_loopback: true,
             });

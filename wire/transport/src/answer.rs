@@ -1,7 +1,7 @@
 //! How an answer is written for the protocol its call came by.
 //! It knows no connection; its invariant: one call, one answer, in the call's encoding.
 
-use millpond_wire_frame::websocket::{begin_message, finish_message};
+use millpond_wire_frame::websocket::{MessageStart, begin_message, finish_message};
 use millpond_wire_frame::{Encoding, HttpAnswer, begin_answer, finish_answer, write_http};
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
@@ -18,54 +18,58 @@ pub(crate) enum Form {
         /// The frame is the message of a WebSocket.
         in_message: bool,
     },
-    /// An HTTP answer, JSON unless the service says otherwise.
-    Http {
-        keep_alive: bool,
-        head_only: bool,
-        /// The origin whose pages may read it.
-        allow_origin: Option<&'static str>,
-    },
+    /// An HTTP answer: 200 and JSON, unless it is an error or the service says otherwise.
+    Http(HttpAnswer<'static>),
 }
 
-/// An HTTP answer that is not a method's: health, metrics.
-#[derive(Debug, Clone)]
-pub struct Body<'a> {
-    /// 200, 503, …
-    pub status: u16,
-    /// `text/plain; version=0.0.4`, …
-    pub content_type: &'a str,
-    /// The bytes.
-    pub bytes: &'a [u8],
-}
-
-impl<'a> Body<'a> {
-    fn json(status: u16, bytes: &'a [u8]) -> Body<'a> {
-        Body {
-            status,
-            content_type: "application/json",
-            bytes,
-        }
-    }
+/// Where an answer that was begun lies.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    frame: usize,
+    message: Option<MessageStart>,
+    /// What is HTTP's body, which has its length before it.
+    body: Vec<u8>,
 }
 
 impl Form {
-    pub(crate) fn ok(self, out: &mut Vec<u8>, base64: bool, write: impl FnOnce(&mut Encoder<'_>)) {
+    /// Begins an answer; what is appended to the bytes becomes its payload. Nothing is, where nobody waits for one.
+    #[inline]
+    pub(crate) fn begin<'o>(
+        self,
+        status: u8,
+        out: &'o mut Vec<u8>,
+        open: &'o mut Open,
+    ) -> Option<(&'o mut Vec<u8>, Encoding)> {
         match self {
-            Form::Oneway => {}
+            Form::Oneway => None,
             Form::Frame {
                 encoding,
                 seq,
                 in_message,
             } => {
-                framed(out, encoding, 0, seq, in_message, |out| {
-                    write(&mut Encoder::new(out, encoding, base64));
-                });
+                open.message = in_message.then(|| begin_message(out, None));
+                open.frame = begin_answer(out, encoding, status, seq);
+                Some((out, encoding))
             }
-            Form::Http { .. } => {
-                let mut bytes = Vec::with_capacity(256);
-                write(&mut Encoder::new(&mut bytes, Encoding::Json, base64));
-                self.body(out, &Body::json(200, &bytes));
+            Form::Http(_) => {
+                open.body = Vec::with_capacity(256);
+                Some((&mut open.body, Encoding::Json))
             }
+        }
+    }
+
+    /// Ends the answer that was begun.
+    #[inline]
+    pub(crate) fn finish(self, out: &mut Vec<u8>, open: &mut Open) {
+        match self {
+            Form::Oneway => {}
+            Form::Frame { .. } => {
+                finish_answer(out, open.frame);
+                if let Some(message) = open.message.take() {
+                    finish_message(out, message);
+                }
+            }
+            Form::Http(answer) => write_http(out, answer, &open.body),
         }
     }
 
@@ -75,95 +79,47 @@ impl Form {
 
     /// Whether its connection ends with the answer.
     pub(crate) fn is_last(self) -> bool {
-        matches!(
-            self,
-            Form::Http {
-                keep_alive: false,
-                ..
-            }
-        )
+        matches!(self, Form::Http(answer) if !answer.keep_alive)
     }
 
     /// Whether its connection ends with that error: a server that stops says so, and HTTP can say that no more is served.
     pub(crate) fn ends_with(self, status: &Status) -> bool {
-        let is_http = matches!(self, Form::Http { .. });
+        let is_http = matches!(self, Form::Http(_));
         self.is_last() || (is_http && status.code == Code::Stopping)
     }
 
     /// Answers an error; where the call came by HTTP with that status, and with the verbs that are served there.
     pub(crate) fn error_as(
-        self,
+        mut self,
         out: &mut Vec<u8>,
         status: &Status,
         http_status: u16,
         allow: Option<&'static str>,
     ) {
-        match self {
-            Form::Oneway => {}
-            Form::Frame {
-                encoding,
-                seq,
-                in_message,
-            } => {
-                framed(out, encoding, 1, seq, in_message, |out| {
-                    status.encode(&mut Encoder::new(out, encoding, false));
-                });
-            }
-            Form::Http { .. } => {
-                let mut bytes = Vec::with_capacity(128);
-                status.encode(&mut Encoder::new(&mut bytes, Encoding::Json, false));
-                let keep_alive = !self.ends_with(status);
-                self.write_http(out, &Body::json(http_status, &bytes), keep_alive, allow);
-            }
+        let keep_alive = !self.ends_with(status);
+        if let Form::Http(answer) = &mut self {
+            (answer.status, answer.keep_alive, answer.allow) = (http_status, keep_alive, allow);
         }
+        let mut open = Open::default();
+        if let Some((bytes, encoding)) = self.begin(1, out, &mut open) {
+            status.encode(&mut Encoder::new(bytes, encoding, false));
+        }
+        self.finish(out, &mut open);
     }
 
     /// Answers a body where the call came by HTTP, and an error elsewhere.
-    pub(crate) fn body(self, out: &mut Vec<u8>, body: &Body<'_>) {
-        match self {
-            Form::Http { .. } => self.write_http(out, body, !self.is_last(), None),
-            _ => {
-                let ex = "this path is served over HTTP only";
-                self.error(out, &Status::new(Code::UnknownMethod, ex));
-            }
-        }
-    }
-
-    fn write_http(self, out: &mut Vec<u8>, body: &Body<'_>, keep_alive: bool, allow: Option<&'static str>) {
-        if let Form::Http {
-            head_only,
-            allow_origin,
-            ..
-        } = self
-        {
+    pub(crate) fn body(self, out: &mut Vec<u8>, status: u16, content_type: &str, bytes: &[u8]) {
+        if let Form::Http(answer) = self {
             let answer = HttpAnswer {
-                status: body.status,
-                content_type: body.content_type,
-                keep_alive,
-                head_only,
-                allow_origin,
-                allow,
+                status,
+                content_type,
+                ..answer
             };
-            write_http(out, answer, body.bytes);
+            write_http(out, answer, bytes);
+        } else {
+            let ex = "this path is served over HTTP only";
+            self.error(out, &Status::new(Code::UnknownMethod, ex));
         }
-    }
-}
-
-/// Writes an answer's frame around what `write` does, in a message of its own where that is asked for.
-fn framed(
-    out: &mut Vec<u8>,
-    encoding: Encoding,
-    status: u8,
-    seq: u32,
-    in_message: bool,
-    write: impl FnOnce(&mut Vec<u8>),
-) {
-    let message = in_message.then(|| begin_message(out, None));
-    let start = begin_answer(out, encoding, status, seq);
-    write(out);
-    finish_answer(out, start);
-    if let Some(message) = message {
-        finish_message(out, message);
     }
 }
 
@@ -217,14 +173,15 @@ mod tests {
             let encoding = if json { Encoding::Json } else { Encoding::Msgpack };
             let form = Form::Frame { encoding, seq, in_message };
             let mut out = before.clone();
-            form.ok(&mut out, base64, |out| {
-                out.map(|out| {
-                    out.key("text");
-                    out.text(&text);
-                    out.key("bytes");
-                    out.bytes(&bytes);
-                });
+            let mut open = Open::default();
+            let (payload, encoding) = form.begin(0, &mut out, &mut open).unwrap();
+            Encoder::new(payload, encoding, base64).map(|out| {
+                out.key("text");
+                out.text(&text);
+                out.key("bytes");
+                out.bytes(&bytes);
             });
+            form.finish(&mut out, &mut open);
             check(&out[before.len()..], in_message, FrameKind::Answer { status: 0, seq }, |found| {
                 assert_eq!(found.get("text"), Some(&Value::Text(text.as_str().into())));
             });

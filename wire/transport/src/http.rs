@@ -9,11 +9,13 @@ pub use hosts::Hosts;
 
 use crate::answer::Form;
 use crate::quiet::limited;
-use crate::service::{Meta, Outcome, Request, Service, Target, call};
+use crate::service::Service;
 use crate::session::{Front, Match, Received, Session, Turn};
+use crate::sink::serve;
+use millpond_calls::{Call, Meta};
 use millpond_wire_frame::{
-    Encoding, HttpError, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http_on, service_method,
-    service_payload, write_preflight, write_switching,
+    Encoding, HttpAnswer, HttpError, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http_on,
+    service_method, service_payload, write_preflight, write_switching,
 };
 use millpond_wire_schema::{Code, Status};
 use std::borrow::Cow;
@@ -24,11 +26,14 @@ use std::sync::atomic::Ordering;
 const NOT_HTTP: &str = "bad HTTP requests";
 const HOST_REFUSED: &str = "HTTP requests for a Host that is not answered";
 
-/// The form of an answer after which nothing is served.
-const LAST: Form = Form::Http {
+/// An answer after which nothing is served.
+const LAST: HttpAnswer<'static> = HttpAnswer {
+    status: 200,
+    content_type: "application/json",
     keep_alive: false,
     head_only: false,
     allow_origin: None,
+    allow: None,
 };
 
 /// What HTTP's callers may do.
@@ -124,7 +129,7 @@ impl<S: Service> Session<S> for Requests<S> {
     fn refuse(&mut self, turn: &mut Turn<'_>, _: &[u8], why: &str) {
         // An answer that is outstanding is the last one.
         if turn.in_flight() == 0 {
-            LAST.error(turn.out(), &Status::new(Code::Overloaded, why));
+            Form::Http(LAST).error(turn.out(), &Status::new(Code::Overloaded, why));
         }
     }
 }
@@ -134,26 +139,24 @@ impl<S: Service> Requests<S> {
     fn serve(&self, service: &S, turn: &mut Turn<'_>, request: &HttpRequest<'_>) -> bool {
         let refused = turn.over_limit().is_some();
         let keep_alive = request.keep_alive && !refused;
-        let form = Form::Http {
+        let form = Form::Http(HttpAnswer {
             keep_alive,
             head_only: request.verb == "HEAD",
             allow_origin: self.options.allowed(request.origin),
-        };
+            ..LAST
+        });
         let mut is_upgraded = false;
-        let outcome = if refused || !self.is_answered_here(turn, request, form, keep_alive) {
+        if refused || !self.is_answered_here(turn, request, form, keep_alive) {
             match request.upgrade_websocket {
                 Some(key) if !refused => {
                     write_switching(turn.out(), key);
                     is_upgraded = true;
-                    Outcome::Answered
                 }
                 _ => make_call(service, turn, request, form),
             }
-        } else {
-            Outcome::Answered
-        };
+        }
         // The answer of a call in flight says itself whether it is the last.
-        if outcome == Outcome::AnsweredLast || (!keep_alive && outcome != Outcome::Detached) {
+        if !keep_alive && turn.in_flight() == 0 {
             turn.close();
         }
         is_upgraded
@@ -204,38 +207,32 @@ impl<S: Service> Requests<S> {
 }
 
 /// Calls what a request asks for.
-fn make_call<S: Service>(service: &S, turn: &mut Turn<'_>, request: &HttpRequest<'_>, form: Form) -> Outcome {
-    let method = service_method(request.path);
-    let method = method.as_deref();
-    let takes_get = || method.is_none_or(|method| service.takes_get(method));
+fn make_call<S: Service>(service: &S, turn: &mut Turn<'_>, request: &HttpRequest<'_>, form: Form) {
+    let Some(method) = service_method(request.path) else {
+        let HttpRequest { verb, path, .. } = request;
+        let peer = turn.peer();
+        return serve(turn, form, None, |reply| service.visit(verb, path, peer, reply));
+    };
+    let takes_get = || service.takes_get(&method);
     // HEAD calls no method: it asks for nothing to be done.
-    let payload = match (method, request.verb) {
-        (None, _) => Cow::Borrowed(request.body.as_ref()),
-        (Some(_), "POST") if request.body.is_empty() => Cow::Borrowed(b"{}".as_slice()),
-        (Some(_), "POST") => Cow::Borrowed(request.body.as_ref()),
-        (Some(_), "GET") if takes_get() => service_payload(request.query),
-        (Some(method), _) => {
+    let payload = match request.verb {
+        "POST" if request.body.is_empty() => Cow::Borrowed(b"{}".as_slice()),
+        "POST" => Cow::Borrowed(request.body.as_ref()),
+        "GET" if takes_get() => service_payload(request.query),
+        _ => {
             let status = refuse_verb(turn, request, takes_get(), form);
-            service.refused(method, &status);
-            return Outcome::Answered;
+            return service.refused(&method, &status);
         }
     };
-    let target = match method {
-        Some(method) => Target::Method(method),
-        None => Target::Path {
-            verb: request.verb,
-            path: request.path,
-        },
-    };
-    let request = Request {
+    let call = Call {
         meta: Meta {
             deadline_ms: request.deadline_ms,
             trace: request.trace,
             token: request.authorization.and_then(bearer),
         },
-        ..Request::new(turn, target, Encoding::Json, &payload)
+        ..turn.call(&method, Encoding::Json, &payload)
     };
-    call(service, turn, form, request, None)
+    serve(turn, form, None, |reply| service.call(&call, reply))
 }
 
 /// Says with which verbs the method is called.
@@ -266,7 +263,7 @@ fn refuse_bytes(out: &mut Vec<u8>, error: &HttpError) {
             (Code::BadHttp, Code::BadHttp.http_status())
         }
     };
-    LAST.error_as(out, &Status::new(code, error.to_string()), http_status, None);
+    Form::Http(LAST).error_as(out, &Status::new(code, error.to_string()), http_status, None);
 }
 
 /// The token of `Authorization: Bearer TOKEN`.

@@ -5,7 +5,7 @@
 //! once; a connection that has more to do waits behind the others. Answers made on other threads come back through the net
 //! thread's mailbox with one wake-up a batch. Native frames and HTTP/1.1 share the port and are told apart by the first
 //! bytes; an HTTP request may turn its connection into a WebSocket, whose messages are frames. A connection of frames goes both
-//! ways: a [`Pusher`] calls its peer. All of it works behind TLS, on listeners that say so.
+//! ways: a [`Pusher`](millpond_calls::Pusher) calls its peer. All of it works behind TLS, on listeners that say so.
 //!
 //! It knows no method, no engine and no configuration file. Its invariant: every twoway call gets exactly one answer, or
 //! its connection closes; a connection holds at most its input limit, its output bound and its bounds of calls in flight, either way;
@@ -14,7 +14,6 @@
 
 mod acceptor;
 mod answer;
-mod clock;
 mod connection;
 mod counters;
 mod error;
@@ -26,29 +25,26 @@ mod memory;
 mod native;
 mod net_thread;
 mod outlet;
-mod peer;
 mod poller;
 mod pulse;
 mod quiet;
 mod service;
 mod session;
+mod sink;
 mod timers;
 mod tls;
 mod totals;
 mod websocket;
 
 pub use acceptor::Transport;
-pub use answer::Body;
-pub use clock::Clock;
 pub use counters::Counters;
 pub use error::Error;
 pub use http::{Hosts, HttpOptions};
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use memory::{MemoryPart, MemoryUse};
-pub use native::{Encryption, NativeOptions, PushAnswer, PushError, Pusher};
-pub use peer::Peer;
+pub use native::{Encryption, NativeOptions};
 pub use pulse::{Pulses, Stuck};
-pub use service::{Meta, Reply, Request, Service, Target, Ticket};
+pub use service::Service;
 pub use timers::Patience;
 pub use tls::{Tls, TlsFiles, Validity};
 

@@ -5,10 +5,10 @@
 //! is left while the net thread has not yet looked, and what is left by one thread is taken in its order.
 
 use crate::net_thread::Order;
-use crate::outlet::Unsent;
 use crate::poller::Bell;
 use crate::pulse::{Pulse, Waker};
 use crate::totals::{NoPlace, Totals};
+use millpond_calls::PushError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -127,11 +127,11 @@ impl Mailbox {
     /// Leaves a push.
     ///
     /// # Errors
-    /// [`Unsent`], when there is no place for it, or the net thread has ended.
-    pub(crate) fn push(&self, push: Delivery) -> Result<(), Unsent> {
+    /// [`PushError`], when there is no place for it, or the net thread has ended.
+    pub(crate) fn push(&self, push: Delivery) -> Result<(), PushError> {
         if !self.totals.admit(push.bytes.len()) {
             let limit = self.totals.write_bytes_max();
-            return Err(Unsent::Overloaded(format!(
+            return Err(PushError::Overloaded(format!(
                 "{limit} bytes wait for all peers to read them; push again later, or raise server.write_buffers_total_bytes_max"
             )));
         }
@@ -143,7 +143,7 @@ impl Mailbox {
         let _ = self.leave_parcel(Parcel::MakeRoom);
     }
 
-    fn leave_parcel(&self, parcel: Parcel) -> Result<(), Unsent> {
+    fn leave_parcel(&self, parcel: Parcel) -> Result<(), PushError> {
         let left = self.leave(|left| {
             if left.closed {
                 return Err(parcel);
@@ -156,7 +156,7 @@ impl Mailbox {
             if let Parcel::Message(delivery) = parcel {
                 self.totals.take(delivery.bytes.len());
             }
-            Unsent::Closed
+            PushError::Closed
         })
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let adopt = || {
             Order::Adopt(crate::net_thread::Newcomer {
                 socket: Bell::new().unwrap().into(),
-                peer: crate::Peer::Unix,
+                peer: millpond_calls::Peer::Unix,
                 kind: crate::net_thread::Kind::Served,
                 tls: None,
                 is_loopback: true,

@@ -14,12 +14,13 @@ mod pusher;
 pub use channel::Encryption;
 pub(crate) use pusher::Line;
 pub(crate) use pusher::PUSHES_TOTAL_MAX;
-pub use pusher::{PushAnswer, PushError, Pusher};
 
 use crate::answer::Form;
 use crate::quiet::limited;
-use crate::service::{Request, Service, Target, call};
+use crate::service::Service;
 use crate::session::{Front, Match, Received, Session, Turn};
+use crate::sink;
+use millpond_calls::{Call, PushAnswer, Pusher};
 use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Limits, Parsed, answer_form, parse_frame};
 use millpond_wire_schema::{Code, Status};
 use std::collections::VecDeque;
@@ -139,7 +140,7 @@ impl Frames {
                 held_bytes: 0,
             })
         });
-        Pusher(Arc::clone(&pushes.line))
+        Arc::<Line>::clone(&pushes.line)
     }
 
     /// Serves a frame; false if the connection is to end.
@@ -173,8 +174,8 @@ impl Frames {
                 service.refused(method, &status);
             }
         } else {
-            let request = Request::new(turn, Target::Method(method), encoding, frame.payload);
-            call(service, turn, form, request, Some(self));
+            let call = turn.call(method, encoding, frame.payload);
+            sink::serve(turn, form, Some(self), |reply| service.call(&call, reply));
         }
         true
     }
@@ -197,11 +198,7 @@ impl Frames {
         match agreed {
             Ok(layer) => {
                 turn.set_layer(layer);
-                let start = turn.out().len();
-                form.ok(turn.out(), false, |out| {
-                    out.map(|_| ());
-                });
-                turn.finish(start);
+                sink::answer(turn, form, None, |reply| reply.ok(|out| out.map(|_| ())));
                 true
             }
             Err(error) => {
@@ -256,7 +253,7 @@ impl Frames {
             turn.in_flight()
         );
         let status = Status::new(Code::Overloaded, ex);
-        fail(turn, form, &status);
+        sink::refuse(turn, form, &status);
         Some(status)
     }
 
@@ -286,16 +283,9 @@ impl Frames {
                 FrameError::TooLarge { .. } => Code::TooLarge,
                 _ => Code::InvalidPackage,
             };
-            fail(turn, form, &Status::new(code, error.to_string()));
+            sink::refuse(turn, form, &Status::new(code, error.to_string()));
         }
     }
-}
-
-/// Answers an error.
-fn fail(turn: &mut Turn<'_>, form: Form, status: &Status) {
-    let start = turn.out().len();
-    form.error(turn.out(), status);
-    turn.finish(start);
 }
 
 impl<S: Service> Session<S> for Frames {
@@ -336,11 +326,11 @@ impl<S: Service> Session<S> for Frames {
             return;
         };
         pushes.held_bytes -= held.bytes();
-        let request = Request {
+        let call = Call {
             received: held.received,
-            ..Request::new(turn, Target::Method(&held.method), held.encoding, &held.payload)
+            ..turn.call(&held.method, held.encoding, &held.payload)
         };
-        call(service, turn, held.form, request, Some(self));
+        sink::serve(turn, held.form, Some(self), |reply| service.call(&call, reply));
     }
 
     fn refuse(&mut self, turn: &mut Turn<'_>, input: &[u8], why: &str) {
@@ -350,7 +340,7 @@ impl<S: Service> Session<S> for Frames {
                 seq,
                 in_message: false,
             };
-            fail(turn, form, &Status::new(Code::Overloaded, why));
+            sink::refuse(turn, form, &Status::new(Code::Overloaded, why));
         }
         self.forget_held();
     }

@@ -12,10 +12,8 @@ mod start;
 
 pub(crate) use start::start;
 
-use crate::clock::Clock;
 use crate::connection::{After, Connection, Link, Timed};
 use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel, What};
-use crate::peer::Peer;
 use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
 use crate::service::Service;
@@ -24,6 +22,7 @@ use crate::timers::{Sweep, Timers};
 use crate::tls::{self, Tls};
 use crate::totals::Keepers;
 use crate::{Counters, Options};
+use millpond_calls::{Clock, Peer};
 use millpond_threads::contain;
 use slab::Slab;
 use std::os::fd::OwnedFd;
@@ -74,8 +73,6 @@ pub(crate) enum Kind {
     Served,
     /// Over the connection limit: its first request is answered `Overloaded`, and that is all.
     Refused,
-    /// The process calls itself before it is ready; counted nowhere.
-    Rehearsal,
 }
 
 /// The outside's handle to a net thread.
@@ -96,7 +93,6 @@ impl NetThread {
             Kind::Refused => {
                 counters.refusing.fetch_add(1, Ordering::Relaxed);
             }
-            Kind::Rehearsal => {}
         }
     }
 
@@ -115,7 +111,6 @@ fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
         Kind::Refused => {
             counters.refusing.fetch_sub(1, Ordering::Relaxed);
         }
-        Kind::Rehearsal => {}
     }
 }
 
@@ -334,9 +329,7 @@ impl<S: Service> Loop<S> {
             connection.wake_at = Some(self.net.clock.began() + REFUSAL_WAIT);
         }
         entry.insert(connection);
-        if kind != Kind::Rehearsal {
-            tracing::trace!(%peer, connection = key.generation, "connection opened");
-        }
+        tracing::trace!(%peer, connection = key.generation, "connection opened");
         self.set_timer(key.slot);
     }
 

@@ -4,6 +4,7 @@
 
 use crate::Counters;
 use crate::mailbox::{Delivery, Key, Mailbox, What};
+use millpond_calls::PushError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -44,26 +45,17 @@ pub struct PushOutlet {
     pub(crate) owed: Arc<Owed>,
 }
 
-/// Why bytes were not sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unsent {
-    /// The connection's net thread has ended.
-    Closed,
-    /// As many bytes wait as may, for this peer or for all: why.
-    Overloaded(String),
-}
-
 impl PushOutlet {
     /// Sends one message; its session is woken at `wake_at`, or sooner.
     ///
     /// # Errors
-    /// Any [`Unsent`]; nothing is sent then.
-    pub fn send(&self, bytes: Vec<u8>, wake_at: Option<Instant>) -> Result<(), Unsent> {
+    /// [`PushError::Closed`] or [`PushError::Overloaded`]; nothing is sent then.
+    pub fn send(&self, bytes: Vec<u8>, wake_at: Option<Instant>) -> Result<(), PushError> {
         let before = self.owed.queued.fetch_add(bytes.len(), Ordering::Relaxed);
         let owed = before + self.owed.unsent.load(Ordering::Relaxed);
         if owed >= OWED_BYTES_MAX {
             self.owed.take(bytes.len());
-            return Err(Unsent::Overloaded(format!(
+            return Err(PushError::Overloaded(format!(
                 "{owed} bytes wait for the peer to read them; the limit is {OWED_BYTES_MAX}"
             )));
         }

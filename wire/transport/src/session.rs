@@ -4,13 +4,13 @@
 //! [`Turn`]. Neither knows the other's work. Its invariant: a session lives and dies on one net thread, and never waits.
 
 use crate::Counters;
-use crate::clock::Clock;
 use crate::connection::{Link, Phase};
 use crate::layer::Layer;
 use crate::net_thread::{Kind, Net};
 use crate::outlet::{Outlet, PushOutlet};
-use crate::peer::Peer;
 use crate::timers::Overdue;
+use millpond_calls::{Call, Caller, Clock, Meta, Peer};
+use millpond_wire_frame::Encoding;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -170,19 +170,9 @@ impl<'t> Turn<'t> {
         &self.net.clock
     }
 
-    /// Nobody asks: the process calls itself.
-    pub fn is_rehearsal(&self) -> bool {
-        self.link.kind == Kind::Rehearsal
-    }
-
     /// Who asks.
     pub fn peer(&self) -> Peer {
         self.link.peer
-    }
-
-    /// The connection's number: no other of this process has it.
-    pub fn connection(&self) -> u64 {
-        self.link.key.generation
     }
 
     /// Whether it came over loopback.
@@ -190,9 +180,25 @@ impl<'t> Turn<'t> {
         self.link.is_loopback
     }
 
-    /// Whether nobody between the peer and this server can read it: by encryption, or because it came over a Unix socket.
-    pub fn is_encrypted(&self) -> bool {
-        self.has_layer() || self.link.peer == Peer::Unix
+    /// A call of the connection, with nothing beside its payload.
+    #[inline]
+    pub fn call<'a>(&self, method: &'a str, encoding: Encoding, payload: &'a [u8]) -> Call<'a>
+    where
+        't: 'a,
+    {
+        Call {
+            method,
+            encoding,
+            payload,
+            meta: Meta::default(),
+            caller: Caller {
+                peer: self.link.peer,
+                connection: self.link.key.generation,
+                encrypted: self.has_layer() || self.link.peer == Peer::Unix,
+            },
+            received: self.net.clock.began(),
+            clock: &self.net.clock,
+        }
     }
 
     /// The totals of its transport.

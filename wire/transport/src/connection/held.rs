@@ -5,7 +5,7 @@
 //! back when it ends.
 
 use super::{Connection, Phase};
-use crate::net_thread::{Kind, Net, Room, SCRATCH_BYTES};
+use crate::net_thread::{Net, Room, SCRATCH_BYTES};
 use crate::quiet::{self, limited};
 use crate::session::Turn;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ impl<S> Connection<S> {
     /// hold more is told so, as far as its protocol has a way, and closed.
     pub(super) fn count_held(&mut self, net: &Net, room: &mut Room) {
         let held = self.held().saturating_sub(UNCOUNTED_BYTES);
-        if held == self.counted || self.link.kind == Kind::Rehearsal {
+        if held == self.counted {
             return;
         }
         let total = &net.counters.unfinished_bytes;

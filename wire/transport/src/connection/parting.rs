@@ -63,9 +63,7 @@ impl<S> Connection<S> {
     pub(crate) fn ended(mut self, net: &Net) {
         self.link.end_layer();
         let link = &self.link;
-        if link.kind != Kind::Rehearsal {
-            tracing::trace!(peer = %link.peer, connection = link.key.generation, "connection closed");
-        }
+        tracing::trace!(peer = %link.peer, connection = link.key.generation, "connection closed");
         let in_the_middle = self.has_ended && link.phase != Phase::Broken && !self.input.is_empty();
         if in_the_middle && link.kind != Kind::Refused {
             let (peer, bytes) = (link.peer, self.input.len());

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{After, Connection, Link};
-use crate::clock::Clock;
 use crate::mailbox::{Key, Mailbox};
 use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
-use crate::service::{Reply, Request, Service};
+use crate::service::Service;
 use crate::session::Undecided;
 use crate::totals::Totals;
-use crate::{Hosts, Options, Patience, Peer};
+use crate::{Hosts, Options, Patience};
+use millpond_calls::{Call, Clock, Peer, Reply};
 use millpond_wire_frame::Limits;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct Silent;
 
 impl Service for Silent {
-    fn call(&self, _: Request<'_>, _: Reply<'_>) {}
+    fn call(&self, _: &Call<'_>, _: Reply<'_>) {}
 }
 
 /// The connection, its peer, and what a net thread would lend it.

@@ -7,9 +7,9 @@
 
 use crate::Counters;
 use crate::layer::{Layer, Opened};
-use crate::peer::Peer;
 use crate::quiet::limited;
 use crate::session::Turn;
+use millpond_calls::Peer;
 use millpond_wire_channel::{Channel, Curve, KeyBits, Mode, Opened as Package, Opener, PrivateKey};
 use millpond_wire_payload::{Encoding, Map, Value, decode_map};
 use std::path::Path;

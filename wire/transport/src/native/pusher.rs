@@ -1,6 +1,6 @@
 //! Calls in the other direction: from this server to the peer of a connection.
 //!
-//! A [`Pusher`] comes from a [`Reply`](crate::Reply), and any thread may keep it and call with it. What it sends takes its turn
+//! A [`Pusher`](millpond_calls::Pusher) comes from a [`Reply`](millpond_calls::Reply), and any thread may keep it and call with it. What it sends takes its turn
 //! in the mailbox of the connection's net thread, behind what lies there: in order with the answers of tickets, and after an
 //! answer that was made on the spot. It is not for HTTP, where a server has no word of its own. Its invariants: whoever asks is
 //! told exactly once, by the answer or by why there is none, and under no lock; a number is not used again while an answer to it is
@@ -9,18 +9,17 @@
 
 use super::NativeOptions;
 use crate::Counters;
-use crate::outlet::{PushOutlet, Unsent};
+use crate::outlet::PushOutlet;
 use crate::quiet::limited;
+use millpond_calls::{OnAnswer, Push, PushAnswer, PushError};
 use millpond_threads::contain;
 use millpond_wire_frame::websocket::{begin_message, finish_message};
 use millpond_wire_frame::{FrameKind, write_frame};
-use millpond_wire_payload::{Encoder, Encoding};
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_payload::Encoding;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// Bytes of a frame beside its method and payload.
 const HEADER_BYTES: usize = 16;
@@ -36,79 +35,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const PANICKED: &str = "panics of receivers of a peer's answer";
 /// A timeout longer than this is this.
 const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
-
-/// Why a push has no answer, or was not sent.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum PushError {
-    /// The connection speaks HTTP.
-    #[error("a server cannot call its peer over HTTP; call by frames or over a WebSocket")]
-    Http,
-    /// The connection is over, or its peer sends no more.
-    #[error("the connection closed before the answer")]
-    Closed,
-    /// No answer came in time.
-    #[error("the peer did not answer within {} ms", .after.as_millis())]
-    TimedOut {
-        /// How long it was waited for.
-        after: Duration,
-    },
-    /// As much waits as may, for answers or to be read: why.
-    #[error("{0}")]
-    Overloaded(String),
-    /// Larger than a frame may be.
-    #[error(
-        "the push is a frame of {bytes} bytes; the limit is {limit} (push less at once, or raise server.frame_bytes_max)"
-    )]
-    TooLarge {
-        /// Bytes of the whole frame.
-        bytes: usize,
-        /// The limit in force.
-        limit: usize,
-    },
-    /// A method's name that no frame can carry.
-    #[error("the method's name has {bytes} bytes; expected 1 to 255")]
-    Method {
-        /// Its length.
-        bytes: usize,
-    },
-}
-
-impl From<PushError> for Status {
-    /// What a call is answered whose answer needed the peer's.
-    fn from(error: PushError) -> Status {
-        let code = match error {
-            PushError::Http => Code::InvalidConnection,
-            PushError::Closed => Code::ConnectionClosed,
-            PushError::TimedOut { .. } => Code::Timeout,
-            PushError::Overloaded(_) => Code::Overloaded,
-            PushError::TooLarge { .. } => Code::TooLarge,
-            PushError::Method { .. } => Code::BadArgument,
-        };
-        Status::new(code, error.to_string())
-    }
-}
-
-/// What the peer answered.
-#[derive(Debug, Clone, Copy)]
-pub struct PushAnswer<'a> {
-    /// 0 is success; anything else is an error map.
-    pub status: u8,
-    /// How the payload is written: the push's own encoding, from a peer that keeps to the protocol.
-    pub encoding: Encoding,
-    /// Bytes of what should be one map; nobody has looked at them yet.
-    pub payload: &'a [u8],
-}
-
-impl From<Unsent> for PushError {
-    fn from(unsent: Unsent) -> PushError {
-        match unsent {
-            Unsent::Closed => PushError::Closed,
-            Unsent::Overloaded(why) => PushError::Overloaded(why),
-        }
-    }
-}
-
-type OnAnswer = Box<dyn FnOnce(Result<PushAnswer<'_>, PushError>) + Send>;
 
 /// What the pushers of a connection and its session share.
 #[derive(Debug)]
@@ -227,15 +153,13 @@ impl Line {
         &self,
         method: &str,
         encoding: Encoding,
-        write: impl FnOnce(&mut Encoder<'_>),
+        payload: &[u8],
         waiting: &mut Option<Waiting>,
     ) -> Result<(), PushError> {
         if method.is_empty() || method.len() > METHOD_BYTES_MAX {
             let bytes = method.len();
             return Err(PushError::Method { bytes });
         }
-        let mut payload = Vec::new();
-        write(&mut Encoder::new(&mut payload, encoding, false));
         let bytes_max = HEADER_BYTES + method.len() + payload.len();
         let limit = self.options.limits.frame_bytes_max;
         if bytes_max > limit {
@@ -251,7 +175,7 @@ impl Line {
         let mut bytes = Vec::with_capacity(bytes_max + MESSAGE_BYTES);
         let message = self.in_message.then(|| begin_message(&mut bytes, None));
         // Its lengths are those of a frame.
-        let _ = write_frame(&mut bytes, encoding, kind, &payload);
+        let _ = write_frame(&mut bytes, encoding, kind, payload);
         if let Some(message) = message {
             finish_message(&mut bytes, message);
         }
@@ -322,47 +246,31 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// The way to call the peer of one connection. It is cheap to clone, and outlives the connection: then it says so.
-#[derive(Debug, Clone)]
-pub struct Pusher(pub(crate) Arc<Line>);
-
-impl Pusher {
-    /// Calls the peer without asking for an answer. It was sent, or will be, unless the connection ends before.
-    ///
-    /// # Errors
-    /// Any [`PushError`] but [`PushError::TimedOut`]; nothing is sent then.
-    pub fn tell(
-        &self,
-        method: &str,
-        encoding: Encoding,
-        write: impl FnOnce(&mut Encoder<'_>),
-    ) -> Result<(), PushError> {
-        self.0.send(method, encoding, write, &mut None)
+impl Push for Line {
+    fn tell(&self, method: &str, encoding: Encoding, payload: &[u8]) -> Result<(), PushError> {
+        self.send(method, encoding, payload, &mut None)
     }
 
-    /// Calls the peer and hands its answer to `on_answer`, or why there is none: exactly once, on the connection's net thread,
-    /// which it must not block, or on this thread where it can be said at once. `timeout` counts from here; without one it is five
-    /// seconds. It is kept to within a fifth of a second.
-    pub fn ask(
+    fn ask(
         &self,
         method: &str,
         encoding: Encoding,
+        payload: &[u8],
         timeout: Option<Duration>,
-        write: impl FnOnce(&mut Encoder<'_>),
-        on_answer: impl FnOnce(Result<PushAnswer<'_>, PushError>) + Send + 'static,
+        on_answer: OnAnswer,
     ) {
-        let counters = self.0.outlet.counters();
+        let counters = self.outlet.counters();
         let before = counters.pushes_waiting.fetch_add(1, Ordering::Relaxed);
         let after = timeout.unwrap_or(TIMEOUT).min(TIMEOUT_MAX);
         let mut waiting = Some(Waiting {
             until: Instant::now() + after,
             after,
-            on_answer: Some(Box::new(on_answer)),
+            on_answer: Some(on_answer),
             counters: Arc::clone(counters),
         });
         let limit = PUSHES_TOTAL_MAX;
         let sent = match before < limit as u64 {
-            true => self.0.send(method, encoding, write, &mut waiting),
+            true => self.send(method, encoding, payload, &mut waiting),
             false => Err(PushError::Overloaded(format!(
                 "{limit} pushes of all connections wait for their peers' answers already; push less, or wait for them"
             ))),

@@ -5,9 +5,9 @@
 
 use super::{Loop, Net, Room, SCRATCH_BYTES, uncount};
 use crate::connection::Connection;
-use crate::peer::Peer;
 use crate::quiet::{self, limited};
 use crate::service::Service;
+use millpond_calls::Peer;
 use millpond_threads::{Panic, contain};
 use std::sync::atomic::Ordering;
 

@@ -3,13 +3,13 @@
 //! Its invariant: a thread that could not be pinned runs no loop, and whoever starts it hears why.
 
 use super::{Loop, Net, NetThread, Newcomer, Order, uncount};
-use crate::clock::Clock;
 use crate::mailbox::{Mailbox, Parcel};
 use crate::poller::{self, Poller};
 use crate::service::Service;
 use crate::session::Fronts;
 use crate::totals::Totals;
 use crate::{Counters, Error, Options};
+use millpond_calls::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -116,10 +116,10 @@ fn pin_to(cpu: usize) -> std::io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Peer;
     use crate::mailbox::{Delivery, Key, What};
     use crate::net_thread::Kind;
     use crate::poller::Bell;
+    use millpond_calls::Peer;
 
     #[test]
     fn what_nobody_takes_any_more_is_counted_out() {
@@ -141,7 +141,7 @@ mod tests {
                 ready: None,
             },
         });
-        for kind in [Kind::Served, Kind::Refused, Kind::Rehearsal] {
+        for kind in [Kind::Served, Kind::Refused] {
             net_thread.count(&counters, kind);
             let order = Order::Adopt(Newcomer {
                 socket: Bell::new().unwrap().into(),

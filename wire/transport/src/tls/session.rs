@@ -8,8 +8,8 @@
 use crate::Counters;
 use crate::connection::OUT_BYTES_KEPT;
 use crate::layer::{Layer, Opened};
-use crate::peer::Peer;
 use crate::quiet::{self, limited};
+use millpond_calls::Peer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,

@@ -1,7 +1,8 @@
 //! Certificates made for a test, clients that trust them, and transports that show them.
 
 use crate::probe::{Probe, options};
-use millpond_wire_transport::{Bound, Listener, Patience, Service, Ticket, Tls, TlsFiles, Transport};
+use millpond_calls::Ticket;
+use millpond_wire_transport::{Bound, Listener, Patience, Service, Tls, TlsFiles, Transport};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;

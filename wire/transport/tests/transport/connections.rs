@@ -1,7 +1,8 @@
 //! Calls over real sockets: pipelined, out of order, in pieces, refused, and at the end.
 
 use crate::probe::{Probe, Timed, Turns, answers, connect, http, loopback, options, quest, serve, start};
-use millpond_wire_transport::{Options, Patience, Ticket, Transport};
+use millpond_calls::Ticket;
+use millpond_wire_transport::{Options, Patience, Transport};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 use crate::authority::usual;
 use crate::probe::{answers, connect, quest, start};
 use crate::websocket::{MASK, upgrade};
+use millpond_calls::Ticket;
 use millpond_wire_frame::websocket::write_message;
-use millpond_wire_transport::Ticket;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;

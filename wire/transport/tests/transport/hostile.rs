@@ -1,7 +1,8 @@
 //! Peers that mean harm, or do it: none of them holds up another, or holds memory.
 
 use crate::probe::{answers, connect, loopback, options, quest, serve, serve_patiently, start};
-use millpond_wire_transport::{Options, Patience, Reply, Request, Service, Target, Ticket, Transport};
+use millpond_calls::{Call, Reply, Ticket};
+use millpond_wire_transport::{Options, Patience, Service, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +17,10 @@ pub(crate) struct Ordered {
 }
 
 impl Service for Ordered {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        let Target::Method(name) = request.target else {
-            return;
-        };
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
         let first = {
             let mut served = self.served.lock().unwrap();
-            served.push(name.to_owned());
+            served.push(call.method.to_owned());
             served.len() == 1
         };
         if first {
@@ -68,7 +66,7 @@ pub(crate) struct Large {
 }
 
 impl Service for Large {
-    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
         self.served.fetch_add(1, Ordering::Relaxed);
         reply.ok(|out| {
             out.map(|out| {
@@ -170,8 +168,8 @@ struct Later {
 }
 
 impl Service for Later {
-    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
-        self.tickets.lock().unwrap().send(reply.detach()).unwrap();
+    fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
+        self.tickets.lock().unwrap().send(reply.later()).unwrap();
     }
 }
 

@@ -79,7 +79,7 @@ fn own_address() -> Option<IpAddr> {
     (!own.is_loopback()).then_some(own)
 }
 
-/// A listener on every address has those of loopback too, where a page's name may point.
+/// A listener on every address has those of loopback too, where a body's name may point.
 #[test]
 fn whoever_comes_over_loopback_is_looked_at_whatever_the_listener_is_bound_to() {
     for (any, loopback) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "::1")] {

@@ -2,7 +2,8 @@
 
 use crate::probe::{answers, loopback, options, prepare_with, quest, start_at};
 use crate::tls::Encrypted;
-use millpond_wire_transport::{Bound, Listener, Patience, Peer, Transport};
+use millpond_calls::Peer;
+use millpond_wire_transport::{Bound, Listener, Patience, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;

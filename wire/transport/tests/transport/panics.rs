@@ -1,8 +1,9 @@
 //! A panic while a connection is served ends that connection, and nothing else.
 
 use crate::probe::{answers, connect, loopback, options, quest};
+use millpond_calls::{Call, Reply, Ticket};
 use millpond_wire_frame::{Encoding, FrameKind, write_frame};
-use millpond_wire_transport::{Patience, Reply, Request, Service, Target, Ticket, Transport};
+use millpond_wire_transport::{Patience, Service, Transport};
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,25 +21,25 @@ struct Panicking {
 }
 
 impl Service for Panicking {
-    fn call(&self, request: Request<'_>, mut reply: Reply<'_>) {
-        match request.target {
-            Target::Method("panic") => panic!("asked for"),
-            Target::Method("half") => reply.ok(|out| {
+    fn call(&self, call: &Call<'_>, mut reply: Reply<'_>) {
+        match call.method {
+            "panic" => panic!("asked for"),
+            "half" => reply.ok(|out| {
                 out.map(|out| {
                     out.key("never");
                     panic!("in the middle of an answer")
                 })
             }),
-            Target::Method("later") => self.tickets.send(reply.detach()).unwrap(),
-            Target::Method("push") => {
+            "later" => self.tickets.send(reply.later()).unwrap(),
+            "push" => {
                 let pusher = reply.pusher().unwrap();
                 reply.ok(|out| out.map(|_| ()));
                 pusher.ask(
                     "any",
                     Encoding::Msgpack,
+                    &[0x80],
                     None,
-                    |out| out.map(|_| ()),
-                    |_| panic!("whoever waits panics"),
+                    Box::new(|_| panic!("whoever waits panics")),
                 );
             }
             _ => reply.ok(|out| out.map(|_| ())),
@@ -151,7 +152,7 @@ fn whoever_waits_for_a_peer_may_panic() {
 struct Turning(Cell<bool>);
 
 impl Service for Turning {
-    fn call(&self, _: Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
         self.0.set(true);
         reply.ok(|out| out.map(|_| ()));
     }

@@ -1,9 +1,9 @@
 //! Services for the tests, and the bytes of calls and answers.
 
+use millpond_calls::{Call, Peer, Reply, Ticket};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_transport::{
-    Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Peer, Reply, Request, Service, Target,
-    Ticket, Transport,
+    Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Service, Transport,
 };
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -28,15 +28,15 @@ impl Probe {
 }
 
 impl Service for Probe {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        match request.target {
-            Target::Method("echo") => reply.ok(|out| {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        match call.method {
+            "echo" => reply.ok(|out| {
                 out.map(|out| {
                     out.key("bytes");
-                    out.uint(request.payload.len() as u64);
+                    out.uint(call.payload.len() as u64);
                 });
             }),
-            Target::Method("later") => self.tickets.lock().unwrap().send(reply.detach()).unwrap(),
+            "later" => self.tickets.lock().unwrap().send(reply.later()).unwrap(),
             _ => {}
         }
     }
@@ -55,11 +55,11 @@ impl Timed {
 }
 
 impl Service for Timed {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        let mut ticket = reply.detach();
-        match request.target {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        let mut ticket = reply.later();
+        match call.method {
             // Long enough to find the kernel without room.
-            Target::Method("long") => {
+            "long" => {
                 ticket.set_ready(Instant::now(), 7);
                 ticket.ok(|out| {
                     out.map(|out| {
@@ -68,7 +68,7 @@ impl Service for Timed {
                     });
                 });
             }
-            Target::Method("timed") => {
+            "timed" => {
                 ticket.set_ready(Instant::now(), 8);
                 ticket.ok(|out| out.map(|_| ()));
             }
@@ -97,10 +97,10 @@ impl Turns {
 }
 
 impl Service for Turns {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        assert!(request.clock.last() >= request.received);
-        assert!(request.clock.read() >= request.received && request.clock.began() == request.received);
-        self.received.borrow_mut().push(request.received);
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        assert!(call.clock.last() >= call.received);
+        assert!(call.clock.read() >= call.received && call.clock.began() == call.received);
+        self.received.borrow_mut().push(call.received);
         reply.ok(|out| out.map(|_| ()));
     }
 
@@ -152,8 +152,8 @@ struct Who {
 }
 
 impl Service for Who {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        self.peers.send(request.peer).unwrap();
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        self.peers.send(call.caller.peer).unwrap();
         reply.ok(|out| {
             out.map(|_| ());
         });

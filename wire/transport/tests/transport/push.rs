@@ -2,12 +2,12 @@
 
 use crate::probe::{connect, loopback, options, quest};
 use crate::websocket::upgrade;
+use millpond_calls::{Call, PushAnswer, PushError, Pusher, Reply};
 use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket, write_message};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
+use millpond_wire_payload::Encoder;
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{
-    Counters, Options, Patience, PushAnswer, PushError, Pusher, Reply, Request, Service, Target, Transport,
-};
+use millpond_wire_transport::{Counters, Options, Patience, Service, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
@@ -27,16 +27,16 @@ struct Duplex {
 }
 
 impl Service for Duplex {
-    fn call(&self, request: Request<'_>, mut reply: Reply<'_>) {
-        let payload = request.payload.to_vec();
-        let encoding = request.encoding;
+    fn call(&self, call: &Call<'_>, mut reply: Reply<'_>) {
+        let payload = call.payload.to_vec();
+        let encoding = call.encoding;
         let pusher = match reply.pusher() {
             Ok(pusher) => pusher,
             Err(error) => return reply.error(&Status::from(error)),
         };
-        match request.target {
-            Target::Method("duplex") => {
-                let ticket = reply.detach();
+        match call.method {
+            "duplex" => {
+                let ticket = reply.later();
                 let on_answer = move |answer: Result<PushAnswer<'_>, PushError>| match answer {
                     Ok(answer) if answer.status == 0 => ticket.ok(|out| out.raw(answer.payload)),
                     Ok(_) => drop(ticket),
@@ -45,29 +45,27 @@ impl Service for Duplex {
                 pusher.ask(
                     "duplex quest",
                     encoding,
+                    &payload,
                     self.timeout,
-                    |out| out.raw(&payload),
-                    on_answer,
+                    Box::new(on_answer),
                 );
             }
-            Target::Method("early") => {
+            "early" => {
                 let going_on = std::thread::spawn(move || {
                     for step in 0..3 {
-                        pusher
-                            .tell("progress", encoding, |out| {
-                                out.map(|out| {
-                                    out.key("step");
-                                    out.uint(step);
-                                });
-                            })
-                            .unwrap();
+                        let mut payload = Vec::new();
+                        Encoder::new(&mut payload, encoding, false).map(|out| {
+                            out.key("step");
+                            out.uint(step);
+                        });
+                        pusher.tell("progress", encoding, &payload).unwrap();
                     }
                 });
                 reply.ok(|out| out.map(|_| ()));
                 // The answer is made, and this is still the handler: it may go on, as long as it blocks nobody.
                 drop(going_on);
             }
-            Target::Method("pusher") => {
+            "pusher" => {
                 self.pushers.lock().unwrap().send(pusher).unwrap();
                 reply.ok(|out| out.map(|_| ()));
             }
@@ -274,11 +272,17 @@ fn any_thread_may_call_the_peer_until_it_leaves() {
         for number in 0..8_u8 {
             let (pusher, told) = (pusher.clone(), told.clone());
             scope.spawn(move || {
-                let write = move |out: &mut millpond_wire_payload::Encoder<'_>| out.raw(&map(b'n', number));
-                pusher.ask("ask", Encoding::Msgpack, Some(LONG), write, move |answer| {
+                let on_answer = move |answer: Result<PushAnswer<'_>, PushError>| {
                     let answer = answer.map(|answer| (answer.status, answer.payload.to_vec()));
                     told.send((number, answer)).unwrap();
-                });
+                };
+                pusher.ask(
+                    "ask",
+                    Encoding::Msgpack,
+                    &map(b'n', number),
+                    Some(LONG),
+                    Box::new(on_answer),
+                );
             });
         }
     });
@@ -301,10 +305,7 @@ fn any_thread_may_call_the_peer_until_it_leaves() {
         results.recv_timeout(LONG).unwrap(),
         (last, Err(PushError::Closed))
     );
-    assert_eq!(
-        pusher.tell("tell", Encoding::Json, |out| out.map(|_| ())),
-        Err(PushError::Closed)
-    );
+    assert_eq!(pusher.tell("tell", Encoding::Json, b"{}"), Err(PushError::Closed));
     transport.close(LONG);
 }
 
@@ -427,13 +428,7 @@ fn pushes_are_bounded_in_number_and_bytes() {
     for _ in 0..3 {
         let told = told.clone();
         let on_answer = move |answer: Result<PushAnswer<'_>, PushError>| told.send(answer.err()).unwrap();
-        pusher.ask(
-            "ask",
-            Encoding::Msgpack,
-            Some(LONG),
-            |out| out.map(|_| ()),
-            on_answer,
-        );
+        pusher.ask("ask", Encoding::Msgpack, &[0x80], Some(LONG), Box::new(on_answer));
     }
     assert_eq!(
         results.recv().unwrap(),
@@ -443,20 +438,19 @@ fn pushes_are_bounded_in_number_and_bytes() {
         "at once"
     );
     let block = vec![7; 50_000];
-    let large = |out: &mut millpond_wire_payload::Encoder<'_>| out.bytes(&block);
-    let too_large = pusher.tell("tell", Encoding::Msgpack, |out| out.bytes(&[7; 100_000]));
+    let too_large = pusher.tell("tell", Encoding::Msgpack, &[7; 100_000]);
     assert!(matches!(
         too_large,
         Err(PushError::TooLarge { limit: 100_000, .. })
     ));
     assert_eq!(
-        pusher.tell("", Encoding::Msgpack, large),
+        pusher.tell("", Encoding::Msgpack, &block),
         Err(PushError::Method { bytes: 0 })
     );
     // The peer does not read: sooner or later no more is taken for it.
     let mut sent = 0_usize;
     let refused = loop {
-        match pusher.tell("tell", Encoding::Msgpack, large) {
+        match pusher.tell("tell", Encoding::Msgpack, &block) {
             Ok(()) => sent += 1,
             Err(error) => break error,
         }

@@ -1,7 +1,8 @@
 //! A net thread that stands still: it is found, gets no more connections, and holds up no stop.
 
 use crate::probe::{answers, connect, loopback, options, quest};
-use millpond_wire_transport::{Patience, Reply, Request, Service, Target, Transport};
+use millpond_calls::{Call, Reply};
+use millpond_wire_transport::{Patience, Service, Transport};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -18,8 +19,8 @@ struct Blocking {
 }
 
 impl Service for Blocking {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        if request.target == Target::Method("block") {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        if call.method == "block" {
             let name = std::thread::current().name().unwrap().to_owned();
             self.entered.send(name).unwrap();
             let _ = self.gate.lock().unwrap().recv();

@@ -4,8 +4,9 @@ use crate::authority::{Authority, Files, Port, Stream, usual};
 use crate::hostile::Large;
 use crate::probe::{answers, http, quest};
 use crate::websocket::{MASK, event, upgrade};
+use millpond_calls::{Call, Reply};
 use millpond_wire_frame::websocket::{write_message, write_ping};
-use millpond_wire_transport::{Patience, Reply, Request, Service};
+use millpond_wire_transport::{Patience, Service};
 use rustls::{ClientConfig, HandshakeKind};
 use std::io::{Read, Write};
 use std::sync::{Arc, mpsc};
@@ -89,8 +90,8 @@ pub(crate) struct Encrypted {
 }
 
 impl Service for Encrypted {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        self.told.send(request.encrypted).unwrap();
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        self.told.send(call.caller.encrypted).unwrap();
         reply.ok(|out| {
             out.map(|_| ());
         });
@@ -120,11 +121,11 @@ fn calls_know_that_they_came_encrypted() {
 struct Mirror;
 
 impl Service for Mirror {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
         reply.ok(|out| {
             out.map(|out| {
                 out.key("bytes");
-                out.bytes(request.payload);
+                out.bytes(call.payload);
             });
         });
     }

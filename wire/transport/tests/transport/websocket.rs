@@ -1,11 +1,12 @@
 //! WebSockets, origins and tokens: what browsers need.
 
 use crate::probe::{connect, http, quest, serve_patiently, start, start_at};
+use millpond_calls::{Call, Reply};
 use millpond_wire_frame::websocket::{
     Event, Progress, Role, WebSocket, accept_key, write_close, write_message, write_ping,
 };
 use millpond_wire_frame::{FrameKind, Limits, Parsed, parse_frame};
-use millpond_wire_transport::{Patience, Reply, Request, Service};
+use millpond_wire_transport::{Patience, Service};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
@@ -182,7 +183,7 @@ fn a_stop_answers_and_says_goodbye_to_websockets() {
 struct Silent;
 
 impl Service for Silent {
-    fn call(&self, _: Request<'_>, _: Reply<'_>) {}
+    fn call(&self, _: &Call<'_>, _: Reply<'_>) {}
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use crate::hostile::Large;
 use crate::probe::{Probe, answers, connect, loopback, options, quest};
-use millpond_wire_transport::{
-    Counters, Options, Patience, Reply, Request, Service, Target, Ticket, Transport,
-};
+use millpond_calls::{Call, Reply, Ticket};
+use millpond_wire_transport::{Counters, Options, Patience, Service, Transport};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -161,14 +160,14 @@ struct Blocking {
 }
 
 impl Service for Blocking {
-    fn call(&self, request: Request<'_>, reply: Reply<'_>) {
-        match request.target {
-            Target::Method("block") => {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        match call.method {
+            "block" => {
                 self.entered.send(()).unwrap();
                 let _ = self.gate.lock().unwrap().recv();
                 reply.ok(|out| out.map(|_| ()));
             }
-            Target::Method("later") => self.tickets.send(reply.detach()).unwrap(),
+            "later" => self.tickets.send(reply.later()).unwrap(),
             _ => reply.ok(|out| out.map(|_| ())),
         }
     }

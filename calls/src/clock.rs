@@ -13,7 +13,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn start() -> Clock {
+    /// A clock whose first turn begins.
+    pub fn start() -> Clock {
         let now = Instant::now();
         Clock {
             began: Cell::new(now),
@@ -22,7 +23,7 @@ impl Clock {
     }
 
     /// A turn begins.
-    pub(crate) fn begin(&self) -> Instant {
+    pub fn begin(&self) -> Instant {
         let now = self.read();
         self.began.set(now);
         now

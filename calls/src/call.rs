@@ -1,0 +1,59 @@
+//! A call: what is asked, by whom, and since when.
+//! Its invariant: it borrows its input, so nothing of it outlives its serving; and its debug form names no token.
+
+use crate::{Clock, Peer};
+use millpond_wire_payload::Encoding;
+use std::fmt;
+use std::time::Instant;
+
+/// A call of a method.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The method's name.
+    pub method: &'a str,
+    /// How the payload is written, and the answer is to be.
+    pub encoding: Encoding,
+    /// One map, not yet decoded.
+    pub payload: &'a [u8],
+    /// What stands beside the payload.
+    pub meta: Meta<'a>,
+    /// Who calls.
+    pub caller: Caller,
+    /// When its last byte was there to be read: deadlines count from here.
+    pub received: Instant,
+    /// The clock of the turn that serves it.
+    pub clock: &'a Clock,
+}
+
+/// What stands beside a payload (HTTP headers); a payload's own reserved keys come before it.
+#[derive(Clone, Copy, Default)]
+pub struct Meta<'a> {
+    /// `X-Deadline-Ms`.
+    pub deadline_ms: Option<u64>,
+    /// `traceparent`.
+    pub trace: Option<&'a str>,
+    /// What follows `Bearer` in `Authorization`.
+    pub token: Option<&'a str>,
+}
+
+impl fmt::Debug for Meta<'_> {
+    /// Says that there is a token, and not which.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Meta")
+            .field("deadline_ms", &self.deadline_ms)
+            .field("trace", &self.trace)
+            .field("has_token", &self.token.is_some())
+            .finish()
+    }
+}
+
+/// Who calls.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    /// The other end of its connection.
+    pub peer: Peer,
+    /// The connection's number: no other of this process has it.
+    pub connection: u64,
+    /// Whether nobody between the peer and this process can read the connection: by encryption, or because it is a Unix socket.
+    pub encrypted: bool,
+}

@@ -1,0 +1,58 @@
+//! A call as a value, and the way back to whoever made it.
+//!
+//! A connection, the warm-up and a caller in the same process make a [`Call`] and implement [`Sink`]; what serves it gets a [`Reply`] and cannot
+//! tell them apart. It knows no socket and no engine. Its invariant: every call is answered once, by an answer or an error: a
+//! [`Reply`] and a [`Ticket`] that are dropped answer an error.
+//!
+//! ```
+//! use millpond_calls::{Answer, Later, Reply, Sink};
+//! use millpond_wire_payload::Encoding;
+//! use millpond_wire_schema::Status;
+//! use std::sync::{Arc, atomic::AtomicBool};
+//!
+//! #[derive(Default)]
+//! struct Answers(Vec<u8>);
+//!
+//! impl Answer for Answers {
+//!     fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
+//!         Some((&mut self.0, Encoding::Json))
+//!     }
+//!     fn finish(&mut self) {}
+//!     fn error(&mut self, status: &Status) {
+//!         self.0.extend(status.to_string().bytes());
+//!     }
+//!     fn body(&mut self, _: u16, _: &str, bytes: &[u8]) {
+//!         self.0.extend(bytes);
+//!     }
+//! }
+//!
+//! impl Later for Answers {
+//!     fn gone(&self) -> Arc<AtomicBool> {
+//!         Arc::default()
+//!     }
+//! }
+//!
+//! impl Sink for Answers {
+//!     fn later(&mut self) -> Box<dyn Later> {
+//!         Box::new(Answers::default())
+//!     }
+//! }
+//!
+//! let mut answers = Answers::default();
+//! Reply::to(&mut answers).ok(|out| out.raw(b"{}"));
+//! assert_eq!(answers.0, b"{}");
+//! drop(Reply::to(&mut answers));
+//! assert!(answers.0.ends_with(b"the handler returned no answer"));
+//! ```
+
+mod call;
+mod clock;
+mod peer;
+mod push;
+mod reply;
+
+pub use call::{Call, Caller, Meta};
+pub use clock::Clock;
+pub use peer::Peer;
+pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
+pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};
