@@ -1,13 +1,11 @@
 //! A call: what is asked, by whom, and since when.
-//! Its invariant: it borrows its input, so nothing of it outlives its serving; and its debug form names no token.
+//! Its invariant: it borrows its input, so nothing of it outlives its serving; and no log can show its token, as it has no debug form.
 
 use crate::{Clock, Peer};
 use millpond_wire_payload::Encoding;
-use std::fmt;
 use std::time::Instant;
 
 /// A call of a method.
-#[derive(Debug)]
 pub struct Call<'a> {
     /// The method's name.
     pub method: &'a str,
@@ -34,17 +32,6 @@ pub struct Meta<'a> {
     pub trace: Option<&'a str>,
     /// What follows `Bearer` in `Authorization`.
     pub token: Option<&'a str>,
-}
-
-impl fmt::Debug for Meta<'_> {
-    /// Says that there is a token, and not which.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Meta")
-            .field("deadline_ms", &self.deadline_ms)
-            .field("trace", &self.trace)
-            .field("has_token", &self.token.is_some())
-            .finish()
-    }
 }
 
 /// Who calls.

@@ -129,16 +129,16 @@ impl Shared {
         let ex = &status.ex[..status.ex.floor_char_boundary(EX_SHOWN_BYTES_MAX)];
         tracing::debug!(method, code, ?ex, "refused");
         if self.slow.is_on() {
-            self.note_slow(arrival, Instant::now(), trace, code, ModelTime::default());
+            self.note_slow(arrival, Instant::now(), trace, code, None);
         }
     }
 
     /// Counts a call of another thread's whose result was ready at `ready`.
-    fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, model: ModelTime) {
+    fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, model: Option<ModelTime>) {
         if arrival.is_own {
             return;
         }
-        self.metrics.answered(arrival, ready);
+        self.metrics.answered(arrival, ready, model);
         if self.slow.is_on() {
             self.note_slow(arrival, ready, trace, 0, model);
         }
@@ -151,7 +151,7 @@ impl Shared {
 
     /// Logs a call that was answered at once.
     fn tell(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>) {
-        self.note_slow(arrival, ready, trace, 0, ModelTime::default());
+        self.note_slow(arrival, ready, trace, 0, None);
         tracing::debug!(
             method = self.methods.name(arrival.method),
             us = ready.saturating_duration_since(arrival.received).as_micros() as u64,
@@ -160,7 +160,14 @@ impl Shared {
         );
     }
 
-    fn note_slow(&self, arrival: &Arrival, at: Instant, trace: Option<&str>, code: u32, model: ModelTime) {
+    fn note_slow(
+        &self,
+        arrival: &Arrival,
+        at: Instant,
+        trace: Option<&str>,
+        code: u32,
+        model: Option<ModelTime>,
+    ) {
         let name = self.methods.name(arrival.method);
         if self.slow.note(name, arrival, at, trace, code, model) {
             self.metrics.slow();

@@ -9,6 +9,7 @@ mod turn;
 pub(crate) use turn::Turn;
 
 use crate::methods::{Method, Methods};
+use crate::slow::ModelTime;
 use cells::{CallTimes, Registry};
 use millpond_metrics::{Kind, Metric, Samples, Times, bump};
 use millpond_wire_schema::{Code, Infer, Method as _, Rank, Status};
@@ -16,16 +17,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// Where the time of a call to a model goes beside what is known of every call, as far as it is measured: not its decoding, the
-/// stages of its pipeline, nor the time in which its batch-mates are answered before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// From the batcher's taking it to the start of its run.
-    BatchWait,
-    /// The run it was part of, counted for each of its requests.
-    Compute,
-}
 
 /// The methods that call models.
 const OF_MODELS: [&str; 2] = [Infer::NAME, Rank::NAME];
@@ -118,7 +109,7 @@ impl Metrics {
     }
 
     /// Counts a call of another thread's whose result was ready at `ready`.
-    pub fn answered(&self, arrival: &Arrival, ready: Instant) {
+    pub(crate) fn answered(&self, arrival: &Arrival, ready: Instant, model: Option<ModelTime>) {
         if !self.is_on() {
             return;
         }
@@ -130,6 +121,10 @@ impl Metrics {
             times.total.add(queue + work);
             times.split[Split::Queue as usize].add(queue);
             times.split[Split::Work as usize].add(work);
+            if let Some(model) = model {
+                cells.batch_wait.add(model.batch_wait);
+                cells.compute.add(model.compute);
+            }
         });
     }
 
@@ -154,14 +149,6 @@ impl Metrics {
             self.registry.count(|cells| {
                 cells.of(method).own_times().split[Split::Write as usize].add(took);
             });
-        }
-    }
-
-    /// Counts what one call spent in a stage.
-    pub fn spent(&self, stage: Stage, took: Duration) {
-        if self.is_on() {
-            self.registry
-                .count(|cells| cells.stages[stage as usize].add(took));
         }
     }
 
@@ -240,8 +227,8 @@ impl Metrics {
                 queue.add(&times.split[Split::Queue as usize]);
                 write.add(&times.split[Split::Write as usize]);
             }
-            batch_wait.add(&cells.stages[Stage::BatchWait as usize]);
-            compute.add(&cells.stages[Stage::Compute as usize]);
+            batch_wait.add(&cells.batch_wait);
+            compute.add(&cells.compute);
             calls.unknown += cells.unknown_methods.load(Ordering::Relaxed);
             calls.too_late += cells.too_late.load(Ordering::Relaxed);
         });

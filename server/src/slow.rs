@@ -15,13 +15,14 @@ pub(crate) struct SlowLog {
     threshold_ns: AtomicU64,
 }
 
-/// What of a call's time is known beside its arrival.
-#[derive(Debug, Clone, Copy, Default)]
+/// What of the time of a call to a model is known beside its arrival: not its decoding, the stages of its pipeline, nor the time in
+/// which its batch-mates are answered before it.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct ModelTime {
     /// From the batcher's taking it to the start of its run.
-    pub(crate) batch_wait: Option<Duration>,
-    /// The run it was part of.
-    pub(crate) compute: Option<Duration>,
+    pub(crate) batch_wait: Duration,
+    /// The run it was part of, counted for each of its requests.
+    pub(crate) compute: Duration,
 }
 
 impl SlowLog {
@@ -59,7 +60,7 @@ impl SlowLog {
         at: Instant,
         trace: Option<&str>,
         code: u32,
-        model: ModelTime,
+        model: Option<ModelTime>,
     ) -> bool {
         let threshold = self.threshold_ns.load(Ordering::Relaxed);
         let took = at.saturating_duration_since(arrival.received);
@@ -73,8 +74,8 @@ impl SlowLog {
             ms = ms(took),
             queue_ms = ms(queue),
             work_ms = ms(took.saturating_sub(queue)),
-            batch_wait_ms = model.batch_wait.map(ms),
-            compute_ms = model.compute.map(ms),
+            batch_wait_ms = model.map(|model| ms(model.batch_wait)),
+            compute_ms = model.map(|model| ms(model.compute)),
             trace,
             code,
             "slow"

@@ -7,7 +7,6 @@
 use super::own::{Constant, admit, as_it_came};
 use crate::config::{self, method::DUPLEX_TIMEOUT_MS};
 use crate::router::Call;
-use crate::slow::ModelTime;
 use millpond_calls::{PushAnswer, PushError, Pusher, Reply};
 use millpond_wire_payload::{Map, Payload, Value, decode_map};
 use millpond_wire_schema::Status;
@@ -77,7 +76,7 @@ impl Duplex {
             match answer.map_err(Status::from).and_then(checked) {
                 Ok((answer, map)) => {
                     let ready = Instant::now();
-                    shared.answered(&arrival, ready, trace.as_deref(), ModelTime::default());
+                    shared.answered(&arrival, ready, trace.as_deref(), None);
                     ticket.set_ready(ready, arrival.method.mark());
                     ticket.ok(|out| match answer.encoding == encoding {
                         true => out.raw(as_it_came(encoding, answer.payload)),

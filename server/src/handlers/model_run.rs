@@ -3,7 +3,6 @@
 //! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
 //! the answer is on its way.
 
-use crate::metrics::Stage;
 use crate::router::Call;
 use crate::slow::ModelTime;
 use millpond_calls::Reply;
@@ -140,15 +139,12 @@ where
             Ok((printed, timing)) => {
                 let ready = Instant::now();
                 let model = ModelTime {
-                    batch_wait: Some(timing.queue),
-                    compute: Some(timing.compute),
+                    batch_wait: timing.queue,
+                    compute: timing.compute,
                 };
-                shared.answered(&arrival, ready, trace.as_deref(), model);
+                shared.answered(&arrival, ready, trace.as_deref(), Some(model));
                 ticket.set_ready(ready, arrival.method.mark());
                 if !arrival.is_own {
-                    let metrics = &shared.metrics;
-                    metrics.spent(Stage::BatchWait, timing.queue);
-                    metrics.spent(Stage::Compute, timing.compute);
                     log(
                         shared.methods.name(arrival.method),
                         arrival.received,

@@ -3,7 +3,6 @@
 
 use super::store;
 use crate::router::Call;
-use crate::slow::ModelTime;
 use millpond_calls::Reply;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Error, Put, PutError};
@@ -49,7 +48,7 @@ pub(crate) fn answer(engines: &Catalog, call: &Call<'_>, payload: &Payload<'_>, 
             Ok(outcome) => {
                 let outcome: millpond_engines_ordered::PutOutcome = outcome;
                 let (ready, trace) = (Instant::now(), trace.as_deref());
-                shared.answered(&arrival, ready, trace, ModelTime::default());
+                shared.answered(&arrival, ready, trace, None);
                 tracing::debug!(
                     method = "ordered.put",
                     us = ready.saturating_duration_since(arrival.received).as_micros() as u64,

@@ -7,7 +7,6 @@ use crate::Shared;
 use crate::access::{AllowList, ListChange, Net};
 use crate::config::Level;
 use crate::router::Call;
-use crate::slow::ModelTime;
 use millpond_calls::{Peer, Reply};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, tune as schema};
@@ -170,7 +169,7 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
         match decision {
             Ok(()) => {
                 let ready = Instant::now();
-                own.answered(&arrival, ready, trace.as_deref(), ModelTime::default());
+                own.answered(&arrival, ready, trace.as_deref(), None);
                 ticket.set_ready(ready, arrival.method.mark());
                 ticket.ok(|out| key.answer(&own, out));
             }

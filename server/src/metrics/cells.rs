@@ -43,8 +43,9 @@ impl Calls {
 #[derive(Debug)]
 pub(super) struct Cells {
     calls: Vec<Calls>,
-    /// By [`Stage`](super::Stage).
-    pub(super) stages: Box<[Histogram; 2]>,
+    /// Of calls to models: from the batcher's taking them to the start of their run, and the run.
+    pub(super) batch_wait: Box<Histogram>,
+    pub(super) compute: Box<Histogram>,
     pub(super) unknown_methods: AtomicU64,
     /// Refused because the predicted wait was longer than the deadline allowed.
     pub(super) too_late: AtomicU64,
@@ -54,7 +55,8 @@ impl Cells {
     fn new(methods: usize) -> Cells {
         Cells {
             calls: std::iter::repeat_with(Calls::default).take(methods).collect(),
-            stages: Box::default(),
+            batch_wait: Box::default(),
+            compute: Box::default(),
             unknown_methods: AtomicU64::new(0),
             too_late: AtomicU64::new(0),
         }

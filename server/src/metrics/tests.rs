@@ -78,7 +78,7 @@ fn buckets_hold_what_they_say() {
     let infer = methods.named("infer").unwrap();
     for ns in [0, 1024, 1025, 2048, 1 << 20, (1 << 20) + 1, 1 << 40] {
         let arrival = arrival(infer, Duration::ZERO);
-        metrics.answered(&arrival, arrival.entered + Duration::from_nanos(ns));
+        metrics.answered(&arrival, arrival.entered + Duration::from_nanos(ns), None);
     }
     for _ in 0..3 {
         metrics.failed(infer, &Status::new(Code::Overloaded, ""));
@@ -114,9 +114,15 @@ fn buckets_hold_what_they_say() {
 fn stages_have_sums_and_counts_of_their_own() {
     let methods = methods();
     let metrics = Metrics::new(methods.len());
-    metrics.spent(Stage::BatchWait, Duration::from_nanos(300));
-    metrics.spent(Stage::BatchWait, Duration::from_nanos(2001));
-    metrics.spent(Stage::Compute, Duration::from_millis(2));
+    let arrival = arrival(methods.named("infer").unwrap(), Duration::from_nanos(700));
+    for (batch_wait, compute) in [(300, 500_000), (2001, 1_500_000)] {
+        let model = ModelTime {
+            batch_wait: Duration::from_nanos(batch_wait),
+            compute: Duration::from_nanos(compute),
+        };
+        metrics.answered(&arrival, arrival.entered, Some(model));
+    }
+    metrics.answered(&arrival, arrival.entered, None);
     check(
         &metrics,
         &methods,
@@ -127,8 +133,9 @@ fn stages_have_sums_and_counts_of_their_own() {
             "millpond_stage_seconds_sum{stage=\"batch_wait\"} 0.000002301",
             "millpond_stage_seconds_count{stage=\"batch_wait\"} 2",
             "millpond_stage_seconds_sum{stage=\"compute\"} 0.002",
-            "millpond_stage_seconds_count{stage=\"compute\"} 1",
-            "millpond_stage_seconds_count{stage=\"queue\"} 0",
+            "millpond_stage_seconds_count{stage=\"compute\"} 2",
+            "millpond_stage_seconds_sum{stage=\"queue\"} 0.0000021",
+            "millpond_stage_seconds_count{stage=\"queue\"} 3",
             "millpond_stage_seconds_count{stage=\"write\"} 0",
         ],
     );
@@ -153,6 +160,7 @@ fn what_threads_counted_adds_up_exactly() {
                         metrics.answered(
                             &arrival,
                             arrival.entered + Duration::from_nanos(one(thread, call)),
+                            None,
                         );
                         if call % 3 == 0 {
                             metrics.failed(ping, &Status::new(Code::Stopping, ""));
@@ -192,7 +200,7 @@ fn two_servers_of_one_thread_count_apart() {
     assert_eq!((one.totals(ping).failed(), other.totals(ping).failed()), (3, 5));
     other.set_on(false);
     let arrival = arrival(ping, Duration::ZERO);
-    other.answered(&arrival, arrival.entered);
+    other.answered(&arrival, arrival.entered, None);
     assert_eq!(other.totals(ping).answered, 0);
 }
 
@@ -214,6 +222,7 @@ fn cost() {
                         metrics.answered(
                             std::hint::black_box(&arrival),
                             arrival.entered + Duration::from_nanos(u64::from(call & 0xfff)),
+                            None,
                         );
                     }
                 });

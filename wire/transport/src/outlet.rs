@@ -17,15 +17,11 @@ const OWED_BYTES_MAX: usize = 256 << 10;
 pub struct Outlet {
     pub(crate) key: Key,
     pub(crate) mailbox: Arc<Mailbox>,
+    /// Turns true when the caller has gone: work not begun is not worth doing.
     pub(crate) gone: Arc<AtomicBool>,
 }
 
 impl Outlet {
-    /// Turns true when the caller has gone: work not begun is not worth doing.
-    pub fn gone(&self) -> &Arc<AtomicBool> {
-        &self.gone
-    }
-
     /// Sends the answer, which may be empty; the connection ends with it where `close` says so. `ready` is since when it is only to be
     /// written, and the service's mark for it.
     pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, u16)>) {

@@ -143,7 +143,7 @@ impl Answer for Deferred {
 
 impl Later for Deferred {
     fn gone(&self) -> Arc<AtomicBool> {
-        Arc::clone(self.outlet.gone())
+        Arc::clone(&self.outlet.gone)
     }
 
     fn set_ready(&mut self, ready: Instant, mark: u16) {
