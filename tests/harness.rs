@@ -4,7 +4,7 @@ use millpond_engines_features::write::Writer;
 use millpond_pipelines::key_hash;
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -261,17 +261,22 @@ impl Http {
     /// Status and body of one request.
     pub fn send(&mut self, request: &str) -> (u16, String) {
         self.stream.write_all(request.as_bytes()).unwrap();
-        self.answer().expect("the connection closed without an answer")
+        match self.read_answer() {
+            Ok(answer) => answer,
+            Err(error) => panic!("no answer on {:?}: {error}", self.stream),
+        }
     }
 
-    /// The next answer, or `None` at the end of the stream.
+    /// The next answer, or `None` where none comes.
     pub fn answer(&mut self) -> Option<(u16, String)> {
+        self.read_answer().ok()
+    }
+
+    fn read_answer(&mut self) -> io::Result<(u16, String)> {
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
-            if self.stream.read(&mut byte).ok()? == 0 {
-                return None;
-            }
+            self.stream.read_exact(&mut byte)?;
             head.push(byte[0]);
         }
         let head = String::from_utf8(head).unwrap();
@@ -283,8 +288,8 @@ impl Http {
             .parse()
             .unwrap();
         let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).ok()?;
-        Some((status, String::from_utf8(body).unwrap()))
+        self.stream.read_exact(&mut body)?;
+        Ok((status, String::from_utf8(body).unwrap()))
     }
 }
 
