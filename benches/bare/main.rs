@@ -2,6 +2,8 @@
 //!
 //!     millpond-bare echo ADDRESS        every byte back as it came: tokio, one thread, a task a connection
 //!     millpond-bare answer ADDRESS BYTES  an answer with a payload of so many bytes to every frame, as bare
+//!     millpond-bare work echo COUNT     the payload of so many calls read, and their answers written
+//!     millpond-bare work lookup FOLDER COUNT  the same, and a key of the table in the folder looked up
 //!     millpond-bare r1 ADDRESS FOLDER   one request of R1 for each byte that comes, which is then sent back: hash, look up, assemble, model
 //!
 //! A scenario starts them as a target's command and asks them by the protocol `echo`, or `native` where they speak frames.
@@ -9,6 +11,7 @@
 mod answer;
 mod echo;
 mod r1;
+mod work;
 
 use std::path::Path;
 
@@ -19,6 +22,10 @@ fn main() -> anyhow::Result<()> {
         ["echo", address] => echo::serve(address),
         ["answer", address, bytes] => answer::serve(address, bytes.parse()?),
         ["r1", address, folder] => r1::serve(address, Path::new(folder)),
-        _ => anyhow::bail!("usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER"),
+        ["work", "echo", count] => work::echo(count.parse()?),
+        ["work", "lookup", folder, count] => work::lookup(Path::new(folder), count.parse()?),
+        _ => anyhow::bail!(
+            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | work echo COUNT | work lookup FOLDER COUNT"
+        ),
     }
 }

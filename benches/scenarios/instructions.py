@@ -1,4 +1,5 @@
 """instructions.py MILLPOND BEFORE FOLDER REQUEST: instructions that a request takes beside the kernel's, MILLPOND over BEFORE.
+instructions.py MILLPOND BARE FOLDER around-work: those of a lookup less what the work alone takes, over those of an echo.
 
 Counting is off while a server starts. Then callgrind counts under a load, and again under three times as much: what lies between the
 two is the requests' own, since connecting is the same. Every request of both loads must have been answered, and rightly.
@@ -19,6 +20,7 @@ REQUESTS = {
     "echo-d1": (*ECHO, 1, 1, 8000),
     "echo-d16": (*ECHO, 20, 16, 400),
     "lookup-100": ("features.lookup", '{"table":"items","keys":{"$u64":[' + KEYS + "]}}", 1, 1, 8000),
+    "lookup-d16": ("features.lookup", '{"table":"items","keys":{"$u64":[7919]}}', 20, 16, 400),
     "r1": ("infer", None, 1, 1, 200),
 }
 LISTEN, ADMIN = "127.0.0.1:7471", "127.0.0.1:7472"
@@ -104,7 +106,32 @@ def instructions(millpond, build, name, out):
     return (many - few) / (2 * each * connections)
 
 
+def work(bare, words, out):
+    """Instructions of the work of one call alone."""
+    counts = []
+    for times in (1, 3):
+        file = Path(f"{out}-{times}.out")
+        valgrind = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file}"]
+        subprocess.run(valgrind + [bare, "work", *words, str(times * 10_000)], check=True, stdout=subprocess.DEVNULL)
+        counts.append(total(file))
+    return (counts[1] - counts[0]) / 20_000
+
+
+def around_work(millpond, bare, folder):
+    """What the server does for a lookup beside its work, over what it does for an echo beside that."""
+    tables = str(Path(folder).parent / "tables/items")
+    around = []
+    for name, words in (("lookup-d16", ("lookup", tables)), ("echo-d16", ("echo",))):
+        whole = instructions(millpond, millpond, name, Path(folder, f"callgrind-{name}-around"))
+        alone = work(bare, words, Path(folder, f"callgrind-{name}-work"))
+        print(f"{name}: {whole:.0f} instructions, {alone:.0f} of them the work's", file=sys.stderr)
+        around.append(whole - alone)
+    print(around[0] / around[1])
+
+
 def main(millpond, before, folder, name):
+    if name == "around-work":
+        return around_work(millpond, before, folder)
     now = instructions(millpond, millpond, name, Path(folder, f"callgrind-{name}-now"))
     then = instructions(millpond, before, name, Path(folder, f"callgrind-{name}-before"))
     print(f"{name}: {then:.0f} instructions before, {now:.0f} now", file=sys.stderr)
