@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 /// A net thread's clock: all that a turn serves was ready when the turn began, and leaves when it ends.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Clock {
     began: Cell<Instant>,
     last: Cell<Instant>,

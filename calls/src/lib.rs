@@ -50,9 +50,11 @@ mod clock;
 mod peer;
 mod push;
 mod reply;
+mod service;
 
 pub use call::{Call, Caller, Meta};
 pub use clock::Clock;
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};
+pub use service::Service;

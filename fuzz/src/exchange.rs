@@ -6,13 +6,15 @@
 
 use crate::memory::within;
 use crate::unread::unread;
-use millpond_calls::{Call, Reply, Ticket};
+use millpond_calls::{Call, Reply, Service, Ticket};
+use millpond_fronts_answer::Serving;
+use millpond_fronts_http::{self as http, Hosts, HttpOptions};
+use millpond_fronts_native::{self as native, Encryption, NativeOptions};
+use millpond_fronts_websocket as websocket;
+use millpond_net::{Listener, Options, Patience, Transport};
 use millpond_wire_frame::Limits;
 use millpond_wire_payload::decode_map;
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{
-    Encryption, Hosts, HttpOptions, Listener, NativeOptions, Options, Patience, Service, Transport,
-};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -165,19 +167,27 @@ impl Running {
             unfinished_bytes_max: 16 << 20,
             unfinished_mend: "raise it",
             patience: Patience::default(),
-            native: NativeOptions {
-                in_flight_max: IN_FLIGHT_MAX,
-                pushes_max: 1024,
-                limits,
-                encryption: encryption.map(Arc::new),
-            },
-            http: HttpOptions {
-                limits,
-                cors_origins: vec!["https://app.example"],
-                hosts: Hosts::default(),
-            },
         };
-        let transport = Transport::start(listener, Vec::new(), "fuzz", options, Echo { tickets })?;
+        let native = Arc::new(NativeOptions {
+            in_flight_max: IN_FLIGHT_MAX,
+            pushes_max: 1024,
+            limits,
+            encryption: encryption.map(Arc::new),
+            counters: Arc::default(),
+        });
+        let http = HttpOptions {
+            limits,
+            cors_origins: vec!["https://app.example"],
+            hosts: Hosts::default(),
+            counters: Arc::default(),
+        };
+        let fronts = Arc::new([
+            http::front(http, websocket::upgrade(Arc::clone(&native))),
+            native::front(native),
+        ]);
+        let serving = Serving::new(Echo { tickets });
+        let mut transport = Transport::prepare(vec![listener], "fuzz", options, fronts, serving)?;
+        transport.accept()?;
         Ok(Running {
             transport,
             folder,

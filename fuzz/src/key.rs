@@ -7,10 +7,10 @@
 use crate::connection::frames;
 use crate::cuts::{pieces, settings};
 use crate::exchange::{FRAME_BYTES_MAX, exchange};
+use millpond_fronts_native::Encryption;
 use millpond_wire_channel::{Channel, Curve, KeyBits, Mode, Opened, Opener, PrivateKey};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_payload::Encoder;
-use millpond_wire_transport::Encryption;
 use std::sync::LazyLock;
 
 /// The keys of server and client: no secrets, and the same in every run.

@@ -142,6 +142,7 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
 /// Files of one process at worst.
 fn files_needed(config: &Config) -> u64 {
     ports::data_bounds(config)
+        .options
         .connections_open_max()
         .saturating_add(FILES_BESIDE)
 }
@@ -151,7 +152,7 @@ fn connections_within(files: u64) -> u64 {
     let open_max = |connections: u64| {
         let mut config = Config::default();
         config.server.connections_max = connections as usize;
-        ports::data_bounds(&config).connections_open_max()
+        ports::data_bounds(&config).options.connections_open_max()
     };
     let (mut fits, mut over) = (0, files.saturating_add(1));
     while over - fits > 1 {

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::config::Server;
-use millpond_wire_transport::Encryption;
+use millpond_fronts_native::Encryption;
 use std::sync::Arc;
 
 /// The key of `server.fpnn_encryption`, where the build can use one.

@@ -16,7 +16,7 @@ pub enum Error {
     },
     /// A port or a thread.
     #[error(transparent)]
-    Transport(#[from] millpond_wire_transport::Error),
+    Transport(#[from] millpond_net::Error),
     /// What the catalog holds.
     #[error(transparent)]
     Catalog(#[from] millpond_catalog::Error),

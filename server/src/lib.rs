@@ -51,9 +51,9 @@ use methods::Methods;
 use metrics::{Arrival, Metrics};
 use millpond_catalog::{Handle, Pinned};
 use millpond_engines_ordered::Durability;
+use millpond_net::{Listener, Transport, raise_file_limit};
 use millpond_wire_schema::Status;
-use millpond_wire_transport::{Counters, Listener, Transport, raise_file_limit};
-use ports::{admin_options, data_options};
+use ports::{Counted, admin_port, data_port};
 use slow::{ModelTime, SlowLog};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     /// Whether its threads turn.
     health: Health,
     started: Instant,
-    data_counters: OnceLock<Arc<Counters>>,
+    data_counted: OnceLock<Counted>,
     certificate: OnceLock<Arc<tls::Certificate>>,
     program: OnceLock<Program>,
     /// Set where the process is one of several.
@@ -105,7 +105,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             health: Health::default(),
             started: Instant::now(),
-            data_counters: OnceLock::new(),
+            data_counted: OnceLock::new(),
             certificate: OnceLock::new(),
             program: OnceLock::new(),
             member: OnceLock::new(),
@@ -214,7 +214,7 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     for model in dry.models.values_mut() {
         model.batcher.instances = 1;
     }
-    data_options(&dry)?;
+    data_port(&dry)?;
     let tls = tls::read(&dry.server)?;
     Handle::open(dry.sections(), dry.resources())?;
     let warnings = tls.map_or(Vec::new(), |tls| tls::warnings(&tls));
@@ -276,17 +276,17 @@ impl Server {
 
     fn open_here(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
         raise_files(config.server.connections_max);
-        let options = data_options(&config)?;
+        let port = data_port(&config)?;
         let engines = Handle::open(config.sections(), config.resources())?;
         let bind = if member.is_some() {
             Listener::bind_shared
         } else {
             Listener::bind
         };
-        let data = bind(config.server.listen, "server.listen")?;
-        let mut others = listen_also(&config.server, bind)?;
+        let mut listeners = vec![bind(config.server.listen, "server.listen")?];
+        listeners.extend(listen_also(&config.server, bind)?);
         let (tls, listener) = tls::Port::open(&config.server, bind)?.unzip();
-        others.extend(listener);
+        listeners.extend(listener);
         let admin = match member {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
@@ -299,25 +299,19 @@ impl Server {
         }
         let start_admin = |listener| {
             let view = Arc::clone(&shared);
-            Transport::start(
-                listener,
-                Vec::new(),
-                "admin",
-                admin_options(&shared.config.admin),
-                admin::Admin { view },
-            )
+            admin_port(&shared.config.admin).start(listener, "admin", admin::Admin { view })
         };
         let admin = admin.map(start_admin).transpose()?;
         let router = router::Router::new(Arc::clone(&shared));
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
-        let mut data = Transport::prepare(data, others, "net", options, router)?;
+        let (mut data, counted) = port.prepare(listeners, "net", router)?;
         let state = if member.is_none() {
             data.accept()?;
             "listening"
         } else {
             "bound"
         };
-        let _ = shared.data_counters.set(data.counters());
+        let _ = shared.data_counted.set(counted);
         if let Some(tls) = &tls {
             let _ = shared.certificate.set(Arc::clone(&tls.certificate));
         }
@@ -430,4 +424,4 @@ fn raise_files(connections_max: usize) {
 }
 
 /// How an address is bound: alone, or shared.
-type Bind = fn(SocketAddr, &str) -> Result<Listener, millpond_wire_transport::Error>;
+type Bind = fn(SocketAddr, &str) -> Result<Listener, millpond_net::Error>;

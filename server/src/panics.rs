@@ -38,8 +38,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::{Logging, ports};
-    use millpond_calls::{Call, Reply};
-    use millpond_wire_transport::{Listener, Service, Transport};
+    use millpond_calls::{Call, Reply, Service};
+    use millpond_net::Listener;
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
     use std::os::unix::process::ExitStatusExt as _;
@@ -66,14 +66,8 @@ mod tests {
         let logging = Logging::start(&config.log).unwrap();
         abort_on_panic(logging.handle());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
-        let transport = Transport::start(
-            listener,
-            Vec::new(),
-            "net",
-            ports::admin_options(&config.admin),
-            Panicking,
-        )
-        .unwrap();
+        let port = ports::admin_port(&config.admin);
+        let transport = port.start(listener, "net", Panicking).unwrap();
         let mut stream = TcpStream::connect(transport.local_addr()).unwrap();
         stream
             .write_all(b"GET /service/any HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -3,12 +3,70 @@
 
 use crate::{Error, config, encryption};
 use config::Config;
+use millpond_calls::Service;
+use millpond_fronts_answer::Serving;
+use millpond_fronts_http::{self as http, Hosts, HttpOptions};
+use millpond_fronts_native::{self as native, NativeOptions};
+use millpond_fronts_websocket as websocket;
+use millpond_net::{Counters, Listener, Options, Patience, Transport};
 use millpond_wire_frame::Limits;
-use millpond_wire_transport::{Hosts, HttpOptions, NativeOptions, Options, Patience};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Calls to its peer that a connection may have unanswered.
 const PUSHES_PER_CONNECTION_MAX: usize = 1024;
+
+/// What the connections of a port may use, of the port and of each protocol.
+pub(crate) struct Port {
+    pub(crate) options: Options,
+    pub(crate) native: NativeOptions,
+    pub(crate) http: HttpOptions,
+}
+
+/// What a port counts, and its protocols.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) net: Arc<Counters>,
+    pub(crate) native: Arc<native::Counters>,
+    pub(crate) http: Arc<http::Counters>,
+}
+
+impl Port {
+    /// Starts its net threads, whose connections are served by `service`; nothing is accepted before [`Transport::accept`].
+    pub(crate) fn prepare(
+        self,
+        listeners: Vec<Listener>,
+        name: &str,
+        service: impl Service,
+    ) -> Result<(Transport, Counted), Error> {
+        let (native, http) = (Arc::new(self.native), self.http);
+        let mut counted = Counted {
+            net: Arc::default(),
+            native: Arc::clone(&native.counters),
+            http: Arc::clone(&http.counters),
+        };
+        // In the order in which first bytes are looked at.
+        let fronts = Arc::new([
+            http::front(http, websocket::upgrade(Arc::clone(&native))),
+            native::front(native),
+        ]);
+        let transport = Transport::prepare(listeners, name, self.options, fronts, Serving::new(service))?;
+        counted.net = transport.counters();
+        Ok((transport, counted))
+    }
+
+    /// Like [`Port::prepare`] of one listener, and accepts.
+    pub(crate) fn start(
+        self,
+        listener: Listener,
+        name: &str,
+        service: impl Service,
+    ) -> Result<Transport, Error> {
+        let (mut transport, _) = self.prepare(vec![listener], name, service)?;
+        transport.accept()?;
+        Ok(transport)
+    }
+}
 
 /// Net threads of a process: where 0 is said one a processor, shared among the processes.
 pub(crate) fn net_threads(server: &config::Server) -> usize {
@@ -23,18 +81,18 @@ pub(crate) fn net_threads(server: &config::Server) -> usize {
 ///
 /// # Errors
 /// [`Error`] where the key of the encrypted channel cannot be read.
-pub(crate) fn data_options(config: &Config) -> Result<Options, Error> {
-    let mut options = data_bounds(config);
-    options.native.encryption = encryption::key(&config.server)?;
-    Ok(options)
+pub(crate) fn data_port(config: &Config) -> Result<Port, Error> {
+    let mut port = data_bounds(config);
+    port.native.encryption = encryption::key(&config.server)?;
+    Ok(port)
 }
 
 /// The same without the key of the encrypted channel.
-pub(crate) fn data_bounds(config: &Config) -> Options {
+pub(crate) fn data_bounds(config: &Config) -> Port {
     let limits = Limits {
         frame_bytes_max: config.server.frame_bytes_max,
     };
-    Options {
+    let options = Options {
         threads: net_threads(&config.server),
         cpus: config.server.cpus.clone(),
         connections_max: config.server.connections_max,
@@ -49,27 +107,32 @@ pub(crate) fn data_bounds(config: &Config) -> Options {
             request: Duration::from_secs(config.server.request_timeout_s),
             write: Duration::from_secs(config.server.write_timeout_s),
         },
+    };
+    Port {
+        options,
         native: NativeOptions {
             in_flight_max: config.server.in_flight_per_connection_max,
             pushes_max: PUSHES_PER_CONNECTION_MAX,
             limits,
             encryption: None,
+            counters: Arc::default(),
         },
         http: HttpOptions {
             limits,
             // Read once a process, and needed as long as that.
             cors_origins: leaked(&config.server.cors_origins),
             hosts: hosts("server.hosts", &config.server.hosts),
+            counters: Arc::default(),
         },
     }
 }
 
 /// What connections of the admin port may use, of which no key changes but the names it is called by.
-pub(crate) fn admin_options(admin: &config::Admin) -> Options {
+pub(crate) fn admin_port(admin: &config::Admin) -> Port {
     let limits = Limits {
         frame_bytes_max: 64 << 10,
     };
-    Options {
+    let options = Options {
         threads: 1,
         cpus: Vec::new(),
         connections_max: 100,
@@ -80,16 +143,21 @@ pub(crate) fn admin_options(admin: &config::Admin) -> Options {
         unfinished_bytes_max: 16 << 20,
         unfinished_mend: "send less",
         patience: Patience::default(),
+    };
+    Port {
+        options,
         native: NativeOptions {
             in_flight_max: 16,
             pushes_max: 0,
             limits,
             encryption: None,
+            counters: Arc::default(),
         },
         http: HttpOptions {
             limits,
             cors_origins: Vec::new(),
             hosts: hosts("admin.hosts", &admin.hosts),
+            counters: Arc::default(),
         },
     }
 }

@@ -6,11 +6,10 @@
 use crate::Shared;
 use crate::methods::{Cost, Method, MethodSpec, Serve};
 use crate::metrics::{Arrival, Turn};
-use millpond_calls::{Call as Asked, Peer, Reply};
+use millpond_calls::{Call as Asked, Peer, Reply, Service};
 use millpond_catalog::{Handle, Pinned};
 use millpond_wire_payload::{Encoder, Payload, Reserved};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::Service;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

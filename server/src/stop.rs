@@ -4,8 +4,8 @@
 //! second behind it, for the process ends then. Its invariant: no part waits for a thread that may never end.
 
 use crate::{Server, Shared};
+use millpond_net::Transport;
 use millpond_threads::{ends_by, join_by};
-use millpond_wire_transport::Transport;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

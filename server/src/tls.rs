@@ -5,7 +5,7 @@
 
 use crate::{Error, config};
 use millpond_metrics::{Count as _, Kind, Metric};
-use millpond_wire_transport::{Listener, Tls};
+use millpond_net::{Listener, Tls};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -174,7 +174,7 @@ impl Port {
         let watch = std::thread::Builder::new()
             .name("tls-files".into())
             .spawn(move || watched.watch(&requests))
-            .map_err(|source| millpond_wire_transport::Error::Thread {
+            .map_err(|source| millpond_net::Error::Thread {
                 what: "the thread that watches the files of server.tls".into(),
                 source,
             })?;

@@ -8,7 +8,7 @@
 use crate::Shared;
 use crate::log::LogHandle;
 use millpond_catalog::Catalog;
-use millpond_wire_transport::{Pulses, Stuck};
+use millpond_net::{Pulses, Stuck};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -160,7 +160,7 @@ impl Watch {
         let thread = std::thread::Builder::new()
             .name("watch".into())
             .spawn(move || watch(&watching, &pulses, &stopped))
-            .map_err(|source| millpond_wire_transport::Error::Thread {
+            .map_err(|source| millpond_net::Error::Thread {
                 what: "the thread that watches the others".into(),
                 source,
             })?;

@@ -14,21 +14,27 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire/payload", &[]),
     // A frame's flags say how its payload is encoded.
     ("wire/frame", &["wire/payload"]),
-    ("wire/routing", &[]),
     ("wire/schema", &["tensor", "wire/payload"]),
     ("threads", &[]),
     ("fleet", &["threads"]),
     ("tensor", &[]),
+    // It knows no protocol. Passing: a connection's peer is still the type of a call's.
+    ("net", &["calls", "threads"]),
+    ("fronts/answer", &["calls", "net", "wire/payload", "wire/schema"]),
     (
-        "wire/transport",
+        "fronts/websocket",
         &[
             "calls",
-            "threads",
-            "wire/channel",
-            "wire/frame",
-            "wire/payload",
-            "wire/schema",
+            "net",
+            "wire/*",
+            "fronts/answer",
+            "fronts/http",
+            "fronts/native",
         ],
+    ),
+    (
+        "fronts/*",
+        &["calls", "net", "threads", "wire/*", "fronts/answer"],
     ),
     ("engines/features", &[]),
     ("engines/features/build", &["engines/features"]),
@@ -49,6 +55,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tensor",
             "threads",
             "fleet",
+            "net",
+            "fronts/*",
             "wire/*",
             "engines/*",
             "backends/interface",
@@ -103,7 +111,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("benches", &["*"]),
     // It feeds bytes to everything that reads them from a network; an engine reads none.
-    ("fuzz", &["calls", "wire/*", "client/rust"]),
+    ("fuzz", &["calls", "net", "fronts/*", "wire/*", "client/rust"]),
     // It sees the server from outside, and shares what reads and writes its wire alone.
     ("tests/chaos", &["wire/frame", "wire/payload", "wire/schema"]),
     ("xtask", &[]),
@@ -218,11 +226,7 @@ mod tests {
 
     #[test]
     fn the_edges_of_the_table_pass() {
-        check_one(
-            "wire/transport",
-            &[("wire/frame", false), ("wire/schema", false)],
-            &[],
-        );
+        check_one("fronts/native", &[("wire/frame", false), ("net", false)], &[]);
         check_one("backends/tract", &[("backends/interface", false)], &[]);
         check_one("engines/ordered", &[("metrics", false)], &[]);
         check_one(
@@ -239,7 +243,7 @@ mod tests {
             &[("server", false), ("engines/features/build", false)],
             &[],
         );
-        check_one("fuzz", &[("wire/transport", false), ("client/rust", false)], &[]);
+        check_one("fuzz", &[("fronts/http", false), ("client/rust", false)], &[]);
     }
 
     #[test]
@@ -275,6 +279,16 @@ mod tests {
             &["xtask may not use wire/frame"],
         );
         check_one(
+            "net",
+            &[("wire/frame", false), ("fronts/http", false)],
+            &["net may not use wire/frame", "net may not use fronts/http"],
+        );
+        check_one(
+            "fronts/http",
+            &[("engines/ordered", false), ("fronts/native", false)],
+            &["may not use engines/ordered", "may not use fronts/native"],
+        );
+        check_one(
             "fuzz",
             &[("engines/ordered", false)],
             &["fuzz may not use engines/ordered"],
@@ -293,7 +307,7 @@ mod tests {
             &[("press/workload", false)],
             &["may not use press/workload"],
         );
-        check_one("wire/transport", &[("server", true)], &["may not use server"]);
+        check_one("net", &[("server", true)], &["may not use server"]);
         check_one("cli", &[("wire/frame", true), ("engines/ordered", true)], &[]);
         check_one("cli", &[("wire/frame", false)], &["cli may not use wire/frame"]);
     }

@@ -4,9 +4,8 @@
 pub(crate) mod page;
 
 use crate::Shared;
-use millpond_calls::{Call, Peer, Reply};
+use millpond_calls::{Call, Peer, Reply, Service};
 use millpond_wire_schema::{Code, Status};
-use millpond_wire_transport::Service;
 use std::sync::Arc;
 
 /// What a page of metrics is, as HTTP says it.

@@ -9,8 +9,10 @@ use crate::tls::Certificate;
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
+use millpond_fronts_http as http;
+use millpond_fronts_native as native;
 use millpond_metrics::{Family, Metric, Page};
-use millpond_wire_transport::Counters;
+use millpond_net::Counters;
 use std::sync::atomic::Ordering;
 
 millpond_metrics::counters! {
@@ -27,8 +29,10 @@ millpond_metrics::counters! {
 
 /// All that this process has counted.
 pub(crate) fn metrics(shared: &Shared) -> Page {
-    let counters = shared.data_counters.get();
-    let unfinished = counters.map_or(0, |counters| counters.unfinished_refused.load(Ordering::Relaxed));
+    let counted = shared.data_counted.get();
+    let unfinished = counted.map_or(0, |counted| {
+        counted.net.unfinished_refused.load(Ordering::Relaxed)
+    });
     let condition = Condition {
         ready: shared.is_ready(),
         threads_stuck: shared.health.stuck() as usize,
@@ -39,10 +43,12 @@ pub(crate) fn metrics(shared: &Shared) -> Page {
     page.part(Admission::METRICS, &shared.admission);
     page.part(Condition::METRICS, &condition);
     page.part(LogHandle::METRICS, &shared.log().cloned());
-    if let Some(counters) = counters {
-        page.part(Counters::METRICS, counters);
+    if let Some(counted) = counted {
+        page.part(Counters::METRICS, &counted.net);
+        page.part(http::Counters::METRICS, &counted.http);
+        page.part(native::Counters::METRICS, &counted.native);
         if let Some(certificate) = shared.certificate.get() {
-            page.part(Counters::TLS_METRICS, counters);
+            page.part(Counters::TLS_METRICS, &counted.net);
             page.part(Certificate::METRICS, certificate);
         }
     }
@@ -69,6 +75,8 @@ pub(crate) fn families() -> Vec<&'static Family> {
         .chain(Metric::families(Condition::METRICS))
         .chain(Metric::families(LogHandle::METRICS))
         .chain(Metric::families(Counters::METRICS))
+        .chain(Metric::families(http::Counters::METRICS))
+        .chain(Metric::families(native::Counters::METRICS))
         .chain(Metric::families(Counters::TLS_METRICS))
         .chain(Metric::families(Certificate::METRICS))
         .chain(Metric::families(Stats::METRICS))
@@ -82,6 +90,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::Config;
+    use crate::ports::Counted;
     use millpond_catalog::{Handle, Resources, Sections};
     use millpond_metrics::{Kind, Merge};
     use std::sync::Arc;
@@ -117,7 +126,7 @@ mod tests {
     #[test]
     fn what_a_process_counts_reaches_its_parent() {
         let shared = Shared::new(Config::default());
-        shared.data_counters.set(Arc::default()).unwrap();
+        shared.data_counted.set(Counted::default()).unwrap();
         let engines = Handle::open(Sections::default(), Resources::default()).unwrap();
         assert!(shared.engines.set(Arc::new(engines)).is_ok());
         let page = metrics(&shared);

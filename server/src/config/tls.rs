@@ -2,7 +2,7 @@
 //! It opens no file. Its invariant: a section that passes [`check`] says what a client without a certificate gets.
 
 use super::{Config, address};
-use millpond_wire_transport::TlsFiles;
+use millpond_net::TlsFiles;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;

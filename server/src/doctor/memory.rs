@@ -5,8 +5,10 @@
 
 use super::{Facts, Finding, better, good, net_threads};
 use crate::config::{Admin, Config, Kind};
-use crate::ports::{admin_options, data_bounds};
-use millpond_wire_transport::{MemoryPart, MemoryUse};
+use crate::ports::{Port, admin_port, data_bounds};
+use millpond_fronts_native::{CHANNEL_BYTES, PUSH_BYTES_MAX};
+use millpond_fronts_websocket as websocket;
+use millpond_net::{MemoryPart, MemoryUse};
 
 /// A call that another thread works on: its ticket, what answers it, and its trace.
 const CALL_BYTES: u64 = 2 << 10;
@@ -21,21 +23,21 @@ const AT_WORK: &str = "net threads at work";
 /// The parts of one process.
 pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
     let server = &config.server;
-    let used = MemoryUse {
-        tls: server.tls.is_some(),
-        tls_certificates: server
-            .tls
-            .as_ref()
-            .is_some_and(|tls| tls.client_certificates.is_some()),
-        encryption: server.fpnn_encryption.is_some(),
-        pushes: config
-            .methods
-            .values()
-            .any(|method| method.kind == Some(Kind::Duplex)),
-    };
-    let mut options = data_bounds(config);
-    options.threads = usize::try_from(threads).unwrap_or(usize::MAX);
-    let mut parts = options.memory_max(used);
+    let mut port = data_bounds(config);
+    port.options.threads = usize::try_from(threads).unwrap_or(usize::MAX);
+    let (tls, encryption) = (server.tls.as_ref(), server.fpnn_encryption.is_some());
+    let pushes = config
+        .methods
+        .values()
+        .any(|method| method.kind == Some(Kind::Duplex));
+    let plain = plain(&port);
+    let mut parts = port.options.memory_max(MemoryUse {
+        tls: tls.is_some(),
+        tls_certificates: tls.is_some_and(|tls| tls.client_certificates.is_some()),
+        session_bytes: plain.session_bytes + if encryption { CHANNEL_BYTES } else { 0 },
+        push_bytes: if pushes { PUSH_BYTES_MAX } else { 0 },
+        ..plain
+    });
     parts.push(MemoryPart {
         what: "calls in flight",
         bytes: (server.in_flight_max as u64).saturating_mul(CALL_BYTES),
@@ -58,9 +60,21 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
     parts
 }
 
+/// What a port's connections use in clear, and without calls to peers.
+fn plain(port: &Port) -> MemoryUse {
+    MemoryUse {
+        tls: false,
+        tls_certificates: false,
+        session_bytes: websocket::SESSION_BYTES,
+        message_bytes_max: port.native.limits.frame_bytes_max as u64,
+        push_bytes: 0,
+    }
+}
+
 /// What the admin port adds, once however many processes there are.
 pub(super) fn of_admin() -> u64 {
-    let parts = admin_options(&Admin::default()).memory_max(MemoryUse::default());
+    let port = admin_port(&Admin::default());
+    let parts = port.options.memory_max(plain(&port));
     parts.iter().map(|part| part.bytes).sum()
 }
 

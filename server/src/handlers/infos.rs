@@ -13,11 +13,10 @@ use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
 use millpond_metrics::{Metric, Times};
+use millpond_net::Counters;
 use millpond_wire_payload::{Map, Payload, Value};
 use millpond_wire_schema::{Field as _, own::AllInfos};
-use millpond_wire_transport::Counters;
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
@@ -28,7 +27,7 @@ pub(crate) fn answer(call: &Call<'_>, payload: &Payload<'_>, reply: Reply<'_>) {
 
 fn infos(shared: &Shared) -> AllInfos<'static> {
     let none = Counters::default();
-    let connections = shared.data_counters.get().map_or(&none, Arc::as_ref);
+    let connections = shared.data_counted.get().map_or(&none, |counted| &counted.net);
     let live = connections.live.load(Ordering::Relaxed);
     let (fpnn, methods) = methods(shared);
     let mut millpond = vec![

@@ -18,7 +18,7 @@ use crate::watch::BEAT;
 use millpond_calls::Ticket;
 use millpond_fleet::{Fleet, Heard, Stopper, Who, Worker, ended_in_order};
 use millpond_metrics::{Family, Metric, Page};
-use millpond_wire_transport::Pulses;
+use millpond_net::Pulses;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};

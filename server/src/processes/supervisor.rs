@@ -7,12 +7,12 @@ use super::parent::{Beginning, Event, Parent};
 use crate::access::AllowList;
 use crate::admin::Admin;
 use crate::config::{Config, Listen};
-use crate::ports::admin_options;
+use crate::ports::admin_port;
 use crate::stop::{GONE_LATE, Stopped};
 use crate::{Error, LogHandle};
 use millpond_fleet::Stopper;
+use millpond_net::{Listener, Transport, raise_file_limit};
 use millpond_threads::join_by;
-use millpond_wire_transport::{Listener, Transport, raise_file_limit};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
@@ -62,13 +62,7 @@ impl Supervisor {
             state: Arc::clone(&state),
             events: events.clone(),
         };
-        let admin = Transport::start(
-            listener,
-            Vec::new(),
-            "admin",
-            admin_options(&config.admin),
-            Admin { view },
-        )?;
+        let admin = admin_port(&config.admin).start(listener, "admin", Admin { view })?;
         let beginning = Beginning {
             drain_max: Duration::from_millis(config.server.drain_ms_max),
             launch: Box::new(launch),

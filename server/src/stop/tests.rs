@@ -5,10 +5,10 @@
 use super::*;
 use crate::config::Config;
 use crate::{admin, ports};
-use millpond_calls::{Call, Reply};
+use millpond_calls::{Call, Reply, Service};
 use millpond_catalog::Handle;
 use millpond_engines_ordered::Put;
-use millpond_wire_transport::{Listener, Service};
+use millpond_net::Listener;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
@@ -110,16 +110,10 @@ fn with_standing_calls() -> (Server, Gate) {
     ));
     let (service, gate) = Standing::new();
     let bind = || Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
-    let options = ports::data_options(&config).unwrap();
-    let data = Transport::start(bind(), Vec::new(), "net", options, service).unwrap();
+    let data = ports::data_port(&config).unwrap();
+    let data = data.start(bind(), "net", service).unwrap();
     let view = Arc::clone(&shared);
-    let admin = Transport::start(
-        bind(),
-        Vec::new(),
-        "admin",
-        ports::admin_options(&config.admin),
-        admin::Admin { view },
-    );
+    let admin = ports::admin_port(&config.admin).start(bind(), "admin", admin::Admin { view });
     let server = Server::watched(shared, data, Some(admin.unwrap()), None).unwrap();
     (server, gate)
 }

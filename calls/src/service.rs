@@ -1,0 +1,48 @@
+//! What a front calls for every request.
+//! Its invariant: it is called on net threads, and must not block them.
+
+use crate::{Call, Peer, Reply};
+use millpond_wire_schema::{Code, Status};
+use std::time::Instant;
+
+/// Answers requests. It is called on the net threads and must not block them.
+pub trait Service: Clone + Send + 'static {
+    /// Serves one call, in one of three ways:
+    ///
+    /// - it answers `reply` and returns;
+    /// - it answers `reply` early and goes on: the answer leaves when this returns, so what takes longer is handed to another
+    ///   thread first, which may call the caller by [`Reply::pusher`];
+    /// - it keeps [`Reply::later`]'s ticket, which any thread answers when the work is done, and may go on after that.
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>);
+
+    /// Answers an HTTP request of that peer's for a path that is no method's, percent-encoded as it came.
+    fn visit(&self, verb: &str, path: &str, peer: Peer, reply: Reply<'_>) {
+        let _ = peer;
+        let ex = format!("{verb} {path} is not served here");
+        reply.error(&Status::new(Code::UnknownMethod, ex));
+    }
+
+    /// Told in the turn in which the kernel has taken all bytes of a ticket's answer that said since when it was ready
+    /// ([`Ticket::set_ready`](crate::Ticket::set_ready)), and under what mark. Answers that never left are not told.
+    fn written(&self, mark: u16, since: Instant) {
+        let _ = (mark, since);
+    }
+
+    /// Told at the end of each turn of a net thread, after what it answered was sent; when the turn began.
+    fn turned(&self, began: Instant) {
+        let _ = began;
+    }
+
+    /// Whether HTTP's GET may call that method: it changes nothing, so whoever follows a link or loads an image may ask for it.
+    /// A GET of another is refused, and so is one of HTTP's other verbs of any.
+    fn takes_get(&self, method: &str) -> bool {
+        let _ = method;
+        true
+    }
+
+    /// Told of a call that was refused with `status` before the service was asked about it: by the connection's bounds, or for
+    /// its verb.
+    fn refused(&self, method: &str, status: &Status) {
+        let _ = (method, status);
+    }
+}

@@ -1,0 +1,243 @@
+//! What all fronts share: how a call reaches its service, and its answer the connection, at once or by the mailbox.
+//!
+//! It knows no protocol: a [`Form`] writes one. Its invariant: what is begun and not finished never leaves.
+
+use millpond_calls::{
+    Answer, Call, Caller, Clock, Later, Meta, Peer, PushError, Pusher, Reply, Service, Sink,
+};
+use millpond_net::{Local, Outlet, Turn};
+use millpond_wire_payload::Encoding;
+use millpond_wire_schema::{Code, Status};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// How answers are written in one protocol, and what one of them needs of its call. One call, one answer, in the call's encoding.
+pub trait Form: Copy + Send + 'static {
+    /// Where an answer that was begun lies.
+    type Open: Default + Send;
+
+    /// Begins an answer; what is appended to the bytes becomes its payload. Nothing is, where nobody waits for one.
+    fn begin<'o>(self, out: &'o mut Vec<u8>, open: &'o mut Self::Open)
+    -> Option<(&'o mut Vec<u8>, Encoding)>;
+
+    /// Ends the answer that was begun.
+    fn finish(self, out: &mut Vec<u8>, open: &mut Self::Open);
+
+    /// Answers an error.
+    fn error(self, out: &mut Vec<u8>, status: &Status);
+
+    /// Answers a body where the protocol has a place for one, and an error elsewhere.
+    fn body(self, out: &mut Vec<u8>, _http_status: u16, _content_type: &str, _bytes: &[u8]) {
+        let ex = "this path is served over HTTP only";
+        self.error(out, &Status::new(Code::UnknownMethod, ex));
+    }
+
+    /// Whether its connection ends with the answer, `error` being what it says if it is one.
+    fn is_last(self, _error: Option<&Status>) -> bool {
+        false
+    }
+}
+
+/// A session whose peer can be called.
+pub trait Duplex {
+    /// The way to call it.
+    fn pusher(&mut self, turn: &mut Turn<'_>) -> Pusher;
+}
+
+/// What a net thread serves calls with: its copy of the service, and the clock of its turns.
+#[derive(Clone)]
+pub struct Serving<S> {
+    /// What answers.
+    pub service: S,
+    clock: Clock,
+}
+
+impl<S: Service> Serving<S> {
+    /// Serves with copies of that service.
+    pub fn new(service: S) -> Serving<S> {
+        let clock = Clock::start();
+        Serving { service, clock }
+    }
+
+    /// When this turn began.
+    pub fn began(&self) -> Instant {
+        self.clock.began()
+    }
+
+    /// A call of the turn's connection, with nothing beside its payload.
+    #[inline]
+    pub fn call<'a>(
+        &'a self,
+        turn: &Turn<'_>,
+        method: &'a str,
+        encoding: Encoding,
+        payload: &'a [u8],
+    ) -> Call<'a> {
+        let peer = turn.peer();
+        Call {
+            method,
+            encoding,
+            payload,
+            meta: Meta::default(),
+            caller: Caller {
+                peer,
+                connection: turn.connection(),
+                encrypted: turn.has_layer() || peer == Peer::Unix,
+            },
+            received: self.clock.began(),
+            clock: &self.clock,
+        }
+    }
+}
+
+impl<S: Service> Local for Serving<S> {
+    fn begin(&self) -> Instant {
+        self.clock.begin()
+    }
+
+    fn written(&self, mark: u16, since: Instant) {
+        self.service.written(mark, since);
+    }
+
+    fn end(&self) {
+        self.service.turned(self.clock.began());
+    }
+}
+
+/// Has a call served, or refuses it where its connection is one too many; `duplex` is the session, if its peer can be called.
+#[inline]
+pub fn serve<F: Form>(
+    turn: &mut Turn<'_>,
+    form: F,
+    duplex: Option<&mut (dyn Duplex + 'static)>,
+    serve: impl FnOnce(Reply<'_>),
+) {
+    match turn.over_limit() {
+        Some(ex) => refuse(turn, form, &Status::new(Code::Overloaded, ex)),
+        None => answer(turn, form, duplex, serve),
+    }
+}
+
+/// Answers an error.
+pub fn refuse(turn: &mut Turn<'_>, form: impl Form, status: &Status) {
+    answer(turn, form, None, |reply| reply.error(status));
+}
+
+/// Has a call answered, which has one answer or is in flight after it, whatever is done.
+#[inline]
+pub fn answer<F: Form>(
+    turn: &mut Turn<'_>,
+    form: F,
+    duplex: Option<&mut (dyn Duplex + 'static)>,
+    answer: impl FnOnce(Reply<'_>),
+) {
+    let start = turn.out().len();
+    let mut answering = Answering {
+        form,
+        open: F::Open::default(),
+        turn: turn.reborrow(),
+        duplex,
+    };
+    answer(Reply::to(&mut answering));
+    turn.finish(start);
+}
+
+/// The answer of a call while it is served.
+struct Answering<'c, F: Form> {
+    form: F,
+    open: F::Open,
+    turn: Turn<'c>,
+    duplex: Option<&'c mut (dyn Duplex + 'static)>,
+}
+
+impl<F: Form> Answer for Answering<'_, F> {
+    #[inline]
+    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
+        self.form.begin(self.turn.out(), &mut self.open)
+    }
+
+    #[inline]
+    fn finish(&mut self) {
+        self.form.finish(self.turn.out(), &mut self.open);
+    }
+
+    fn error(&mut self, status: &Status) {
+        self.form.error(self.turn.out(), status);
+        if self.form.is_last(Some(status)) {
+            self.turn.close();
+        }
+    }
+
+    fn body(&mut self, http_status: u16, content_type: &str, bytes: &[u8]) {
+        self.form.body(self.turn.out(), http_status, content_type, bytes);
+    }
+}
+
+impl<F: Form> Sink for Answering<'_, F> {
+    fn later(&mut self) -> Box<dyn Later> {
+        Box::new(Deferred {
+            form: self.form,
+            open: F::Open::default(),
+            out: Vec::new(),
+            outlet: self.turn.detach(),
+            ready: None,
+        })
+    }
+
+    fn pusher(&mut self) -> Result<Pusher, PushError> {
+        let duplex = self.duplex.as_mut().ok_or(PushError::Http)?;
+        Ok(duplex.pusher(&mut self.turn))
+    }
+}
+
+/// The answer of a call that another thread serves.
+struct Deferred<F: Form> {
+    form: F,
+    open: F::Open,
+    out: Vec<u8>,
+    outlet: Outlet,
+    /// When the work was done and only its writing was left, and a mark; nothing is measured where it is not told.
+    ready: Option<(Instant, u16)>,
+}
+
+impl<F: Form> Deferred<F> {
+    fn send(&mut self, error: Option<&Status>) {
+        let (out, close) = (std::mem::take(&mut self.out), self.form.is_last(error));
+        self.outlet.answer(out, close, self.ready);
+    }
+}
+
+impl<F: Form> Answer for Deferred<F> {
+    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
+        self.out = Vec::with_capacity(256);
+        self.form.begin(&mut self.out, &mut self.open)
+    }
+
+    fn finish(&mut self) {
+        self.form.finish(&mut self.out, &mut self.open);
+        self.send(None);
+    }
+
+    fn error(&mut self, status: &Status) {
+        // What may have been begun is not sent.
+        self.out = Vec::with_capacity(128);
+        self.form.error(&mut self.out, status);
+        self.send(Some(status));
+    }
+
+    fn body(&mut self, http_status: u16, content_type: &str, bytes: &[u8]) {
+        self.form.body(&mut self.out, http_status, content_type, bytes);
+        self.send(None);
+    }
+}
+
+impl<F: Form> Later for Deferred<F> {
+    fn gone(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.outlet.gone)
+    }
+
+    fn set_ready(&mut self, ready: Instant, mark: u16) {
+        self.ready = Some((ready, mark));
+    }
+}

@@ -1,0 +1,275 @@
+//! One connection on its net thread: read what is readable, have its session serve it, send once.
+//!
+//! It is not shared with other threads: answers from them come through the mailbox. It knows no protocol. Its invariants: a turn is
+//! bounded, and whoever has more to do waits behind the others; while it is blocked (a bound is reached, or its session is full)
+//! it serves nothing and reads little; an idle one holds no buffer. A peer that sends no more is answered what it has
+//! asked: it has gone only when it takes nothing either, or where its protocol has a word for the end.
+
+mod ages;
+mod held;
+mod link;
+mod parting;
+mod reading;
+#[cfg(test)]
+pub(crate) mod rig;
+
+pub(crate) use held::UNCOUNTED_BYTES;
+pub(crate) use link::{Link, OUT_BYTES_KEPT, Phase, Timed};
+
+use crate::mailbox::{Delivery, What};
+use crate::net_thread::{Kind, Net, Room};
+use crate::poller::Ready;
+use crate::session::{Received, Session, Turn};
+use crate::timers::{Ages, Nanos};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Bytes that a blocked connection reads ahead to see a last word once its peer has closed.
+const READ_AHEAD_BYTES: usize = 64 << 10;
+/// Requests served in one turn.
+const SERVED_PER_TURN: usize = 256;
+
+/// A connection; its net thread's slab holds it.
+pub(crate) struct Connection<L> {
+    pub(crate) link: Link,
+    /// Its protocol.
+    session: Box<dyn Session<L>>,
+    /// Bytes read and not yet served: less than one request, unless blocked.
+    input: Vec<u8>,
+    /// Input length below which no request can be whole.
+    needed: usize,
+    /// Bytes counted for it among those that all connections hold of unfinished requests.
+    counted: usize,
+    ages: Ages,
+    /// When its session is to be woken, or it is to end.
+    pub(crate) wake_at: Option<Instant>,
+    /// When that is, for the clock.
+    pub(crate) timer: Option<Nanos>,
+    /// It is in the loop's queue.
+    is_due: bool,
+    /// The kernel may have bytes for it.
+    is_readable: bool,
+    /// The kernel says that the peer has sent its last byte; it may not have been read yet.
+    has_hung_up: bool,
+    /// The peer's last byte was read.
+    has_ended: bool,
+    /// Since the stop, everything that the peer had sent by then was read.
+    is_drained: bool,
+}
+
+/// What a connection wants after its turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// To be told of its socket, or of an answer.
+    Wait,
+    /// Another turn, behind the others.
+    Again,
+    /// Everything is said: to be held for a moment while the peer reads it.
+    Linger,
+    /// To be closed.
+    End,
+}
+
+impl<L> Connection<L> {
+    pub(crate) fn new(link: Link, session: Box<dyn Session<L>>, now_s: u32) -> Connection<L> {
+        Connection {
+            link,
+            session,
+            input: Vec::new(),
+            needed: 0,
+            counted: 0,
+            ages: Ages {
+                active_s: now_s,
+                ..Ages::default()
+            },
+            wake_at: None,
+            timer: None,
+            is_due: false,
+            is_readable: false,
+            has_hung_up: false,
+            has_ended: false,
+            is_drained: false,
+        }
+    }
+
+    pub(crate) fn lingers(&self) -> bool {
+        self.link.phase == Phase::Lingering
+    }
+
+    #[inline]
+    fn blocked(&self) -> bool {
+        let in_flight = self.link.in_flight;
+        !self.link.takes_answers() || (in_flight > 0 && self.session.is_full(in_flight))
+    }
+
+    /// Whether its session can serve something now without further bytes.
+    fn servable(&self) -> bool {
+        let whole = !self.input.is_empty() && self.input.len() >= self.needed;
+        (whole || self.session.resumes(self.link.in_flight)) && !self.blocked()
+    }
+
+    /// Whether bytes that the kernel has would be of use.
+    fn wants_bytes(&self) -> bool {
+        let looks_for_the_end =
+            self.has_hung_up && self.session.has_last_word() && self.input.len() < READ_AHEAD_BYTES;
+        !self.has_ended && self.link.phase == Phase::Open && (looks_for_the_end || !self.blocked())
+    }
+
+    fn finished(&self) -> bool {
+        let awaits = self.link.in_flight > 0 && self.link.phase != Phase::Parted;
+        let over = self.link.phase > Phase::Open || (self.has_ended && !self.session.resumes(0));
+        over && !awaits && self.link.unsent() == 0
+    }
+
+    /// Asks for a turn; false if it is queued for one.
+    fn ask_for_turn(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_due, true)
+    }
+
+    /// Takes what the kernel says; true if it is to be queued for a turn.
+    pub(crate) fn note(&mut self, ready: Ready) -> bool {
+        self.is_readable |= ready.readable;
+        self.link.is_writable |= ready.writable;
+        self.has_hung_up |= ready.ended;
+        if ready.gone && !self.lingers() {
+            if self.has_ended {
+                self.link.phase = Phase::Broken;
+            }
+            // What it had sent before is still read.
+            self.tell_gone();
+        }
+        self.ask_for_turn()
+    }
+
+    /// Takes what another thread has sent; true if it is to be queued for a turn.
+    pub(crate) fn deliver(&mut self, delivery: Delivery, net: &Net, room: &mut Room) -> bool {
+        let link = &mut self.link;
+        let bytes = delivery.bytes.as_slice();
+        // The mailbox has counted them.
+        link.kept.mailed += bytes.len();
+        match delivery.what {
+            What::Answer { close, ready } => {
+                if link.phase <= Phase::Draining && link.may_owe(net, room, bytes.len()) {
+                    link.borrow_out(room);
+                    link.take(bytes, ready);
+                }
+                link.in_flight = link.in_flight.saturating_sub(1);
+                if close {
+                    link.enter(Phase::Draining);
+                }
+            }
+            What::Push { wake_at } => {
+                if let Some(owed) = &link.owed {
+                    owed.take(bytes.len());
+                }
+                if link.phase == Phase::Open && !self.has_ended {
+                    link.borrow_out(room);
+                    link.take(bytes, None);
+                    self.wake_at = self.wake_at.into_iter().chain(wake_at).min();
+                } else {
+                    // No answer could come.
+                    self.session.give_up();
+                }
+            }
+        }
+        self.ask_for_turn()
+    }
+
+    /// Wakes its session.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        self.wake_at = self.session.wake(now);
+    }
+
+    /// One turn: serve what was read before, read once, serve that, send.
+    pub(crate) fn turn(&mut self, local: &L, net: &Net, room: &mut Room, now_s: u32) -> After {
+        self.is_due = false;
+        if self.lingers() {
+            return self.discard(room);
+        }
+        let refused = self.link.kind == Kind::Refused;
+        self.link.budget = if refused { 1 } else { SERVED_PER_TURN };
+        self.link.borrow_out(room);
+        self.serve_input(local, net, room);
+        if self.link.budget > 0 && self.is_readable && self.wants_bytes() {
+            self.read(local, net, room);
+        }
+        let served = self.link.budget < SERVED_PER_TURN;
+        if refused && self.link.budget == 0 {
+            self.link.enter(Phase::Draining);
+        }
+        self.count_held(net, room);
+        if self.link.phase > Phase::Open {
+            self.session.give_up();
+        }
+        let sent = self.link.send(room);
+        self.link.give_out_back(room);
+        // A handshake has the time of one request, however often the peer makes this server answer.
+        self.age(now_s, served || (sent && !self.link.is_shaking()));
+        if self.link.phase == Phase::Broken {
+            return After::End;
+        }
+        let servable = self.servable();
+        // TLS can tell of the end together with the last requests.
+        if self.finished() && !servable {
+            return self.finish(net, room);
+        }
+        self.is_due = servable || (self.is_readable && self.wants_bytes());
+        if self.is_due { After::Again } else { After::Wait }
+    }
+
+    /// Has its session serve what it holds, and the messages at the front of `input`; returns bytes used.
+    fn serve(&mut self, local: &L, net: &Net, input: &[u8], scratch: &mut Vec<u8>) -> usize {
+        while self.link.budget > 0 && self.session.resumes(self.link.in_flight) && !self.blocked() {
+            let link = &mut self.link;
+            self.session.resume(local, &mut Turn { net, link, scratch });
+            self.link.count_served(true);
+        }
+        let mut used = 0;
+        self.needed = 0;
+        while used < input.len() && self.link.budget > 0 && !self.blocked() {
+            let link = &mut self.link;
+            let mut turn = Turn { net, link, scratch };
+            match self.session.receive(local, &mut turn, &input[used..]) {
+                Received::Served(len) => {
+                    used += len;
+                    self.link.count_served(true);
+                }
+                Received::Piece(len) => {
+                    used += len;
+                    self.link.count_served(false);
+                }
+                Received::More(needed) => {
+                    self.needed = needed;
+                    break;
+                }
+                Received::Malformed => {
+                    net.counters.malformed.fetch_add(1, Ordering::Relaxed);
+                    self.link.enter(Phase::Draining);
+                    used = input.len();
+                }
+                Received::Become(len, session) => {
+                    used += len;
+                    self.session = session;
+                    if len > 0 {
+                        self.link.count_served(true);
+                    }
+                }
+            }
+        }
+        used
+    }
+
+    /// The stop wants to know whether anything lies unread; true if it is to be queued for a turn.
+    pub(crate) fn look_again(&mut self) -> bool {
+        self.is_drained = false;
+        self.is_readable = true;
+        self.ask_for_turn()
+    }
+
+    /// Whether nothing is owed to the peer, not even the look at what it had sent when the stop came.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_read = self.link.phase > Phase::Open || self.has_ended || self.is_drained;
+        let unread = self.link.kind == Kind::Served && !is_read;
+        self.link.in_flight == 0 && self.link.unsent() == 0 && !unread
+    }
+}

@@ -1,0 +1,197 @@
+//! The ends of a connection: what its peer is told, and who else.
+//!
+//! Its invariant: nothing is said after the last word, and whoever works for a connection that is gone is told.
+
+use super::{After, Connection, Phase};
+use crate::net_thread::{Kind, Net, Room};
+use crate::quiet::{self, limited};
+use crate::session::{Goodbye, Turn};
+use crate::timers::Overdue;
+use rustix::net::Shutdown;
+use std::sync::atomic::Ordering;
+
+impl<L> Connection<L> {
+    /// Everything was said: the peer is told, and given time to read it if it has not closed itself.
+    pub(super) fn finish(&mut self, net: &Net, room: &mut Room) -> After {
+        self.link.end_layer();
+        if self.has_ended || rustix::net::shutdown(&self.link.socket, Shutdown::Write).is_err() {
+            return After::End;
+        }
+        self.link.phase = Phase::Lingering;
+        self.tell_gone();
+        self.input = Vec::new();
+        self.count_held(net, room);
+        self.is_due = true;
+        After::Linger
+    }
+
+    /// Ends the connection by this server's own will: the peer is told why where its protocol has a word for it, and has a moment to
+    /// read it where the kernel takes all of it now. In a stop every peer to whom all is said has that moment: it may be sending,
+    /// and a reset would take answers from it.
+    pub(crate) fn part(&mut self, net: &Net, room: &mut Room, why: Goodbye) -> After {
+        if why == Goodbye::Overdue(Overdue::Write) {
+            self.link.reset_at_end();
+        }
+        let (phase, has_last_word) = (self.link.phase, self.session.has_last_word());
+        let is_stop = why == Goodbye::Stop;
+        if is_stop && phase == Phase::Lingering {
+            return After::Wait;
+        }
+        if has_last_word && phase == Phase::Open {
+            self.session.give_up();
+            self.link.borrow_out(room);
+            let (link, scratch) = (&mut self.link, &mut room.scratch);
+            self.session.part(&mut Turn { net, link, scratch }, why);
+            self.link.send(room);
+            self.link.give_out_back(room);
+        } else if has_last_word || !is_stop || self.link.in_flight > 0 {
+            return After::End;
+        }
+        if self.link.phase == Phase::Broken || self.link.unsent() > 0 {
+            return After::End;
+        }
+        self.finish(net, room)
+    }
+
+    /// Nobody takes answers any more, nor those of calls that are still to be served.
+    pub(super) fn tell_gone(&mut self) {
+        self.session.give_up();
+        self.link.tell_gone();
+    }
+
+    /// It is over: whoever works for it is told, and so is the log where that is worth a line.
+    pub(crate) fn ended(mut self, net: &Net) {
+        self.link.end_layer();
+        let link = &self.link;
+        tracing::trace!(peer = %link.peer, connection = link.key.generation, "connection closed");
+        let in_the_middle = self.has_ended && link.phase != Phase::Broken && !self.input.is_empty();
+        if in_the_middle && link.kind != Kind::Refused {
+            let (peer, bytes) = (link.peer, self.input.len());
+            limited!(info, net.counters.quiet, quiet::CUT_SHORT, [%peer, bytes], "connection closed by its peer in the middle of a request");
+            net.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.lost(net);
+    }
+
+    /// It is over in the middle of a turn: whoever works for it is told, and its peer hears nothing but the end.
+    pub(crate) fn lost(mut self, net: &Net) {
+        self.uncount_held(net);
+        self.tell_gone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::rig::Rig;
+    use super::*;
+    use crate::mailbox::{Delivery, What};
+    use crate::session::{Received, Session};
+    use std::cell::Cell;
+    use std::io::{Read as _, Write as _};
+    use std::rc::Rc;
+
+    /// Counts how often it was told that nothing more is received.
+    struct Told(Rc<Cell<u32>>);
+
+    impl<S> Session<S> for Told {
+        fn receive(&mut self, _: &S, _: &mut Turn<'_>, input: &[u8]) -> Received<S> {
+            Received::Served(input.len())
+        }
+
+        fn is_full(&self, _: usize) -> bool {
+            false
+        }
+
+        fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], _: &str) {}
+
+        fn give_up(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn a_push_that_comes_after_the_peers_end_is_given_up() {
+        let told = Rc::<Cell<u32>>::default();
+        let Rig {
+            mut connection,
+            net,
+            mut room,
+            theirs: _theirs,
+        } = Rig::connected();
+        connection.session = Box::new(Told(Rc::clone(&told)));
+        let push = |connection: &Connection<_>| Delivery {
+            key: connection.link.key,
+            bytes: b"push".to_vec(),
+            what: What::Push { wake_at: None },
+        };
+        connection.deliver(push(&connection), &net, &mut room);
+        assert_eq!((told.get(), connection.link.unsent()), (0, 4));
+        connection.has_ended = true;
+        connection.deliver(push(&connection), &net, &mut room);
+        assert_eq!((told.get(), connection.link.unsent()), (1, 4));
+    }
+
+    #[test]
+    fn the_last_word_is_the_last_that_is_said() {
+        let mut rig = Rig::upgraded();
+        rig.connection.link.in_flight = 1;
+        let turn = rig
+            .connection
+            .part(&rig.net, &mut rig.room, Goodbye::Overdue(Overdue::Request));
+        assert_eq!(turn, After::Linger);
+        // An answer that comes too late.
+        let late = Delivery {
+            key: rig.connection.link.key,
+            bytes: b"late".to_vec(),
+            what: What::Answer {
+                close: false,
+                ready: None,
+            },
+        };
+        rig.connection.deliver(late, &rig.net, &mut rig.room);
+        assert_eq!(rig.turns(1), After::Wait);
+        assert_eq!(rig.connection.link.unsent(), 0);
+        let mut said = Vec::new();
+        rig.theirs.read_to_end(&mut said).unwrap();
+        assert_eq!(said, b"Overdue(Request)");
+        let again = rig.connection.part(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(again, After::Wait, "it is said once");
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_is_not_waited_for() {
+        let mut rig = Rig::upgraded();
+        rig.connection.link.out = vec![7; 4 << 20];
+        assert_eq!(rig.turns(1), After::Wait);
+        assert!(rig.connection.link.unsent() > 0);
+        let turn = rig
+            .connection
+            .part(&rig.net, &mut rig.room, Goodbye::Overdue(Overdue::Write));
+        assert_eq!(turn, After::End);
+    }
+
+    #[test]
+    fn nobody_is_told_without_a_last_word() {
+        let mut rig = Rig::connected();
+        let overdue = Goodbye::Overdue(Overdue::Idle);
+        let turn = rig.connection.part(&rig.net, &mut rig.room, overdue);
+        assert_eq!(turn, After::End);
+        assert_eq!(rig.read_answers(), b"");
+    }
+
+    #[test]
+    fn a_stop_reads_on_until_its_peer_goes() {
+        let mut rig = Rig::connected();
+        let turn = rig.connection.part(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(turn, After::Linger);
+        // What comes too late does no harm: the peer reads the end of the stream, no reset.
+        rig.theirs.write_all(b"too late").unwrap();
+        assert_eq!(rig.turns(1), After::Wait);
+        assert_eq!(rig.theirs.read(&mut [0; 8]).unwrap(), 0);
+        let again = rig.connection.part(&rig.net, &mut rig.room, Goodbye::Stop);
+        assert_eq!(again, After::Wait, "it goes on for as long as it may");
+        drop(rig.theirs.shutdown(std::net::Shutdown::Both));
+        assert_eq!(rig.turns(2), After::End);
+    }
+}

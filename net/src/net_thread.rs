@@ -1,0 +1,446 @@
+//! A net thread: its loop over what is ready, and the connections that live on it.
+//!
+//! Each turn of the loop takes what the kernel and other threads have for it, then gives every connection with something to
+//! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
+//! connections is touched elsewhere.
+
+mod contained;
+mod crowd;
+mod lingering;
+mod room;
+mod start;
+
+pub(crate) use start::start;
+
+use crate::connection::{After, Connection, Link, Timed};
+use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel, What};
+use crate::poller::{Poller, Ready};
+use crate::quiet::{self, limited};
+use crate::session::{Fronts, Goodbye, Local, Undecided};
+use crate::timers::{Sweep, Timers};
+use crate::tls::{self, Tls};
+use crate::totals::Keepers;
+use crate::{Counters, Options};
+use millpond_calls::Peer;
+use millpond_threads::contain;
+use slab::Slab;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// One read's worth of bytes, shared by all connections of the thread.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+/// How often a stop looks again whether everything is answered.
+const RECHECK: Duration = Duration::from_millis(5);
+/// How long a stop holds connections whose end was said, so that no reset overtakes the last answer: a round trip to a peer
+/// far away. It ends with the last of them.
+pub(crate) const PARTING: Duration = Duration::from_millis(250);
+/// How long a refused connection may take to send the request that is answered `Overloaded`.
+const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+/// Pause after a wait that failed, instead of a busy loop.
+const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
+
+/// The next connection's number in this process.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// What a net thread is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Serve (or refuse) this connection.
+    Adopt(Newcomer),
+    /// Send what is owed, for this long at most, then close everything and end.
+    Close { grace: Duration },
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: Peer,
+    pub(crate) kind: Kind,
+    /// What it begins with, where it is by TLS.
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// It came over loopback.
+    pub(crate) is_loopback: bool,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Calls.
+    Served,
+    /// Over the connection limit: its first request is answered `Overloaded`, and that is all.
+    Refused,
+}
+
+/// The outside's handle to a net thread.
+pub(crate) struct NetThread {
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Connections served on it now.
+    pub(crate) live: Arc<AtomicUsize>,
+}
+
+impl NetThread {
+    /// Counts a connection in before its order is given, so that the next one sees it.
+    pub(crate) fn count(&self, counters: &Counters, kind: Kind) {
+        match kind {
+            Kind::Served => {
+                self.live.fetch_add(1, Ordering::Relaxed);
+                counters.live.fetch_add(1, Ordering::Relaxed);
+            }
+            Kind::Refused => {
+                counters.refusing.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts it out again.
+    pub(crate) fn uncount(&self, counters: &Counters, kind: Kind) {
+        uncount(counters, &self.live, kind);
+    }
+}
+
+fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
+    match kind {
+        Kind::Served => {
+            live.fetch_sub(1, Ordering::Relaxed);
+            counters.live.fetch_sub(1, Ordering::Relaxed);
+        }
+        Kind::Refused => {
+            counters.refusing.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a net thread's connections share and do not change.
+pub(crate) struct Net {
+    pub(crate) options: Options,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+/// What connections borrow for one turn.
+pub(crate) struct Room {
+    /// Where bytes are read to.
+    pub(crate) read: Vec<u8>,
+    /// An empty buffer for answers: who sends all of them gives it back, so that an idle connection holds none.
+    pub(crate) out: Vec<u8>,
+    /// The same for the times of answers that are measured.
+    pub(crate) timed: Vec<Timed>,
+    /// Measured answers that have left: their marks, and since when they were ready.
+    pub(crate) written: Vec<(u16, Instant)>,
+    /// Where sessions work.
+    pub(crate) scratch: Vec<u8>,
+    /// Answers that are being encrypted.
+    pub(crate) plain: Vec<u8>,
+}
+
+/// Everything that one net thread owns.
+struct Loop<L: Local> {
+    net: Net,
+    local: L,
+    fronts: Fronts<L>,
+    poller: Poller,
+    live: Arc<AtomicUsize>,
+    connections: Slab<Connection<L>>,
+    /// Those of them that keep bytes for their peers.
+    keepers: Keepers,
+    /// Room is to be made, once the connections had their turns.
+    wants_room: bool,
+    /// Slots of the connections that have something to do, and of those that will have in the turn after it.
+    due: Vec<usize>,
+    due_next: Vec<usize>,
+    room: Room,
+    left: Left,
+    /// When this turn began.
+    began: Instant,
+    timers: Timers,
+    closing: Option<Closing>,
+}
+
+/// A stop under way.
+struct Closing {
+    until: Instant,
+    /// Until when peers that have heard of it may take to go; none while some have not.
+    told: Option<Instant>,
+}
+
+impl<L: Local> Loop<L> {
+    fn new(net: Net, local: L, fronts: Fronts<L>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<L> {
+        let began = Instant::now();
+        Loop {
+            timers: Timers::start(net.options.patience, began),
+            began,
+            net,
+            local,
+            fronts,
+            poller,
+            live,
+            connections: Slab::new(),
+            keepers: Keepers::default(),
+            wants_room: false,
+            due: Vec::new(),
+            due_next: Vec::new(),
+            room: Room::new(),
+            left: Left::default(),
+            closing: None,
+        }
+    }
+
+    fn run(mut self) {
+        let mailbox = Arc::clone(&self.net.mailbox);
+        mailbox.pulse().begin();
+        loop {
+            let rang = self.wait();
+            mailbox.pulse().beat();
+            self.began = self.local.begin();
+            self.timers.set_now(self.began);
+            if rang {
+                self.take_mail();
+            }
+            std::mem::swap(&mut self.due, &mut self.due_next);
+            for at in 0..self.due.len() {
+                self.turn(self.due[at]);
+                mailbox.pulse().beat();
+            }
+            self.due.clear();
+            for (mark, since) in self.room.written.drain(..) {
+                self.local.written(mark, since);
+            }
+            self.local.end();
+            if self.room.scratch.capacity() > SCRATCH_BYTES {
+                self.room.scratch = Vec::new();
+            }
+            self.look_at_the_time();
+            self.make_wanted_room();
+            if self.is_closed() {
+                return mailbox.pulse().end();
+            }
+        }
+    }
+
+    /// Waits for the kernel or the bell, and notes which connections have something to do.
+    fn wait(&mut self) -> bool {
+        let span = if !self.due_next.is_empty() {
+            Some(Duration::ZERO)
+        } else if self.closing.is_some() {
+            Some(RECHECK)
+        } else {
+            self.timers.next(self.connections.len())
+        };
+        let (connections, due) = (&mut self.connections, &mut self.due_next);
+        let waited = self.poller.wait(span, |ready: Ready| {
+            let found = connections.get_mut(ready.slot);
+            if let Some(connection) =
+                found.filter(|found| found.link.key.generation as u32 == ready.generation)
+                && connection.note(ready)
+            {
+                due.push(ready.slot);
+            }
+        });
+        waited.unwrap_or_else(|error| {
+            tracing::error!(%error, "a net thread cannot wait for its sockets");
+            std::thread::sleep(WAIT_FAILED_PAUSE);
+            true
+        })
+    }
+
+    /// Takes the mailbox's answers to their connections, and carries out orders.
+    fn take_mail(&mut self) {
+        let mut left = std::mem::take(&mut self.left);
+        self.net.mailbox.take(&mut left);
+        for parcel in left.parcels.drain(..) {
+            match parcel {
+                Parcel::Message(delivery) => self.deliver(delivery),
+                Parcel::NoPlace(answer) => self.give_up(&answer),
+                // Made after the turns: what came with it may leave at once, and is counted until then.
+                Parcel::MakeRoom => self.wants_room = true,
+            }
+        }
+        for order in left.orders.drain(..) {
+            match order {
+                Order::Adopt(newcomer) => self.adopt(newcomer),
+                Order::Close { grace } => self.begin_close(grace),
+            }
+        }
+        self.left = left;
+    }
+
+    fn has(&self, key: Key) -> bool {
+        self.connections
+            .get(key.slot)
+            .is_some_and(|found| found.link.key == key)
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let key = delivery.key;
+        if !self.has(key) {
+            self.net.mailbox.totals().take(delivery.bytes.len());
+            if let What::Answer { .. } = delivery.what {
+                self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        let is_due = self.with(key.slot, |found, _, net, room| found.deliver(delivery, net, room));
+        if is_due == Some(true) {
+            self.due_next.push(key.slot);
+        }
+        self.set_timer(key.slot);
+    }
+
+    /// Has a connection's timer end when it says.
+    fn set_timer(&mut self, slot: usize) {
+        if let Some(found) = self.connections.get_mut(slot) {
+            found.timer = self.timers.set(found.link.key, found.timer, found.wake_at);
+        }
+    }
+
+    fn adopt(&mut self, newcomer: Newcomer) {
+        let Newcomer {
+            socket, peer, kind, ..
+        } = newcomer;
+        let kind = self.find_place(kind);
+        let counters = &self.net.counters;
+        let begin = |tls: &Tls| Ok(tls::Session::new(tls.begin()?, peer, Arc::clone(counters)));
+        let layer = match contain(|| newcomer.tls.as_deref().map(begin).transpose()) {
+            Ok(Ok(layer)) => layer,
+            Err(panic) => {
+                self.note_panic(peer, &panic);
+                return uncount(counters, &self.live, kind);
+            }
+            Ok(Err::<_, rustls::Error>(error)) => {
+                limited!(warn, counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: TLS cannot begin");
+                return uncount(counters, &self.live, kind);
+            }
+        };
+        let entry = self.connections.vacant_entry();
+        let key = Key {
+            slot: entry.key(),
+            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
+        };
+        if let Err(error) = self.poller.add(&socket, key) {
+            limited!(warn, self.net.counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: it cannot be watched");
+            return uncount(&self.net.counters, &self.live, kind);
+        }
+        let mut link = Link::new(socket, peer, kind, key);
+        link.is_loopback = newcomer.is_loopback;
+        link.layer = layer.map(|layer| Box::new(layer) as _);
+        let session = Box::new(Undecided(Arc::clone(&self.fronts)));
+        let mut connection = Connection::new(link, session, self.timers.now_s());
+        if kind == Kind::Refused {
+            connection.wake_at = Some(self.began + REFUSAL_WAIT);
+        }
+        entry.insert(connection);
+        tracing::trace!(%peer, connection = key.generation, "connection opened");
+        self.set_timer(key.slot);
+    }
+
+    /// Gives a connection its turn.
+    fn turn(&mut self, slot: usize) {
+        let now_s = self.timers.now_s();
+        let after = self.with(slot, |found, local, net, room| {
+            found.turn(local, net, room, now_s)
+        });
+        if let Some(after) = after {
+            self.follow(slot, after);
+        }
+    }
+
+    /// Does what a connection wants after its turn.
+    fn follow(&mut self, slot: usize, after: After) {
+        self.recount(slot);
+        match (after, self.connections.get(slot)) {
+            (After::Again, _) => self.due_next.push(slot),
+            (After::Linger, Some(connection)) => {
+                let (key, kind) = (connection.link.key, connection.link.kind);
+                uncount(&self.net.counters, &self.live, kind);
+                self.linger(key);
+            }
+            (After::End, _) => self.forget(slot),
+            (After::Wait | After::Linger, _) => {}
+        }
+    }
+
+    /// Ends a connection by this server's own will; who can be told of it is told.
+    fn part(&mut self, slot: usize, why: Goodbye) {
+        if let Some(after) = self.with(slot, |found, _, net, room| found.part(net, room, why)) {
+            self.follow(slot, after);
+        }
+    }
+
+    /// Ends what has lingered, been refused or kept this server waiting for too long.
+    fn look_at_the_time(&mut self) {
+        while let Some(Key { slot, .. }) = self.timers.ended() {
+            let Some(found) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            found.timer = None;
+            if found.lingers() || found.link.kind == Kind::Refused {
+                self.forget(slot);
+            } else {
+                let now = self.began;
+                self.with(slot, |found, _, _, _| found.wake(now));
+                self.set_timer(slot);
+            }
+        }
+        let Some(Sweep { now_s, from, to }) = self.timers.sweep(self.connections.capacity()) else {
+            return;
+        };
+        self.net.counters.quiet.tell();
+        for slot in from..to {
+            let patience = &self.net.options.patience;
+            let overdue = self
+                .connections
+                .get(slot)
+                .and_then(|found| found.overdue(patience, now_s));
+            if let Some(why) = overdue {
+                self.net.counters.count_overdue(why);
+                self.part(slot, Goodbye::Overdue(why));
+            }
+        }
+    }
+
+    fn begin_close(&mut self, grace: Duration) {
+        self.closing = Some(Closing {
+            until: Instant::now() + grace,
+            told: None,
+        });
+        // What a peer had sent by now is read once more, so that it is answered.
+        for (slot, connection) in &mut self.connections {
+            if connection.look_again() {
+                self.due_next.push(slot);
+            }
+        }
+    }
+
+    fn is_closed(&mut self) -> bool {
+        let Some(mut closing) = self.closing.take() else {
+            return false;
+        };
+        let now = Instant::now();
+        if closing.told.is_none() {
+            let mut connections = self.connections.iter();
+            let quiet = connections.all(|(_, connection)| connection.is_quiet());
+            if quiet || now >= closing.until {
+                closing.told = Some(now + PARTING);
+                (0..self.connections.capacity()).for_each(|slot| self.part(slot, Goodbye::Stop));
+            }
+        }
+        let over = closing.told.is_some_and(|until| now >= until);
+        if !over && (closing.told.is_none() || !self.connections.is_empty()) {
+            self.closing = Some(closing);
+            return false;
+        }
+        true
+    }
+}
+
+/// However the thread ends, its connections are counted out.
+impl<L: Local> Drop for Loop<L> {
+    fn drop(&mut self) {
+        for slot in 0..self.connections.capacity() {
+            self.forget(slot);
+        }
+    }
+}

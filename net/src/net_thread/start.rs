@@ -1,0 +1,165 @@
+//! The start of a net thread: its mailbox, its processor, its loop.
+//!
+//! Its invariant: a thread that could not be pinned runs no loop, and whoever starts it hears why.
+
+use super::{Loop, Net, NetThread, Newcomer, Order, uncount};
+use crate::mailbox::{Mailbox, Parcel};
+use crate::poller::{self, Poller};
+use crate::session::{Fronts, Local};
+use crate::totals::Totals;
+use crate::{Counters, Error, Options};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// Starts the net thread of that number, named `NAME-NUMBER`, pinned to `cpu` where one is given.
+pub(crate) fn start<L: Local>(
+    name: &str,
+    number: usize,
+    cpu: Option<usize>,
+    local: L,
+    fronts: Fronts<L>,
+    options: Options,
+    totals: &Arc<Totals>,
+) -> Result<(NetThread, JoinHandle<()>), Error> {
+    let name = format!("{name}-{number}");
+    let thread_error = |source| Error::Thread {
+        what: format!("net thread {name}"),
+        source,
+    };
+    let mailbox = Arc::new(Mailbox::new(Arc::clone(totals), number).map_err(thread_error)?);
+    totals.introduce(number, &mailbox);
+    let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
+    let live = Arc::new(AtomicUsize::new(0));
+    let counters = Arc::clone(totals.counters());
+    let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
+    let end = End {
+        mailbox: Arc::clone(&mailbox),
+        live: Arc::clone(&live),
+        counters: Arc::clone(&counters),
+    };
+    let (net, thread_live) = (
+        Net {
+            options,
+            counters,
+            mailbox: Arc::clone(&mailbox),
+        },
+        Arc::clone(&live),
+    );
+    let body = move || {
+        let pin = cpu.map_or(Ok(()), pin_to);
+        let failed = pin.is_err();
+        let _ = pinned.send(pin);
+        let _end = end;
+        if !failed {
+            Loop::new(net, local, fronts, Poller::new(epoll), thread_live).run();
+        }
+    };
+    let join = std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(body)
+        .map_err(thread_error)?;
+    match (pin_result.recv(), cpu) {
+        (Ok(Err(source)), Some(cpu)) => Err(Error::Pin {
+            what: name,
+            cpu,
+            source,
+        }),
+        _ => Ok((NetThread { mailbox, live }, join)),
+    }
+}
+
+/// The end of a net thread, however it comes: nothing is left in its mailbox any more, so whoever waits for something of it hears
+/// that there will be nothing, and nothing stays counted that nobody takes.
+struct End {
+    mailbox: Arc<Mailbox>,
+    live: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let left = self.mailbox.close();
+        for parcel in &left.parcels {
+            if let Parcel::Message(delivery) = parcel {
+                self.mailbox.totals().take(delivery.bytes.len());
+            }
+        }
+        for order in &left.orders {
+            if let Order::Adopt(Newcomer { kind, .. }) = order {
+                uncount(&self.counters, &self.live, *kind);
+            }
+        }
+        if std::thread::panicking() {
+            // What it was about to adopt went with it.
+            let lost = self.live.swap(0, Ordering::Relaxed) as u64;
+            self.counters.live.fetch_sub(lost, Ordering::Relaxed);
+        }
+        drop(left);
+    }
+}
+
+fn pin_to(cpu: usize) -> std::io::Result<()> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::mailbox::{Delivery, Key, What};
+    use crate::net_thread::Kind;
+    use crate::poller::Bell;
+    use millpond_calls::Peer;
+
+    #[test]
+    fn what_nobody_takes_any_more_is_counted_out() {
+        let counters = Arc::<Counters>::default();
+        let totals = Arc::new(Totals::new(Arc::clone(&counters), 1, 1 << 20));
+        let mailbox = Arc::new(Mailbox::new(Arc::clone(&totals), 0).unwrap());
+        let net_thread = NetThread {
+            mailbox: Arc::clone(&mailbox),
+            live: Arc::default(),
+        };
+        mailbox.post(Delivery {
+            key: Key {
+                slot: 0,
+                generation: 1,
+            },
+            bytes: vec![0; 1000],
+            what: What::Answer {
+                close: false,
+                ready: None,
+            },
+        });
+        for kind in [Kind::Served, Kind::Refused] {
+            net_thread.count(&counters, kind);
+            let order = Order::Adopt(Newcomer {
+                socket: Bell::new().unwrap().into(),
+                peer: Peer::Unix,
+                kind,
+                tls: None,
+                is_loopback: false,
+            });
+            mailbox.order(order).unwrap();
+        }
+        let counted = || {
+            let of_all = [&counters.write_buffer_bytes, &counters.live, &counters.refusing];
+            of_all.map(|counter| counter.load(Ordering::Relaxed))
+        };
+        assert_eq!(counted(), [1000, 1, 1]);
+        drop(End {
+            mailbox,
+            live: Arc::clone(&net_thread.live),
+            counters: Arc::clone(&counters),
+        });
+        assert_eq!(counted(), [0, 0, 0]);
+        assert_eq!(net_thread.live.load(Ordering::Relaxed), 0);
+    }
+}
