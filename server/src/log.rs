@@ -16,12 +16,12 @@ use millpond_metrics::Metric;
 use queue::Queue;
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing::level_filters::LevelFilter;
-use tracing::subscriber::Interest;
-use tracing::{Metadata, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::{Registry, reload};
 
 /// Lines that wait to be written; their bytes are bounded by `log.queue_bytes_max`.
 pub(crate) const QUEUE_LINES_MAX: usize = 100_000;
@@ -40,7 +40,8 @@ pub struct Logging {
 pub struct LogHandle {
     queue: Arc<Queue>,
     file: Arc<AtomicU64>,
-    floor: Floor,
+    /// What is logged.
+    floor: reload::Handle<Targets, Registry>,
     /// It is not on standard error, where the process prints why it ends.
     is_apart: bool,
 }
@@ -78,15 +79,23 @@ impl LogHandle {
 
     /// How much is logged now.
     pub fn level(&self) -> Level {
-        Level::ALL[usize::from(self.floor.0.load(Ordering::Relaxed)) % Level::ALL.len()]
+        let default = self.floor.with_current(Targets::default_level).ok().flatten();
+        let is = |level: &Level| default == Some(level.filter());
+        Level::ALL.into_iter().find(is).unwrap_or_default()
     }
 
     /// Logs so much from now on.
     pub fn set_level(&self, level: Level) {
-        self.floor.0.store(level as u8, Ordering::Relaxed);
-        // Every place that logs remembers whether it is heard.
-        tracing::callsite::rebuild_interest_cache();
+        // It fails only where the process logs by another subscriber, which has a level of its own.
+        let _ = self.floor.reload(floor(level));
     }
+}
+
+/// What a level lets pass: the slow log's lines, which are warnings, at every level.
+fn floor(level: Level) -> Targets {
+    Targets::new()
+        .with_default(level.filter())
+        .with_target(slow::TARGET, level.filter().max(LevelFilter::WARN))
 }
 
 #[cfg(test)]
@@ -98,49 +107,9 @@ impl LogHandle {
         LogHandle {
             queue,
             file: Arc::default(),
-            floor: Floor(Arc::default()),
+            floor: reload::Layer::new(floor(Level::Info)).1,
             is_apart: true,
         }
-    }
-}
-
-/// Lets pass what the level permits, and the slow log.
-#[derive(Clone)]
-struct Floor(Arc<AtomicU8>);
-
-impl Floor {
-    fn filter(&self) -> LevelFilter {
-        const FILTERS: [LevelFilter; Level::ALL.len()] = [
-            LevelFilter::TRACE,
-            LevelFilter::DEBUG,
-            LevelFilter::INFO,
-            LevelFilter::WARN,
-            LevelFilter::ERROR,
-        ];
-        FILTERS[usize::from(self.0.load(Ordering::Relaxed)) % FILTERS.len()]
-    }
-
-    fn passes(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.filter() || metadata.target() == slow::TARGET
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Floor {
-    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.passes(metadata) {
-            Interest::always()
-        } else {
-            Interest::never()
-        }
-    }
-
-    fn enabled(&self, metadata: &Metadata<'_>, _context: Context<'_, S>) -> bool {
-        self.passes(metadata)
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        // The slow log's lines are warnings.
-        Some(self.filter().max(LevelFilter::WARN))
     }
 }
 
@@ -165,23 +134,17 @@ impl Logging {
         let queue = Arc::new(queue);
         let file = Arc::new(AtomicU64::new(0));
         start_thread(&queue, Lines::new(to, &file), config)?;
-        let floor = Floor(Arc::new(AtomicU8::new(config.level as u8)));
+        let (layer, floor) = reload::Layer::new(floor(config.level));
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(Arc::clone(&queue))
             .with_ansi(false)
             .with_target(false);
-        let base = tracing_subscriber::registry();
-        // The floor is asked first, so it goes on last.
-        let _ = match config.format {
-            Format::Text => {
-                let all = base.with(lines).with(floor.clone());
-                tracing::subscriber::set_global_default(all)
-            }
-            Format::Json => {
-                let all = base.with(lines.json().flatten_event(true)).with(floor.clone());
-                tracing::subscriber::set_global_default(all)
-            }
+        let lines = match config.format {
+            Format::Text => lines.boxed(),
+            Format::Json => lines.json().flatten_event(true).boxed(),
         };
+        let all = tracing_subscriber::registry().with(layer).with(lines);
+        let _ = tracing::subscriber::set_global_default(all);
         Ok(Logging {
             handle: LogHandle {
                 queue,

@@ -1,8 +1,10 @@
 //! `[log]`: where, how much and how it is logged.
 //! It writes nothing. Its invariant: a level has one number and one name, and is known by either.
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use tracing::level_filters::LevelFilter;
 
 /// `[log]`
 #[derive(Debug, Clone, Deserialize)]
@@ -33,7 +35,7 @@ impl Default for Log {
 }
 
 /// How much is logged, with the numbers of report R1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// 1: each call as it comes in, each connection as it comes and goes.
@@ -41,6 +43,7 @@ pub enum Level {
     /// 2: a line a request.
     Debug,
     /// 3: what happens to the process.
+    #[default]
     Info,
     /// 4: what may need somebody.
     Warn,
@@ -56,14 +59,14 @@ impl<'de> Deserialize<'de> for Level {
             Number(i64),
             Name(String),
         }
-        let form = Form::deserialize(deserializer)?;
-        let text = match &form {
-            Form::Number(number) => number.to_string(),
-            Form::Name(name) => name.clone(),
+        let (text, found) = match Form::deserialize(deserializer)? {
+            Form::Number(number) => (number.to_string(), number.to_string()),
+            Form::Name(name) => (name.clone(), format!("{name:?}")),
         };
-        Level::named(&text).ok_or_else(|| match &form {
-            Form::Number(found) => level_error(found),
-            Form::Name(found) => level_error(found),
+        Level::named(&text).ok_or_else(|| {
+            D::Error::custom(format_args!(
+                "log level {found}; expected 1 or \"trace\", 2 or \"debug\", 3 or \"info\", 4 or \"warn\", 5 or \"error\""
+            ))
         })
     }
 }
@@ -83,18 +86,23 @@ impl Level {
         }
     }
 
+    /// What passes at it.
+    pub(crate) fn filter(self) -> LevelFilter {
+        match self {
+            Level::Trace => LevelFilter::TRACE,
+            Level::Debug => LevelFilter::DEBUG,
+            Level::Info => LevelFilter::INFO,
+            Level::Warn => LevelFilter::WARN,
+            Level::Error => LevelFilter::ERROR,
+        }
+    }
+
     /// The level of a name, or of a number as report R1 has them.
     pub fn named(text: &str) -> Option<Level> {
         let is = |(level, number): &(Level, &str)| text.eq_ignore_ascii_case(level.name()) || text == *number;
         let numbered = Level::ALL.into_iter().zip(["1", "2", "3", "4", "5"]);
         numbered.into_iter().find(is).map(|(level, _)| level)
     }
-}
-
-fn level_error<E: serde::de::Error>(found: impl std::fmt::Debug) -> E {
-    E::custom(format_args!(
-        "log level {found:?}; expected 1 or \"trace\", 2 or \"debug\", 3 or \"info\", 4 or \"warn\", 5 or \"error\""
-    ))
 }
 
 /// How a log line looks.
