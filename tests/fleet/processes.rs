@@ -314,7 +314,7 @@ fn what_several_processes_cannot_share_is_refused() {
     );
     check(
         &[two, "server.listen_also=[\"unix:x.sock\"]"],
-        &["server.listen_also is unix:", "a Unix socket has one process"],
+        &["server.listen_also[0] is unix:", "a Unix socket has one process"],
     );
     // A port that somebody has is refused, also by somebody who would share it.
     let server = start(folder.path());

@@ -1,5 +1,5 @@
 //! What can be known to be wrong before anything is opened or bound.
-//! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and the mend.
+//! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
 use super::{Config, Listen, access, machine, method, secret, tls, web};
 use millpond_catalog::Problem;
@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Processes at most: more than any machine has processors for them.
 pub(crate) const PROCESSES_MAX: usize = 256;
+/// Net threads of a process at most.
+const THREADS_MAX: usize = 1024;
 
 /// Makes relative paths relative to the file's folder.
 pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
@@ -68,14 +70,35 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
 
 fn check_server(config: &Config) -> Result<(), String> {
     let server = &config.server;
-    positive("server.connections_max", server.connections_max)?;
-    positive("server.in_flight_max", server.in_flight_max)?;
-    positive(
-        "server.in_flight_per_connection_max",
-        server.in_flight_per_connection_max,
-    )?;
-    positive("server.write_buffer_bytes_max", server.write_buffer_bytes_max)?;
-    positive("server.deadline_ms_default", server.deadline_ms_default as usize)?;
+    check_bounds(config)?;
+    web::check(&server.cors_origins)?;
+    web::check_hosts("server.hosts", &server.hosts)?;
+    web::check_hosts("admin.hosts", &config.admin.hosts)?;
+    if server.processes > 1 {
+        check_shared(config)?;
+    }
+    check_addresses(config)?;
+    machine::check(config)
+}
+
+/// Each number by itself, and those that must hold one call beside it.
+fn check_bounds(config: &Config) -> Result<(), String> {
+    let server = &config.server;
+    for (key, found) in [
+        ("connections_max", server.connections_max),
+        ("in_flight_max", server.in_flight_max),
+        (
+            "in_flight_per_connection_max",
+            server.in_flight_per_connection_max,
+        ),
+        ("write_buffer_bytes_max", server.write_buffer_bytes_max),
+        ("deadline_ms_default", server.deadline_ms_default as usize),
+        ("processes", server.processes),
+    ] {
+        if found == 0 {
+            return Err(format!("server.{key} is 0; expected at least 1"));
+        }
+    }
     for (key, found) in [
         ("server.frame_bytes_max", server.frame_bytes_max),
         ("log.queue_bytes_max", config.log.queue_bytes_max),
@@ -84,66 +107,66 @@ fn check_server(config: &Config) -> Result<(), String> {
             return Err(format!("{key} is {found}; expected 1024 to 1073741824 bytes"));
         }
     }
-    if server.in_flight_bytes_max < server.frame_bytes_max {
-        return Err(format!(
-            "server.in_flight_bytes_max is {}; one call may hold {} bytes (server.frame_bytes_max): raise the one, or lower the other",
-            server.in_flight_bytes_max, server.frame_bytes_max
-        ));
+    let frame = server.frame_bytes_max;
+    // The buffer of a request or an answer grows by doubling, and where that moves it, it is there twice.
+    let twice = frame.saturating_mul(2);
+    for (key, found, holds, least, is) in [
+        (
+            "in_flight_bytes_max",
+            server.in_flight_bytes_max,
+            "one call may hold",
+            frame,
+            "",
+        ),
+        (
+            "unfinished_bytes_max",
+            server.unfinished_bytes_max,
+            "one request may take",
+            twice,
+            "twice ",
+        ),
+        (
+            "write_buffers_total_bytes_max",
+            server.write_buffers_total_bytes_max,
+            "one answer may take",
+            twice,
+            "twice ",
+        ),
+    ] {
+        if found < least {
+            return Err(format!(
+                "server.{key} is {found}; {holds} {least} bytes ({is}server.frame_bytes_max): raise the one, or lower the other"
+            ));
+        }
     }
-    // Its buffer grows by doubling, and where that moves it, it is there twice.
-    let unfinished_min = server.frame_bytes_max.saturating_mul(2);
-    if server.unfinished_bytes_max < unfinished_min {
-        return Err(format!(
-            "server.unfinished_bytes_max is {}; one request may take {unfinished_min} bytes while it comes (twice server.frame_bytes_max): \
-             raise the one, or lower the other",
-            server.unfinished_bytes_max
-        ));
+    for (key, found, most, hint) in [
+        ("threads", server.threads, THREADS_MAX, " (0: one a processor)"),
+        ("processes", server.processes, PROCESSES_MAX, ""),
+    ] {
+        if found > most {
+            return Err(format!("server.{key} is {found}; expected at most {most}{hint}"));
+        }
     }
-    if server.write_buffers_total_bytes_max < unfinished_min {
-        return Err(format!(
-            "server.write_buffers_total_bytes_max is {}; one answer may take {unfinished_min} bytes (twice server.frame_bytes_max): \
-             raise the one, or lower the other",
-            server.write_buffers_total_bytes_max
-        ));
-    }
-    if server.threads > 1024 {
-        return Err(format!(
-            "server.threads is {}; expected at most 1024 (0: one a processor)",
-            server.threads
-        ));
-    }
-    web::check(&server.cors_origins)?;
-    web::check_hosts("server.hosts", &server.hosts)?;
-    web::check_hosts("admin.hosts", &config.admin.hosts)?;
-    check_processes(config)?;
-    check_addresses(config)?;
-    machine::check(config)
+    Ok(())
 }
 
 /// No two keys may name one address: several processes share theirs with whoever binds it, and the kernel would choose between
 /// TLS and clear text.
 fn check_addresses(config: &Config) -> Result<(), String> {
-    let server = &config.server;
-    let mut named: Vec<(String, &SocketAddr)> = vec![("server.listen".into(), &server.listen)];
-    for (at, listen) in server.listen_also.iter().enumerate() {
-        if let Listen::Inet(addr) = listen {
-            named.push((format!("server.listen_also[{at}]"), addr));
+    let admin = ("admin.listen".to_owned(), Listen::Inet(config.admin.listen));
+    let mut named: Vec<(String, SocketAddr)> = Vec::new();
+    for (key, listen) in config.server.listens().into_iter().chain([admin]) {
+        let Listen::Inet(addr) = listen else { continue };
+        if let Some((other, found)) = named.iter().find(|(_, other)| overlap(&addr, other)) {
+            return Err(if addr == *found {
+                format!("{other} and {key} are both {addr}; give them different ports")
+            } else {
+                format!(
+                    "{other} is {found} and {key} is {addr}, which are one address to whoever connects; give them different ports"
+                )
+            });
         }
-    }
-    let tls = server.tls.iter();
-    named.extend(tls.map(|tls| ("server.tls.listen".into(), &tls.listen)));
-    named.push(("admin.listen".into(), &config.admin.listen));
-    for (at, (key, addr)) in named.iter().enumerate() {
-        let Some((other, found)) = named[..at].iter().find(|(_, other)| overlap(addr, other)) else {
-            continue;
-        };
-        return Err(if addr == found {
-            format!("{other} and {key} are both {addr}; give them different ports")
-        } else {
-            format!(
-                "{other} is {found} and {key} is {addr}, which are one address to whoever connects; give them different ports"
-            )
-        });
+        named.push((key, addr));
     }
     Ok(())
 }
@@ -155,44 +178,15 @@ fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     same && one.port() == other.port() && one.port() != 0
 }
 
-/// What several processes on one address cannot share.
-fn check_processes(config: &Config) -> Result<(), String> {
-    let server = &config.server;
-    positive("server.processes", server.processes)?;
-    let processes = server.processes;
-    if processes > PROCESSES_MAX {
-        return Err(format!(
-            "server.processes is {processes}; expected at most {PROCESSES_MAX}"
-        ));
-    }
-    if processes == 1 {
-        return Ok(());
-    }
-    check_shared(config)
-}
-
-/// Whether several processes could serve it.
+/// Whether several processes could serve it: what they cannot share on one address.
 pub(crate) fn check_shared(config: &Config) -> Result<(), String> {
-    let server = &config.server;
-    let processes = server.processes;
-    let alone = format!("or set server.processes = 1 (it is {processes})");
+    let alone = format!("or set server.processes = 1 (it is {})", config.server.processes);
     if let Some(name) = config.ordered.keys().next() {
         return Err(format!(
             "ordered.{name}: an ordered store can be opened by one process only; leave it out, {alone}"
         ));
     }
-    let tls = server
-        .tls
-        .iter()
-        .map(|tls| ("server.tls.listen", Listen::Inet(tls.listen)));
-    let also = server
-        .listen_also
-        .iter()
-        .map(|listen| ("server.listen_also", listen.clone()));
-    for (key, listen) in std::iter::once(("server.listen", Listen::Inet(server.listen)))
-        .chain(tls)
-        .chain(also)
-    {
+    for (key, listen) in config.server.listens() {
         match listen {
             Listen::Inet(addr) if addr.port() == 0 => {
                 return Err(format!(
@@ -209,12 +203,4 @@ pub(crate) fn check_shared(config: &Config) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn positive(key: &str, value: usize) -> Result<(), String> {
-    if value == 0 {
-        Err(format!("{key} is 0; expected at least 1"))
-    } else {
-        Ok(())
-    }
 }

@@ -142,6 +142,18 @@ impl Default for Server {
     }
 }
 
+impl Server {
+    /// Every address where calls are answered, by its key.
+    pub(crate) fn listens(&self) -> Vec<(String, Listen)> {
+        let also = self.listen_also.iter().enumerate();
+        let also = also.map(|(at, listen)| (format!("server.listen_also[{at}]"), listen.clone()));
+        let tls = self.tls.iter();
+        let tls = tls.map(|tls| ("server.tls.listen".to_owned(), Listen::Inet(tls.listen)));
+        let first = ("server.listen".to_owned(), Listen::Inet(self.listen));
+        std::iter::once(first).chain(also).chain(tls).collect()
+    }
+}
+
 /// One of `server.listen_also`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
@@ -220,7 +232,7 @@ impl Config {
     /// Reads and checks a file alone, as `millpond check-config` does.
     ///
     /// # Errors
-    /// [`Error::Config`] naming file, key and mend.
+    /// [`Error::Config`] naming file, key and hint.
     pub fn read(file: &Path) -> Result<Config, Error> {
         load(&Origin {
             file: Some(file.to_owned()),

@@ -392,7 +392,7 @@ fn what_several_processes_cannot_share_is_refused() {
     check(
         "[server]\nprocesses = 3\nlisten_also = [\"[::1]:0\"]",
         &[],
-        "server.listen_also is [::1]:0",
+        "server.listen_also[0] is [::1]:0",
     );
     check(
         "[server]\nprocesses = 3\nlisten_also = [\"unix:a.sock\"]",

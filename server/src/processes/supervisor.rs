@@ -190,13 +190,9 @@ impl Drop for Supervisor {
 
 /// The processes share their ports with whoever of this user shares them too; so it is looked before that nobody does.
 fn look_whether_free(config: &Config) -> Result<(), Error> {
-    Listener::bind(config.server.listen, "server.listen")?;
-    if let Some(tls) = &config.server.tls {
-        Listener::bind(tls.listen, "server.tls.listen")?;
-    }
-    for listen in &config.server.listen_also {
+    for (key, listen) in config.server.listens() {
         if let Listen::Inet(addr) = listen {
-            Listener::bind(*addr, "server.listen_also")?;
+            Listener::bind(addr, &key)?;
         }
     }
     Ok(())
