@@ -96,6 +96,14 @@ fn found(standing: Standing, text: impl Into<String>) -> Option<Finding> {
     })
 }
 
+/// Good, or with what to do about it.
+fn judged(is_good: bool, otherwise: Standing, text: String, fix: impl fmt::Display) -> Option<Finding> {
+    match is_good {
+        true => good(text),
+        false => found(otherwise, format!("{text}{fix}")),
+    }
+}
+
 fn good(text: impl Into<String>) -> Option<Finding> {
     found(Standing::Good, text)
 }
@@ -176,23 +184,15 @@ fn machine_files(facts: &Facts, config: &Config) -> Option<Finding> {
     let most = facts.machine_files_max?;
     let needed = files_needed(config).saturating_mul(config.server.processes as u64);
     let text = format!("fs.file-max is {most}, all processes may need {needed}");
-    if most >= needed {
-        return good(text);
-    }
-    short(format!(
-        "{text}; sysctl -w fs.file-max={needed}, or lower server.connections_max"
-    ))
+    let fix = format!("; sysctl -w fs.file-max={needed}, or lower server.connections_max");
+    judged(most >= needed, Standing::Short, text, fix)
 }
 
 fn backlog(facts: &Facts, _: &Config) -> Option<Finding> {
     let most = facts.somaxconn?;
     let text = format!("net.core.somaxconn is {most}");
-    if most >= BACKLOG {
-        return good(text);
-    }
-    better(format!(
-        "{text}, so a storm of connects is cut at that; sysctl -w net.core.somaxconn={BACKLOG}"
-    ))
+    let fix = format!(", so a storm of connects is cut at that; sysctl -w net.core.somaxconn={BACKLOG}");
+    judged(most >= BACKLOG, Standing::Better, text, fix)
 }
 
 fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
@@ -206,17 +206,12 @@ fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
         available >> 20,
         needed >> 20
     );
-    if needed <= available / 2 {
-        return good(text);
-    }
-    let standing = match needed > available {
+    let otherwise = match needed > available {
         true => Standing::Short,
         false => Standing::Better,
     };
-    found(
-        standing,
-        format!("{text}; lower server.connections_max, or add memory"),
-    )
+    let fix = "; lower server.connections_max, or add memory";
+    judged(needed <= available / 2, otherwise, text, fix)
 }
 
 /// Ports are the limit of who connects from here, such as the press.
@@ -224,12 +219,8 @@ fn ports(facts: &Facts, _: &Config) -> Option<Finding> {
     let (first, last) = facts.local_ports?;
     let count = last.saturating_sub(first) + 1;
     let text = format!("{count} an address (net.ipv4.ip_local_port_range is {first} {last})");
-    if count >= 28_000 {
-        return good(text);
-    }
-    better(format!(
-        "{text}; sysctl -w net.ipv4.ip_local_port_range=\"10240 65535\""
-    ))
+    let fix = "; sysctl -w net.ipv4.ip_local_port_range=\"10240 65535\"";
+    judged(count >= 28_000, Standing::Better, text, fix)
 }
 
 /// Net threads of each process on that machine.
@@ -252,12 +243,9 @@ fn processors(facts: &Facts, config: &Config) -> Option<Finding> {
         format!(", of which the control group allows {quota:.2}")
     });
     let text = format!("{allowed} may be used{quota}; {threads} net threads{of} (server.threads)");
-    if threads <= allowed && facts.processor_quota.is_none_or(|quota| quota >= threads as f64) {
-        return good(text);
-    }
-    better(format!(
-        "{text}: they will take turns, and be stopped in the middle of calls; set server.threads to what there is, or raise cpu.max"
-    ))
+    let fits = threads <= allowed && facts.processor_quota.is_none_or(|quota| quota >= threads as f64);
+    let fix = ": they will take turns, and be stopped in the middle of calls; set server.threads to what there is, or raise cpu.max";
+    judged(fits, Standing::Better, text, fix)
 }
 
 fn clock(facts: &Facts, _: &Config) -> Option<Finding> {
@@ -305,28 +293,27 @@ fn nodes(facts: &Facts, config: &Config) -> Option<Finding> {
 
 /// What a start would say of the files of TLS.
 fn certificate(config: &Config) -> Vec<Finding> {
-    let all = match tls::read(&config.server) {
+    let findings = match tls::read(&config.server) {
         Ok(None) => Vec::new(),
-        Ok(Some(tls)) => match tls::warnings(&tls) {
-            warnings if warnings.is_empty() => {
-                let days = tls.validity().days_left().unwrap_or_default();
-                vec![good(format!("holds for {days} more days"))]
-            }
-            warnings => {
-                let look = |warning: tls::Warning| match warning.hurts {
+        Ok(Some(tls)) => {
+            let warnings = tls::warnings(&tls)
+                .into_iter()
+                .map(|warning| match warning.hurts {
                     true => short(warning.text),
                     false => better(warning.text),
-                };
-                warnings.into_iter().map(look).collect()
+                });
+            let mut findings: Vec<_> = warnings.collect();
+            if findings.is_empty() {
+                let days = tls.validity().days_left().unwrap_or_default();
+                findings.push(good(format!("holds for {days} more days")));
             }
-        },
+            findings
+        }
         Err(error) => vec![short(error.to_string())],
     };
     let what = "TLS certificate";
-    all.into_iter()
-        .flatten()
-        .map(|found| Finding { what, ..found })
-        .collect()
+    let findings = findings.into_iter().flatten();
+    findings.map(|found| Finding { what, ..found }).collect()
 }
 
 #[cfg(test)]
