@@ -1,12 +1,7 @@
 //! How an address "tls://HOST:PORT" is spoken to: TLS 1.3, and a certificate authority that the caller names.
 //!
-//! The settings are here in every build; what uses them (`tls/connector.rs`) is behind the feature `tls`. Its invariant:
-//! nobody is trusted whom the settings do not name.
+//! What uses the settings is in `tls/connector.rs`. Its invariant: nobody is trusted whom the settings do not name.
 
-#[cfg(not(feature = "tls"))]
-#[path = "tls/absent.rs"]
-mod connector;
-#[cfg(feature = "tls")]
 mod connector;
 
 use crate::CallError;

@@ -12,6 +12,5 @@ mod peer;
 mod pipelining;
 mod pushes;
 mod reconnecting;
-#[cfg(feature = "tls")]
 mod tls;
 mod typed;

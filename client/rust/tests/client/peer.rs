@@ -141,7 +141,6 @@ impl Peer {
     }
 
     /// Whether the client ends the stream as its kind of stream is ended, and not by cutting it off.
-    #[cfg(feature = "tls")]
     pub async fn ends_cleanly(&mut self) -> bool {
         matches!(self.stream.read_buf(&mut self.input).await, Ok(0))
     }
