@@ -3,7 +3,7 @@
 //! Its invariant: what cannot be told is said to be unknown, and a tree with changes is not called by its commit alone.
 
 use crate::setup::Setup;
-use millpond_press_recorder::{Load, Machine};
+use millpond_press_recorder::{LoadAverage, Machine};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,7 +27,7 @@ pub(crate) struct Provenance {
     rustc: Option<String>,
     bench_profile: &'static str,
     machine: Machine,
-    load: Option<Load>,
+    load: Option<LoadAverage>,
 }
 
 impl Provenance {
@@ -45,7 +45,7 @@ impl Provenance {
             rustc: said("rustc", &["--version"]),
             bench_profile: if cfg!(debug_assertions) { "dev" } else { "release" },
             machine: Machine::read(),
-            load: Load::read(),
+            load: LoadAverage::read(),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millpond_press_recorder::{Load as MachineLoad, Machine, Tally};
+use millpond_press_recorder::{LoadAverage, Machine, Tally};
 use millpond_press_report::{Build, RunResult, SCHEMA, State, rfc3339_utc};
 use millpond_press_verdict::{LoadKind, Offered, OperationResult, Point, Second, Server, TargetName, judge};
 use millpond_press_workload::Arrivals;
@@ -34,7 +34,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions, machine: Machine, n
             build: Some(if cfg!(debug_assertions) { "dev" } else { "release" }.into()),
         },
         machine,
-        load_before: MachineLoad::read(),
+        load_before: LoadAverage::read(),
         requests: scenario
             .targets
             .iter()

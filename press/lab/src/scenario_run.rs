@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use millpond_press_load::{Amount, Cores, Offer};
-use millpond_press_recorder::{Load as MachineLoad, Machine, write_log};
+use millpond_press_recorder::{LoadAverage, Machine, write_log};
 use millpond_press_report::{Folder, Layout, RunResult, State, compact_utc};
 use millpond_press_verdict::{Conditions, Point, comparisons};
 use tokio::sync::watch;
@@ -423,7 +423,7 @@ impl Run {
 
     fn save(&mut self) -> Result<(), Error> {
         self.result.wall_s = self.started.elapsed().as_secs_f64();
-        self.result.load_after = MachineLoad::read();
+        self.result.load_after = LoadAverage::read();
         Ok(self.folder.save(&self.result)?)
     }
 }

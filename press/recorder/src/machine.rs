@@ -20,10 +20,10 @@ pub struct Machine {
     pub open_files_max: Option<u64>,
 }
 
-/// What else the machine was doing.
+/// What else the machine was doing: the kernel's load averages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Load {
+pub struct LoadAverage {
     /// Runnable tasks, mean of the last minute.
     pub minute_1: f64,
     /// Runnable tasks, mean of the last five minutes.
@@ -44,12 +44,12 @@ impl Machine {
     }
 }
 
-impl Load {
-    /// The load now, or nothing where the system does not say.
-    pub fn read() -> Option<Load> {
+impl LoadAverage {
+    /// The load average now, or nothing where the system does not say.
+    pub fn read() -> Option<LoadAverage> {
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         let mut fields = text.split_ascii_whitespace();
-        Some(Load {
+        Some(LoadAverage {
             minute_1: fields.next()?.parse().ok()?,
             minutes_5: fields.next()?.parse().ok()?,
         })

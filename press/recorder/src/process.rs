@@ -34,14 +34,6 @@ impl CpuSample {
         })
     }
 
-    /// Reads this process's clock.
-    pub fn own() -> Option<CpuSample> {
-        Some(CpuSample {
-            used: own_cpu_time()?,
-            at: Instant::now(),
-        })
-    }
-
     /// The processor time between the two samples, in seconds.
     pub fn seconds_until(&self, later: &CpuSample) -> f64 {
         later.used.saturating_sub(self.used).as_secs_f64()
@@ -69,11 +61,6 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
         return Some(used);
     }
     ticks_of_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The processor time that this process used so far.
-pub fn own_cpu_time() -> Option<Duration> {
-    read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
@@ -155,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_measured_by_number_as_by_name() {
+    fn a_process_is_measured_by_its_number() {
         let pid = std::process::id();
         let before = CpuSample::of(pid).unwrap();
         let mut sum = 0u64;
@@ -163,7 +150,7 @@ mod tests {
             sum = sum.wrapping_mul(31).wrapping_add(std::hint::black_box(i));
         }
         std::hint::black_box(sum);
-        let after = CpuSample::own().unwrap();
+        let after = CpuSample::of(pid).unwrap();
         assert!(before.seconds_until(&after) > 0.0);
         assert!(before.percent_until(&after).unwrap() > 0.0);
         assert!(memory_bytes(pid).unwrap() > 100_000);

@@ -2,7 +2,7 @@
 //!
 //! Its invariant: every key that is written is read back, and no other.
 
-use millpond_press_recorder::{Load, Machine};
+use millpond_press_recorder::{LoadAverage, Machine};
 use millpond_press_verdict::{Comparison, Point, Search};
 use serde::{Deserialize, Serialize};
 
@@ -103,9 +103,9 @@ pub struct RunResult {
     /// The machine.
     pub machine: Machine,
     /// Its load before the first point.
-    pub load_before: Option<Load>,
+    pub load_before: Option<LoadAverage>,
     /// Its load after the last one.
-    pub load_after: Option<Load>,
+    pub load_after: Option<LoadAverage>,
     /// What was sent, target by target.
     pub requests: Vec<Requests>,
     /// Where processes and threads were bound, in words: `client: core 1`.

@@ -9,7 +9,7 @@ pub(crate) use hostile::hostile;
 use std::collections::BTreeMap;
 
 use millpond_press_recorder::{
-    ErrorKind, Interval, LatencySummary, Load, ResourceSecond, Side, ThreadUse, Used,
+    ErrorKind, Interval, LatencySummary, LoadAverage, ResourceSecond, Side, ThreadUse, Used,
 };
 
 use crate::{
@@ -88,11 +88,11 @@ pub(crate) fn run() -> RunResult {
             kernel: Some("6.8.0-45-generic".into()),
             open_files_max: Some(1_048_576),
         },
-        load_before: Some(Load {
+        load_before: Some(LoadAverage {
             minute_1: 0.12,
             minutes_5: 0.3,
         }),
-        load_after: Some(Load {
+        load_after: Some(LoadAverage {
             minute_1: 3.9,
             minutes_5: 2.1,
         }),

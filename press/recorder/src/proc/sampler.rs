@@ -10,7 +10,7 @@ use super::host::{self, Counted};
 use super::machine::{SocketQueues, distinct};
 use super::reader::Reader;
 use super::threads::Threads;
-use crate::{Load, ResourceSecond, Resources, Side, Used};
+use crate::{LoadAverage, ResourceSecond, Resources, Side, Used};
 
 /// Threads that a result names.
 const THREADS_MAX: usize = 64;
@@ -84,7 +84,7 @@ impl Sampler {
             s,
             server: self.threads.used(Side::Server, seconds),
             client: self.threads.used(Side::Client, seconds),
-            load_minute_1: Load::read().map(|load| load.minute_1),
+            load_minute_1: LoadAverage::read().map(|load| load.minute_1),
             ..ResourceSecond::default()
         };
         fill_machine(&mut second, &before, &self.counted, seconds);

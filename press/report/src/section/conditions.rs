@@ -128,7 +128,7 @@ pub(crate) fn environment(run: &RunResult) -> Section {
         facts.push(fact("Pinning", run.pinning.join("; ")));
     }
     if run.load_before.is_some() || run.load_after.is_some() {
-        let load = |load: Option<millpond_press_recorder::Load>| {
+        let load = |load: Option<millpond_press_recorder::LoadAverage>| {
             load.map_or_else(unknown, |load| fixed(load.minute_1, 2))
         };
         facts.push(fact(
