@@ -70,11 +70,16 @@ impl Provenance {
             "`make bench AREA=\"{}\"`, {} build, commit {}, {}, {}{}",
             words.join(" "),
             self.bench_profile,
-            known(&self.commit),
+            self.commit(),
             self.started_at,
             self.machine(),
             if self.quick { QUICK } else { "" },
         )
+    }
+
+    /// What was measured, as tables name it.
+    pub(crate) fn commit(&self) -> &str {
+        known(&self.commit)
     }
 
     fn machine(&self) -> String {

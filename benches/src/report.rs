@@ -168,7 +168,8 @@ impl Report {
         for mark in &self.marks {
             text += &format!("**{mark}.**\n");
         }
-        text += "\n| bar | value | runs | stolen, % of a core | limit | |\n|---|---|---|---|---|---|\n";
+        text += "\n| bar | value | runs | stolen, % of a core | limit | commit | |\n|---|---|---|---|---|---|---|\n";
+        let commit = self.provenance.commit();
         for Outcome { bar, tries, .. } in &self.outcomes {
             let mut runs = match bar.runs.figures().len() {
                 0 => String::new(),
@@ -184,7 +185,7 @@ impl Report {
             }
             let steal = bar.runs.steal();
             text += &format!(
-                "| {} | {} | {runs} | {} | {} {} | {} |\n",
+                "| {} | {} | {runs} | {} | {} {} | {commit} | {} |\n",
                 bar.name,
                 bar.value.map_or("-".to_owned(), figure),
                 steal.map_or("-".to_owned(), |(least, most)| format!("{least:.1} to {most:.1}")),
