@@ -7,7 +7,7 @@ use millpond_engines_batcher as batcher;
 #[non_exhaustive]
 pub enum Error {
     /// A description whose stages do not fit together.
-    #[error("pipeline `{pipeline}`, {place}: {problem}; {mend}")]
+    #[error("pipeline `{pipeline}`, {place}: {problem}; {hint}")]
     Description {
         /// The pipeline's name.
         pipeline: String,
@@ -18,7 +18,7 @@ pub enum Error {
         /// What is wrong.
         problem: String,
         /// What to write instead.
-        mend: String,
+        hint: String,
     },
     /// A table, store or model that does not fit the pipeline, or is not there.
     #[error("pipelines.{pipeline}: {problem}")]

@@ -106,41 +106,41 @@ impl Planner<'_> {
         (stage, key): (Option<usize>, &str),
         place: String,
         problem: impl Into<String>,
-        mend: impl Into<String>,
+        hint: impl Into<String>,
     ) -> Error {
         Error::Description {
             pipeline: self.name.to_owned(),
             stage: stage.map(|stage| Box::new((stage, key.to_owned()))),
             place,
             problem: problem.into(),
-            mend: mend.into(),
+            hint: hint.into(),
         }
     }
 
     /// An error of a stage, at one of its keys or as a whole.
-    fn at(&self, index: usize, key: &str, problem: impl Into<String>, mend: impl Into<String>) -> Error {
+    fn at(&self, index: usize, key: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
         let stage = &self.description.stages[index].name;
         let place = match key {
             "" => format!("stage `{stage}`"),
             key => format!("stage `{stage}`, key `{key}`"),
         };
-        self.error((Some(index), key), place, problem, mend)
+        self.error((Some(index), key), place, problem, hint)
     }
 
     fn check_names(&self) -> Result<(), Error> {
         let stages = &self.description.stages;
         if stages.is_empty() {
-            let mend = "add stages, the last one with model = { model = \"NAME\", input = \"STAGE\" }";
-            return Err(self.error((None, ""), "key `stages`".to_owned(), "there is no stage", mend));
+            let hint = "add stages, the last one with model = { model = \"NAME\", input = \"STAGE\" }";
+            return Err(self.error((None, ""), "key `stages`".to_owned(), "there is no stage", hint));
         }
         for (index, stage) in stages.iter().enumerate() {
             let name = &stage.name;
             if !is_name(name) || is_reserved(name) {
                 let problem = format!("`{name}` cannot be a name");
-                let mend = "begin with a letter, go on with letters, digits, _ and -, and leave user, items and \
+                let hint = "begin with a letter, go on with letters, digits, _ and -, and leave user, items and \
                             samples to the request";
                 let place = format!("stage number {}, key `name`", index + 1);
-                return Err(self.error((Some(index), "name"), place, problem, mend));
+                return Err(self.error((Some(index), "name"), place, problem, hint));
             }
             if let Some(first) = stages[..index].iter().position(|other| other.name == *name) {
                 let problem = format!("stage number {} has this name already", first + 1);
@@ -152,11 +152,11 @@ impl Planner<'_> {
 
     fn stage(&mut self, index: usize, stage: &StageDescription) -> Result<PlannedStage, Error> {
         let Some((_, action)) = stage.action() else {
-            let mend = format!("give it exactly one of {}", StageDescription::KEYS.join(", "));
+            let hint = format!("give it exactly one of {}", StageDescription::KEYS.join(", "));
             let keys: Vec<&str> = stage.actions().iter().map(|(key, _)| *key).collect();
             return Err(match keys.as_slice() {
-                [] => self.at(index, "", "it does nothing", mend),
-                keys => self.at(index, &keys.join("`, `"), "it does several things", mend),
+                [] => self.at(index, "", "it does nothing", hint),
+                keys => self.at(index, &keys.join("`, `"), "it does several things", hint),
             });
         };
         let mut place = Place {
@@ -179,8 +179,8 @@ impl Planner<'_> {
             return Ok(());
         };
         if last.gives.kind != Kind::Scores {
-            let mend = "add a last stage with model = { model = \"NAME\", input = \"STAGE\" }";
-            return Err(self.at(others.len(), "", "the last stage is not a model", mend));
+            let hint = "add a last stage with model = { model = \"NAME\", input = \"STAGE\" }";
+            return Err(self.at(others.len(), "", "the last stage is not a model", hint));
         }
         match self.used[..others.len()].iter().position(|used| !used) {
             Some(unused) => Err(self.at(unused, "", "no later stage reads it", "use it or remove it")),
@@ -231,8 +231,8 @@ pub struct Place<'p, 'd> {
 
 impl Place<'_, '_> {
     /// An error at one key of the stage.
-    pub fn error(&self, key: &str, problem: impl Into<String>, mend: impl Into<String>) -> Error {
-        self.planner.at(self.index, key, problem, mend)
+    pub fn error(&self, key: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
+        self.planner.at(self.index, key, problem, hint)
     }
 
     /// What requests look like.

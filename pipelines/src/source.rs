@@ -54,7 +54,7 @@ pub(crate) enum Reference<'a> {
 }
 
 impl Reference<'_> {
-    /// Reads `from`; the error is what is wrong and the mend.
+    /// Reads `from`; the error is what is wrong and a hint.
     pub(crate) fn parse(text: &str) -> Result<Reference<'_>, (String, String)> {
         match text.split_once('.') {
             None if text == "items" => Ok(Reference::Request(Source::Items)),

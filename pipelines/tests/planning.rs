@@ -1,5 +1,5 @@
 //! Pipeline descriptions as they stand in a configuration: the good ones resolve, the
-//! bad ones are refused with the pipeline, the stage, the key and the mend.
+//! bad ones are refused with the pipeline, the stage, the key and a hint.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use millpond_pipelines::{Description, Form, Kind, PerRow, Plan, RequestKind, Rows, Source, Taken, key_hash};
@@ -145,8 +145,8 @@ fn check_refused(old: &str, new: &str, words: &[&str]) {
 }
 
 /// As [`check_refused`], for what the analysis refuses: the pipeline is named as well.
-fn check_stage(old: &str, new: &str, place: &str, problem: &str, mend: &str) {
-    check_refused(old, new, &[&format!("pipeline `rank`, {place}: "), problem, mend]);
+fn check_stage(old: &str, new: &str, place: &str, problem: &str, hint: &str) {
+    check_refused(old, new, &[&format!("pipeline `rank`, {place}: "), problem, hint]);
 }
 
 #[test]

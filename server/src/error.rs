@@ -1,4 +1,4 @@
-//! Why a server does not start. Each case says what, where, and the mend.
+//! Why a server does not start. Each case says what, where, and a hint.
 //! It is not the wire's table of errors; its invariant: after one of these no port is left bound.
 
 use thiserror::Error;
@@ -11,7 +11,7 @@ pub enum Error {
     Config {
         /// The file, flag or variable.
         place: String,
-        /// What is wrong and the mend.
+        /// What is wrong and a hint.
         problem: String,
     },
     /// A port or a thread.

@@ -201,7 +201,7 @@ impl Shared {
 }
 
 /// Opens what a configuration names, as a start would, and closes it again; ordered stores are left alone, because opening one
-/// may mend it.
+/// may repair it.
 /// Returns what a start would warn of.
 ///
 /// # Errors
@@ -237,7 +237,7 @@ impl Server {
     /// the server is not ready.
     ///
     /// # Errors
-    /// [`Error`]: what, where, and the mend.
+    /// [`Error`]: what, where, and a hint.
     pub fn start(config: Config) -> Result<Server, Error> {
         Server::start_in(config, Program::default())
     }

@@ -1,6 +1,6 @@
 //! Looks whether the server's threads still do their work, and says so behind `/readyz` and `/healthz`.
 //!
-//! It mends nothing: a thread that is stuck may come back, and one that has ended is for whoever supervises the process. Net
+//! It fixes nothing: a thread that is stuck may come back, and one that has ended is for whoever supervises the process. Net
 //! threads and acceptors are asked whether they turn; of the others it sees only that one has ended. Its invariant: while a net
 //! thread or an acceptor has not turned for about a second, a thread has ended, or it has not looked itself for five seconds, the
 //! server is not ready.

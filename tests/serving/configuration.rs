@@ -1,4 +1,4 @@
-//! What keeps a server from starting: each with what, where and the mend, and no port left bound.
+//! What keeps a server from starting: each with what, where and a hint, and no port left bound.
 
 use crate::harness::{Millpond, r1_folder};
 use std::net::TcpListener;

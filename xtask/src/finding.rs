@@ -18,7 +18,7 @@ pub struct Finding {
     pub level: Level,
     /// A path, `path:line`, or the name of a crate.
     pub place: String,
-    /// What is wrong, and the mend.
+    /// What is wrong, and a hint.
     pub message: String,
 }
 

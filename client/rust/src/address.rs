@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_named_with_the_mend() {
+    fn what_is_no_address_is_named_with_the_hint() {
         for (list, named, expected) in [
             ("no-port", "no-port", "has no port"),
             ("", "", "has no port"),

@@ -14,7 +14,7 @@ pub enum Error {
     #[error(
         "ordered store {}: cannot {action}: {source}; {}",
         dir.display(),
-        folder_mend(source)
+        folder_hint(source)
     )]
     Folder {
         /// The store's folder.
@@ -182,7 +182,7 @@ pub enum Error {
     NotEnded,
 }
 
-fn folder_mend(error: &io::Error) -> &'static str {
+fn folder_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "create the parent folder first",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -216,7 +216,7 @@ mod tests {
 
     // Those who run as root cannot be denied a folder, so the real thing is not tried.
     #[test]
-    fn a_folder_that_fails_comes_with_a_mend() {
+    fn a_folder_that_fails_comes_with_a_hint() {
         check(io::ErrorKind::NotFound, "create the parent folder first");
         check(
             io::ErrorKind::PermissionDenied,

@@ -26,7 +26,7 @@ impl Describe for Hash {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
         let key = "hash.from";
         let reference =
-            Reference::parse(&self.from).map_err(|(problem, mend)| place.error(key, problem, mend))?;
+            Reference::parse(&self.from).map_err(|(problem, hint)| place.error(key, problem, hint))?;
         let is_field = matches!(reference, Reference::Request(Source::User(_)));
         let from = match reference {
             Reference::Stage(other) => {
@@ -34,25 +34,25 @@ impl Describe for Hash {
             }
             Reference::Request(source) if source.request() == place.request() => place.read(source),
             Reference::Request(_) => {
-                let mend = match place.request() {
+                let hint = match place.request() {
                     RequestKind::Rank => "write user.FIELD or items, or set request = \"samples\"",
                     RequestKind::Samples => "write samples.J, or set request = \"rank\"",
                 };
                 let problem = format!("`{}` is not in the request of this pipeline", self.from);
-                return Err(place.error(key, problem, mend));
+                return Err(place.error(key, problem, hint));
             }
         };
         let per_row = match &self.split {
             None => from.per_row,
             Some(split) if split.is_empty() => {
-                let mend = "write what stands between the values, or leave it out";
-                return Err(place.error("hash.split", "it is empty", mend));
+                let hint = "write what stands between the values, or leave it out";
+                return Err(place.error("hash.split", "it is empty", hint));
             }
             Some(_) if is_field => PerRow::Several,
             Some(_) => {
                 let problem = format!("`{}` is not split", self.from);
-                let mend = "leave it out; only user.FIELD can be split";
-                return Err(place.error("hash.split", problem, mend));
+                let hint = "leave it out; only user.FIELD can be split";
+                return Err(place.error("hash.split", problem, hint));
             }
         };
         Ok(Form {

@@ -30,12 +30,12 @@ impl Describe for Model {
                 "`{}` has one row, but a score is due for each item or sample",
                 self.input
             );
-            let mend = "assemble it with a column looked up for items or samples.J";
-            return Err(place.error("model.input", problem, mend));
+            let hint = "assemble it with a column looked up for items or samples.J";
+            return Err(place.error("model.input", problem, hint));
         }
         if !place.is_last() {
-            let mend = "move it behind all others; a pipeline has one model";
-            return Err(place.error("model", "it is not the last stage", mend));
+            let hint = "move it behind all others; a pipeline has one model";
+            return Err(place.error("model", "it is not the last stage", hint));
         }
         Ok(Form {
             kind: Kind::Scores,

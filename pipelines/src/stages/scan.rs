@@ -35,12 +35,12 @@ impl Describe for Scan {
             return Err(place.error("scan", problem, "remove the stage, or set request = \"rank\""));
         }
         let prefix = Template::parse(&self.prefix).map_err(|problem| {
-            let mend = "write text with {user.FIELD} in it, as in u/{user.id}/";
-            place.error("scan.prefix", problem, mend)
+            let hint = "write text with {user.FIELD} in it, as in u/{user.id}/";
+            place.error("scan.prefix", problem, hint)
         })?;
         if self.limit == 0 || self.limit > LIMIT_MAX {
-            let mend = format!("write a number from 1 to {LIMIT_MAX}");
-            return Err(place.error("scan.limit", format!("it is {}", self.limit), mend));
+            let hint = format!("write a number from 1 to {LIMIT_MAX}");
+            return Err(place.error("scan.limit", format!("it is {}", self.limit), hint));
         }
         for field in prefix.fields() {
             place.read(Source::UserText(field.to_owned()));

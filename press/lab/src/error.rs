@@ -20,7 +20,7 @@ pub enum Error {
     Scenario {
         /// The file and line, or `--set`.
         place: String,
-        /// What is wrong, and the mend.
+        /// What is wrong, and a hint.
         message: String,
     },
     /// The requests cannot be made.
@@ -30,7 +30,7 @@ pub enum Error {
     #[error(
         "{need} need {needed} open files, but the limit here is {allowed}; raise it (`ulimit -n {needed}`, or nofile in \
          limits.conf){}",
-        open_files_mend(*enough)
+        open_files_hint(*enough)
     )]
     OpenFiles {
         /// What needs them: the connections of one process, or the pipes to all of them.
@@ -84,7 +84,7 @@ pub enum Error {
     Report(#[from] millpond_press_report::Error),
 }
 
-fn open_files_mend(enough: Option<usize>) -> String {
+fn open_files_hint(enough: Option<usize>) -> String {
     match enough {
         Some(processes) => format!(", or set load.processes = {processes}"),
         None => ", or lower load.connections".into(),

@@ -1,7 +1,7 @@
 //! A scenario: what to send, where, how much, and what a right answer is.
 //!
 //! Nothing is bound or started here, except that the request files are read. Its invariant: a scenario that loads can be
-//! run; everything impossible is refused with the file, the line or key, and the mend.
+//! run; everything impossible is refused with the file, the line or key, and a hint.
 
 mod checks;
 mod keys;

@@ -16,7 +16,7 @@ pub(crate) trait View: Clone + Send + 'static {
     /// Why calls should not come now, if there is a reason.
     fn why_not_ready(&self) -> Option<String>;
 
-    /// What only a restart mends, if there is such a thing.
+    /// What only a restart fixes, if there is such a thing.
     fn why_hopeless(&self) -> Option<String>;
 
     /// Answers the page of metrics, now or later.

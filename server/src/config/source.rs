@@ -27,19 +27,19 @@ pub struct Origin {
 /// Reads, merges, checks.
 ///
 /// # Errors
-/// [`Error::Config`] naming the place, the key and the mend.
+/// [`Error::Config`] naming the place, the key and a hint.
 pub fn load(origin: &Origin) -> Result<Config, Error> {
     let (text, mut place) = match &origin.file {
         None => (String::new(), "the defaults".to_owned()),
         Some(file) => {
             let place = file.display().to_string();
             let text = std::fs::read_to_string(file).map_err(|error| {
-                let mend = match error.kind() {
+                let hint = match error.kind() {
                     std::io::ErrorKind::NotFound => "name an existing file",
                     std::io::ErrorKind::InvalidData => "save it as UTF-8",
                     _ => "name a file that this user may read",
                 };
-                Error::config(&place, format!("cannot be read: {error}; {mend}"))
+                Error::config(&place, format!("cannot be read: {error}; {hint}"))
             })?;
             (text, place)
         }

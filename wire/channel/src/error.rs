@@ -1,7 +1,7 @@
 //! What can be wrong with keys, handshakes and encrypted bytes.
 //!
 //! It decides nothing: on any of these from a peer FPNN closes the connection. Its invariant: every text says what was
-//! found, what was expected, and the mend; none holds a byte of a private key or of a secret.
+//! found, what was expected, and a hint; none holds a byte of a private key or of a secret.
 
 use crate::curve::{Curve, PUBLIC_KEY_BYTES, SECRET_BYTES};
 use std::path::PathBuf;

@@ -98,7 +98,7 @@ pub enum HttpError {
         detail: String,
     },
     /// More head than is accepted.
-    #[error("{part} over {limit} {unit}; {mend}")]
+    #[error("{part} over {limit} {unit}; {hint}")]
     HeadTooLarge {
         /// "the HTTP head is" or "the trailers behind a chunked body are".
         part: &'static str,
@@ -107,7 +107,7 @@ pub enum HttpError {
         /// "bytes" or "headers".
         unit: &'static str,
         /// What to do instead.
-        mend: &'static str,
+        hint: &'static str,
     },
     /// A body whose announced length has more than 64 bits.
     #[error(

@@ -20,7 +20,7 @@ pub use answer::{HttpAnswer, write_http, write_preflight, write_switching};
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Headers accepted.
 const HEADERS_MAX: usize = 64;
-const HEAD_MEND: &str = "send the payload in the body of a POST, and shorter headers";
+const HEAD_HINT: &str = "send the payload in the body of a POST, and shorter headers";
 
 /// One request, borrowing from the bytes it was read from.
 #[derive(Clone, PartialEq)]
@@ -204,7 +204,7 @@ fn parse_request<'a>(
                 wants_continue: false,
             });
         }
-        Ok(_) => return Err(head_too_large("the HTTP head is", HEAD_MEND)),
+        Ok(_) => return Err(head_too_large("the HTTP head is", HEAD_HINT)),
         Err(httparse::Error::TooManyHeaders) => return Err(too_many_headers("the HTTP head is")),
         Err(error) => return Err(malformed(bad_head(error, input))),
     };
@@ -259,12 +259,12 @@ fn malformed(detail: impl Into<String>) -> HttpError {
     }
 }
 
-fn head_too_large(part: &'static str, mend: &'static str) -> HttpError {
+fn head_too_large(part: &'static str, hint: &'static str) -> HttpError {
     HttpError::HeadTooLarge {
         part,
         limit: HEAD_BYTES_MAX,
         unit: "bytes",
-        mend,
+        hint,
     }
 }
 
@@ -273,7 +273,7 @@ fn too_many_headers(part: &'static str) -> HttpError {
         part,
         limit: HEADERS_MAX,
         unit: "headers",
-        mend: "send fewer",
+        hint: "send fewer",
     }
 }
 

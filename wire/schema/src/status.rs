@@ -89,7 +89,7 @@ codes! {
 pub struct Status {
     /// What happened.
     pub code: Code,
-    /// What, where, and the mend, in words.
+    /// What, where, and a hint, in words.
     pub ex: String,
 }
 

@@ -1,4 +1,4 @@
-//! From the text of a scenario and its `--set` overrides to typed keys, with messages that name line and mend.
+//! From the text of a scenario and its `--set` overrides to typed keys, with messages that name line and hint.
 //!
 //! Its invariant: an override is held to the same names and types as the file.
 

@@ -20,7 +20,7 @@ fn errors(case: &Case) -> Vec<(ErrorKind, u64)> {
 }
 
 #[test]
-fn an_absent_server_is_named_with_the_mend() {
+fn an_absent_server_is_named_with_the_hint() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
