@@ -4,23 +4,20 @@
 //! alone, and a connection's answers leave in the order of its requests, unless the wrong order is its fault.
 
 mod delayed;
-mod disk;
 mod fault;
-mod lock;
 mod per_connection;
-mod plain;
 mod pooled;
 mod rate;
-mod sleep;
 mod stall;
+mod tasks;
 mod work;
 
 use crate::arguments::Arguments;
 use crate::connections::{Connections, Id};
 use crate::error::Error;
 use crate::kind::Kind;
+use crate::poller::Wake;
 use crate::random::Random;
-use crate::system::Wake;
 use crate::truth::SharedSamples;
 use std::sync::Arc;
 
@@ -36,6 +33,15 @@ pub(crate) trait Behaviour: Send {
 
     /// Answers what is due; asked after every wait.
     fn due(&mut self, _connections: &mut Connections) {}
+}
+
+/// Plain echo: bytes go back as they came, at once.
+struct Plain;
+
+impl Behaviour for Plain {
+    fn arrived(&mut self, id: Id, requests: &[u8], _at_ns: u64, connections: &mut Connections) {
+        connections.send(id, requests);
+    }
 }
 
 /// Makes the behaviour of each serving thread; what they share lies here.
@@ -66,16 +72,19 @@ impl Maker<'_> {
     ) -> Result<Box<dyn Behaviour>, Error> {
         let random = Random::new(self.arguments.seed, self.made);
         self.made += 1;
-        let pooled = |task: Arc<dyn pooled::Task>| pooled::Pooled::start(self.arguments.workers, task, wake);
+        let pooled = |task| pooled::Pooled::start(self.arguments.workers, task, wake);
         Ok(match &self.kind {
-            Kind::Plain | Kind::AcceptPause => Box::new(plain::Plain),
+            Kind::Plain | Kind::AcceptPause => Box::new(Plain),
             Kind::Delay(delay) => Box::new(delayed::Delayed::new(*delay, random, truth)),
-            Kind::Stall(stall) => Box::new(stall::Stalled::new(*stall, &self.first_byte)),
+            Kind::Stall(stall) => Box::new(stall::Stalled {
+                stall: *stall,
+                first_byte_ns: Arc::clone(&self.first_byte),
+            }),
             Kind::Rate(rate) => Box::new(rate::Rated::new(*rate, self.arguments.queue_max as usize)),
-            Kind::Work(work) => Box::new(work::Work::new(*work)),
-            Kind::Sleep(length) => Box::new(pooled(Arc::new(sleep::Sleep(*length)))?),
-            Kind::Lock { hold, asleep } => Box::new(pooled(Arc::new(lock::Lock::new(*hold, *asleep)))?),
-            Kind::Disk(path) => Box::new(pooled(Arc::new(disk::Disk::open(path)?))?),
+            Kind::Work(work) => Box::new(work::Work(*work)),
+            Kind::Sleep(length) => Box::new(pooled(tasks::sleep(*length))?),
+            Kind::Lock { hold, asleep } => Box::new(pooled(tasks::lock(*hold, *asleep))?),
+            Kind::Disk(path) => Box::new(pooled(tasks::disk(path)?)?),
             Kind::Fault(fault) => Box::new(fault::Faulty::new(*fault, random)),
         })
     }

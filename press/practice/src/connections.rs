@@ -3,24 +3,41 @@
 //! It does not know when an answer is due; that is the behaviour's. Its invariant: what it holds of a connection is bounded, beyond
 //! which that connection is not read until it has been answered.
 
-use crate::bytes::Bytes;
-use crate::clock::Clock;
-use crate::stop::Stop;
+use crate::poller::Poller;
+use crate::running::Stop;
+use rustix::event::epoll::EventFlags;
+use slab::Slab;
 use socket2::SockRef;
-use std::io::{self, ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection is not read while this much of it waits for its answer or to be written.
 const HELD_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A connection without unwritten answers gives memory beyond this back.
+const OUT_BYTES_KEPT: usize = 256 * 1024;
 
 /// One connection of a loop; the serial number tells it from an earlier one in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) slot: u32,
     pub(crate) serial: u32,
+}
+
+impl Id {
+    fn token(self) -> u64 {
+        u64::from(self.serial) << 32 | u64::from(self.slot)
+    }
+
+    /// The connection of an event.
+    pub(crate) fn of(token: u64) -> Id {
+        Id {
+            slot: token as u32,
+            serial: (token >> 32) as u32,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,37 +55,28 @@ struct Connection {
     /// The beginning of a request whose rest has not come.
     partial: Vec<u8>,
     /// Requests that were read and are answered later.
-    waiting: Bytes,
+    waiting: VecDeque<u8>,
     /// Answers that are to be written.
-    out: Bytes,
+    out: VecDeque<u8>,
     phase: Phase,
     /// The far end writes no more.
     ended: bool,
-    /// It is not read, because too much of it is held.
-    paused: bool,
+    /// What the poller watches it for.
+    interest: EventFlags,
     /// It stands in the list of those to flush.
     dirty: bool,
 }
 
-/// What one read gave.
-pub(crate) enum Reading {
-    /// `whole` bytes of whole requests lie at the start of the buffer; `more` may be there to read.
-    Some { whole: usize, at_ns: u64, more: bool },
-    /// Nothing to read now, or no connection any more.
-    None,
-}
-
 /// All connections of one loop.
 pub(crate) struct Connections {
-    slots: Vec<Option<Connection>>,
-    free: Vec<u32>,
+    slots: Slab<Connection>,
     serials: u32,
     dirty: Vec<Id>,
-    /// Those that are to be read without an event: they were paused, or had their turn.
-    due_reads: Vec<Id>,
     request_bytes: usize,
     held_bytes_max: usize,
-    pub(crate) clock: Clock,
+    pub(crate) poller: Poller,
+    /// What the server's times are counted from.
+    origin: Instant,
     stop: Arc<Stop>,
 }
 
@@ -77,20 +85,19 @@ impl Connections {
     pub(crate) fn new(
         request_bytes: usize,
         requests_max: usize,
-        clock: Clock,
-        stop: Arc<Stop>,
-    ) -> Connections {
-        Connections {
-            slots: Vec::new(),
-            free: Vec::new(),
+        origin: Instant,
+        stop: &Arc<Stop>,
+    ) -> io::Result<Connections> {
+        Ok(Connections {
+            slots: Slab::new(),
             serials: 0,
             dirty: Vec::new(),
-            due_reads: Vec::new(),
             request_bytes,
             held_bytes_max: HELD_BYTES_MAX.max(request_bytes.saturating_mul(requests_max)),
-            clock,
-            stop,
-        }
+            poller: Poller::new()?,
+            origin,
+            stop: Arc::clone(stop),
+        })
     }
 
     pub(crate) fn request_bytes(&self) -> usize {
@@ -98,167 +105,120 @@ impl Connections {
     }
 
     /// Whether the server is to end: long work asks now and then.
-    pub(crate) fn stopping(&self) -> bool {
-        self.stop.told()
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
-    /// Sleeps, less long if the server is to end.
-    pub(crate) fn sleep_ns(&self, length_ns: u64) {
-        self.stop.sleep(Duration::from_nanos(length_ns));
+    /// Nanoseconds on the clock that all threads of the server share.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Takes a connection in; its slot is the token of its events.
-    pub(crate) fn insert(&mut self, stream: TcpStream) -> io::Result<Id> {
+    /// Takes a connection in.
+    pub(crate) fn insert(&mut self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         self.serials = self.serials.wrapping_add(1);
-        let connection = Connection {
+        let entry = self.slots.vacant_entry();
+        let id = Id {
+            slot: entry.key() as u32,
+            serial: self.serials,
+        };
+        self.poller.add(&stream, id.token(), EventFlags::IN)?;
+        entry.insert(Connection {
             stream,
             serial: self.serials,
             partial: Vec::new(),
-            waiting: Bytes::default(),
-            out: Bytes::default(),
+            waiting: VecDeque::new(),
+            out: VecDeque::new(),
             phase: Phase::Open,
             ended: false,
-            paused: false,
+            interest: EventFlags::IN,
             dirty: false,
-        };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32 - 1
         });
-        self.slots[slot as usize] = Some(connection);
-        Ok(Id {
-            slot,
-            serial: self.serials,
-        })
+        Ok(())
     }
 
-    /// The connection in a slot now.
-    pub(crate) fn at(&self, slot: u32) -> Option<Id> {
-        let connection = self.slots.get(slot as usize)?.as_ref()?;
-        Some(Id {
-            slot,
-            serial: connection.serial,
-        })
-    }
-
-    pub(crate) fn socket(&self, id: Id) -> Option<&impl AsRawFd> {
-        self.get(id).map(|connection| &connection.stream)
-    }
-
-    /// Whether it is there and may be answered.
-    pub(crate) fn is_open(&self, id: Id) -> bool {
-        self.get(id)
-            .is_some_and(|connection| connection.phase == Phase::Open)
-    }
-
-    fn get(&self, id: Id) -> Option<&Connection> {
-        let connection = self.slots.get(id.slot as usize)?.as_ref()?;
+    fn get(&mut self, id: Id) -> Option<&mut Connection> {
+        let connection = self.slots.get_mut(id.slot as usize)?;
         (connection.serial == id.serial).then_some(connection)
     }
 
-    fn get_mut(&mut self, id: Id) -> Option<&mut Connection> {
-        let connection = self.slots.get_mut(id.slot as usize)?.as_mut()?;
-        (connection.serial == id.serial).then_some(connection)
+    /// A connection that may be answered.
+    fn open(&mut self, id: Id) -> Option<&mut Connection> {
+        self.get(id).filter(|found| found.phase == Phase::Open)
+    }
+
+    pub(crate) fn is_open(&mut self, id: Id) -> bool {
+        self.open(id).is_some()
     }
 
     /// Drops it; the system closes what is open.
-    pub(crate) fn remove(&mut self, id: Id) {
+    fn remove(&mut self, id: Id) {
         if self.get(id).is_some() {
-            self.slots[id.slot as usize] = None;
-            self.free.push(id.slot);
+            self.slots.remove(id.slot as usize);
         }
     }
 
-    /// Reads once into a buffer that is longer than a request.
-    pub(crate) fn read(&mut self, id: Id, buffer: &mut [u8]) -> Reading {
-        let (request_bytes, held_bytes_max, clock) = (self.request_bytes, self.held_bytes_max, self.clock);
-        let Some(connection) = self.get_mut(id) else {
-            return Reading::None;
-        };
-        if connection.phase == Phase::Open && connection.held() >= held_bytes_max {
-            connection.paused = true;
-            return Reading::None;
-        }
+    /// Reads once into a buffer that is longer than a request. Gives how many bytes of whole requests lie at its start, and
+    /// when they were read.
+    pub(crate) fn read(&mut self, id: Id, buffer: &mut [u8]) -> Option<(usize, u64)> {
+        let request_bytes = self.request_bytes;
+        let connection = self.get(id)?;
         let kept = connection.partial.len();
         buffer[..kept].copy_from_slice(&connection.partial);
-        let room = buffer.len() - kept;
         match connection.stream.read(&mut buffer[kept..]) {
-            Ok(0) => self.end(id),
-            Ok(_) if connection.phase != Phase::Open => {
-                connection.partial.clear();
-                let (whole, at_ns, more) = (0, 0, true);
-                return Reading::Some { whole, at_ns, more };
+            Ok(0) => {
+                // What is due to the far end still goes.
+                connection.ended = true;
+                self.settle(id);
             }
-            Ok(count) => {
-                let at_ns = clock.now_ns();
-                let (total, more) = (kept + count, count == room);
+            Ok(count) if connection.phase == Phase::Open => {
+                let total = kept + count;
                 let whole = total - total % request_bytes;
                 connection.partial.clear();
                 connection.partial.extend_from_slice(&buffer[whole..total]);
-                return Reading::Some { whole, at_ns, more };
+                return Some((whole, self.now_ns()));
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => self.read_later(id),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => self.remove(id),
         }
-        Reading::None
-    }
-
-    /// The far end writes no more: what is due to it still goes.
-    fn end(&mut self, id: Id) {
-        if let Some(connection) = self.get_mut(id) {
-            connection.ended = true;
-            if connection.is_over() {
-                self.remove(id);
-            }
-        }
-    }
-
-    /// Reads it again in the next pass.
-    pub(crate) fn read_later(&mut self, id: Id) {
-        self.due_reads.push(id);
-    }
-
-    pub(crate) fn has_due_reads(&self) -> bool {
-        !self.due_reads.is_empty()
-    }
-
-    pub(crate) fn take_due_reads(&mut self) -> Vec<Id> {
-        std::mem::take(&mut self.due_reads)
+        None
     }
 
     /// Answers these bytes with the next flush.
     pub(crate) fn send(&mut self, id: Id, bytes: &[u8]) {
-        if let Some(connection) = self.get_mut(id).filter(|found| found.phase == Phase::Open) {
-            connection.out.push(bytes);
+        if let Some(connection) = self.open(id) {
+            connection.out.extend(bytes);
             self.flush_later(id);
         }
     }
 
     /// Keeps requests that were read; `answer` echoes the oldest.
     pub(crate) fn hold(&mut self, id: Id, requests: &[u8]) {
-        if let Some(connection) = self.get_mut(id).filter(|found| found.phase == Phase::Open) {
-            connection.waiting.push(requests);
+        if let Some(connection) = self.open(id) {
+            connection.waiting.extend(requests);
         }
     }
 
     /// Echoes the oldest request that is held, with the next flush.
     pub(crate) fn answer(&mut self, id: Id) {
         let request_bytes = self.request_bytes;
-        let Some(connection) = self.get_mut(id).filter(|found| found.phase == Phase::Open) else {
-            return;
-        };
-        let held = connection.waiting.as_slice();
-        connection.out.push(&held[..request_bytes.min(held.len())]);
-        connection.waiting.skip(request_bytes);
-        self.flush_later(id);
+        if let Some(Connection { waiting, out, .. }) = self.open(id) {
+            let count = request_bytes.min(waiting.len());
+            let (front, back) = waiting.as_slices();
+            let in_front = count.min(front.len());
+            out.extend(&front[..in_front]);
+            out.extend(&back[..count - in_front]);
+            waiting.drain(..count);
+            self.flush_later(id);
+        }
     }
 
     /// Closes it once what was answered is written; what is held is dropped.
     pub(crate) fn close(&mut self, id: Id) {
-        if let Some(connection) = self.get_mut(id).filter(|found| found.phase == Phase::Open) {
+        if let Some(connection) = self.open(id) {
             connection.phase = Phase::Closing;
             connection.waiting.clear();
             connection.partial.clear();
@@ -275,7 +235,7 @@ impl Connections {
     }
 
     fn flush_later(&mut self, id: Id) {
-        if let Some(connection) = self.get_mut(id)
+        if let Some(connection) = self.get(id)
             && !std::mem::replace(&mut connection.dirty, true)
         {
             self.dirty.push(id);
@@ -293,18 +253,31 @@ impl Connections {
 
     /// Writes what one connection takes now; the rest goes when it is told to be writable.
     pub(crate) fn flush_one(&mut self, id: Id) {
+        if let Some(connection) = self.get(id) {
+            connection.dirty = false;
+            match connection.write() {
+                Ok(()) => self.settle(id),
+                Err(_) => self.remove(id),
+            }
+        }
+    }
+
+    /// Watches a connection for what it waits for now, and drops one that waits for nothing.
+    pub(crate) fn settle(&mut self, id: Id) {
         let held_bytes_max = self.held_bytes_max;
-        let Some(connection) = self.get_mut(id) else {
-            return;
-        };
-        connection.dirty = false;
-        if connection.write().is_err() || connection.is_over() {
+        let Some(connection) = self.get(id) else { return };
+        if connection.ended && connection.held() == 0 {
             return self.remove(id);
         }
-        let resumes = connection.held() < held_bytes_max || connection.phase == Phase::Closed;
-        if connection.paused && resumes {
-            connection.paused = false;
-            self.read_later(id);
+        let is_full = connection.phase == Phase::Open && connection.held() >= held_bytes_max;
+        let mut interest = EventFlags::empty();
+        interest.set(EventFlags::IN, !connection.ended && !is_full);
+        interest.set(EventFlags::OUT, !connection.out.is_empty());
+        if std::mem::replace(&mut connection.interest, interest) != interest {
+            let stream = &self.slots[id.slot as usize].stream;
+            if self.poller.change(stream, id.token(), interest).is_err() {
+                self.remove(id);
+            }
         }
     }
 }
@@ -315,20 +288,20 @@ impl Connection {
         self.waiting.len() + self.out.len()
     }
 
-    /// Nothing comes from the far end and nothing is due to it.
-    fn is_over(&self) -> bool {
-        self.ended && self.held() == 0
-    }
-
     fn write(&mut self) -> io::Result<()> {
         while !self.out.is_empty() {
-            match self.stream.write(self.out.as_slice()) {
-                Ok(count) => self.out.skip(count),
+            let (front, back) = self.out.as_slices();
+            match self
+                .stream
+                .write_vectored(&[IoSlice::new(front), IoSlice::new(back)])
+            {
+                Ok(count) => drop(self.out.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        self.out.shrink_to(OUT_BYTES_KEPT);
         if self.phase == Phase::Closing {
             self.phase = Phase::Closed;
             self.stream.shutdown(Shutdown::Write)?;

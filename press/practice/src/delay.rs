@@ -2,8 +2,7 @@
 //!
 //! Its invariant: a draw is the quantile of one random number, so what is drawn has the distribution that is written here.
 
-use crate::error::Error;
-use crate::quantity::{duration, duration_above_zero, ns};
+use crate::quantity::{duration, duration_above_zero, ns, or_refuse};
 use crate::random::Random;
 use std::str::FromStr;
 
@@ -11,7 +10,7 @@ const EXPECTED: &str = "a delay: constant:2ms, bimodal:1ms:20ms:0.05 (fast, slow
 
 /// A distribution of delays.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Delay {
+pub(crate) enum Delay {
     /// Always the same.
     Constant {
         /// The delay.
@@ -35,7 +34,7 @@ pub enum Delay {
 
 impl Delay {
     /// The delay that a share `at` (in [0, 1)) of all draws stays below or equals.
-    pub fn quantile_ns(&self, at: f64) -> u64 {
+    pub(crate) fn quantile_ns(&self, at: f64) -> u64 {
         match *self {
             Delay::Constant { ns } => ns,
             Delay::Bimodal {
@@ -59,36 +58,31 @@ impl Delay {
 }
 
 impl FromStr for Delay {
-    type Err = Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Delay, Error> {
-        let refused = || Error::Value {
-            got: text.to_owned(),
-            expected: EXPECTED,
-        };
+    fn from_str(text: &str) -> Result<Delay, String> {
         let parts: Vec<&str> = text.split(':').collect();
         let delay = match parts[..] {
-            ["constant", delay] => Delay::Constant {
+            ["constant", delay] => Some(Delay::Constant {
                 ns: ns(duration(delay)?),
-            },
-            ["exponential", mean] => Delay::Exponential {
+            }),
+            ["exponential", mean] => Some(Delay::Exponential {
                 mean_ns: ns(duration_above_zero(mean)?),
-            },
-            ["bimodal", fast, slow, share] => Delay::Bimodal {
-                fast_ns: ns(duration(fast)?),
-                slow_ns: ns(duration(slow)?),
-                slow_share: share
-                    .parse()
-                    .ok()
-                    .filter(|share| (0.0..=1.0).contains(share))
-                    .ok_or_else(refused)?,
-            },
-            _ => return Err(refused()),
+            }),
+            ["bimodal", fast, slow, share] => {
+                let (fast_ns, slow_ns) = (ns(duration(fast)?), ns(duration(slow)?));
+                let share = share.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+                share
+                    .filter(|_| fast_ns <= slow_ns)
+                    .map(|slow_share| Delay::Bimodal {
+                        fast_ns,
+                        slow_ns,
+                        slow_share,
+                    })
+            }
+            _ => None,
         };
-        match delay {
-            Delay::Bimodal { fast_ns, slow_ns, .. } if fast_ns > slow_ns => Err(refused()),
-            delay => Ok(delay),
-        }
+        or_refuse(delay, text, EXPECTED)
     }
 }
 

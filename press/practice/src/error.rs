@@ -12,14 +12,6 @@ pub enum Error {
     /// The command line does not hold together; the text is complete.
     #[error("{0}")]
     Usage(String),
-    /// A value of the command line cannot be read.
-    #[error("{got:?} is not {expected}")]
-    Value {
-        /// What stood there.
-        got: String,
-        /// What would do, with an example.
-        expected: &'static str,
-    },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -45,7 +37,7 @@ impl Error {
     /// The exit code of a program that ends with this: 2 where the command line is wrong, 1 elsewhere.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) | Error::Value { .. } => 2,
+            Error::Usage(_) => 2,
             Error::Listen { .. } | Error::File { .. } | Error::System(_) => 1,
         }
     }

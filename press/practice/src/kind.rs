@@ -5,47 +5,44 @@
 use crate::arguments::Arguments;
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::quantity::{duration_above_zero, ns};
+use crate::quantity::{duration_above_zero, ns, or_refuse};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// A pause of the whole server that comes again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stall {
+pub(crate) struct Stall {
     /// From the beginning of one to the beginning of the next.
-    pub every_ns: u64,
+    pub(crate) every_ns: u64,
     /// How long each lasts.
-    pub length_ns: u64,
+    pub(crate) length_ns: u64,
 }
 
 impl FromStr for Stall {
-    type Err = Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Stall, Error> {
-        let refused = || Error::Value {
-            got: text.to_owned(),
-            expected: "every:PERIOD:LENGTH with the length below the period, such as every:10s:1s",
-        };
+    fn from_str(text: &str) -> Result<Stall, String> {
         let parts: Vec<&str> = text.split(':').collect();
-        let ["every", every, length] = parts[..] else {
-            return Err(refused());
+        let stall = match parts[..] {
+            ["every", every, length] => Some(Stall {
+                every_ns: ns(duration_above_zero(every)?),
+                length_ns: ns(duration_above_zero(length)?),
+            }),
+            _ => None,
         };
-        let stall = Stall {
-            every_ns: ns(duration_above_zero(every)?),
-            length_ns: ns(duration_above_zero(length)?),
-        };
-        if stall.length_ns < stall.every_ns {
-            Ok(stall)
-        } else {
-            Err(refused())
-        }
+        let expected = "every:PERIOD:LENGTH with the length below the period, such as every:10s:1s";
+        or_refuse(
+            stall.filter(|stall| stall.length_ns < stall.every_ns),
+            text,
+            expected,
+        )
     }
 }
 
 /// What a server does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Reads and never answers.
     Hang,
     /// Resets the connection once it has read a request.
@@ -63,10 +60,9 @@ pub enum Fault {
 }
 
 impl FromStr for Fault {
-    type Err = Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Fault, Error> {
-        let answers = |text: &str| text.parse().ok().map(Fault::CloseAfter);
+    fn from_str(text: &str) -> Result<Fault, String> {
         let fault = match text {
             "hang" => Some(Fault::Hang),
             "reset" => Some(Fault::Reset),
@@ -74,12 +70,15 @@ impl FromStr for Fault {
             "twice" => Some(Fault::Twice),
             "reorder" => Some(Fault::Reorder),
             "short" => Some(Fault::Short),
-            other => other.strip_prefix("close-after:").and_then(answers),
+            other => {
+                let answers = other
+                    .strip_prefix("close-after:")
+                    .and_then(|answers| answers.parse().ok());
+                answers.map(Fault::CloseAfter)
+            }
         };
-        fault.ok_or_else(|| Error::Value {
-            got: text.to_owned(),
-            expected: "a fault: hang, reset, garbage, twice, reorder, short or close-after:N",
-        })
+        let expected = "a fault: hang, reset, garbage, twice, reorder, short or close-after:N";
+        or_refuse(fault, text, expected)
     }
 }
 
@@ -116,23 +115,17 @@ impl Kind {
             arguments.accept_pause.then_some(Kind::AcceptPause),
             arguments.fault.map(Kind::Fault),
         ];
-        let mut named = named.into_iter().flatten();
-        let kind = named.next().unwrap_or(Kind::Plain);
-        if let Some(second) = named.next() {
-            return Err(Error::Usage(format!(
-                "one behaviour at a time: both {kind:?} and {second:?} are asked for"
-            )));
-        }
-        if arguments.threads > 1 && !kind.may_have_threads() {
+        // The command line takes one of them.
+        let kind = named.into_iter().flatten().next().unwrap_or(Kind::Plain);
+        let has_one_thread = matches!(
+            kind,
+            Kind::Rate(_) | Kind::Sleep(_) | Kind::Lock { .. } | Kind::Disk(_)
+        );
+        if arguments.threads > 1 && has_one_thread {
             return Err(Error::Usage(
                 "--threads is for plain echo, --delay, --stall, --work, --accept-pause and --fault; --rate has one queue, and \
                  --sleep, --lock and --disk take --workers"
                     .to_owned(),
-            ));
-        }
-        if arguments.truth.is_some() && !matches!(kind, Kind::Delay(_)) {
-            return Err(Error::Usage(
-                "--truth tells the delays of --delay: give one".to_owned(),
             ));
         }
         Ok(kind)
@@ -141,13 +134,6 @@ impl Kind {
     /// Whether it looks at single requests; what does not echoes bytes as they come.
     pub(crate) fn has_requests(&self) -> bool {
         !matches!(self, Kind::Plain | Kind::AcceptPause | Kind::Stall(_))
-    }
-
-    fn may_have_threads(&self) -> bool {
-        !matches!(
-            self,
-            Kind::Rate(_) | Kind::Sleep(_) | Kind::Lock { .. } | Kind::Disk(_)
-        )
     }
 }
 

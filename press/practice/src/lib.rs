@@ -16,25 +16,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod acceptor;
 mod arguments;
 mod behaviour;
-mod bytes;
-mod clock;
 mod connections;
 mod delay;
 mod error;
 mod event_loop;
 mod kind;
+mod poller;
 mod quantity;
 mod random;
 mod running;
-mod stop;
-mod system;
 mod truth;
 
 pub use arguments::Arguments;
-pub use delay::Delay;
 pub use error::Error;
-pub use kind::{Fault, Stall};
 pub use running::{Running, run, start};

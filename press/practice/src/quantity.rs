@@ -2,56 +2,52 @@
 //!
 //! Its invariant: a value without a unit is refused, so that nobody has to guess it.
 
-use crate::error::Error;
 use std::time::Duration;
 
 const DURATION: &str = "a duration with its unit, such as 500ns, 100us, 2ms or 1.5s, of an hour at most";
+const ABOVE_ZERO: &str = "a duration above zero with its unit, such as 500ns, 100us, 2ms or 1.5s";
 const RATE: &str = "a rate in requests a second from 0.001 to 10000000, such as 5000";
 /// Longer is a slip of the keys.
 const DURATION_NS_MAX: f64 = 3_600e9;
 
+/// What was read, or the message that names what would do.
+pub(crate) fn or_refuse<T>(read: Option<T>, text: &str, expected: &str) -> Result<T, String> {
+    read.ok_or_else(|| format!("{text:?} is not {expected}"))
+}
+
 /// Reads a duration with its unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, Error> {
-    let refused = || Error::Value {
-        got: text.to_owned(),
-        expected: DURATION,
-    };
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(refused)?;
-    let (number, unit) = text.split_at(unit_at);
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    or_refuse(read(text), text, DURATION)
+}
+
+/// Reads a duration that is not zero: for a period, or for work that is asked for.
+pub(crate) fn duration_above_zero(text: &str) -> Result<Duration, String> {
+    or_refuse(read(text).filter(|read| !read.is_zero()), text, ABOVE_ZERO)
+}
+
+fn read(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
     let unit_ns = match unit {
         "ns" => 1.0,
         "us" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        _ => return Err(refused()),
+        _ => return None,
     };
-    let ns = number.parse::<f64>().map_err(|_| refused())? * unit_ns;
-    if !(0.0..=DURATION_NS_MAX).contains(&ns) {
-        return Err(refused());
-    }
-    Ok(Duration::from_nanos(ns.round() as u64))
-}
-
-/// Reads a duration that is not zero: for a period, or for work that is asked for.
-pub(crate) fn duration_above_zero(text: &str) -> Result<Duration, Error> {
-    duration(text)
-        .ok()
-        .filter(|read| !read.is_zero())
-        .ok_or_else(|| Error::Value {
-            got: text.to_owned(),
-            expected: "a duration above zero with its unit, such as 500ns, 100us, 2ms or 1.5s",
-        })
+    let ns = number.parse::<f64>().ok()? * unit_ns;
+    (0.0..=DURATION_NS_MAX)
+        .contains(&ns)
+        .then(|| Duration::from_nanos(ns.round() as u64))
 }
 
 /// Reads a rate in requests a second.
-pub(crate) fn rate(text: &str) -> Result<f64, Error> {
-    text.parse()
-        .ok()
-        .filter(|rate| (0.001..=10_000_000.0).contains(rate))
-        .ok_or_else(|| Error::Value {
-            got: text.to_owned(),
-            expected: RATE,
-        })
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok();
+    or_refuse(
+        rate.filter(|rate| (0.001..=10_000_000.0).contains(rate)),
+        text,
+        RATE,
+    )
 }
 
 /// A duration as the loops count it.

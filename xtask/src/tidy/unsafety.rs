@@ -11,7 +11,6 @@ const ALLOWED_FILES: &[&str] = &[
     "fuzz/src/memory.rs",
     "fuzz/src/unread.rs",
     "press/load/src/event_loop/poller.rs",
-    "press/practice/src/system.rs",
     "press/recorder/src/proc/accelerator.rs",
     "press/recorder/src/process.rs",
 ];

@@ -100,7 +100,7 @@ impl Behaviour for Delayed {
 
     fn due(&mut self, connections: &mut Connections) {
         // Until here only: what becomes due while this is written waits for the next pass, after what came in between.
-        let now_ns = connections.clock.now_ns();
+        let now_ns = connections.now_ns();
         loop {
             self.take_due(now_ns);
             if self.batch.is_empty() {
@@ -114,7 +114,7 @@ impl Behaviour for Delayed {
                 open
             });
             // The time at which the write begins: where the far end has to be woken, it ends after the answer has arrived.
-            let written_ns = connections.clock.now_ns();
+            let written_ns = connections.now_ns();
             connections.flush();
             self.tell(written_ns);
         }

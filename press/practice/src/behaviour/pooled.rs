@@ -6,17 +6,14 @@
 use super::Behaviour;
 use super::per_connection::PerConnection;
 use crate::connections::{Connections, Id};
-use crate::system::{Wake, wake_precisely};
+use crate::poller::{Wake, wake_precisely};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// What a worker does for a request.
-pub(crate) trait Task: Send + Sync {
-    /// Returns when the request may be answered; an error closes its connection.
-    fn work(&self, request: &[u8]) -> io::Result<()>;
-}
+/// What a worker does for a request: it returns when the request may be answered, and an error closes its connection.
+pub(super) type Task = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
 
 /// One request in the hands of the workers.
 struct Job {
@@ -45,7 +42,7 @@ struct Shared {
     filled: Condvar,
     done: Mutex<Vec<Done>>,
     wake: Arc<Wake>,
-    task: Arc<dyn Task>,
+    task: Arc<Task>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,7 +67,7 @@ impl Shared {
     fn work(&self) {
         wake_precisely();
         while let Some(job) = self.take() {
-            let worked = self.task.work(&job.request);
+            let worked = (self.task)(&job.request);
             if let Err(error) = &worked {
                 eprintln!(
                     "practice server: a request could not be worked on, its connection is closed: {error}"
@@ -122,7 +119,7 @@ pub(crate) struct Pooled {
 
 impl Pooled {
     /// Starts the workers.
-    pub(crate) fn start(workers: u16, task: Arc<dyn Task>, wake: &Arc<Wake>) -> io::Result<Pooled> {
+    pub(crate) fn start(workers: u16, task: Arc<Task>, wake: &Arc<Wake>) -> io::Result<Pooled> {
         let mut pooled = Pooled {
             shared: Arc::new(Shared {
                 queue: Mutex::default(),

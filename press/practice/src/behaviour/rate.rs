@@ -65,7 +65,7 @@ impl Behaviour for Rated {
     }
 
     fn due(&mut self, connections: &mut Connections) {
-        let now_ns = connections.clock.now_ns();
+        let now_ns = connections.now_ns();
         while let Some((_, id)) = self.queue.pop_front_if(|(leave_ns, _)| *leave_ns <= now_ns) {
             connections.answer(id);
         }

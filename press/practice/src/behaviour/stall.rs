@@ -6,22 +6,14 @@ use super::Behaviour;
 use crate::connections::{Connections, Id};
 use crate::kind::Stall;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// When the server read its first byte.
 pub(crate) type FirstByte = OnceLock<u64>;
 
 pub(crate) struct Stalled {
-    stall: Stall,
-    first_byte_ns: Arc<FirstByte>,
-}
-
-impl Stalled {
-    pub(crate) fn new(stall: Stall, first_byte_ns: &Arc<FirstByte>) -> Stalled {
-        Stalled {
-            stall,
-            first_byte_ns: Arc::clone(first_byte_ns),
-        }
-    }
+    pub(crate) stall: Stall,
+    pub(crate) first_byte_ns: Arc<FirstByte>,
 }
 
 /// How long the stall still lasts that strikes `since_first_ns` after the first byte; 0 outside of one.
@@ -37,10 +29,10 @@ impl Behaviour for Stalled {
     /// A stall in which nothing comes is seen by nobody: it is enough to sleep out its rest when something does.
     fn arrived(&mut self, id: Id, requests: &[u8], at_ns: u64, connections: &mut Connections) {
         let first_ns = *self.first_byte_ns.get_or_init(|| at_ns);
-        let since_ns = connections.clock.now_ns().saturating_sub(first_ns);
+        let since_ns = connections.now_ns().saturating_sub(first_ns);
         let left_ns = left_ns(self.stall, since_ns);
         if left_ns > 0 {
-            connections.sleep_ns(left_ns);
+            connections.stop().sleep(Duration::from_nanos(left_ns));
         }
         connections.send(id, requests);
     }

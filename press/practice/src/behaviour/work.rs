@@ -5,12 +5,18 @@
 use super::Behaviour;
 use crate::connections::{Connections, Id};
 use crate::quantity::ns;
-use crate::system::thread_cpu_ns;
+use rustix::time::{ClockId, clock_gettime};
 use std::hint::spin_loop;
 use std::time::Duration;
 
 /// Spins between two looks at the clock, which is a call of the system.
 const SPINS: u32 = 16;
+
+/// The processor time that the calling thread has used.
+fn thread_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+}
 
 /// Uses that much processor time of the calling thread.
 pub(super) fn burn(work_ns: u64) {
@@ -20,23 +26,15 @@ pub(super) fn burn(work_ns: u64) {
     }
 }
 
-pub(crate) struct Work {
-    work_ns: u64,
-}
-
-impl Work {
-    pub(crate) fn new(work: Duration) -> Work {
-        Work { work_ns: ns(work) }
-    }
-}
+pub(crate) struct Work(pub(crate) Duration);
 
 impl Behaviour for Work {
     fn arrived(&mut self, id: Id, requests: &[u8], _at_ns: u64, connections: &mut Connections) {
         for request in requests.chunks_exact(connections.request_bytes()) {
-            if connections.stopping() || !connections.is_open(id) {
+            if connections.stop().is_told() || !connections.is_open(id) {
                 return;
             }
-            burn(self.work_ns);
+            burn(ns(self.0));
             connections.send(id, request);
             connections.flush();
         }
