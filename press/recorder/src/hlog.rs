@@ -50,7 +50,7 @@ pub fn write_log(out: &mut impl Write, start: SystemTime, tallies: &[(String, &T
                 continue;
             };
             scratch.clear();
-            of_thread.latency.add_to(&mut scratch);
+            scratch.add(&of_thread.latency);
             bytes.clear();
             serializer
                 .serialize(scratch.histogram(), &mut bytes)

@@ -18,49 +18,6 @@ pub const SAMPLES_BEYOND_MIN: u64 = 10;
 /// Points of a curve between a part of the samples and half of what lies beyond it.
 const CURVE_TICKS: u32 = 5;
 
-/// The percentiles a report names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Percentile {
-    /// Half of the samples.
-    P50,
-    /// 75 %.
-    P75,
-    /// 90 %.
-    P90,
-    /// 95 %.
-    P95,
-    /// 99 %.
-    P99,
-    /// 99.9 %.
-    P99_9,
-    /// 99.99 %.
-    P99_99,
-}
-
-impl Percentile {
-    fn per_ten_thousand(self) -> u32 {
-        match self {
-            Percentile::P50 => 5_000,
-            Percentile::P75 => 7_500,
-            Percentile::P90 => 9_000,
-            Percentile::P95 => 9_500,
-            Percentile::P99 => 9_900,
-            Percentile::P99_9 => 9_990,
-            Percentile::P99_99 => 9_999,
-        }
-    }
-
-    fn quantile(self) -> f64 {
-        f64::from(self.per_ten_thousand()) / 10_000.0
-    }
-
-    /// Whether `count` samples are enough to name this percentile.
-    pub fn has_enough(self, count: u64) -> bool {
-        let beyond = u128::from(count) * u128::from(10_000 - self.per_ten_thousand());
-        beyond >= u128::from(SAMPLES_BEYOND_MIN) * 10_000
-    }
-}
-
 /// Where a part of some requests lies of which not all have a latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reached {
@@ -133,7 +90,9 @@ impl Default for Latency {
 
 impl From<PackedLatency> for Latency {
     fn from(packed: PackedLatency) -> Latency {
-        packed.unpack()
+        let mut latency = Latency::new();
+        latency.add(&packed);
+        latency
     }
 }
 
@@ -204,13 +163,6 @@ impl Latency {
         self.sum_ns
     }
 
-    /// The percentile in microseconds, or nothing when fewer than [`SAMPLES_BEYOND_MIN`] samples lie beyond it.
-    pub fn percentile_us(&self, percentile: Percentile) -> Option<f64> {
-        percentile
-            .has_enough(self.count())
-            .then(|| self.us_at(percentile.quantile()))
-    }
-
     /// The latency in microseconds that the part `quantile` (0 to 1) of the samples does not exceed, or nothing when fewer
     /// than [`SAMPLES_BEYOND_MIN`] samples lie beyond it or it is no such part.
     pub fn quantile_us(&self, quantile: f64) -> Option<f64> {
@@ -268,34 +220,37 @@ impl Latency {
         LatencySummary {
             count,
             us_mean: (count > 0).then(|| self.sum_ns as f64 / 1_000.0 / count as f64),
-            us_p50: self.percentile_us(Percentile::P50),
-            us_p75: self.percentile_us(Percentile::P75),
-            us_p90: self.percentile_us(Percentile::P90),
-            us_p95: self.percentile_us(Percentile::P95),
-            us_p99: self.percentile_us(Percentile::P99),
-            us_p99_9: self.percentile_us(Percentile::P99_9),
-            us_p99_99: self.percentile_us(Percentile::P99_99),
+            us_p50: self.quantile_us(0.5),
+            us_p75: self.quantile_us(0.75),
+            us_p90: self.quantile_us(0.9),
+            us_p95: self.quantile_us(0.95),
+            us_p99: self.quantile_us(0.99),
+            us_p99_9: self.quantile_us(0.999),
+            us_p99_99: self.quantile_us(0.9999),
             us_max: (count > 0).then(|| microseconds(self.ns_max)),
         }
     }
 
     /// The buckets that hold samples, with sum and maximum: all there is, in a fraction of the memory.
     pub fn pack(&self) -> PackedLatency {
-        PackedLatency::from_buckets(self.buckets().collect(), self.sum_ns, self.ns_max)
+        PackedLatency {
+            buckets: self.buckets().collect(),
+            sum_ns: self.sum_ns,
+            ns_max: self.ns_max,
+        }
     }
 
     pub(crate) fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }
 
-    /// Adds `count` samples of a bucket that [`Latency::buckets`] named, without sum and maximum.
-    pub(crate) fn add_bucket(&mut self, ns: u64, count: u64) {
-        self.histogram.saturating_record_n(ns, count);
-    }
-
-    pub(crate) fn add_sum_and_max(&mut self, sum_ns: u128, ns_max: u64) {
-        self.sum_ns += sum_ns;
-        self.ns_max = self.ns_max.max(ns_max);
+    /// Adds all samples of `other`.
+    pub(crate) fn add(&mut self, other: &PackedLatency) {
+        for &(ns, count) in &other.buckets {
+            self.histogram.saturating_record_n(ns, count);
+        }
+        self.sum_ns += other.sum_ns;
+        self.ns_max = self.ns_max.max(other.ns_max);
     }
 
     /// Upper edge in nanoseconds and count of every bucket that holds a sample, ascending.

@@ -5,7 +5,7 @@
 //! is counted exactly once, as one of the outcomes of [`Counters`].
 //!
 //! ```
-//! use millpond_press_recorder::{Percentile, Tally};
+//! use millpond_press_recorder::Tally;
 //!
 //! let mut tally = Tally::default();
 //! for us in 1..=2_000 {
@@ -13,10 +13,10 @@
 //!     tally.answer(0, us * 1_000, us * 1_000, 1);
 //! }
 //! tally.finish();
-//! let us_p50 = tally.latency.percentile_us(Percentile::P50).unwrap_or(0.0);
+//! let us_p50 = tally.latency.quantile_us(0.5).unwrap_or(0.0);
 //! assert!((us_p50 - 1_000.0).abs() < 1.0);
 //! // Two samples lie beyond p99.9: too few to name it.
-//! assert_eq!(tally.latency.percentile_us(Percentile::P99_9), None);
+//! assert_eq!(tally.latency.quantile_us(0.999), None);
 //! ```
 
 mod counters;
@@ -37,14 +37,14 @@ mod tally;
 
 pub use counters::{Counters, ErrorKind};
 pub use hlog::write_log;
-pub use latency::{Latency, LatencySummary, Percentile, Reached, SAMPLES_BEYOND_MIN};
+pub use latency::{Latency, LatencySummary, Reached, SAMPLES_BEYOND_MIN};
 pub use live::Live;
 pub use machine::{LoadAverage, Machine};
 pub use packed::PackedLatency;
 pub use proc::Sampler;
-pub use process::{CpuSample, cpu_time, kernel_slab_bytes, memory_bytes, process_tree};
+pub use process::{CpuSample, kernel_slab_bytes, memory_bytes, process_tree};
 pub use resources::{ResourceSecond, Resources, Side, ThreadUse, Used};
 pub use silence::{Listening, SILENCE_NS_MIN, Silence, both_silent, longest_silence};
 pub use stationary::{Window, is_growing, is_stationary};
 pub use stats::Interval;
-pub use tally::{OperationTally, SecondTally, Tally};
+pub use tally::{Split, Tally};

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::proc::text;
+
 /// What does not change during a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +39,7 @@ impl Machine {
         Machine {
             cpu_model: file("/proc/cpuinfo").and_then(|text| cpu_model(&text)),
             cores: std::thread::available_parallelism().ok().map(usize::from),
-            memory_bytes: file("/proc/meminfo").and_then(|text| memory(&text)),
+            memory_bytes: file("/proc/meminfo").and_then(|text| text::kib(&text, "MemTotal:")),
             kernel: file("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
             open_files_max: file("/proc/self/limits").and_then(|text| open_files(&text)),
         }
@@ -61,12 +63,6 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn memory(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
-}
-
 fn open_files(limits: &str) -> Option<u64> {
     let line = limits
         .lines()
@@ -84,13 +80,16 @@ mod tests {
             cpu_model("processor : 0\nmodel name\t: Some CPU @ 3 GHz\n"),
             Some("Some CPU @ 3 GHz".into())
         );
-        assert_eq!(memory("MemTotal:       1024 kB\nMemFree: 1 kB\n"), Some(1 << 20));
+        assert_eq!(
+            text::kib("MemTotal:       1024 kB\nMemFree: 1 kB\n", "MemTotal:"),
+            Some(1 << 20)
+        );
         assert_eq!(
             open_files("Max open files            1024                 4096       files\n"),
             Some(1024)
         );
         assert_eq!(cpu_model(""), None);
-        assert_eq!(memory("MemTotal: many"), None);
+        assert_eq!(text::kib("MemTotal: many", "MemTotal:"), None);
         assert_eq!(open_files("Max open files unlimited"), None);
     }
 }

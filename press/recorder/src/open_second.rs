@@ -58,7 +58,11 @@ impl OpenSecond {
                 buckets.push((upper_edge(index), count));
             }
         }
-        PackedLatency::from_buckets(buckets, self.sum_ns, self.ns_max)
+        PackedLatency {
+            buckets,
+            sum_ns: self.sum_ns,
+            ns_max: self.ns_max,
+        }
     }
 
     /// Forgets all samples.
@@ -66,10 +70,8 @@ impl OpenSecond {
         if let Some(touched) = self.counts.get_mut(self.low..=self.high) {
             touched.fill(0);
         }
-        self.low = BUCKETS;
-        self.high = 0;
-        self.sum_ns = 0;
-        self.ns_max = 0;
+        (self.low, self.high) = (BUCKETS, 0);
+        (self.sum_ns, self.ns_max) = (0, 0);
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
                     latency.record_ns(ns);
                 }
                 prop_assert_eq!(open.pack(), latency.pack());
-                prop_assert_eq!(&open.pack().unpack(), &latency);
+                prop_assert_eq!(&Latency::from(open.pack()), &latency);
                 open.clear();
                 prop_assert_eq!(open.pack(), PackedLatency::default());
             }

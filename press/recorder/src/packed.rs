@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Latency, LatencySummary, Percentile};
+use crate::{Latency, LatencySummary, SAMPLES_BEYOND_MIN};
 
 /// A [`Latency`] that takes no more samples, in 16 bytes a bucket that holds one. In JSON it is a text of base64, in some
 /// three bytes a bucket.
@@ -13,45 +13,12 @@ use crate::{Latency, LatencySummary, Percentile};
 #[serde(into = "String", try_from = "String")]
 pub struct PackedLatency {
     /// Upper edge in nanoseconds and count, ascending, no count 0.
-    buckets: Vec<(u64, u64)>,
-    sum_ns: u128,
-    ns_max: u64,
+    pub(crate) buckets: Vec<(u64, u64)>,
+    pub(crate) sum_ns: u128,
+    pub(crate) ns_max: u64,
 }
 
 impl PackedLatency {
-    pub(crate) fn from_buckets(buckets: Vec<(u64, u64)>, sum_ns: u128, ns_max: u64) -> PackedLatency {
-        PackedLatency {
-            buckets,
-            sum_ns,
-            ns_max,
-        }
-    }
-
-    /// Upper edge in nanoseconds and count of every bucket that holds a sample, ascending.
-    pub(crate) fn buckets(&self) -> &[(u64, u64)] {
-        &self.buckets
-    }
-
-    /// The sum of all samples and the largest, in nanoseconds.
-    pub(crate) fn sum_and_max(&self) -> (u128, u64) {
-        (self.sum_ns, self.ns_max)
-    }
-
-    /// The histogram again.
-    pub fn unpack(&self) -> Latency {
-        let mut latency = Latency::new();
-        self.add_to(&mut latency);
-        latency
-    }
-
-    /// Adds all samples to an open histogram.
-    pub fn add_to(&self, latency: &mut Latency) {
-        for &(ns, count) in &self.buckets {
-            latency.add_bucket(ns, count);
-        }
-        latency.add_sum_and_max(self.sum_ns, self.ns_max);
-    }
-
     /// Adds all samples of `other`.
     pub fn merge(&mut self, other: &PackedLatency) {
         let mut both = Vec::with_capacity(self.buckets.len() + other.buckets.len());
@@ -82,16 +49,11 @@ impl PackedLatency {
         self.buckets.iter().map(|&(_, count)| count).sum()
     }
 
-    /// As [`Latency::percentile_us`]; unpacks, so [`PackedLatency::summary`] is cheaper for several.
-    pub fn percentile_us(&self, percentile: Percentile) -> Option<f64> {
-        self.unpack().percentile_us(percentile)
-    }
-
     /// The 99th percentile in microseconds, to the width of its bucket: a walk over the buckets and nothing else, for a line
     /// of progress. Nothing when fewer than ten samples lie beyond it.
     pub fn us_p99_at_a_glance(&self) -> Option<f64> {
         let count = self.count();
-        if !Percentile::P99.has_enough(count) {
+        if count / 100 < SAMPLES_BEYOND_MIN {
             return None;
         }
         let mut left = count - count / 100;
@@ -108,7 +70,9 @@ impl PackedLatency {
 
     /// As [`Latency::summary`].
     pub fn summary(&self) -> LatencySummary {
-        self.unpack().summary()
+        let mut latency = Latency::new();
+        latency.add(self);
+        latency.summary()
     }
 }
 
@@ -128,7 +92,7 @@ mod tests {
             let whole = of(&[left, right].concat());
             let mut packed = of(left).pack();
             packed.merge(&of(right).pack());
-            assert_eq!(packed.unpack(), whole, "{left:?} {right:?}");
+            assert_eq!(Latency::from(packed.clone()), whole, "{left:?} {right:?}");
             assert_eq!(packed, whole.pack());
             assert_eq!(packed.count(), whole.count());
             assert_eq!(packed.summary(), whole.summary());

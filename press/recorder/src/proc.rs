@@ -9,7 +9,7 @@ mod machine;
 mod reader;
 mod sampler;
 mod state;
-mod text;
+pub(crate) mod text;
 mod threads;
 
 pub use sampler::Sampler;

@@ -7,6 +7,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::proc::text;
+
 /// The kernel's largest process number. A larger one would fold into the number of some other clock.
 const PID_MAX: u32 = 1 << 22;
 
@@ -18,14 +20,6 @@ pub struct CpuSample {
 }
 
 impl CpuSample {
-    /// Reads the clock of process `pid`, or nothing when there is no such process here.
-    pub fn of(pid: u32) -> Option<CpuSample> {
-        Some(CpuSample {
-            used: cpu_time(pid)?,
-            at: Instant::now(),
-        })
-    }
-
     /// Reads the clocks of several processes as one, or nothing when there is no such process here among them.
     pub fn of_all(pids: &[u32]) -> Option<CpuSample> {
         Some(CpuSample {
@@ -47,7 +41,7 @@ impl CpuSample {
 }
 
 /// The processor time that process `pid` used so far, or nothing when it cannot be read.
-pub fn cpu_time(pid: u32) -> Option<Duration> {
+pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     if !(1..=PID_MAX).contains(&pid) {
         return None;
     }
@@ -60,7 +54,8 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     {
         return Some(used);
     }
-    ticks_of_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text::stat(&stat).map(|stat| Duration::from_nanos(stat.cpu_ns))
 }
 
 fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
@@ -79,19 +74,10 @@ fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
     ))
 }
 
-/// utime + stime of a line of `/proc/PID/stat`. The command's name may hold spaces and parentheses, so fields are counted
-/// from the last `)`. A tick is 1/100 s on every Linux that Rust supports.
-fn ticks_of_stat(stat: &str) -> Option<Duration> {
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
-    let utime: u64 = fields.next()?.parse().ok()?;
-    let stime: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis(10 * (utime + stime)))
-}
-
 /// Resident memory of process `pid` in bytes, or nothing when it cannot be read.
 pub fn memory_bytes(pid: u32) -> Option<u64> {
-    resident_of_status(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text::kib(&status, "VmRSS:")
 }
 
 /// Processes of a tree that are looked at.
@@ -121,19 +107,7 @@ pub fn process_tree(pid: u32) -> Vec<u32> {
 /// Memory that the kernel keeps for itself in its slabs, reclaimable or not: sockets and their files among others. The inodes
 /// of sockets count as reclaimable, so the part that is not would miss them.
 pub fn kernel_slab_bytes() -> Option<u64> {
-    slab_of_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn slab_of_meminfo(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
-fn resident_of_status(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    text::kib(&std::fs::read_to_string("/proc/meminfo").ok()?, "Slab:")
 }
 
 #[cfg(test)]
@@ -144,13 +118,13 @@ mod tests {
     #[test]
     fn a_process_is_measured_by_its_number() {
         let pid = std::process::id();
-        let before = CpuSample::of(pid).unwrap();
+        let before = CpuSample::of_all(&[pid]).unwrap();
         let mut sum = 0u64;
         for i in 0..30_000_000u64 {
             sum = sum.wrapping_mul(31).wrapping_add(std::hint::black_box(i));
         }
         std::hint::black_box(sum);
-        let after = CpuSample::of(pid).unwrap();
+        let after = CpuSample::of_all(&[pid]).unwrap();
         assert!(before.seconds_until(&after) > 0.0);
         assert!(before.percent_until(&after).unwrap() > 0.0);
         assert!(memory_bytes(pid).unwrap() > 100_000);
@@ -180,8 +154,11 @@ mod tests {
     #[test]
     fn the_kernels_memory_is_read() {
         assert!(kernel_slab_bytes().unwrap() > 1 << 20);
-        assert_eq!(slab_of_meminfo("MemFree: 1 kB\nSlab:   12 kB\n"), Some(12 << 10));
-        assert_eq!(slab_of_meminfo("Slab: many kB\nSUnreclaim: 1 kB"), None);
+        assert_eq!(
+            text::kib("MemFree: 1 kB\nSlab:   12 kB\n", "Slab:"),
+            Some(12 << 10)
+        );
+        assert_eq!(text::kib("Slab: many kB\nSUnreclaim: 1 kB", "Slab:"), None);
     }
 
     #[test]
@@ -195,9 +172,12 @@ mod tests {
     #[test]
     fn stat_is_read_past_the_name() {
         let stat = "77 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
-        assert_eq!(ticks_of_stat(stat), Some(Duration::from_secs(3)));
-        assert_eq!(ticks_of_stat("77 (a) S 1 2"), None);
-        assert_eq!(ticks_of_stat(""), None);
-        assert_eq!(resident_of_status("Name:\tx\nVmRSS:\t  2048 kB\n"), Some(2 << 20));
+        assert_eq!(text::stat(stat).map(|stat| stat.cpu_ns), Some(3_000_000_000));
+        assert_eq!(text::stat("77 (a) S 1 2"), None);
+        assert_eq!(text::stat(""), None);
+        assert_eq!(
+            text::kib("Name:\tx\nVmRSS:\t  2048 kB\n", "VmRSS:"),
+            Some(2 << 20)
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! What a thread recorded on its way to another process: the tally as plain fields, a histogram as a text.
+//! The latencies of a thread on their way to another process: a histogram as a text.
 //!
-//! A histogram is base64 of numbers of seven bits a byte, the lowest first, the top bit set in all but a number's last byte:
+//! It is base64 of numbers of seven bits a byte, the lowest first, the top bit set in all but a number's last byte:
 //!
 //! ```text
 //! sum_ns  ns_max  then for each bucket that holds samples, ascending: distance from the bucket before it, count
@@ -11,59 +11,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
 
+use crate::PackedLatency;
 use crate::open_second::{BUCKETS, index, upper_edge};
-use crate::{Counters, Latency, OperationTally, PackedLatency, SecondTally, Tally};
-
-/// A finished [`Tally`], but for its latency, which its seconds hold.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct StoredTally {
-    counters: Counters,
-    service: Latency,
-    lateness: Latency,
-    latency_refused: Latency,
-    operations: Vec<OperationTally>,
-    seconds: Vec<SecondTally>,
-}
-
-impl From<Tally> for StoredTally {
-    fn from(mut tally: Tally) -> StoredTally {
-        tally.finish();
-        StoredTally {
-            counters: tally.counters,
-            service: tally.service,
-            lateness: tally.lateness,
-            latency_refused: tally.latency_refused,
-            operations: tally.operations,
-            seconds: tally.seconds,
-        }
-    }
-}
-
-impl From<StoredTally> for Tally {
-    fn from(stored: StoredTally) -> Tally {
-        let mut tally = Tally::with_operations(0);
-        tally.counters = stored.counters;
-        tally.service = stored.service;
-        tally.lateness = stored.lateness;
-        tally.latency_refused = stored.latency_refused;
-        tally.operations = stored.operations;
-        tally.seconds = stored.seconds;
-        tally.finish();
-        tally
-    }
-}
 
 impl From<PackedLatency> for String {
     fn from(packed: PackedLatency) -> String {
         let mut bytes = Vec::new();
-        let (sum_ns, ns_max) = packed.sum_and_max();
-        push(&mut bytes, sum_ns);
-        push(&mut bytes, u128::from(ns_max));
+        push(&mut bytes, packed.sum_ns);
+        push(&mut bytes, u128::from(packed.ns_max));
         let mut before = 0;
-        for &(edge, count) in packed.buckets() {
+        for &(edge, count) in &packed.buckets {
             let bucket = index(edge);
             push(&mut bytes, (bucket - before) as u128);
             push(&mut bytes, u128::from(count));
@@ -98,7 +56,11 @@ fn read(mut bytes: &[u8]) -> Option<PackedLatency> {
         }
         buckets.push((upper_edge(bucket), count));
     }
-    Some(PackedLatency::from_buckets(buckets, sum_ns, ns_max))
+    Some(PackedLatency {
+        buckets,
+        sum_ns,
+        ns_max,
+    })
 }
 
 fn push(bytes: &mut Vec<u8>, mut number: u128) {
@@ -132,7 +94,7 @@ fn take(bytes: &mut &[u8]) -> Option<u128> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::ErrorKind;
+    use crate::{ErrorKind, Tally};
     use proptest::prelude::*;
 
     fn through(tally: &Tally) -> Tally {
@@ -149,13 +111,21 @@ mod tests {
         assert_eq!(one.latency_refused, other.latency_refused);
     }
 
+    fn of(buckets: Vec<(u64, u64)>, sum_ns: u128, ns_max: u64) -> PackedLatency {
+        PackedLatency {
+            buckets,
+            sum_ns,
+            ns_max,
+        }
+    }
+
     #[test]
     fn every_bucket_and_every_number_comes_back() {
         let buckets: Vec<(u64, u64)> = (1..BUCKETS).map(|at| (upper_edge(at), at as u64)).collect();
         for packed in [
             PackedLatency::default(),
-            PackedLatency::from_buckets(buckets, u128::MAX, u64::MAX),
-            PackedLatency::from_buckets(vec![(1, u64::MAX)], 1, 1),
+            of(buckets, u128::MAX, u64::MAX),
+            of(vec![(1, u64::MAX)], 1, 1),
         ] {
             let text = String::from(packed.clone());
             assert_eq!(PackedLatency::try_from(text), Ok(packed));
@@ -205,8 +175,8 @@ mod tests {
             }
             let (mut here, mut there) = (Tally::default(), Tally::default());
             for tally in &mut threads {
-                let came = through(tally);
                 tally.finish();
+                let came = through(tally);
                 assert_same(&came, tally);
                 here.merge(tally);
                 there.merge(&came);

@@ -6,13 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::open_second::OpenSecond;
-use crate::stored::StoredTally;
 use crate::{Counters, ErrorKind, Latency, PackedLatency};
 
-/// One second of a thread, or of a whole point after merging.
+/// How requests ended, with the latencies of the answers: of one second, or of one operation of a mix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SecondTally {
+pub struct Split<L> {
     /// Answers: `ok` and `unchecked`.
     pub answers: u64,
     /// Refusals.
@@ -20,26 +19,12 @@ pub struct SecondTally {
     /// Wrong answers and errors.
     pub failed: u64,
     /// Latencies of the answers.
-    pub latency: PackedLatency,
+    pub latency: L,
 }
 
-/// One operation of a mix over the whole point.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OperationTally {
-    /// Answers: `ok` and `unchecked`.
-    pub answers: u64,
-    /// Refusals.
-    pub refused: u64,
-    /// Wrong answers and errors.
-    pub failed: u64,
-    /// Latencies of the answers.
-    pub latency: Latency,
-}
-
-/// The counts and latencies of one thread, or of a whole point after merging. From JSON it comes back finished.
+/// The counts and latencies of one thread, or of a whole point after merging. JSON holds what is finished.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(into = "StoredTally", from = "StoredTally")]
+#[serde(deny_unknown_fields)]
 pub struct Tally {
     /// How everything ended.
     pub counters: Counters,
@@ -52,13 +37,12 @@ pub struct Tally {
     /// Latencies of refusals, which are never mixed with answers.
     pub latency_refused: Latency,
     /// By operation; empty when there is one operation only.
-    pub operations: Vec<OperationTally>,
+    pub operations: Vec<Split<Latency>>,
     /// The seconds that ended, by [`Tally::roll`] or [`Tally::finish`].
-    pub seconds: Vec<SecondTally>,
-    /// The second that has not ended; its `latency` stays empty until it does.
-    current: SecondTally,
-    /// Latencies of the second that has not ended: where answers are recorded, so that each costs one record, not two.
-    current_latency: OpenSecond,
+    pub seconds: Vec<Split<PackedLatency>>,
+    /// The second that has not ended: where latencies are recorded, so that each costs one record, not two.
+    #[serde(skip)]
+    current: Split<OpenSecond>,
 }
 
 impl Tally {
@@ -66,7 +50,7 @@ impl Tally {
     pub fn with_operations(count: usize) -> Tally {
         let split = if count > 1 { count } else { 0 };
         Tally {
-            operations: vec![OperationTally::default(); split],
+            operations: vec![Split::default(); split],
             ..Tally::default()
         }
     }
@@ -88,7 +72,7 @@ impl Tally {
     #[inline]
     fn record(&mut self, operation: usize, latency_ns: u64, service_ns: u64, lateness_ns: u64) {
         self.current.answers += 1;
-        self.current_latency.record_ns(latency_ns);
+        self.current.latency.record_ns(latency_ns);
         self.service.record_ns(service_ns);
         self.lateness.record_ns(lateness_ns);
         if let Some(operation) = self.operations.get_mut(operation) {
@@ -141,15 +125,19 @@ impl Tally {
     /// Ends the current second, empty or not, and begins the next one.
     pub fn roll(&mut self) {
         self.seconds.push(self.ended());
-        self.current = SecondTally::default();
-        self.current_latency.clear();
+        let current = &mut self.current;
+        (current.answers, current.refused, current.failed) = (0, 0, 0);
+        current.latency.clear();
     }
 
     /// The current second as it would be if it ended now.
-    fn ended(&self) -> SecondTally {
-        SecondTally {
-            latency: self.current_latency.pack(),
-            ..self.current
+    fn ended(&self) -> Split<PackedLatency> {
+        let current = &self.current;
+        Split {
+            answers: current.answers,
+            refused: current.refused,
+            failed: current.failed,
+            latency: current.latency.pack(),
         }
     }
 
@@ -160,7 +148,7 @@ impl Tally {
         }
         self.latency.clear();
         for second in &self.seconds {
-            second.latency.add_to(&mut self.latency);
+            self.latency.add(&second.latency);
         }
     }
 
@@ -174,10 +162,10 @@ impl Tally {
         self.latency_refused.merge(&other.latency_refused);
         if self.operations.len() < other.operations.len() {
             self.operations
-                .resize_with(other.operations.len(), OperationTally::default);
+                .resize_with(other.operations.len(), Split::default);
         }
         for (mine, theirs) in self.operations.iter_mut().zip(&other.operations) {
-            mine.merge(theirs);
+            mine.merge(theirs, Latency::merge);
         }
         if !self.current.is_empty() {
             self.roll();
@@ -185,35 +173,23 @@ impl Tally {
         let unfinished = (!other.current.is_empty()).then(|| other.ended());
         for (index, theirs) in other.seconds.iter().chain(unfinished.as_ref()).enumerate() {
             match self.seconds.get_mut(index) {
-                Some(mine) => mine.merge(theirs),
+                Some(mine) => mine.merge(theirs, PackedLatency::merge),
                 None => self.seconds.push(theirs.clone()),
             }
         }
     }
 }
 
-impl SecondTally {
-    /// Whether nothing ended in it.
-    pub fn is_empty(&self) -> bool {
+impl<L> Split<L> {
+    fn is_empty(&self) -> bool {
         self.answers + self.refused + self.failed == 0
     }
 
-    /// Adds the same second of another thread.
-    pub fn merge(&mut self, other: &SecondTally) {
+    fn merge(&mut self, other: &Split<L>, latencies: fn(&mut L, &L)) {
         self.answers += other.answers;
         self.refused += other.refused;
         self.failed += other.failed;
-        self.latency.merge(&other.latency);
-    }
-}
-
-impl OperationTally {
-    /// Adds the same operation of another thread.
-    pub fn merge(&mut self, other: &OperationTally) {
-        self.answers += other.answers;
-        self.refused += other.refused;
-        self.failed += other.failed;
-        self.latency.merge(&other.latency);
+        latencies(&mut self.latency, &other.latency);
     }
 }
 
@@ -249,7 +225,7 @@ mod tests {
         assert_eq!((one.latency.count(), one.latency_refused.count()), (2, 1));
         assert_eq!((one.service.count(), one.lateness.count()), (2, 2));
         let split = |tally: &Tally| {
-            let of = |o: &OperationTally| (o.answers, o.refused, o.failed, o.latency.count());
+            let of = |o: &Split<Latency>| (o.answers, o.refused, o.failed, o.latency.count());
             tally.operations.iter().map(of).collect::<Vec<_>>()
         };
         assert_eq!(split(&one), [(1, 1, 2, 1), (1, 0, 2, 1)]);

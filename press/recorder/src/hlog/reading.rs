@@ -8,8 +8,8 @@ use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
+use crate::PackedLatency;
 use crate::latency::NS_MAX;
-use crate::{Latency, PackedLatency};
 
 /// What a compressed histogram begins with.
 pub(super) const COOKIE_COMPRESSED: u32 = 0x1c84_9314;
@@ -36,7 +36,7 @@ pub(super) struct LogEntry {
 /// Reads what [`write_log`] wrote, in the order of its lines.
 ///
 /// # Errors
-/// A line is not of this format, or its histogram has other bounds than [`Latency`]; or the end of the file is missing.
+/// A line is not of this format, or its histogram has other bounds than `Latency`; or the end of the file is missing.
 pub(super) fn read_log(text: &str) -> Result<Vec<LogEntry>, String> {
     let mut entries = Vec::new();
     let mut announced = None;
@@ -94,11 +94,12 @@ fn histogram(payload: &str, deserializer: &mut Deserializer) -> Result<PackedLat
     let histogram: Histogram<u64> = deserializer
         .deserialize(&mut inflated.as_slice())
         .map_err(|error| format!("the histogram cannot be decoded: {error}"))?;
-    let mut latency = Latency::new();
-    for step in histogram.iter_recorded() {
-        latency.add_bucket(step.value_iterated_to(), step.count_at_value());
-    }
-    Ok(latency.pack())
+    let steps = histogram.iter_recorded();
+    let buckets = steps.map(|step| (step.value_iterated_to(), step.count_at_value()));
+    Ok(PackedLatency {
+        buckets: buckets.collect(),
+        ..PackedLatency::default()
+    })
 }
 
 /// Takes the compression off and looks at the head, because the library allocates what the head asks for.

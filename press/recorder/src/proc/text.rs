@@ -7,17 +7,17 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 
 /// What `/proc/PID/task/TID/stat` says of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat<'a> {
+pub(crate) struct Stat<'a> {
     /// Its name, at most 15 bytes.
     pub(super) name: &'a str,
     /// `R`, `S`, `D` and so on.
     pub(super) state: char,
     /// User and system time in nanoseconds, in steps of [`TICK_NS`].
-    pub(super) cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
 }
 
 /// Reads a line of `stat`. The name may hold spaces and parentheses, so it ends at the last `)`.
-pub(super) fn stat(text: &str) -> Option<Stat<'_>> {
+pub(crate) fn stat(text: &str) -> Option<Stat<'_>> {
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let name = text.get(open + 1..close)?;
     let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
@@ -66,6 +66,13 @@ pub(super) fn switches(text: &str) -> Option<(u64, u64)> {
 pub(super) fn syscall(text: &str) -> Option<i64> {
     let number = text.split_ascii_whitespace().next()?.parse().ok()?;
     (number >= 0).then_some(number)
+}
+
+/// The bytes of a field in KiB, such as `VmRSS:` of `status` or `Slab:` of `meminfo`.
+pub(crate) fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// The processes of `children`.

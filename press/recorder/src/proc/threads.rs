@@ -8,9 +8,10 @@ use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use super::reader::Reader;
-use super::state::Activity;
+use super::state;
 use super::text;
-use crate::{Side, ThreadUse, Used, cpu_time, memory_bytes};
+use crate::process::{cpu_time, memory_bytes};
+use crate::{Side, ThreadUse, Used};
 
 /// Threads of a side that are looked at for what they do.
 const LOOKED_AT_MAX: usize = 64;
@@ -65,8 +66,8 @@ struct Thread {
     interval: Growing,
     /// Used since the start.
     total: Growing,
-    /// How often it was seen at each of [`Activity::ALL`].
-    looks: [u32; Activity::ALL.len()],
+    /// How often it was seen at each activity.
+    looks: BTreeMap<&'static str, u32>,
     /// `stat`, and `syscall` if it may be read, kept open while it is looked at.
     files: Option<(File, Option<File>)>,
     /// Whether the latest scan saw it.
@@ -92,12 +93,12 @@ pub(super) struct Threads {
 impl Threads {
     /// Reads every thread of both sides and of the server's descendants. With `is_start`, counting begins here.
     pub(super) fn scan(&mut self, server: &[u32], client: &[u32], is_start: bool, reader: &mut Reader) {
-        self.threads
-            .values_mut()
-            .for_each(|thread| thread.is_present = false);
-        self.processes
-            .values_mut()
-            .for_each(|process| process.is_present = false);
+        for thread in self.threads.values_mut() {
+            thread.is_present = false;
+        }
+        for process in self.processes.values_mut() {
+            process.is_present = false;
+        }
         let mut server = server.to_vec();
         let mut next = 0;
         while let Some(&pid) = server.get(next) {
@@ -216,7 +217,7 @@ impl Threads {
     pub(super) fn look(&mut self) {
         for thread in self.threads.values_mut() {
             if let Some(activity) = thread.files.as_ref().and_then(activity) {
-                thread.looks[activity as usize] += 1;
+                *thread.looks.entry(activity).or_default() += 1;
             }
         }
     }
@@ -294,29 +295,25 @@ fn read_thread(pid: u32, tid: u32, reader: &mut Reader) -> Option<(String, Growi
 }
 
 /// What the thread behind `stat` and `syscall` does now; nothing when it has ended.
-fn activity((stat, syscall): &(File, Option<File>)) -> Option<Activity> {
+fn activity((stat, syscall): &(File, Option<File>)) -> Option<&'static str> {
     let mut bytes = [0; 128];
     let read = stat.read_at(&mut bytes, 0).ok()?;
     let state = text::state(bytes.get(..read)?)?;
-    if state == 'R' {
-        return Some(Activity::Running);
-    }
-    let number = syscall.as_ref().and_then(|file| {
+    let number = syscall.as_ref().filter(|_| state != 'R').and_then(|file| {
         let read = file.read_at(&mut bytes, 0).ok()?;
         text::syscall(std::str::from_utf8(bytes.get(..read)?).ok()?)
     });
-    Some(Activity::of(state, number))
+    Some(state::activity(state, number))
 }
 
 fn percent(ns: u64, seconds: f64) -> f64 {
     ns as f64 / 1e7 / seconds
 }
 
-fn shares(looks: &[u32]) -> BTreeMap<String, f64> {
-    let all: u32 = looks.iter().sum();
-    let seen = Activity::ALL.iter().zip(looks).filter(|&(_, &count)| count > 0);
-    seen.map(|(activity, &count)| (activity.as_str().to_owned(), f64::from(count) / f64::from(all)))
-        .collect()
+fn shares(looks: &BTreeMap<&'static str, u32>) -> BTreeMap<String, f64> {
+    let all: u32 = looks.values().sum();
+    let share = |(&activity, &count): (&&str, &u32)| (activity.to_owned(), f64::from(count) / f64::from(all));
+    looks.iter().map(share).collect()
 }
 
 #[cfg(test)]
@@ -342,10 +339,8 @@ mod tests {
 
     #[test]
     fn shares_add_up_to_one() {
-        let mut looks = [0; Activity::ALL.len()];
-        assert!(shares(&looks).is_empty());
-        looks[Activity::Futex as usize] = 3;
-        looks[Activity::Running as usize] = 1;
+        assert!(shares(&BTreeMap::new()).is_empty());
+        let looks = BTreeMap::from([("futex", 3), ("running", 1)]);
         let expected = [("futex".to_owned(), 0.75), ("running".to_owned(), 0.25)];
         assert_eq!(shares(&looks), BTreeMap::from(expected));
     }
