@@ -20,14 +20,15 @@ pub(crate) fn fixed(value: f64, digits: usize) -> String {
     }
 }
 
+/// With the digits of the first of `steps` that the value lies below, or none.
+fn stepped(value: f64, steps: &[(f64, usize)]) -> String {
+    let step = steps.iter().find(|(above, _)| value.abs() < *above);
+    fixed(value, step.map_or(0, |(_, digits)| *digits))
+}
+
 /// Microseconds to three digits at least.
 pub(crate) fn us(value: f64) -> String {
-    let digits = match value.abs() {
-        below if below < 10.0 => 2,
-        below if below < 100.0 => 1,
-        _ => 0,
-    };
-    fixed(value, digits)
+    stepped(value, &[(10.0, 2), (100.0, 1)])
 }
 
 /// A percentile of `latency`; where it is absent, how many samples there were.
@@ -37,17 +38,12 @@ pub(crate) fn us_of(figure: Option<f64>, latency: &LatencySummary) -> String {
 
 /// Events a second.
 pub(crate) fn rate(value: f64) -> String {
-    let digits = match value.abs() {
-        below if below < 10.0 => 2,
-        below if below < 1_000.0 => 1,
-        _ => 0,
-    };
-    fixed(value, digits)
+    stepped(value, &[(10.0, 2), (1_000.0, 1)])
 }
 
 /// A part of 100, without its sign.
 pub(crate) fn percent(value: f64) -> String {
-    fixed(value, if value.abs() < 9.95 { 1 } else { 0 })
+    stepped(value, &[(9.95, 1)])
 }
 
 /// Processor time in percent of one core.
@@ -62,12 +58,7 @@ pub(crate) fn ratio(value: f64) -> String {
 
 /// Three digits at most, no zeros at the end: for axes and sentences.
 pub(crate) fn short(value: f64) -> String {
-    let digits = match value.abs() {
-        below if below < 9.995 => 2,
-        below if below < 99.95 => 1,
-        _ => 0,
-    };
-    let text = fixed(value, digits);
+    let text = stepped(value, &[(9.995, 2), (99.95, 1)]);
     if text.contains('.') && !text.contains('e') {
         text.trim_end_matches('0').trim_end_matches('.').into()
     } else {
@@ -91,28 +82,18 @@ pub(crate) fn bytes(value: f64) -> String {
 
 /// Microseconds with the unit that suits: `80 µs`, `1.5 ms`, `2 s`.
 pub(crate) fn duration(us: f64) -> String {
-    if us.abs() < 1.0 {
-        format!("{}\u{a0}ns", short(us * 1_000.0))
-    } else if us.abs() < 999.5 {
-        format!("{}\u{a0}µs", short(us))
-    } else if us.abs() < 999_500.0 {
-        format!("{}\u{a0}ms", short(us / 1_000.0))
-    } else {
-        format!("{}\u{a0}s", short(us / 1_000_000.0))
-    }
+    let units = ["\u{a0}ns", "\u{a0}µs", "\u{a0}ms", "\u{a0}s"];
+    scaled(us * 1_000.0, 1_000.0, &units)
 }
 
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
-    let mut units = units.iter().peekable();
-    let mut unit = units.next().copied().unwrap_or_default();
-    while value.abs() >= step * 0.9995
-        && let Some(next) = units.next()
-    {
+    let mut at = 0;
+    while value.abs() >= step * 0.9995 && at + 1 < units.len() {
         value /= step;
-        unit = next;
+        at += 1;
     }
-    format!("{}{unit}", short(value))
+    short(value) + units.get(at).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -20,40 +20,25 @@ fn fields(time: SystemTime) -> [u64; 6] {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;
-    while days >= days_of_year(year) {
-        days -= days_of_year(year);
+    while days >= 365 + leap_day(year) {
+        days -= 365 + leap_day(year);
         year += 1;
     }
     let mut month = 1;
-    while days >= days_of_month(year, month) {
-        days -= days_of_month(year, month);
+    for of_month in [31, 28 + leap_day(year), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < of_month {
+            break;
+        }
+        days -= of_month;
         month += 1;
     }
-    [
-        year,
-        month,
-        days + 1,
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60,
-    ]
+    let time = [of_day / 3600, of_day / 60 % 60, of_day % 60];
+    [year, month, days + 1, time[0], time[1], time[2]]
 }
 
-fn is_leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-fn days_of_year(year: u64) -> u64 {
-    if is_leap(year) { 366 } else { 365 }
-}
-
-fn days_of_month(year: u64, month: u64) -> u64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+/// The days that a year has more than 365.
+fn leap_day(year: u64) -> u64 {
+    u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)))
 }
 
 #[cfg(test)]
