@@ -2,6 +2,8 @@
 //!
 //! Its invariant: every point is in exactly one case, and cases keep the order in which they first ran.
 
+use std::cmp::Ordering;
+
 use crate::describe;
 use crate::{LoadKind, Point};
 
@@ -57,6 +59,12 @@ impl<'a> Case<'a> {
         &self.points
     }
 
+    /// The order of loads, lightest first.
+    pub(crate) fn by_weight(&self, other: &Case<'_>) -> Ordering {
+        let ((is_open, weight), (other_is_open, other)) = (self.weight, other.weight);
+        is_open.cmp(&other_is_open).then(weight.total_cmp(&other))
+    }
+
     /// The median of a figure over the repeats that have it.
     pub(crate) fn median(&self, figure: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
         let mut values: Vec<f64> = self
@@ -98,12 +106,7 @@ pub(crate) fn distinct<'c>(names: impl Iterator<Item = &'c str>) -> Vec<&'c str>
 /// The loads of `cases`, lightest first.
 pub(crate) fn loads<'c>(cases: &'c [Case<'_>]) -> Vec<&'c str> {
     let mut by_weight: Vec<&Case<'_>> = cases.iter().collect();
-    by_weight.sort_by(|a, b| {
-        a.weight
-            .0
-            .cmp(&b.weight.0)
-            .then(a.weight.1.total_cmp(&b.weight.1))
-    });
+    by_weight.sort_by(|a, b| a.by_weight(b));
     distinct(by_weight.into_iter().map(|case| case.load.as_str()))
 }
 

@@ -5,6 +5,7 @@
 
 mod axis;
 mod card;
+mod chart;
 mod escape;
 mod overview;
 mod page;

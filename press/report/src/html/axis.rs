@@ -64,7 +64,7 @@ impl Axis {
             (low, high) = (10.0, 1_000.0);
         }
         low = low.max(high / 10f64.powf(DECADES_MAX));
-        let (mut low, high) = (round_below(low), round_above(high));
+        let (mut low, high) = (round_below(low), round_step(high));
         if high / low < 4.9 {
             low = round_below(low * 0.99);
         }
@@ -80,12 +80,9 @@ impl Axis {
         }
     }
 
-    /// Percentiles by how few samples lie beyond: 0, 50, 90, 99 and so on, as far as `values` go.
+    /// Percentiles by how few samples lie [`beyond`] them: 0, 50, 90, 99 and so on, as far as `values` go.
     pub(crate) fn percentile(values: impl Iterator<Item = f64>) -> Axis {
-        let highest = values
-            .filter(|value| value.is_finite())
-            .map(beyond)
-            .fold(100.0, f64::max);
+        let highest = values.filter(|value| value.is_finite()).fold(100.0, f64::max);
         let high = highest.min(1e7);
         let marks = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
         Axis {
@@ -131,17 +128,10 @@ fn round_step(least: f64) -> f64 {
     step.unwrap_or(10.0 * decade)
 }
 
-fn round_above(value: f64) -> f64 {
-    round_step(value)
-}
-
 fn round_below(value: f64) -> f64 {
     let decade = 10f64.powf(value.log10().floor());
-    let digits = [5.0, 2.0, 1.0].into_iter().map(|digit| digit * decade);
-    digits
-        .into_iter()
-        .find(|&round| round <= value * 1.001)
-        .unwrap_or(decade)
+    let mut rounds = [5.0, 2.0, 1.0].into_iter().map(|digit| digit * decade);
+    rounds.find(|&round| round <= value * 1.001).unwrap_or(decade)
 }
 
 /// Round values from `low` to `high`: as many to the decade as there is room for.
@@ -190,7 +180,7 @@ mod tests {
             words(&wide),
             ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]
         );
-        let percentile = Axis::percentile([99.95].into_iter());
+        let percentile = Axis::percentile([beyond(99.95)].into_iter());
         assert_eq!(words(&percentile), ["0", "50", "90", "99", "99.9"]);
     }
 

@@ -1,222 +1,144 @@
 //! Latency by percentile: how long the tail is.
 //!
-//! Its invariant: lines of one name have one colour in every picture, and all pictures share their axes.
+//! Its invariant: lines of one name have one colour in every picture.
 
 use millpond_press_recorder::LatencySummary;
 
 use super::axis::{Axis, beyond};
-use super::plot::{self, COLOURS, Plot, entry};
+use super::chart::{Chart, Line, Picture};
+use super::plot::{COLOURS, entry};
 use crate::Point;
 use crate::cases::{Case, distinct, loads, thinned};
-
-const HEADING: &str = "Latency by percentile";
 
 /// How many loads are drawn when each has a picture of its own.
 const PICTURES_MAX: usize = 4;
 
-const HEIGHT: f64 = 320.0;
-
-/// A line of a picture.
-struct Line<'c> {
-    colour: usize,
-    point: &'c Point,
-}
-
-/// A picture: its title and its lines.
-struct Picture<'c> {
-    title: String,
-    lines: Vec<Line<'c>>,
-}
-
-/// What is drawn, with the names of the colours and what was left out.
-struct Choice<'c> {
-    pictures: Vec<Picture<'c>>,
-    names: Vec<String>,
-    left_out: Vec<String>,
-}
-
 /// The figure.
 pub(crate) fn figure(cases: &[Case<'_>], suffix: &str) -> String {
-    let id = format!("figure-percentiles{suffix}");
-    let choice = choose(cases);
-    let lines = || choice.pictures.iter().flat_map(|picture| &picture.lines);
-    if lines().all(|line| curve(line.point).is_empty()) {
-        return plot::nothing(
-            &id,
-            HEADING,
-            "There is nothing to draw: no point has samples enough for a percentile.",
-        );
-    }
-    let x = Axis::percentile(
-        lines()
-            .flat_map(|line| curve(line.point))
-            .map(|(percentile, _)| percentile),
-    );
-    let y = Axis::latency(lines().flat_map(|line| {
-        curve(line.point)
-            .into_iter()
-            .chain(known(&line.point.service))
-            .map(|(_, us)| us)
-    }));
-    let pictures: Vec<String> = choice
-        .pictures
-        .iter()
-        .enumerate()
-        .map(|(index, picture)| draw(&format!("{id}-{}", index + 1), picture, &choice, &x, &y))
-        .collect();
-    let mut legend: String = choice
-        .names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| entry(&format!("c{index}"), Some(index), name))
-        .collect();
-    legend += &entry("plain", None, "response latency");
-    legend += &entry("plain dashed", None, "service time");
-    let repeats = cases.iter().any(|case| case.points().len() > 1);
+    let series = distinct(cases.iter().map(|case| case.series.as_str()));
+    let loads = loads(cases);
+    let is_crowded = loads.iter().any(|load| with_load(cases, load).count() > 1);
     let mut caption = String::from(
         "Each step to the right of 90 % leaves a tenth of the samples beyond. Lines end where fewer than ten samples lie \
          beyond. The gap between solid and dashed is waiting before a request was sent.",
     );
-    if repeats {
+    if cases.iter().any(|case| case.points().len() > 1) {
         caption += " Of several repeats the one with the middle p99 is drawn.";
     }
-    for words in &choice.left_out {
-        caption += &format!(" {words}");
-    }
-    plot::figure(&id, HEADING, &pictures, &legend, &caption)
-}
-
-fn choose<'c>(cases: &'c [Case<'_>]) -> Choice<'c> {
-    let series = distinct(cases.iter().map(|case| case.series.as_str()));
-    let loads = loads(cases);
-    let crowded = loads
-        .iter()
-        .any(|load| cases.iter().filter(|case| case.load == **load).count() > 1);
-    if crowded {
-        by_load(cases, &series, &loads)
+    let (names, pictures) = if is_crowded {
+        // A picture for each load, with a line for each series.
+        let drawn = kept(&series, COLOURS, "lines", &mut caption);
+        let names: Vec<String> = drawn.iter().map(|&name| name.to_owned()).collect();
+        let pictures = kept(&loads, PICTURES_MAX, "loads", &mut caption).into_iter();
+        let pictures = pictures.map(|load| {
+            let found = |name: &&str| with_load(cases, load).find(|case| case.series == *name);
+            picture(format!("Load {load}"), &names, drawn.iter().map(found))
+        });
+        let pictures = pictures.collect();
+        (names, pictures)
     } else {
-        in_one(cases, &series, &loads)
-    }
-}
-
-/// One picture: every load has one line.
-fn in_one<'c>(cases: &'c [Case<'_>], series: &[&str], loads: &[&str]) -> Choice<'c> {
-    let drawn = thinned(loads, COLOURS);
-    let chosen: Vec<&Case<'_>> = drawn
-        .iter()
-        .filter_map(|load| cases.iter().find(|case| case.load == **load))
-        .collect();
-    let name = |case: &Case<'_>| {
-        if series.len() > 1 {
-            format!("{}, {}", case.series, case.load)
-        } else {
-            case.load.clone()
-        }
-    };
-    Choice {
-        names: chosen.iter().map(|case| name(case)).collect(),
-        left_out: left_out(drawn.len(), loads.len(), "loads"),
-        pictures: vec![Picture {
-            title: match series {
-                [one] => (*one).to_owned(),
-                _ => String::new(),
-            },
-            lines: lines(chosen.into_iter().enumerate()),
-        }],
-    }
-}
-
-/// A picture for each load, with a line for each series.
-fn by_load<'c>(cases: &'c [Case<'_>], series: &[&str], loads: &[&str]) -> Choice<'c> {
-    let (names, drawn) = (thinned(series, COLOURS), thinned(loads, PICTURES_MAX));
-    let mut notes = left_out(names.len(), series.len(), "lines");
-    notes.extend(left_out(drawn.len(), loads.len(), "loads"));
-    let pictures = drawn.iter().map(|load| Picture {
-        title: format!("Load {load}"),
-        lines: lines(names.iter().enumerate().filter_map(|(colour, name)| {
-            let found = cases
-                .iter()
-                .find(|case| case.series == *name && case.load == **load);
-            found.map(|case| (colour, case))
-        })),
-    });
-    Choice {
-        pictures: pictures.collect(),
-        names: names.iter().map(|&name| name.to_owned()).collect(),
-        left_out: notes,
-    }
-}
-
-fn lines<'c>(chosen: impl Iterator<Item = (usize, &'c Case<'c>)>) -> Vec<Line<'c>> {
-    chosen
-        .filter_map(|(colour, case)| case.typical().map(|point| Line { colour, point }))
-        .collect()
-}
-
-fn left_out(drawn: usize, of: usize, what: &str) -> Vec<String> {
-    if drawn < of {
-        vec![format!("{drawn} of {of} {what} are drawn, evenly chosen.")]
-    } else {
-        Vec::new()
-    }
-}
-
-fn draw(id: &str, picture: &Picture<'_>, choice: &Choice<'_>, x: &Axis, y: &Axis) -> String {
-    let mut plot = Plot::new(x.clone(), y.clone(), 32.0, HEIGHT - 32.0 - 50.0, true);
-    for line in &picture.lines {
-        let style = format!("c{}", line.colour);
-        let place = |points: Vec<(f64, f64)>| -> Vec<(f64, Option<f64>)> {
-            points
-                .into_iter()
-                .map(|(percentile, us)| (beyond(percentile), Some(us)))
-                .collect()
+        // One picture: every load has one line.
+        let drawn = kept(&loads, COLOURS, "loads", &mut caption).into_iter();
+        let drawn: Vec<&Case<'_>> = drawn.filter_map(|load| with_load(cases, load).next()).collect();
+        let name = |case: &&Case<'_>| match series.len() {
+            0 | 1 => case.load.clone(),
+            _ => format!("{}, {}", case.series, case.load),
         };
-        plot.line(&place(known(&line.point.service)), &format!("{style} dashed"));
-        let curve = place(curve(line.point));
-        plot.line(&curve, &style);
-        if let Some(&(x, Some(us))) = curve.last() {
-            plot.marker((x, us), line.colour);
-        }
-    }
-    let names: Vec<&str> = picture
-        .lines
-        .iter()
-        .filter_map(|line| choice.names.get(line.colour))
-        .map(String::as_str)
+        let names: Vec<String> = drawn.iter().map(name).collect();
+        let title = if let [alone] = series[..] { alone } else { "" };
+        let picture = picture(title.to_owned(), &names, drawn.into_iter().map(Some));
+        (names, vec![picture])
+    };
+    let colours = names.iter().enumerate();
+    let legend: String = colours
+        .map(|(colour, name)| entry(&format!("c{colour}"), Some(colour), name))
         .collect();
-    let title = format!("{HEADING}. {}", picture.title);
-    let description = format!(
-        "Percentile to the right, latency upwards, both logarithmic. Lines: {}.",
-        names.join("; ")
-    );
-    let drawn = plot::picture(id, HEIGHT, &title, &description, &plot.drawn());
-    plot::titled(&picture.title, &drawn)
+    let chart = Chart {
+        id: format!("figure-percentiles{suffix}"),
+        heading: "Latency by percentile",
+        pictures,
+        legend: legend
+            + &entry("plain", None, "response latency")
+            + &entry("plain dashed", None, "service time"),
+        caption,
+    };
+    chart.drawn(|values| Axis::percentile(values))
 }
 
-/// The curve of a point, from its figures where it has none; sound values only, ascending.
-fn curve(point: &Point) -> Vec<(f64, f64)> {
-    let curve: Vec<(f64, f64)> = sound(point.curve.iter().copied());
-    if curve.is_empty() {
-        known(&point.latency)
-    } else {
-        curve
+fn with_load<'c>(cases: &'c [Case<'c>], load: &str) -> impl Iterator<Item = &'c Case<'c>> {
+    cases.iter().filter(move |case| case.load == load)
+}
+
+/// At most so many of the items; the caption says where some are left out.
+fn kept<'c>(items: &[&'c str], limit: usize, what: &str, caption: &mut String) -> Vec<&'c str> {
+    let kept = thinned(items, limit);
+    if kept.len() < items.len() {
+        *caption += &format!(
+            " {} of {} {what} are drawn, evenly chosen.",
+            kept.len(),
+            items.len()
+        );
+    }
+    kept
+}
+
+/// One line for each case, coloured by its place, beside its service time.
+fn picture<'c>(
+    title: String,
+    names: &[String],
+    cases: impl Iterator<Item = Option<&'c Case<'c>>>,
+) -> Picture {
+    let mut lines = Vec::new();
+    let mut drawn = Vec::new();
+    for ((colour, name), case) in names.iter().enumerate().zip(cases) {
+        let Some(point) = case.and_then(Case::typical) else {
+            continue;
+        };
+        drawn.push(name.as_str());
+        lines.push(Line {
+            colour,
+            is_dashed: true,
+            points: known(&point.service),
+            ..Line::default()
+        });
+        lines.push(Line {
+            colour,
+            points: curve(point),
+            markers: 1,
+            ..Line::default()
+        });
+    }
+    Picture {
+        title,
+        description: format!(
+            "Percentile to the right, latency upwards, both logarithmic. Lines: {}.",
+            drawn.join("; ")
+        ),
+        lines,
+    }
+}
+
+/// The curve of a point, from its figures where it has none.
+fn curve(point: &Point) -> Vec<(f64, Option<f64>)> {
+    let curve = sound(point.curve.iter().copied());
+    match curve.is_empty() {
+        true => known(&point.latency),
+        false => curve,
     }
 }
 
 /// The named percentiles of a summary.
-fn known(latency: &LatencySummary) -> Vec<(f64, f64)> {
-    sound(
-        latency
-            .percentiles()
-            .into_iter()
-            .filter_map(|(percentile, us)| us.map(|us| (percentile, us))),
-    )
+fn known(latency: &LatencySummary) -> Vec<(f64, Option<f64>)> {
+    let named = latency.percentiles().into_iter();
+    sound(named.filter_map(|(percentile, us)| Some((percentile, us?))))
 }
 
-fn sound(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+/// Sound values only, ascending, each by how many samples one beyond it stands for.
+fn sound(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, Option<f64>)> {
     let mut points: Vec<(f64, f64)> = points
         .filter(|&(percentile, us)| (0.0..100.0).contains(&percentile) && us.is_finite() && us > 0.0)
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    points
+    let place = |(percentile, us)| (beyond(percentile), Some(us));
+    points.into_iter().map(place).collect()
 }

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use super::axis::Axis;
+use super::chart::Line;
 use super::escape::escape;
 
 /// The width of every picture, in its own units.
@@ -101,6 +102,27 @@ impl Plot {
         self.x_of(x).zip(self.y_of(y))
     }
 
+    /// Draws a line with what belongs to it, the line above its dots.
+    pub(crate) fn draw(&mut self, line: &Line) {
+        let style = format!("c{}", line.colour);
+        for &at in &line.dots {
+            self.dot(at, &style);
+        }
+        self.line(
+            &line.points,
+            &format!("{style}{}", if line.is_dashed { " dashed" } else { "" }),
+        );
+        let unmarked = line.points.len().saturating_sub(line.markers);
+        for &(x, y) in &line.points[unmarked..] {
+            if let Some(at) = y.and_then(|y| self.place((x, y))) {
+                self.body += &shape(at.0, at.1, line.colour);
+            }
+        }
+        if let Some(at) = line.ring {
+            self.ring(at, &style);
+        }
+    }
+
     /// A line through `points`; it is broken where one of them does not exist.
     pub(crate) fn line(&mut self, points: &[(f64, Option<f64>)], style: &str) {
         let mut path = String::new();
@@ -122,15 +144,8 @@ impl Plot {
         }
     }
 
-    /// A marker in the shape and colour of line `index`.
-    pub(crate) fn marker(&mut self, at: (f64, f64), index: usize) {
-        if let Some((x, y)) = self.place(at) {
-            self.body += &shape(x, y, index);
-        }
-    }
-
     /// A small pale dot.
-    pub(crate) fn dot(&mut self, at: (f64, f64), style: &str) {
+    fn dot(&mut self, at: (f64, f64), style: &str) {
         if let Some((x, y)) = self.place(at) {
             let _ = writeln!(
                 self.body,
@@ -140,7 +155,7 @@ impl Plot {
     }
 
     /// A ring around a value with a thin line down to the axis.
-    pub(crate) fn ring(&mut self, at: (f64, f64), style: &str) {
+    fn ring(&mut self, at: (f64, f64), style: &str) {
         if let Some((x, y)) = self.place(at) {
             let bottom = self.top + self.height;
             let _ = writeln!(
@@ -195,12 +210,6 @@ pub(crate) fn picture(id: &str, height: f64, title: &str, description: &str, bod
     )
 }
 
-/// A picture under its title, which stands outside of it because only there a long one is broken into lines.
-pub(crate) fn titled(title: &str, picture: &str) -> String {
-    let title = escape(title);
-    format!("<div>\n<p class=\"picture-title\">{title}</p>\n{picture}</div>\n")
-}
-
 /// A legend entry: the line as it is drawn, and its words.
 pub(crate) fn entry(style: &str, index: Option<usize>, words: &str) -> String {
     let marker = index.map(|index| shape(16.0, 8.0, index)).unwrap_or_default();
@@ -209,31 +218,5 @@ pub(crate) fn entry(style: &str, index: Option<usize>, words: &str) -> String {
          d=\"M2 8H30\"/>{}</svg>{}</li>\n",
         marker.trim_end(),
         escape(words)
-    )
-}
-
-/// A figure of several pictures with one legend and one caption.
-pub(crate) fn figure(id: &str, heading: &str, pictures: &[String], legend: &str, caption: &str) -> String {
-    let legend = if legend.is_empty() {
-        String::new()
-    } else {
-        format!("<ul class=\"legend\">\n{legend}</ul>\n")
-    };
-    let many = if pictures.len() > 1 { " many" } else { "" };
-    format!(
-        "<figure id=\"{id}\">\n<p class=\"figure-title\">{}</p>\n{legend}<div class=\"pictures{many}\">\n{}</div>\n\
-         <figcaption>{}</figcaption>\n</figure>\n",
-        escape(heading),
-        pictures.concat(),
-        escape(caption)
-    )
-}
-
-/// A figure that has nothing to show, and why.
-pub(crate) fn nothing(id: &str, heading: &str, why: &str) -> String {
-    format!(
-        "<figure id=\"{id}\" class=\"empty\">\n<p class=\"figure-title\">{}</p>\n<p>{}</p>\n</figure>\n",
-        escape(heading),
-        escape(why)
     )
 }

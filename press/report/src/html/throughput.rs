@@ -3,20 +3,19 @@
 //! Its invariant: a mark is at a load that was offered, and a knee is marked only where loads lie on both sides of it.
 
 use super::axis::Axis;
-use super::plot::{self, COLOURS, Plot, entry};
+use super::chart::{Chart, Line, Picture};
+use super::plot::{COLOURS, entry};
 use crate::cases::{Case, distinct, thinned};
 use crate::number::{duration, thousands};
 use crate::{Point, RunResult};
 
-const HEADING: &str = "Latency against throughput";
-
-const HEIGHT: f64 = 320.0;
-
 /// A figure of a point that is drawn.
 type Figure = fn(&Point) -> Option<f64>;
 
-const P50: Figure = |point| point.latency.us_p50;
-const P99: Figure = |point| point.latency.us_p99;
+const PERCENTILES: [(&str, Figure); 2] = [
+    ("p50", |point| point.latency.us_p50),
+    ("p99", |point| point.latency.us_p99),
+];
 
 /// One target under all its loads, lightest first.
 struct Series<'c> {
@@ -34,65 +33,86 @@ struct Knee {
 
 /// The figure.
 pub(crate) fn figure(cases: &[Case<'_>], runs: &[&RunResult], suffix: &str) -> String {
-    let id = format!("figure-throughput{suffix}");
     let names = distinct(cases.iter().map(|case| case.series.as_str()));
     let series: Vec<Series<'_>> = thinned(&names, COLOURS)
         .into_iter()
         .map(|name| series(name, cases, runs))
         .collect();
-    let drawn = || series.iter().flat_map(|one| one.cases.iter().copied());
-    let latencies = |case: &Case<'_>| [P50, P99].map(|figure| case.median(figure));
-    if drawn().all(|case| latencies(case).iter().all(Option::is_none)) {
-        return plot::nothing(
-            &id,
-            HEADING,
-            "There is nothing to draw: no point has samples enough for a percentile.",
-        );
-    }
-    let x = Axis::linear(
-        drawn().flat_map(|case| case.points()).map(|point| point.qps),
-        "answers a second",
-    );
-    let y = Axis::latency(
-        drawn()
-            .flat_map(|case| case.points())
-            .flat_map(|point| [P50(point), P99(point)])
-            .flatten(),
-    );
-    let (pictures, legend) = match &series[..] {
-        [alone] => (
-            vec![together(&format!("{id}-1"), alone, &x, &y)],
-            together_legend(),
-        ),
-        several => (
-            [("p50", P50), ("p99", P99)]
-                .iter()
-                .map(|&(words, figure)| apart(&format!("{id}-{words}"), words, figure, several, &x, &y))
-                .collect(),
-            several
-                .iter()
-                .enumerate()
-                .map(|(index, one)| entry(&format!("c{index}"), Some(index), one.name))
-                .collect(),
-        ),
+    // Both percentiles of one series in one picture, or one percentile of several.
+    let (pictures, colours) = match &series[..] {
+        [alone] => {
+            let lines = PERCENTILES.map(|(words, figure)| (words, alone, figure));
+            (
+                vec![picture(alone.name, &lines)],
+                PERCENTILES.map(|(words, _)| words).to_vec(),
+            )
+        }
+        several => {
+            let of = |(words, figure): (&str, Figure)| {
+                let lines: Vec<_> = several.iter().map(|one| (one.name, one, figure)).collect();
+                picture(words, &lines)
+            };
+            (
+                PERCENTILES.map(of).into(),
+                several.iter().map(|one| one.name).collect(),
+            )
+        }
     };
-    plot::figure(
-        &id,
-        HEADING,
-        &pictures,
-        &legend,
-        &caption(cases, &series, names.len()),
-    )
+    let colours = colours.into_iter().enumerate();
+    let chart = Chart {
+        id: format!("figure-throughput{suffix}"),
+        heading: "Latency against throughput",
+        pictures,
+        legend: colours
+            .map(|(colour, words)| entry(&format!("c{colour}"), Some(colour), words))
+            .collect(),
+        caption: caption(cases, &series, names.len()),
+    };
+    chart.drawn(|values| Axis::linear(values, "answers a second"))
+}
+
+/// Lines, each a figure of a series under a name of its own.
+fn picture(title: &str, lines: &[(&str, &Series<'_>, Figure)]) -> Picture {
+    let mut description = String::from("Answers a second to the right, latency upwards.");
+    let mut drawn = Vec::new();
+    for (colour, (name, series, figure)) in lines.iter().enumerate() {
+        let line = through(series, *figure, colour);
+        let words =
+            |&(qps, us): &(f64, Option<f64>)| Some(format!("{} at {}/s", duration(us?), thousands(qps)));
+        let values: Vec<String> = line.points.iter().filter_map(words).collect();
+        description += &format!(" {name}: {}.", values.join(", "));
+        drawn.push(line);
+    }
+    Picture {
+        title: title.to_owned(),
+        description,
+        lines: drawn,
+    }
+}
+
+/// A line through the medians, with every repeat as a pale dot, and a ring around the knee.
+fn through(series: &Series<'_>, figure: Figure, colour: usize) -> Line {
+    let median = |case: &Case<'_>| Some((case.median(|point| Some(point.qps))?, case.median(figure)));
+    let repeated = series.cases.iter().filter(|case| case.points().len() > 1);
+    let repeats = repeated.flat_map(|case| case.points());
+    Line {
+        colour,
+        points: series.cases.iter().filter_map(|case| median(case)).collect(),
+        markers: usize::MAX,
+        dots: repeats
+            .filter_map(|point| Some((point.qps, figure(point)?)))
+            .collect(),
+        ring: series.knee.as_ref().and_then(|knee| {
+            let case = series.cases.get(knee.at)?;
+            Some((knee.qps, case.median(figure)?))
+        }),
+        ..Line::default()
+    }
 }
 
 fn series<'c>(name: &'c str, cases: &'c [Case<'c>], runs: &[&RunResult]) -> Series<'c> {
     let mut own: Vec<&Case<'_>> = cases.iter().filter(|case| case.series == name).collect();
-    own.sort_by(|a, b| {
-        a.weight
-            .0
-            .cmp(&b.weight.0)
-            .then(a.weight.1.total_cmp(&b.weight.1))
-    });
+    own.sort_by(|a, b| a.by_weight(b));
     let knee = searched(&own, runs).or_else(|| knee(&own));
     Series {
         name,
@@ -149,80 +169,6 @@ fn knee(own: &[&Case<'_>]) -> Option<Knee> {
         words: format!("{}/s under {}", thousands(qps), own[at].load),
         at,
     })
-}
-
-/// Both percentiles of one series in one picture.
-fn together(id: &str, alone: &Series<'_>, x: &Axis, y: &Axis) -> String {
-    let mut plot = Plot::new(x.clone(), y.clone(), 32.0, HEIGHT - 32.0 - 50.0, true);
-    for (index, figure) in [P50, P99].into_iter().enumerate() {
-        through(&mut plot, alone, figure, index);
-    }
-    picture(id, alone.name, &plot.drawn(), std::slice::from_ref(alone), P99)
-}
-
-fn together_legend() -> String {
-    entry("c0", Some(0), "p50") + &entry("c1", Some(1), "p99")
-}
-
-/// One percentile of several series.
-fn apart(id: &str, words: &str, figure: Figure, several: &[Series<'_>], x: &Axis, y: &Axis) -> String {
-    let mut plot = Plot::new(x.clone(), y.clone(), 32.0, HEIGHT - 32.0 - 50.0, true);
-    for (index, one) in several.iter().enumerate() {
-        through(&mut plot, one, figure, index);
-    }
-    picture(id, words, &plot.drawn(), several, figure)
-}
-
-/// A line through the medians, with every repeat as a pale dot.
-fn through(plot: &mut Plot, one: &Series<'_>, figure: Figure, index: usize) {
-    let style = format!("c{index}");
-    let median = |case: &Case<'_>| case.median(|point| Some(point.qps));
-    for point in one
-        .cases
-        .iter()
-        .filter(|case| case.points().len() > 1)
-        .flat_map(|case| case.points())
-    {
-        if let Some(us) = figure(point) {
-            plot.dot((point.qps, us), &style);
-        }
-    }
-    let line: Vec<(f64, Option<f64>)> = one
-        .cases
-        .iter()
-        .filter_map(|case| median(case).map(|qps| (qps, case.median(figure))))
-        .collect();
-    plot.line(&line, &style);
-    for (qps, us) in line {
-        if let Some(us) = us {
-            plot.marker((qps, us), index);
-        }
-    }
-    let knee = one.knee.as_ref().and_then(|knee| {
-        let us = one.cases.get(knee.at)?.median(figure)?;
-        Some((knee.qps, us))
-    });
-    if let Some(at) = knee {
-        plot.ring(at, &style);
-    }
-}
-
-fn picture(id: &str, words: &str, body: &str, series: &[Series<'_>], figure: Figure) -> String {
-    let mut description = String::from("Answers a second to the right, latency upwards.");
-    for one in series {
-        let values: Vec<String> = one
-            .cases
-            .iter()
-            .filter_map(|case| {
-                let us = case.median(figure)?;
-                let qps = case.median(|point| Some(point.qps))?;
-                Some(format!("{} at {}/s", duration(us), thousands(qps)))
-            })
-            .collect();
-        description += &format!(" {}: {}.", one.name, values.join(", "));
-    }
-    let drawn = plot::picture(id, HEIGHT, &format!("{HEADING}, {words}"), &description, body);
-    plot::titled(words, &drawn)
 }
 
 fn caption(cases: &[Case<'_>], series: &[Series<'_>], of: usize) -> String {

@@ -2,6 +2,8 @@
 //!
 //! Its invariant: at most 400 places of time are drawn; of a group the mean of rates and the highest latency.
 
+use millpond_press_recorder::ResourceSecond;
+
 use super::axis::Axis;
 use super::plot::{self, Plot, entry};
 use crate::{Point, Second};
@@ -11,8 +13,12 @@ const PLACES_MAX: usize = 400;
 
 const HEIGHT: f64 = 474.0;
 
-/// Values over time.
-type Track = Vec<(f64, Option<f64>)>;
+/// Values over time, in a style, under a name.
+struct Track {
+    style: &'static str,
+    words: &'static str,
+    values: Vec<(f64, Option<f64>)>,
+}
 
 /// Whether there is more than a second or two to draw.
 pub(crate) fn is_worth_drawing(point: &Point) -> bool {
@@ -22,153 +28,102 @@ pub(crate) fn is_worth_drawing(point: &Point) -> bool {
 /// The figure of a point, `number` telling it apart; `title` says which it is.
 pub(crate) fn figure(point: &Point, number: usize, title: &str, suffix: &str) -> String {
     let id = format!("figure-timeline-{number}{suffix}");
-    let rates = rates(point);
-    let p99 = grouped(&latency(point, |second| second.us_p99), highest);
-    let max = grouped(&latency(point, |second| second.us_max), highest);
-    let used = used(point);
-    let x = Axis::seconds(ends(point));
-    let values = |tracks: &[&Track]| -> Vec<f64> {
-        tracks
-            .iter()
-            .flat_map(|track| track.iter().filter_map(|&(_, value)| value))
-            .collect()
+    let seconds = point.series.iter().map(|second| second.s);
+    let x = Axis::seconds(seconds.chain(point.resources.seconds.iter().map(|used| used.s)));
+    let latency = |style, words, figure: fn(&Second) -> Option<f64>| {
+        let values = point.series.iter().map(|second| (second.s, figure(second)));
+        track(style, words, values, highest)
     };
-    let y = Axis::linear(values(&[&rates[0], &rates[1], &rates[2]]).into_iter(), "a second");
-    let mut rate = Plot::new(x.clone(), y, 32.0, 96.0, false);
-    rate.line(&rates[0], "c0");
-    rate.line(&rates[1], "c4 dotted");
-    rate.line(&rates[2], "c1 dashed");
-    let mut late = Plot::new(
-        x.clone(),
-        Axis::latency(values(&[&p99, &max]).into_iter()),
-        172.0,
-        112.0,
-        false,
-    );
-    late.line(&max, "c3 dashed");
-    late.line(&p99, "c2");
-    let all: Vec<&Track> = used.iter().map(|(_, _, track)| track).collect();
-    let mut cpu = Plot::new(
-        x,
-        Axis::linear(values(&all).into_iter(), "CPU, % of one core"),
-        328.0,
-        96.0,
-        true,
-    );
-    for (style, _, track) in &used {
-        cpu.line(track, style);
+    let rates = vec![
+        rate(point, "c0", "answers", |second| second.answers),
+        rate(point, "c4 dotted", "refused", |second| second.refused),
+        rate(point, "c1 dashed", "failed", |second| second.failed),
+    ];
+    let latencies = vec![
+        latency("c2", "p99", |second| second.us_p99),
+        latency("c3 dashed", "highest latency", |second| second.us_max),
+    ];
+    let panels = [
+        (rates, "a second", 32.0, 96.0),
+        (latencies, "", 172.0, 112.0),
+        (used(point), "CPU, % of one core", 328.0, 96.0),
+    ];
+    let (mut legend, mut body) = (String::new(), String::new());
+    for (tracks, unit, top, height) in panels {
+        let values = tracks
+            .iter()
+            .flat_map(|track| &track.values)
+            .filter_map(|&(_, value)| value);
+        let y = match unit {
+            "" => Axis::latency(values),
+            unit => Axis::linear(values, unit),
+        };
+        // The lowest frame has the words of the axis that all share.
+        let mut plot = Plot::new(x.clone(), y, top, height, top > 300.0);
+        for track in tracks.iter().filter(|track| !track.values.is_empty()) {
+            plot.line(&track.values, track.style);
+            legend += &entry(track.style, None, track.words);
+        }
+        body += &plot.drawn();
     }
-    let body = rate.drawn() + &late.drawn() + &cpu.drawn();
     let description = format!(
         "Three plots over the same seconds: answers a second, latency p99 and highest, processor time. {} seconds.",
         point.series.len()
     );
-    let picture = plot::picture(
-        &id,
-        HEIGHT,
-        &format!("{title}, second by second"),
-        &description,
-        &body,
-    );
+    let title = format!("{title}, second by second");
+    let picture = plot::picture(&id, HEIGHT, &title, &description, &body);
     format!(
-        "<figure id=\"{id}\" class=\"timeline\">\n<ul class=\"legend\">\n{}</ul>\n<div class=\"pictures\">\n\
-         {picture}</div>\n</figure>\n",
-        legend(&rates, &used)
+        "<figure id=\"{id}\" class=\"timeline\">\n<ul class=\"legend\">\n{legend}</ul>\n<div class=\"pictures\">\n\
+         {picture}</div>\n</figure>\n"
     )
 }
 
-/// The ends of all seconds and intervals.
-fn ends(point: &Point) -> impl Iterator<Item = f64> {
-    let seconds = point.series.iter().map(|second| second.s);
-    seconds.chain(point.resources.seconds.iter().map(|used| used.s))
-}
-
-fn legend(rates: &[Track; 3], used: &[(&str, &str, Track)]) -> String {
-    let mut legend = entry("c0", None, "answers");
-    if !rates[1].is_empty() {
-        legend += &entry("c4 dotted", None, "refused");
-    }
-    if !rates[2].is_empty() {
-        legend += &entry("c1 dashed", None, "failed");
-    }
-    legend += &entry("c2", None, "p99");
-    legend += &entry("c3 dashed", None, "highest latency");
-    for (style, words, _) in used {
-        legend += &entry(style, None, words);
-    }
-    legend
-}
-
-/// Answers, refusals and failures a second; the last two are empty where there are none.
-fn rates(point: &Point) -> [Track; 3] {
-    let track = |count: fn(&Second) -> u64| -> Track {
-        let mut before = 0.0;
-        let track = point.series.iter().map(|second| {
-            let took = second.s - before;
-            before = second.s;
-            let rate = count(second) as f64 / took;
-            (second.s, (took > 0.05 && rate.is_finite()).then_some(rate))
-        });
-        grouped(&track.collect::<Track>(), mean)
-    };
-    let unless_zero = |count: fn(&Second) -> u64| {
-        if point.series.iter().any(|second| count(second) > 0) {
-            track(count)
-        } else {
-            Track::new()
-        }
-    };
-    [
-        track(|second| second.answers),
-        unless_zero(|second| second.refused),
-        unless_zero(|second| second.failed),
-    ]
-}
-
-fn latency(point: &Point, figure: fn(&Second) -> Option<f64>) -> Track {
-    point
-        .series
-        .iter()
-        .map(|second| (second.s, figure(second)))
-        .collect()
+/// So many a second; nothing where there are none at all, unless they are answers.
+fn rate(point: &Point, style: &'static str, words: &'static str, count: fn(&Second) -> u64) -> Track {
+    let mut before = 0.0;
+    let rates = point.series.iter().map(|second| {
+        let took = second.s - before;
+        before = second.s;
+        let rate = count(second) as f64 / took;
+        (second.s, (took > 0.05 && rate.is_finite()).then_some(rate))
+    });
+    let is_any = words == "answers" || point.series.iter().any(|second| count(second) > 0);
+    track(style, words, rates.filter(|_| is_any), mean)
 }
 
 /// Processor time of both sides and of others; tracks without a value are left out.
-fn used(point: &Point) -> Vec<(&'static str, &'static str, Track)> {
-    let seconds = &point.resources.seconds;
-    let server: Track = seconds
-        .iter()
-        .map(|used| (used.s, used.server.map(|used| used.cpu_percent)))
-        .collect();
-    let client: Track = seconds
-        .iter()
-        .map(|used| (used.s, used.client.map(|used| used.cpu_percent)))
-        .collect();
-    let foreign: Track = seconds
-        .iter()
-        .map(|used| (used.s, used.foreign_percent))
-        .collect();
-    [
-        ("c5", "server CPU", server),
-        ("c4 dashed", "client CPU", client),
-        ("c7 dotted", "other processes", foreign),
-    ]
-    .into_iter()
-    .filter(|(_, _, track)| track.iter().any(|(_, value)| value.is_some()))
-    .map(|(style, words, track)| (style, words, grouped(&track, mean)))
-    .collect()
+fn used(point: &Point) -> Vec<Track> {
+    let cpu = |style, words, figure: fn(&ResourceSecond) -> Option<f64>| {
+        let values = point.resources.seconds.iter().map(|used| (used.s, figure(used)));
+        track(style, words, values, mean)
+    };
+    let mut tracks = vec![
+        cpu("c5", "server CPU", |used| Some(used.server?.cpu_percent)),
+        cpu("c4 dashed", "client CPU", |used| Some(used.client?.cpu_percent)),
+        cpu("c7 dotted", "other processes", |used| used.foreign_percent),
+    ];
+    tracks.retain(|track| track.values.iter().any(|(_, value)| value.is_some()));
+    tracks
 }
 
-fn grouped(track: &[(f64, Option<f64>)], join: fn(&[f64]) -> f64) -> Track {
-    let size = track.len().div_ceil(PLACES_MAX).max(1);
-    track
-        .chunks(size)
-        .filter_map(|group| {
-            let values: Vec<f64> = group.iter().filter_map(|&(_, value)| value).collect();
-            let last = group.last()?.0;
-            Some((last, (!values.is_empty()).then(|| join(&values))))
-        })
-        .collect()
+/// A track of at most [`PLACES_MAX`] values; those of a group are joined.
+fn track(
+    style: &'static str,
+    words: &'static str,
+    values: impl Iterator<Item = (f64, Option<f64>)>,
+    join: fn(&[f64]) -> f64,
+) -> Track {
+    let values: Vec<(f64, Option<f64>)> = values.collect();
+    let groups = values.chunks(values.len().div_ceil(PLACES_MAX).max(1));
+    let joined = groups.filter_map(|group| {
+        let values: Vec<f64> = group.iter().filter_map(|&(_, value)| value).collect();
+        Some((group.last()?.0, (!values.is_empty()).then(|| join(&values))))
+    });
+    Track {
+        style,
+        words,
+        values: joined.collect(),
+    }
 }
 
 fn mean(values: &[f64]) -> f64 {
