@@ -5,7 +5,7 @@
 pub(crate) use millpond_press_verdict::{load_in_words as load, point_in_words};
 
 use crate::number::rate;
-use crate::{Bound, Judgement, Point, RunResult, State};
+use crate::{Bound, Judgement, Point, RunResult};
 
 /// A target with its grid: `millpond log_level=2`.
 pub(crate) fn target(point: &Point) -> String {
@@ -41,14 +41,7 @@ pub(crate) fn grid(point: &Point) -> String {
 
 /// The gravest of several judgements: what a median over repeats must be read with.
 pub(crate) fn gravest(judgements: impl IntoIterator<Item = Judgement>) -> Judgement {
-    let gravity = |judgement: &Judgement| match judgement {
-        Judgement::Valid => 0,
-        Judgement::EnvDrift => 1,
-        Judgement::Unstable => 2,
-        Judgement::GeneratorBound => 3,
-        Judgement::Failing => 4,
-    };
-    judgements.into_iter().max_by_key(gravity).unwrap_or_default()
+    judgements.into_iter().max().unwrap_or_default()
 }
 
 /// What bounded a point, in words; nothing where the evidence does not say.
@@ -72,16 +65,6 @@ pub(crate) fn sentence(point: &Point) -> String {
         "No reason is recorded.".into()
     } else {
         point.verdict.sentence.clone()
-    }
-}
-
-/// `complete`, `interrupted`, …
-pub(crate) fn state(state: State) -> &'static str {
-    match state {
-        State::Running => "running",
-        State::Complete => "complete",
-        State::Interrupted => "interrupted",
-        State::Failed => "failed",
     }
 }
 

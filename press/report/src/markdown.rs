@@ -62,7 +62,7 @@ impl Reader {
                 text,
                 "- {}: {}{bound}. {}",
                 self.inline(&section::point_title(run, point)),
-                self.strong(verdict.judgement.word()),
+                self.strong(&verdict.judgement.to_string()),
                 self.inline(&describe::sentence(point))
             );
             if verdict.judgement != Judgement::Valid {
@@ -159,7 +159,7 @@ impl Reader {
     fn cell(self, cell: &Cell) -> String {
         match cell {
             Cell::Text(text) => self.inline(text),
-            Cell::Judged(judgement) => judgement.word().into(),
+            Cell::Judged(judgement) => judgement.to_string(),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Its invariant: every key that is written is read back, and no other.
 
+use std::fmt;
+
 use millpond_press_recorder::{LoadAverage, Machine};
 use millpond_press_verdict::{Comparison, Point, Search};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,13 @@ pub enum State {
     Interrupted,
     /// It could not go on; `failure` says why.
     Failed,
+}
+
+/// As `result.json` writes it.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Which table the report opens with.

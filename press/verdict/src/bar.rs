@@ -121,11 +121,7 @@ impl BarOutcome {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Op::AtLeast => ">=",
-            Op::AtMost => "<=",
-            Op::Equal => "==",
-        })
+        self.serialize(f)
     }
 }
 

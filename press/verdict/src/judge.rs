@@ -231,22 +231,28 @@ fn whole_seconds(point: &Point) -> &[Second] {
     &point.series[..count.min(point.series.len())]
 }
 
-/// One observation: the bound it speaks for and the sentence, if it holds.
-type Rule = fn(&Point, &Observed) -> Option<(Bound, String)>;
+/// One observation: the sentence, if it holds.
+type Rule = fn(&Point, &Observed) -> Option<String>;
+
+/// What the observations speak for; the first that holds decides.
+const RULES: [(Bound, Rule); 13] = [
+    (Bound::ServerCpu, in_process),
+    (Bound::Queueing, accept_queue),
+    (Bound::Disk, disk),
+    (Bound::Lock, lock),
+    (Bound::ServerCpu, server_cpu),
+    (Bound::Wire, wire),
+    (Bound::Timer, sleeping_threads),
+    (Bound::Offered, offered),
+    (Bound::Queueing, unread),
+    (Bound::Queueing, waiting_stage),
+    (Bound::Timer, wake_ups),
+    (Bound::ServerCpu, mostly_server_cpu),
+    (Bound::Timer, polling),
+];
 
 /// What made the rate or the latency, with its evidence.
 fn bound(point: &Point, seen: &Observed) -> (Bound, String) {
-    let rules: [Rule; 9] = [
-        in_process,
-        accept_queue,
-        disk,
-        lock,
-        server_cpu,
-        wire,
-        sleeping_threads,
-        offered,
-        waiting,
-    ];
     if point.us_total < US_MIN {
         let sentence = format!(
             "What bounded it is not known: {} ms are too short to watch threads.",
@@ -254,7 +260,10 @@ fn bound(point: &Point, seen: &Observed) -> (Bound, String) {
         );
         return (Bound::Unknown, sentence);
     }
-    let unknown = || {
+    let found = RULES
+        .iter()
+        .find_map(|(bound, rule)| Some((*bound, rule(point, seen)?)));
+    found.unwrap_or_else(|| {
         let sentence = if seen.knows_server {
             "What bounded it is not known: no core was full, and no thread was seen waiting for one thing."
         } else {
@@ -262,124 +271,115 @@ fn bound(point: &Point, seen: &Observed) -> (Bound, String) {
              [server])."
         };
         (Bound::Unknown, sentence.to_owned())
-    };
-    rules
-        .iter()
-        .find_map(|rule| rule(point, seen))
-        .unwrap_or_else(unknown)
-}
-
-fn accept_queue(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
-    let troubled = point.counters.connections_failed > 0 || seen.overflows > 0.0;
-    (troubled && (seen.overflows > 0.5 || seen.accept_queue >= 1.0)).then(|| {
-        let sentence = format!(
-            "Queueing: the server accepts connections too slowly; its accept queue held {:.0} and turned {:.1} away a second.",
-            seen.accept_queue, seen.overflows
-        );
-        (Bound::Queueing, sentence)
     })
 }
 
-fn disk(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+fn accept_queue(point: &Point, seen: &Observed) -> Option<String> {
+    let troubled = point.counters.connections_failed > 0 || seen.overflows > 0.0;
+    (troubled && (seen.overflows > 0.5 || seen.accept_queue >= 1.0)).then(|| {
+        format!(
+            "Queueing: the server accepts connections too slowly; its accept queue held {:.0} and turned {:.1} away a second.",
+            seen.accept_queue, seen.overflows
+        )
+    })
+}
+
+fn disk(_: &Point, seen: &Observed) -> Option<String> {
     (seen.server_disk >= BLOCKED_THREADS).then(|| {
-        let sentence = format!(
-            "Disk: at any moment {:.1} of the server's threads waited for it ({}).",
-            seen.server_disk,
-            seen.words_of_threads(&["fsync", "disk"])
-        );
-        (Bound::Disk, sentence)
+        let threads = seen.words_of_threads(&["fsync", "disk"]);
+        format!(
+            "Disk: at any moment {:.1} of the server's threads waited for it ({threads}).",
+            seen.server_disk
+        )
     })
 }
 
 /// Threads in a futex are idle workers unless there are requests for them.
-fn lock(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
-    let waiting = seen.server_futex;
-    let has_work = seen.outstanding >= 2.0 && seen.outstanding + 1.0 >= waiting;
+fn lock(_: &Point, seen: &Observed) -> Option<String> {
+    let (waiting, outstanding) = (seen.server_futex, seen.outstanding);
+    let has_work = outstanding >= 2.0 && outstanding + 1.0 >= waiting;
     // By processor time: a thread that is seen runnable may wait for a core.
     let active = seen.server_total / 100.0 + seen.server_sleep;
     let is_alone = active <= 1.6;
     let has_room = seen.server_thread < BUSY_PERCENT && seen.server_total < BUSY_PERCENT * seen.cores;
     (waiting >= 1.2 && has_work && is_alone && has_room).then(|| {
-        let sentence = format!(
+        format!(
             "Lock: {waiting:.1} of the server's threads waited for each other (futex) while {active:.1} ran or slept and \
-             {:.0} requests were on their way.",
-            seen.outstanding
-        );
-        (Bound::Lock, sentence)
+             {outstanding:.0} requests were on their way."
+        )
     })
 }
 
-fn server_cpu(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+fn server_cpu(point: &Point, seen: &Observed) -> Option<String> {
     if seen.server_thread >= BUSY_PERCENT || seen.server_is_full() {
-        let per_request = point
-            .server_cpu
-            .filter(|_| point.counters.answers() > 0)
-            .map(|cpu| cpu.seconds * 1e6 / point.counters.answers() as f64);
-        let per_request = per_request.map_or_else(String::new, |us| format!(", {us:.1} us a request"));
-        let sentence = format!(
-            "Server CPU: its busiest thread `{}` used {:.0} % of a core, the server {:.0} % in all{per_request}.",
-            seen.server_thread_name, seen.server_thread, seen.server_total
-        );
-        return Some((Bound::ServerCpu, sentence));
+        let answers = point.counters.answers();
+        let cpu = point.server_cpu.filter(|_| answers > 0);
+        let each = cpu.map(|cpu| format!(", {:.1} us a request", cpu.seconds * 1e6 / answers as f64));
+        return Some(format!(
+            "Server CPU: its busiest thread `{}` used {:.0} % of a core, the server {:.0} % in all{}.",
+            seen.server_thread_name,
+            seen.server_thread,
+            seen.server_total,
+            each.unwrap_or_default()
+        ));
     }
     (seen.server_wait >= 50.0).then(|| {
-        let sentence = format!(
+        format!(
             "Server CPU: its threads were ready to run but waited for a core {:.0} % of the time; give it more cores.",
             seen.server_wait
-        );
-        (Bound::ServerCpu, sentence)
+        )
     })
 }
 
 /// Without a network the caller does the engine's work itself.
-fn in_process(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+fn in_process(point: &Point, seen: &Observed) -> Option<String> {
     let is_busy =
         point.target.address.is_empty() && point.offered.kind == LoadKind::Closed && seen.client_busy >= 50.0;
-    let cpu = point
-        .client_cpu
-        .filter(|_| is_busy && point.counters.answers() > 0)?;
-    let sentence = format!(
+    let answers = point.counters.answers();
+    let cpu = point.client_cpu.filter(|_| is_busy && answers > 0)?;
+    Some(format!(
         "Server CPU: the engine ran on the calling threads, {:.0} % of a core each, {:.2} us a call with the recording of it.",
         seen.client_busy,
-        cpu.seconds * 1e6 / point.counters.answers() as f64
-    );
-    Some((Bound::ServerCpu, sentence))
+        cpu.seconds * 1e6 / answers as f64
+    ))
 }
 
 /// On loopback nothing is slower than memory, and bytes stay unacknowledged until the other side answers.
-fn wire(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+fn wire(point: &Point, seen: &Observed) -> Option<String> {
     let host = point.target.address.rsplit_once(':').map_or("", |(host, _)| host);
-    let is_loopback = host.starts_with("127.") || matches!(host, "localhost" | "[::1]");
-    // The counters are the whole machine's; on loopback they are somebody else's.
-    if !is_loopback && seen.retransmits >= 10.0 {
-        let sentence = format!("Wire: TCP sent {:.0} segments a second again.", seen.retransmits);
-        return Some((Bound::Wire, sentence));
+    if host.starts_with("127.") || matches!(host, "localhost" | "[::1]") {
+        // The counters are the whole machine's; on loopback they are somebody else's.
+        return None;
     }
-    (!is_loopback && seen.send_queue_share >= 0.7 && seen.send_queue >= 512.0).then(|| {
-        let sentence = format!(
+    if seen.retransmits >= 10.0 {
+        return Some(format!(
+            "Wire: TCP sent {:.0} segments a second again.",
+            seen.retransmits
+        ));
+    }
+    (seen.send_queue_share >= 0.7 && seen.send_queue >= 512.0).then(|| {
+        format!(
             "Wire: {:.0} bytes on average were sent but not acknowledged or not yet taken by the network, in {:.0} % of the \
              looks; it carried {:.2} MB a second.",
             seen.send_queue,
             seen.send_queue_share * 100.0,
             seen.bytes / 1e6
-        );
-        (Bound::Wire, sentence)
+        )
     })
 }
 
-fn sleeping_threads(_: &Point, seen: &Observed) -> Option<(Bound, String)> {
+fn sleeping_threads(_: &Point, seen: &Observed) -> Option<String> {
     (seen.server_sleep >= BLOCKED_THREADS && seen.outstanding >= 0.5).then(|| {
-        let sentence = format!(
+        format!(
             "Timer: at any moment {:.1} of the server's threads slept in a timer ({}) while {:.0} requests were on their way.",
             seen.server_sleep,
             seen.words_of_threads(&["sleep"]),
             seen.outstanding
-        );
-        (Bound::Timer, sentence)
+        )
     })
 }
 
-fn offered(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
+fn offered(point: &Point, seen: &Observed) -> Option<String> {
     let rate = point
         .offered
         .rate
@@ -389,67 +389,73 @@ fn offered(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
     // Of what was sent: a Poisson process sends a little more or less than its rate.
     let is_met = point.qps >= 0.98 * point.sent_per_s && (latency < 1_000.0 || !seen.knows_server);
     is_met.then(|| {
-        let cpu = if seen.knows_server {
-            format!(", with {:.0} % of a core used by the server", seen.server_total)
-        } else {
-            String::new()
+        let cpu = match seen.knows_server {
+            true => format!(", with {:.0} % of a core used by the server", seen.server_total),
+            false => String::new(),
         };
-        let sentence = format!(
+        format!(
             "The offered load was met: {:.0}/s of {rate:.0}/s{cpu}.",
             point.qps
-        );
-        (Bound::Offered, sentence)
+        )
     })
 }
 
-/// Nothing ran and nothing was seen waiting for one thing: time passed somewhere else.
-fn waiting(point: &Point, seen: &Observed) -> Option<(Bound, String)> {
-    if !seen.knows_server {
-        return None;
-    }
-    let latency = point.service.us_p50?;
-    if seen.receive_queue >= 1024.0 {
-        let sentence = format!(
-            "Queueing: {:.0} bytes of requests waited unread in the server's sockets.",
-            seen.receive_queue
-        );
-        return Some((Bound::Queueing, sentence));
-    }
-    if let Some(stage) = point
-        .stages
-        .iter()
-        .find(|stage| stage.name.contains("queue") || stage.name.contains("wait"))
-        && stage.us_mean > 0.4 * latency
-    {
-        let sentence = format!(
+/// The median latency of a server that was watched. The rules that need it stand last: nothing ran, and nothing was seen waiting
+/// for one thing, so time passed somewhere else.
+fn watched_latency(point: &Point, seen: &Observed) -> Option<f64> {
+    point.service.us_p50.filter(|_| seen.knows_server)
+}
+
+fn unread(point: &Point, seen: &Observed) -> Option<String> {
+    watched_latency(point, seen).filter(|_| seen.receive_queue >= 1024.0)?;
+    Some(format!(
+        "Queueing: {:.0} bytes of requests waited unread in the server's sockets.",
+        seen.receive_queue
+    ))
+}
+
+fn waiting_stage(point: &Point, seen: &Observed) -> Option<String> {
+    let latency = watched_latency(point, seen)?;
+    let mut stages = point.stages.iter();
+    let stage = stages.find(|stage| stage.name.contains("queue") || stage.name.contains("wait"))?;
+    (stage.us_mean > 0.4 * latency).then(|| {
+        format!(
             "Queueing: requests waited {:.0} us on average in the server's stage `{}`.",
             stage.us_mean, stage.name
-        );
-        return Some((Bound::Queueing, sentence));
-    }
-    // Every request wakes a sleeping thread, and that is most of its time.
-    if latency < 500.0 && seen.server_thread < 60.0 && seen.outstanding < 4.0 {
-        let sentence = format!(
+        )
+    })
+}
+
+/// Every request wakes a sleeping thread, and that is most of its time.
+fn wake_ups(point: &Point, seen: &Observed) -> Option<String> {
+    let is_short = watched_latency(point, seen)? < 500.0;
+    (is_short && seen.server_thread < 60.0 && seen.outstanding < 4.0).then(|| {
+        format!(
             "Timer: each request waits for a sleeping core to wake, on either side; the server ran {:.0} % of the time, \
              the load generator {:.0} %.",
             seen.server_total, seen.client_thread
-        );
-        return Some((Bound::Timer, sentence));
-    }
-    if seen.server_thread >= 60.0 && seen.server_thread >= seen.client_busy {
-        let sentence = format!(
+        )
+    })
+}
+
+fn mostly_server_cpu(point: &Point, seen: &Observed) -> Option<String> {
+    watched_latency(point, seen)?;
+    (seen.server_thread >= 60.0 && seen.server_thread >= seen.client_busy).then(|| {
+        format!(
             "Server CPU, for the most part: its busiest thread `{}` used {:.0} % of a core.",
             seen.server_thread_name, seen.server_thread
-        );
-        return Some((Bound::ServerCpu, sentence));
-    }
+        )
+    })
+}
+
+fn polling(point: &Point, seen: &Observed) -> Option<String> {
+    watched_latency(point, seen)?;
     (seen.server_total < 50.0 && seen.server_poll >= 0.5).then(|| {
-        let sentence = format!(
+        format!(
             "Timer: the server's threads waited in poll with {:.0} requests on their way, for a timer or for something \
              behind the server; it used {:.0} % of a core.",
             seen.outstanding, seen.server_total
-        );
-        (Bound::Timer, sentence)
+        )
     })
 }
 

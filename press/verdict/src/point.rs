@@ -4,6 +4,7 @@
 //! written is read back, and no other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use millpond_press_recorder::{Counters, Interval, LatencySummary, Resources};
 use serde::{Deserialize, Serialize};
@@ -137,33 +138,27 @@ pub struct Held {
     pub connect_us_min: Option<f64>,
 }
 
-/// Whether a point can be believed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether a point can be believed; of several points the last of these that applies to any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum Judgement {
     /// The figures are the server's.
     #[default]
     Valid,
-    /// The load generator could not keep up: the figures are its own.
-    GeneratorBound,
-    /// Rate or latency did not settle, or a queue grew to the end.
-    Unstable,
     /// Something else on the machine took part.
     EnvDrift,
+    /// Rate or latency did not settle, or a queue grew to the end.
+    Unstable,
+    /// The load generator could not keep up: the figures are its own.
+    GeneratorBound,
     /// More than one in a hundred requests failed, refusals not counted.
     Failing,
 }
 
-impl Judgement {
-    /// As `result.json` writes it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Judgement::Valid => "VALID",
-            Judgement::GeneratorBound => "GENERATOR-BOUND",
-            Judgement::Unstable => "UNSTABLE",
-            Judgement::EnvDrift => "ENV-DRIFT",
-            Judgement::Failing => "FAILING",
-        }
+/// As `result.json` writes it.
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -192,20 +187,10 @@ pub enum Bound {
     Disk,
 }
 
-impl Bound {
-    /// As `result.json` writes it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Bound::Unknown => "unknown",
-            Bound::Offered => "offered",
-            Bound::ServerCpu => "server_cpu",
-            Bound::ClientCpu => "client_cpu",
-            Bound::Wire => "wire",
-            Bound::Queueing => "queueing",
-            Bound::Timer => "timer",
-            Bound::Lock => "lock",
-            Bound::Disk => "disk",
-        }
+/// As `result.json` writes it.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -92,7 +92,7 @@ fn table(runs: &[RunResult], names: &[String]) -> Table {
             name.as_str(),
             describe::title(run),
             run.started_at.as_str(),
-            describe::state(run.state),
+            run.state.to_string(),
             run.points.len().to_string(),
             best.map_or_else(|| ABSENT.into(), rate),
             ABSENT,

@@ -2,6 +2,7 @@
 //!
 //! Its invariant: the page allows itself nothing but its own style sheet.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::escape::escape;
@@ -79,7 +80,7 @@ fn contents(run: &RunResult, findings: &[Section], circumstances: &[Section]) ->
 
 /// The run in a line or two: when, how long, how it ended, and how its points were judged.
 fn glance(run: &RunResult) -> String {
-    let mut facts = vec![describe::state(run.state).to_owned()];
+    let mut facts = vec![run.state.to_string()];
     if !run.name.is_empty() && run.name != describe::title(run) {
         facts.insert(0, run.name.clone());
     }
@@ -94,26 +95,14 @@ fn glance(run: &RunResult) -> String {
         .map(|fact| format!("<span>{}</span>", escape(fact)))
         .collect();
     let mut text = format!("<p class=\"glance\">{}</p>\n", facts.join(" "));
-    let judgements = [
-        Judgement::Valid,
-        Judgement::EnvDrift,
-        Judgement::Unstable,
-        Judgement::GeneratorBound,
-        Judgement::Failing,
-    ];
-    let mut badges = String::new();
-    for judgement in judgements {
-        let count = run
-            .points
-            .iter()
-            .filter(|point| point.verdict.judgement == judgement)
-            .count();
-        if count > 0 {
-            let _ = write!(badges, "<span>{count} {}</span> ", section::badge(judgement));
-        }
+    let mut counts: BTreeMap<Judgement, usize> = BTreeMap::new();
+    for point in &run.points {
+        *counts.entry(point.verdict.judgement).or_default() += 1;
     }
+    let badge = |(judgement, count)| format!("<span>{count} {}</span>", section::badge(judgement));
+    let badges: Vec<String> = counts.into_iter().map(badge).collect();
     if !badges.is_empty() {
-        let _ = writeln!(text, "<p class=\"glance\">{}</p>", badges.trim_end());
+        let _ = writeln!(text, "<p class=\"glance\">{}</p>", badges.join(" "));
     }
     text
 }

@@ -104,5 +104,5 @@ pub(crate) fn badge(judgement: Judgement) -> String {
         Judgement::EnvDrift => "drift",
         Judgement::Failing => "failing",
     };
-    format!("<span class=\"badge {style}\">{}</span>", judgement.word())
+    format!("<span class=\"badge {style}\">{judgement}</span>")
 }

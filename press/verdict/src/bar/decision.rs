@@ -33,40 +33,21 @@ pub enum Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Decision::Pass => "pass",
-            Decision::Fail => "fail",
-            Decision::Noisy => "noisy",
-        })
+        self.serialize(f)
     }
 }
 
 /// Decides a bar by its value, which was made of `runs`.
 pub fn decide(bar: &Bar, value: f64, runs: &Series) -> Decision {
-    let by_value = if bar.passes(value) {
-        Decision::Pass
-    } else {
-        Decision::Fail
+    let is_drifted = standings(runs).any(|standing| standing == Standing::Drifted);
+    let decided = match interval(runs) {
+        _ if !is_drifted => by_value(bar, value),
+        Some(interval) if interval.n >= PAIRS_MIN => by_interval(bar, interval),
+        _ => Decision::Noisy,
     };
-    let decided = match (holds(runs, Standing::Drifted), interval(runs)) {
-        (false, _) => by_value,
-        (true, Some(interval)) if interval.n >= PAIRS_MIN => by_interval(bar, interval),
-        (true, _) => Decision::Noisy,
-    };
-    match worst(runs) {
-        _ if value.is_nan() => Decision::Fail,
-        Standing::NotSent => Decision::Fail,
-        Standing::Unfit => Decision::Noisy,
-        Standing::Unsettled => unsettled(decided),
-        Standing::Valid | Standing::Drifted => decided,
-    }
-}
-
-/// What is left of a decision where a load did not settle: a good figure may be luck, a bad one is the server's.
-fn unsettled(decided: Decision) -> Decision {
-    match decided {
-        Decision::Pass => Decision::Noisy,
-        other => other,
+    match value.is_nan() {
+        true => Decision::Fail,
+        false => under(runs, decided),
     }
 }
 
@@ -77,17 +58,28 @@ pub fn decide_upper_end(bar: &Bar, runs: &Series) -> (f64, Decision) {
         return (f64::NAN, Decision::Fail);
     };
     let decided = match interval.n >= PAIRS_MIN {
+        true => by_value(bar, interval.high),
         false => Decision::Noisy,
-        true if bar.passes(interval.high) => Decision::Pass,
-        true => Decision::Fail,
     };
-    let decision = match worst(runs) {
-        Standing::NotSent => Decision::Fail,
-        Standing::Unfit => Decision::Noisy,
-        Standing::Unsettled => unsettled(decided),
-        Standing::Valid | Standing::Drifted => decided,
-    };
-    (interval.high, decision)
+    (interval.high, under(runs, decided))
+}
+
+fn by_value(bar: &Bar, value: f64) -> Decision {
+    match bar.passes(value) {
+        true => Decision::Pass,
+        false => Decision::Fail,
+    }
+}
+
+/// What is left of a decision under the worst condition of its figures.
+fn under(runs: &Series, decided: Decision) -> Decision {
+    match (standings(runs).max(), decided) {
+        (Some(Standing::NotSent), _) => Decision::Fail,
+        (Some(Standing::Unfit), _) => Decision::Noisy,
+        // Where a load did not settle, a good figure may be luck; a bad one is the server's.
+        (Some(Standing::Unsettled), Decision::Pass) => Decision::Noisy,
+        (_, decided) => decided,
+    }
 }
 
 /// The interval of a ratio: the geometric mean of its pairs with Student's interval at 95 %. Pairs count whose sides lost nearly the
@@ -110,14 +102,6 @@ fn standings(runs: &Series) -> impl Iterator<Item = Standing> {
         .iter()
         .flat_map(|figure| [figure.conditions, figure.beside]);
     both.flatten().map(|conditions| conditions.standing)
-}
-
-fn worst(runs: &Series) -> Standing {
-    standings(runs).max().unwrap_or(Standing::Valid)
-}
-
-fn holds(runs: &Series, sought: Standing) -> bool {
-    standings(runs).any(|standing| standing == sought)
 }
 
 /// A whole interval on one side of the limit decides.

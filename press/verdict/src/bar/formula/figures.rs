@@ -136,7 +136,7 @@ pub(super) fn figure(point: &Point, name: &str, argument: Option<&str>) -> Optio
         "thread_cpu_s" => thread_cpu_s(point, argument?),
         "verdict" => {
             let verdict = &point.verdict;
-            let found = format!("{} {}", verdict.judgement.word(), verdict.bound.word());
+            let found = format!("{} {}", verdict.judgement, verdict.bound);
             Some(f64::from(u8::from(found == argument?)))
         }
         _ => {
