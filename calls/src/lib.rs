@@ -1,4 +1,5 @@
-//! A call as a value, and the way back to whoever made it.
+//! A call as a value, the way back to whoever made it, and what every call meets whatever its method: access, admission,
+//! deadlines, statistics, the slow log.
 //!
 //! A connection, the warm-up and a caller in the same process make a [`Call`] and implement [`Sink`]; what serves it gets a [`Reply`] and cannot
 //! tell them apart. It knows no socket and no engine. Its invariant: every call is answered once, by an answer or an error: a
@@ -45,16 +46,34 @@
 //! assert!(answers.0.ends_with(b"the handler returned no answer"));
 //! ```
 
+pub mod access;
+mod admission;
 mod call;
+mod calls;
 mod clock;
+mod host;
+mod method;
 mod peer;
 mod push;
 mod reply;
+mod served;
 mod service;
+mod slow;
+mod statistics;
+mod turn;
 
+pub use access::Access;
+pub use admission::{Admission, Permit};
 pub use call::{Call, Caller, Meta};
+pub use calls::Calls;
 pub use clock::Clock;
+pub use host::{Host, OnDecision, Tuned};
+pub use method::{Callers, Cost, Handler, MethodId, MethodSpec, Methods, OwnHandler, Serve};
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};
+pub use served::{Detached, Served};
 pub use service::Service;
+pub use slow::{ModelTime, SlowLog, TARGET as SLOW_TARGET};
+pub use statistics::{Arrival, CallCounts, Split, Statistics, Totals};
+pub use turn::Turn;

@@ -128,6 +128,12 @@ impl<'c> Reply<'c> {
         self.base64 = base64;
     }
 
+    /// Hands the right and the duty on.
+    pub(crate) fn hand_on(&mut self) -> Reply<'_> {
+        self.is_answered = true;
+        Owed::new(&mut *self.answer, self.base64)
+    }
+
     /// Takes the call to another thread.
     pub fn later(mut self) -> Ticket {
         self.is_answered = true;

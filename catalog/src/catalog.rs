@@ -3,7 +3,7 @@
 //! It serves nothing. Its invariant: when a catalog is built, every reference between its parts holds, sizes fit, and every byte
 //! of its tables was read.
 
-use crate::{Error, ModelSection, Sections};
+use crate::{Error, ModelSection, Sections, StoreFailures};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::{self as features, Table};
 use millpond_engines_ordered::{self as ordered, Store};
@@ -53,6 +53,8 @@ pub struct Catalog {
     pub models: BTreeMap<String, LoadedModel>,
     /// Pipelines by name.
     pub pipelines: BTreeMap<String, Arc<Pipeline>>,
+    /// What the log says of stores that cannot write.
+    pub store_failures: Arc<StoreFailures>,
     sections: Sections,
 }
 
@@ -64,7 +66,10 @@ impl Catalog {
         before: &Catalog,
         resources: &Resources,
     ) -> Result<Catalog, Error> {
-        let mut next = Catalog::default();
+        let mut next = Catalog {
+            store_failures: Arc::clone(&before.store_failures),
+            ..Catalog::default()
+        };
         let old = &before.sections;
         for (name, section) in &sections.features {
             let table = match kept(name, section, &old.features, &before.tables) {

@@ -14,7 +14,7 @@ pub type Pinned = Guard<Arc<Catalog>>;
 
 /// The catalog that serves.
 pub struct Handle {
-    current: ArcSwap<Catalog>,
+    current: Arc<ArcSwap<Catalog>>,
     /// What served before the last change, for a way back. It is held while a change goes on, so that there is one at a time.
     before: Mutex<Option<Sections>>,
     resources: Resources,
@@ -28,7 +28,7 @@ impl Handle {
     pub fn open(sections: Sections, resources: Resources) -> Result<Handle, Error> {
         let catalog = Catalog::open(sections, &Catalog::default(), &resources)?;
         Ok(Handle {
-            current: ArcSwap::from_pointee(catalog),
+            current: Arc::new(ArcSwap::from_pointee(catalog)),
             before: Mutex::new(None),
             resources,
         })
@@ -46,6 +46,11 @@ impl Handle {
     #[inline]
     pub fn pin(&self) -> Pinned {
         self.current.load()
+    }
+
+    /// The pointer to the catalog that serves, for those who load it once for several calls.
+    pub fn current(&self) -> Arc<ArcSwap<Catalog>> {
+        Arc::clone(&self.current)
     }
 
     /// Serves another version of a table; pipelines that read it follow.

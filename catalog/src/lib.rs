@@ -28,9 +28,11 @@ mod error;
 mod handle;
 mod model;
 mod sections;
+mod store_failures;
 
 pub use catalog::{Catalog, LoadedModel, Resources, open_store};
 pub use error::Error;
 pub use handle::{Handle, Pinned};
 pub use model::{Backend, ModelSection};
 pub use sections::{Problem, Sections};
+pub use store_failures::StoreFailures;

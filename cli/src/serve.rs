@@ -210,8 +210,11 @@ impl Running {
             "--process is for serve itself, which starts its processes with it; use --processes N"
         );
         let member = Member::join(number)?;
-        let program = self.program();
-        let start = move || Server::start_member(config, program, &member);
+        let program = Program {
+            member: Some(member),
+            ..self.program()
+        };
+        let start = move || Server::start_in(config, program);
         let Some(server) = self.start(start)? else {
             return Ok(());
         };
@@ -225,6 +228,7 @@ impl Running {
         Program {
             log: Some(self.log.clone()),
             allocator: crate::allocator::NAME,
+            member: None,
         }
     }
 

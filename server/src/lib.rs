@@ -13,27 +13,23 @@
 //! # Ok::<(), millpond_server::Error>(())
 //! ```
 
-mod access;
 mod admin;
-mod admission;
 pub mod config;
 pub mod doctor;
 mod encryption;
 mod error;
-mod handlers;
+mod infos;
 mod load;
 mod log;
-mod methods;
-mod metrics;
 mod panics;
 mod ports;
 mod processes;
 mod program;
 mod rehearsal;
 mod router;
-mod slow;
 mod stop;
 mod tls;
+mod tune;
 mod watch;
 
 pub use error::Error;
@@ -44,133 +40,51 @@ pub use processes::{Member, Supervisor};
 pub use program::Program;
 pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 
-use access::Access;
-use admission::Admission;
 use config::Config;
-use methods::Methods;
-use metrics::{Arrival, Metrics};
-use millpond_catalog::{Handle, Pinned};
+use millpond_calls::{Access, Admission, Calls};
+use millpond_catalog::{Catalog, Handle};
 use millpond_engines_ordered::Durability;
 use millpond_net::{Listener, Transport, raise_file_limit};
-use millpond_wire_schema::Status;
 use ports::{Counted, admin_port, data_port};
-use slow::{ModelTime, SlowLog};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use watch::{Health, Watch};
 
-/// Bytes of an error's words that the log shows; whoever called has all of them.
-const EX_SHOWN_BYTES_MAX: usize = 512;
-
 /// What every thread of the server sees.
 pub(crate) struct Shared {
     config: Config,
-    methods: Methods,
-    metrics: Metrics,
-    access: Access,
-    slow: SlowLog,
-    put_failures: handlers::ordered_put::PutFailures,
-    admission: Arc<Admission>,
-    /// Set once everything is open and warm.
-    engines: OnceLock<Arc<Handle>>,
-    draining: AtomicBool,
+    calls: Arc<Calls<Catalog>>,
     /// Whether its threads turn.
     health: Health,
     started: Instant,
     data_counted: OnceLock<Counted>,
     certificate: OnceLock<Arc<tls::Certificate>>,
-    program: OnceLock<Program>,
-    /// Set where the process is one of several.
-    member: OnceLock<Member>,
+    program: Program,
 }
 
 impl Shared {
-    fn new(config: Config) -> Shared {
-        let methods = Methods::new(&config);
-        let deadline_default = Duration::from_millis(config.server.deadline_ms_default);
-        Shared {
-            admission: Arc::new(Admission::new(
-                config.server.in_flight_max,
-                config.server.in_flight_bytes_max,
-                deadline_default,
-            )),
-            metrics: Metrics::new(methods.len()),
-            access: Access::new(&config, &methods),
-            slow: SlowLog::new(config.log.slow_ms),
-            put_failures: handlers::ordered_put::PutFailures::default(),
+    fn new(config: Config, program: Program) -> Shared {
+        let (server, methods) = (&config.server, millpond_methods::table(&config.methods));
+        let calls = Calls::new(
+            Access::new(&config.access, config.admin.token.clone(), &methods),
+            Admission::new(
+                server.in_flight_max,
+                server.in_flight_bytes_max,
+                Duration::from_millis(server.deadline_ms_default),
+            ),
             methods,
-            engines: OnceLock::new(),
-            draining: AtomicBool::new(false),
+            config.log.slow_ms,
+            server.frame_bytes_max,
+        );
+        Shared {
+            calls: Arc::new(calls),
             health: Health::default(),
             started: Instant::now(),
             data_counted: OnceLock::new(),
             certificate: OnceLock::new(),
-            program: OnceLock::new(),
-            member: OnceLock::new(),
+            program,
             config,
-        }
-    }
-
-    /// The catalog that serves now.
-    fn ready_engines(&self) -> Option<Pinned> {
-        Some(self.engines.get()?.pin())
-    }
-
-    /// Counts and logs a call that gets an error.
-    fn refused(&self, arrival: &Arrival, trace: Option<&str>, status: &Status) {
-        if arrival.is_own {
-            return;
-        }
-        self.metrics.failed(arrival.method, status);
-        let (method, code) = (self.methods.name(arrival.method), status.code.number());
-        // It may quote what the caller sent.
-        let ex = &status.ex[..status.ex.floor_char_boundary(EX_SHOWN_BYTES_MAX)];
-        tracing::debug!(method, code, ?ex, "refused");
-        if self.slow.is_on() {
-            self.note_slow(arrival, Instant::now(), trace, code, None);
-        }
-    }
-
-    /// Counts a call of another thread's whose result was ready at `ready`.
-    fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, model: Option<ModelTime>) {
-        if arrival.is_own {
-            return;
-        }
-        self.metrics.answered(arrival, ready, model);
-        if self.slow.is_on() {
-            self.note_slow(arrival, ready, trace, 0, model);
-        }
-    }
-
-    /// Whether somebody wants a line of a call.
-    fn tells_calls(&self) -> bool {
-        self.slow.is_on() || tracing::enabled!(tracing::Level::DEBUG)
-    }
-
-    /// Logs a call that was answered at once.
-    fn tell(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>) {
-        self.note_slow(arrival, ready, trace, 0, None);
-        tracing::debug!(
-            method = self.methods.name(arrival.method),
-            us = ready.saturating_duration_since(arrival.received).as_micros() as u64,
-            trace,
-            "answered"
-        );
-    }
-
-    fn note_slow(
-        &self,
-        arrival: &Arrival,
-        at: Instant,
-        trace: Option<&str>,
-        code: u32,
-        model: Option<ModelTime>,
-    ) {
-        let name = self.methods.name(arrival.method);
-        if self.slow.note(name, arrival, at, trace, code, model) {
-            self.metrics.slow();
         }
     }
 
@@ -180,24 +94,24 @@ impl Shared {
 
     /// Why no call should come, if there is a reason.
     fn why_not_ready(&self) -> Option<String> {
-        if self.engines.get().is_none() {
+        let Some(catalog) = self.calls.state() else {
             return Some("it is warming up".to_owned());
-        }
-        if self.draining.load(Ordering::Relaxed) {
+        };
+        if self.calls.is_stopping() {
             return Some("it is stopping".to_owned());
         }
-        self.health.complaint().or_else(|| self.read_only_store())
+        let complaint = self.health.complaint();
+        complaint.or_else(|| read_only_store(&catalog))
     }
+}
 
-    /// What to say of a store that a failure made read-only, if there is one.
-    fn read_only_store(&self) -> Option<String> {
-        let engines = self.ready_engines()?;
-        let mut stores = engines.stores.iter();
-        let (name, _) = stores.find(|(_, store)| store.read_only().is_some())?;
-        Some(format!(
-            "ordered store {name:?} is read-only after a failure of its log; restart to recover"
-        ))
-    }
+/// What to say of a store that a failure made read-only, if there is one.
+fn read_only_store(catalog: &Catalog) -> Option<String> {
+    let mut stores = catalog.stores.iter();
+    let (name, _) = stores.find(|(_, store)| store.read_only().is_some())?;
+    Some(format!(
+        "ordered store {name:?} is read-only after a failure of its log; restart to recover"
+    ))
 }
 
 /// Opens what a configuration names, as a start would, and closes it again; ordered stores are left alone, because opening one
@@ -242,61 +156,41 @@ impl Server {
         Server::start_in(config, Program::default())
     }
 
-    /// As [`Server::start`], in a program of which that is known.
+    /// Like [`Server::start`], as a part of that program.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`Server::start`]; and [`Error::Process`] where one of several processes is stopped before it serves.
     pub fn start_in(config: Config, program: Program) -> Result<Server, Error> {
-        Server::open(config, program, None)
-    }
-
-    /// As [`Server::start_in`], as one of several processes: on an address that it shares with the others, without an
-    /// admin port, and with its share of the net threads and processors. It accepts when it is warm, and its parent has told it
-    /// what was tuned.
-    ///
-    /// # Errors
-    /// As [`Server::start`]; and [`Error::Process`] when it is stopped before it serves.
-    pub fn start_member(config: Config, program: Program, member: &Member) -> Result<Server, Error> {
-        Server::open(config, program, Some(member))
-    }
-
-    fn open(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
-        if member.is_none() && config.server.processes > 1 {
-            return Err(Error::Unfit(format!(
-                "server.processes is {}, and this is one process; a Supervisor starts several, or set it to 1",
-                config.server.processes
-            )));
-        }
-        let config = match member {
+        let config = match &program.member {
             Some(member) => processes::share(config, member.number()),
+            None if config.server.processes > 1 => {
+                return Err(Error::Unfit(format!(
+                    "server.processes is {}, and this is one process; a Supervisor starts several, or set it to 1",
+                    config.server.processes
+                )));
+            }
             None => config,
         };
-        Server::open_here(config, program, member)
+        Server::open(config, program)
     }
 
-    fn open_here(config: Config, program: Program, member: Option<&Member>) -> Result<Server, Error> {
+    fn open(config: Config, program: Program) -> Result<Server, Error> {
         raise_files(config.server.connections_max);
         let port = data_port(&config)?;
         let engines = Handle::open(config.sections(), config.resources())?;
-        let bind = if member.is_some() {
-            Listener::bind_shared
-        } else {
-            Listener::bind
+        let bind = match program.member {
+            Some(_) => Listener::bind_shared,
+            None => Listener::bind,
         };
         let mut listeners = vec![bind(config.server.listen, "server.listen")?];
         listeners.extend(listen_also(&config.server, bind)?);
         let (tls, listener) = tls::Port::open(&config.server, bind)?.unzip();
         listeners.extend(listener);
-        let admin = match member {
+        let admin = match program.member {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
         };
-        let shared = Arc::new(Shared::new(config));
-        let allocator = program.allocator;
-        let _ = shared.program.set(program);
-        if let Some(member) = member {
-            let _ = shared.member.set(member.clone());
-        }
+        let shared = Arc::new(Shared::new(config, program));
         let start_admin = |listener| {
             let view = Arc::clone(&shared);
             admin_port(&shared.config.admin).start(listener, "admin", admin::Admin { view })
@@ -305,11 +199,12 @@ impl Server {
         let router = router::Router::new(Arc::clone(&shared));
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
         let (mut data, counted) = port.prepare(listeners, "net", router)?;
-        let state = if member.is_none() {
-            data.accept()?;
-            "listening"
-        } else {
-            "bound"
+        let state = match shared.program.member {
+            Some(_) => "bound",
+            None => {
+                data.accept()?;
+                "listening"
+            }
         };
         let _ = shared.data_counted.set(counted);
         if let Some(tls) = &tls {
@@ -322,12 +217,12 @@ impl Server {
         tracing::info!(
             listen = listen.join(" "),
             admin = at,
-            allocator,
+            allocator = shared.program.allocator,
             "{state}; warming up"
         );
         let mut server = Server::watched(shared, data, admin, tls)?;
-        let warm = server.warm(Arc::new(engines));
-        match warm.and_then(|()| server.join(member)) {
+        let warm = server.warm(&engines);
+        match warm.and_then(|()| server.join()) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.close(Instant::now());
@@ -354,19 +249,19 @@ impl Server {
         })
     }
 
-    fn warm(&self, engines: Arc<Handle>) -> Result<(), Error> {
+    fn warm(&self, engines: &Handle) -> Result<(), Error> {
         engines.warm()?;
-        rehearsal::hold(&self.shared, &engines);
+        rehearsal::hold(&self.shared, &engines.pin());
         engines.pin().forget_counts();
-        let _ = self.shared.engines.set(engines);
+        self.shared.calls.open(engines.current());
         let ms = self.shared.started.elapsed().as_millis() as u64;
         tracing::info!(ms, "ready");
         Ok(())
     }
 
     /// One of several processes accepts when it is as the others are.
-    fn join(&mut self, member: Option<&Member>) -> Result<(), Error> {
-        let Some(member) = member else {
+    fn join(&mut self) -> Result<(), Error> {
+        let Some(member) = &self.shared.program.member else {
             return Ok(());
         };
         member.wait_to_serve(&self.shared)?;

@@ -9,9 +9,9 @@ mod target;
 
 use crate::Error;
 use crate::config::{Format, Level, Log};
-use crate::slow;
 use lines::{Lines, write_all};
 use mark::Mark;
+use millpond_calls::SLOW_TARGET;
 use millpond_metrics::Metric;
 use queue::Queue;
 use std::fs::File;

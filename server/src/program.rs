@@ -1,8 +1,7 @@
-//! What a server cannot know of the program that runs it: its log, and its allocator.
-//!
-//! Nothing here decides anything. Its invariant: it is said once, before the server is ready.
+//! What a server cannot know of the program that runs it: its log, its allocator, and that it is one of several.
+//! Nothing here decides anything.
 
-use crate::Shared;
+use crate::Member;
 use crate::log::LogHandle;
 
 /// The program that a server is a part of.
@@ -12,6 +11,9 @@ pub struct Program {
     pub log: Option<LogHandle>,
     /// The allocator's name, for the log and `*infos`.
     pub allocator: &'static str,
+    /// Where the process is one of several: it serves on an address that it shares with the others, without an admin port, and
+    /// with its share of the net threads and processors. It accepts when it is warm, and its parent has told it what was tuned.
+    pub member: Option<Member>,
 }
 
 /// One without a log of this crate, on the system's allocator.
@@ -20,17 +22,7 @@ impl Default for Program {
         Program {
             log: None,
             allocator: "system",
+            member: None,
         }
-    }
-}
-
-impl Shared {
-    pub(crate) fn log(&self) -> Option<&LogHandle> {
-        self.program.get()?.log.as_ref()
-    }
-
-    /// Empty before it was said.
-    pub(crate) fn allocator(&self) -> &'static str {
-        self.program.get().map_or("", |program| program.allocator)
     }
 }

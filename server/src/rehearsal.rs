@@ -4,9 +4,9 @@
 //! memory that nothing has touched. Its invariant: it writes to no store, and its calls are counted and logged nowhere.
 
 use crate::Shared;
-use crate::router::serve_own;
+use crate::router::Router;
 use millpond_calls::{Answer, Call as Asked, Caller, Clock, Later, Meta, Peer, Reply, Sink};
-use millpond_catalog::{Catalog, Handle};
+use millpond_catalog::Catalog;
 use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_payload::{Encoder, Encoding, Map, Value};
 use millpond_wire_schema::{
@@ -35,10 +35,10 @@ type Call<'e> = (&'static str, Box<dyn Fn(&mut Encoder<'_>, usize) + 'e>);
 
 /// Makes every call, and logs how many there were and how long they took. A rehearsal that cannot be held is a slower first
 /// request, not a server that does not start: it is logged.
-pub(crate) fn hold(shared: &Arc<Shared>, engines: &Handle) {
+pub(crate) fn hold(shared: &Arc<Shared>, engines: &Catalog) {
     let (started, mut made) = (Instant::now(), 0);
     let ms = || started.elapsed().as_millis() as u64;
-    for call in calls(&engines.pin()) {
+    for call in calls(engines) {
         if started.elapsed() > SPAN_MAX {
             tracing::info!("rehearsal cut short: it has taken its time");
             break;
@@ -57,10 +57,10 @@ pub(crate) fn hold(shared: &Arc<Shared>, engines: &Handle) {
 /// Makes a call over and over, and waits for each answer; whatever that says, it was answered. Returns how often.
 fn rehearse(
     shared: &Arc<Shared>,
-    engines: &Handle,
+    engines: &Catalog,
     (method, write): &Call<'_>,
 ) -> Result<usize, RecvTimeoutError> {
-    let (started, mut made) = (Instant::now(), 0);
+    let (started, host, mut made) = (Instant::now(), Router::new(Arc::clone(shared)), 0);
     for round in 0..ROUNDS {
         for encoding in [Encoding::Json, Encoding::Msgpack] {
             let (mut payload, clock) = (Vec::new(), Clock::start());
@@ -85,7 +85,8 @@ fn rehearse(
                 bytes,
                 told,
             };
-            serve_own(shared, engines, &asked, Reply::to(&mut listener));
+            let reply = Reply::to(&mut listener);
+            shared.calls.rehearse(engines, &asked, reply, &host);
             drop(listener);
             heard.recv_timeout(ANSWER_WAIT)?;
             made += 1;

@@ -49,8 +49,8 @@ impl Server {
     /// than a second after that, whatever hangs; what has not ended by then is left to itself, and named.
     pub fn shutdown(self) -> Stopped {
         self.data.stop_accepting();
-        self.shared.draining.store(true, Ordering::Relaxed);
-        let admission = &self.shared.admission;
+        self.shared.calls.stop();
+        let admission = &self.shared.calls.admission;
         tracing::info!(in_flight = admission.unfinished(), "draining");
         let drained = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
         ends_by(drained, || admission.unfinished() == 0);
@@ -107,7 +107,7 @@ impl Server {
 
 /// Begins to stop what answers; the function that is returned waits for the end, and says what has none.
 fn stop_engines(shared: &Arc<Shared>, until: Instant) -> impl FnOnce() -> Vec<String> + use<> {
-    let engines = shared.ready_engines().map(|engines| Arc::clone(&engines));
+    let engines = shared.calls.state().map(|engines| Arc::clone(&engines));
     let here = engines.clone();
     let thread = std::thread::Builder::new().name("stop".into());
     let stopping = thread.spawn(move || engines.map_or(Vec::new(), |engines| engines.stop_by(until)));

@@ -183,7 +183,7 @@ fn watch(watching: &Watching, pulses: &Pulses, stopped: &Receiver<()>) {
 
 /// Threads that have ended by a panic, in a program that does not end by one.
 fn ended(shared: &Shared) -> Vec<String> {
-    let log = shared.log().is_some_and(LogHandle::has_died);
+    let log = shared.program.log.as_ref().is_some_and(LogHandle::has_died);
     let tls = shared.certificate.get().is_some_and(|tls| tls.has_watch_died());
     let beside = [
         (log, "the log's thread"),
@@ -191,7 +191,8 @@ fn ended(shared: &Shared) -> Vec<String> {
     ];
     let beside = beside.into_iter().filter(|(has_died, _)| *has_died);
     let mut ended = shared
-        .ready_engines()
+        .calls
+        .state()
         .map_or(Vec::new(), |engines| ended_of_engines(&engines));
     ended.extend(beside.map(|(_, name)| name.to_owned()));
     ended
@@ -240,13 +241,12 @@ mod tests {
 
     #[test]
     fn the_end_of_the_logs_thread_is_seen() {
-        let shared = Shared::new(crate::config::Config::default());
-        assert!(ended(&shared).is_empty());
+        let in_program = |program| Shared::new(crate::config::Config::default(), program);
+        assert!(ended(&in_program(crate::Program::default())).is_empty());
         let program = crate::Program {
             log: Some(LogHandle::dead()),
             ..crate::Program::default()
         };
-        assert!(shared.program.set(program).is_ok());
-        assert_eq!(ended(&shared), ["the log's thread"]);
+        assert_eq!(ended(&in_program(program)), ["the log's thread"]);
     }
 }

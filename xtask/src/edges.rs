@@ -49,10 +49,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["tensor", "threads", "engines/*", "pipelines", "backends/*"],
     ),
     (
+        "methods",
+        &[
+            "calls",
+            "catalog",
+            "wire/payload",
+            "wire/schema",
+            "engines/*",
+            "pipelines",
+            "backends/interface",
+            "tensor",
+        ],
+    ),
+    (
         "server",
         &[
             "calls",
-            "tensor",
             "threads",
             "fleet",
             "net",
@@ -61,6 +73,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "engines/*",
             "backends/interface",
             "catalog",
+            "methods",
             "pipelines",
             "client/rust",
         ],

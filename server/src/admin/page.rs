@@ -2,10 +2,9 @@
 //! Its invariant: reading them stops nothing.
 
 use crate::Shared;
-use crate::admission::Admission;
 use crate::log::LogHandle;
-use crate::metrics::Calls;
 use crate::tls::Certificate;
+use millpond_calls::{Admission, CallCounts};
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
@@ -39,10 +38,10 @@ pub(crate) fn metrics(shared: &Shared) -> Page {
         uptime_s: shared.started.elapsed().as_secs_f64(),
     };
     let mut page = Page::default();
-    page.part(Calls::METRICS, &shared.metrics.calls(&shared.methods, unfinished));
-    page.part(Admission::METRICS, &shared.admission);
+    page.part(CallCounts::METRICS, &CallCounts::read(&shared.calls, unfinished));
+    page.part(Admission::METRICS, &shared.calls.admission);
     page.part(Condition::METRICS, &condition);
-    page.part(LogHandle::METRICS, &shared.log().cloned());
+    page.part(LogHandle::METRICS, &shared.program.log);
     if let Some(counted) = counted {
         page.part(Counters::METRICS, &counted.net);
         page.part(http::Counters::METRICS, &counted.http);
@@ -52,7 +51,7 @@ pub(crate) fn metrics(shared: &Shared) -> Page {
             page.part(Certificate::METRICS, certificate);
         }
     }
-    if let Some(engines) = shared.ready_engines() {
+    if let Some(engines) = shared.calls.state() {
         let models = engines.models.iter();
         let models = models.map(|(name, model)| (name, model.batcher.stats()));
         page.parts(Stats::METRICS, "model", models);
@@ -69,7 +68,7 @@ pub(crate) fn metrics(shared: &Shared) -> Page {
 
 /// All families that [`metrics`] may have: what the values of another process are.
 pub(crate) fn families() -> Vec<&'static Family> {
-    let calls = Metric::families(Calls::METRICS);
+    let calls = Metric::families(CallCounts::METRICS);
     calls
         .chain(Metric::families(Admission::METRICS))
         .chain(Metric::families(Condition::METRICS))
@@ -89,11 +88,11 @@ pub(crate) fn families() -> Vec<&'static Family> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Program;
     use crate::config::Config;
     use crate::ports::Counted;
     use millpond_catalog::{Handle, Resources, Sections};
     use millpond_metrics::{Kind, Merge};
-    use std::sync::Arc;
 
     #[test]
     fn the_gauges_that_do_not_add_up_are_known() {
@@ -125,10 +124,10 @@ mod tests {
 
     #[test]
     fn what_a_process_counts_reaches_its_parent() {
-        let shared = Shared::new(Config::default());
+        let shared = Shared::new(Config::default(), Program::default());
         shared.data_counted.set(Counted::default()).unwrap();
         let engines = Handle::open(Sections::default(), Resources::default()).unwrap();
-        assert!(shared.engines.set(Arc::new(engines)).is_ok());
+        shared.calls.open(engines.current());
         let page = metrics(&shared);
         let text = page.text();
         assert_eq!(Page::from_values(page.into_values(), &families()).text(), text);

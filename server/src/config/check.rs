@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
-use super::{Config, Listen, access, machine, method, secret, tls, web};
+use super::{Config, Listen, machine, secret, tls, web};
 use millpond_catalog::Problem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -63,8 +63,9 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
     config.sections().check()?;
     tls::check(config)?;
-    method::check(config)?;
-    access::check(config)?;
+    millpond_methods::check(&config.methods)?;
+    let methods = millpond_methods::names(&config.methods);
+    config.access.check(&methods)?;
     Ok(())
 }
 

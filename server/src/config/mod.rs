@@ -3,24 +3,20 @@
 //! Flags come before the environment, that before the file, that before the defaults. It opens nothing; `check` looks
 //! whether what is named is there. Its invariant: an unknown key is refused, wherever it stands.
 
-pub(crate) mod access;
 pub(crate) mod check;
 mod log;
 pub(crate) mod machine;
-pub(crate) mod method;
 mod secret;
 mod source;
 mod tls;
 mod web;
 
-pub use access::{Access, MethodRule, TokenGroup};
 pub use log::{Format, Level, Log};
-pub use method::{Kind, Method};
-pub use secret::Secret;
 pub use source::{Origin, load};
 pub use tls::Tls;
 
 use crate::Error;
+use millpond_calls::access::{Secret, Section as Access};
 use millpond_catalog::{ModelSection, Resources, Sections};
 use millpond_engines_features as features;
 pub use millpond_engines_ordered as ordered;
@@ -57,7 +53,7 @@ pub struct Config {
     /// Pipelines by name.
     pub pipelines: BTreeMap<String, Description>,
     /// Methods of one's own by name.
-    pub methods: BTreeMap<String, Method>,
+    pub methods: BTreeMap<String, millpond_methods::Section>,
     /// Who may call what.
     pub access: Access,
 }

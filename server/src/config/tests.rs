@@ -337,7 +337,7 @@ fn the_shipped_example_is_whole_and_true() {
         ),
         (
             &["methods", "two way demo"],
-            format!("{:?}", toml::from_str::<Method>("").unwrap()),
+            format!("{:?}", toml::from_str::<millpond_methods::Section>("").unwrap()),
         ),
     ] {
         let mut keys = keys(path);

@@ -4,10 +4,11 @@
 //! them is told apart, and puts that wait for stores are in it. Its invariant: each part is a bound that the server keeps.
 
 use super::{Facts, Finding, better, good, net_threads};
-use crate::config::{Admin, Config, Kind};
+use crate::config::{Admin, Config};
 use crate::ports::{Port, admin_port, data_bounds};
 use millpond_fronts_native::{CHANNEL_BYTES, PUSH_BYTES_MAX};
 use millpond_fronts_websocket as websocket;
+use millpond_methods::Kind;
 use millpond_net::{MemoryPart, MemoryUse};
 
 /// A call that another thread works on: its ticket, what answers it, and its trace.

@@ -3,8 +3,8 @@
 //! Its invariant: a stop comes as SIGTERM alone, from its parent or because that is gone, and no net thread waits for a pipe.
 
 use super::message::{Order, Said};
-use crate::handlers::tune::Setting;
-use crate::{Error, Shared, admin, handlers};
+use crate::tune::Setting;
+use crate::{Error, Shared, admin, tune};
 use millpond_fleet::{hear, say};
 use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
@@ -191,7 +191,7 @@ impl Member {
 
     /// Takes a setting over, and has the call answered that asked for it.
     fn set(&self, shared: &Shared, setting: &Setting, asked: Option<u64>) {
-        let done = handlers::tune::follow(shared, setting);
+        let done = tune::follow(shared, setting);
         match &done {
             Ok(()) => tracing::warn!(?setting, "tuned"),
             Err(problem) => tracing::error!(?setting, problem, "tuned, and not in this process"),

@@ -3,7 +3,7 @@
 //! A process is asked to stop by SIGTERM, as any other, so that needs no message. Its invariant: nothing here has versions,
 //! because both ends are the same program.
 
-use crate::handlers::tune::Setting;
+use crate::tune::Setting;
 use millpond_metrics::Values;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

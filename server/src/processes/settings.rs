@@ -4,8 +4,8 @@
 //! remembered is what each setting came to, the list of addresses whole, and not the commands that led there: those may
 //! depend on each other, and on what the configuration said.
 
-use crate::access::AllowList;
-use crate::handlers::tune::{Asked, Change, Setting};
+use crate::tune::{Asked, Change, Setting};
+use millpond_calls::access::AllowList;
 use std::mem::discriminant;
 
 /// The last of each setting that was changed.
@@ -57,9 +57,9 @@ impl Settings {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::access::Addresses;
     use crate::config::Level;
-    use crate::handlers::tune::Asked;
+    use crate::tune::Asked;
+    use millpond_calls::access::Addresses;
 
     const LIST: &str = "server.security.ip.whiteList.";
 

@@ -4,12 +4,12 @@
 
 use super::admin::{State, Together};
 use super::parent::{Beginning, Event, Parent};
-use crate::access::AllowList;
 use crate::admin::Admin;
 use crate::config::{Config, Listen};
 use crate::ports::admin_port;
 use crate::stop::{GONE_LATE, Stopped};
 use crate::{Error, LogHandle};
+use millpond_calls::access::AllowList;
 use millpond_fleet::Stopper;
 use millpond_net::{Listener, Transport, raise_file_limit};
 use millpond_threads::join_by;

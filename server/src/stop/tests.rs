@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::{admin, ports};
+use crate::{Program, admin, ports};
 use millpond_calls::{Call, Reply, Service};
 use millpond_catalog::Handle;
 use millpond_engines_ordered::Put;
@@ -104,10 +104,9 @@ fn stops(server: Server) -> Stopped {
 /// A server whose calls stand still on their net threads.
 fn with_standing_calls() -> (Server, Gate) {
     let config = config();
-    let shared = Arc::new(Shared::new(config.clone()));
-    let _ = shared.engines.set(Arc::new(
-        Handle::open(config.sections(), config.resources()).unwrap(),
-    ));
+    let shared = Arc::new(Shared::new(config.clone(), Program::default()));
+    let engines = Handle::open(config.sections(), config.resources()).unwrap();
+    shared.calls.open(engines.current());
     let (service, gate) = Standing::new();
     let bind = || Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
     let data = ports::data_port(&config).unwrap();
@@ -161,7 +160,7 @@ fn a_stop_that_everything_follows_leaves_nothing() {
 fn a_store_that_stands_still_holds_up_no_stop() {
     let server = Server::start(config()).unwrap();
     let (standing, gate) = Standing::new();
-    let store = server.shared.ready_engines().unwrap().stores["events"].clone();
+    let store = server.shared.calls.state().unwrap().stores["events"].clone();
     let put = Put {
         entries: vec![(b"key".to_vec(), b"value".to_vec())],
         ..Put::default()

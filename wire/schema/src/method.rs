@@ -9,6 +9,8 @@ use crate::{Field, Key, declare};
 pub trait Method {
     /// What it is called by.
     const NAME: &'static str;
+    /// Whether it may change something that outlasts its answer.
+    const CHANGES: bool;
     /// What it takes.
     type Call: Field;
     /// What it gives.
@@ -48,6 +50,7 @@ macro_rules! methods {
 
             impl $crate::Method for $method {
                 const NAME: &'static str = $name;
+                const CHANGES: bool = $crate::method::methods!(@$effect);
                 type Call = $call;
                 type Answer = $answer;
             }
@@ -56,7 +59,7 @@ macro_rules! methods {
         /// Every method that a server has whatever its configuration, in the order of the documentation.
         pub static METHODS: &[MethodSchema] = &[$(MethodSchema {
             name: $name,
-            changes: $crate::method::methods!(@$effect),
+            changes: <$method as $crate::Method>::CHANGES,
             call: Side::of::<$call>(),
             answer: Side::of::<$answer>(),
         }),+];

@@ -1,0 +1,273 @@
+//! Who may call what: addresses, private and encrypted connections, tokens.
+//!
+//! It answers nobody. Its invariant: no text that it makes holds a token or an address, and what is not restricted costs a
+//! call two looks at memory that nobody writes.
+
+mod addresses;
+mod secret;
+mod section;
+
+pub use addresses::{Addresses, AllowList, ListChange, Net};
+pub use secret::Secret;
+pub use section::{MethodRule, Section, TokenGroup};
+
+use crate::{Callers, MethodId, Methods, Peer};
+use millpond_wire_schema::{Code, Status};
+
+/// Whether a pattern of the configuration means a method: its name, or `PREFIX*`. The server's own methods, which begin
+/// with `*`, are meant by their names alone.
+fn matches(pattern: &str, name: &str) -> bool {
+    let prefix = pattern.strip_suffix('*').filter(|_| !name.starts_with('*'));
+    pattern == name || prefix.is_some_and(|prefix| name.starts_with(prefix))
+}
+
+/// What one method asks of its callers.
+#[derive(Debug, Default)]
+struct Gate {
+    private_only: bool,
+    encrypted_only: bool,
+    /// Only the admin's token opens it.
+    admin: bool,
+    /// Tokens that open it, by place; with none it is open.
+    groups: Vec<usize>,
+    /// It asks none of these.
+    is_open: bool,
+}
+
+/// The rules of a server.
+#[derive(Debug)]
+pub struct Access {
+    /// Who may call at all.
+    pub addresses: Addresses,
+    /// By method.
+    gates: Vec<Gate>,
+    tokens: Vec<Secret>,
+    admin: Secret,
+}
+
+impl Access {
+    /// The rules of a section that was checked; `admin` opens what only the admin may call.
+    pub fn new<S>(access: &Section, admin: Secret, methods: &Methods<S>) -> Access {
+        let gate = |(method, name): (MethodId, &str)| {
+            let callers = methods.entry(method).callers;
+            let mut gate = Gate {
+                private_only: callers != Callers::Any,
+                admin: callers == Callers::Admin,
+                ..Gate::default()
+            };
+            for (_, rule) in access
+                .methods
+                .iter()
+                .filter(|(pattern, _)| matches(pattern, name))
+            {
+                gate.private_only |= rule.private_only;
+                gate.encrypted_only |= rule.encrypted_only;
+            }
+            let opens = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+            let groups = access.tokens.values().enumerate();
+            gate.groups = groups
+                .filter(|(_, group)| opens(&group.methods))
+                .map(|(at, _)| at)
+                .collect();
+            gate.is_open =
+                !(gate.private_only || gate.encrypted_only || gate.admin) && gate.groups.is_empty();
+            gate
+        };
+        Access {
+            addresses: Addresses::new(AllowList::of(&access.ip_allow)),
+            gates: methods.all().map(gate).collect(),
+            tokens: access.tokens.values().map(|group| group.token.clone()).collect(),
+            admin,
+        }
+    }
+
+    /// Whether anybody may call the method now, with or without a token: all of the others say yes, and need not be asked.
+    #[inline]
+    pub fn is_open(&self, method: MethodId) -> bool {
+        self.gates[method.index()].is_open && !self.addresses.is_on()
+    }
+
+    /// Whether the peer may call anything.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`].
+    pub fn admit_peer(&self, peer: Peer) -> Result<(), Status> {
+        if self.addresses.admits(peer) {
+            return Ok(());
+        }
+        let ex =
+            "this server takes no calls from this address; its operator lists addresses in access.ip_allow";
+        Err(Status::new(Code::Forbidden, ex))
+    }
+
+    /// Whether the method may be called over this connection.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`].
+    pub fn admit(&self, method: MethodId, name: &str, peer: Peer, encrypted: bool) -> Result<(), Status> {
+        let gate = &self.gates[method.index()];
+        if gate.private_only && !peer.is_private() {
+            let ex = format!(
+                "{name} is answered to this machine and to private networks only (loopback, link-local, RFC 1918, RFC 4193)"
+            );
+            return Err(Status::new(Code::Forbidden, ex));
+        }
+        if gate.encrypted_only && !encrypted {
+            let ex = format!("{name} is answered over encrypted connections and Unix sockets only");
+            return Err(Status::new(Code::Forbidden, ex));
+        }
+        Ok(())
+    }
+
+    /// Whether `given` opens the method.
+    ///
+    /// # Errors
+    /// [`Code::Unauthenticated`] with how to send, or set, a token.
+    pub fn open(&self, method: MethodId, name: &str, given: Option<&str>) -> Result<(), Status> {
+        let gate = &self.gates[method.index()];
+        if !gate.admin && gate.groups.is_empty() {
+            return Ok(());
+        }
+        let refused = |ex: String| Err(Status::new(Code::Unauthenticated, ex));
+        if gate.admin && self.admin.is_empty() {
+            return refused(format!(
+                "{name} is off, because no token is set for it; set admin.token or admin.token_file in the configuration"
+            ));
+        }
+        let Some(given) = given else {
+            return refused(format!(
+                "{name} needs a token; send it as _token in the payload, or in the header Authorization: Bearer TOKEN"
+            ));
+        };
+        // Every token is compared, so that the time tells nothing of which one came close.
+        let by_group = gate.groups.iter().filter(|group| self.tokens[**group].is(given));
+        let opened = by_group.count() > 0;
+        if (gate.admin && self.admin.is(given)) || (!gate.admin && opened) {
+            return Ok(());
+        }
+        refused(format!("the token does not open {name}; send one that does"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::method;
+
+    fn access(text: &str) -> (Methods<()>, Access) {
+        let methods = method::tests::methods();
+        let access = Access::new(&toml::from_str(text).unwrap(), Secret::new("k-3"), &methods);
+        (methods, access)
+    }
+
+    #[test]
+    fn patterns_mean_names_and_prefixes() {
+        for (pattern, name, expected) in [
+            ("rank", "rank", true),
+            ("rank", "rank2", false),
+            ("features.*", "features.lookup", true),
+            ("features.*", "infer", false),
+            ("*", "infer", true),
+            ("*", "*ping", false),
+            ("*ping", "*ping", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn open_is_what_no_rule_and_no_list_restricts() {
+        let (methods, access) = access(
+            "[methods.infer]\nprivate_only = true\n[methods.\"ordered.*\"]\nencrypted_only = true\n\
+             [tokens.a]\ntoken = \"k-1\"\nmethods = [\"rank\"]",
+        );
+        let open = || {
+            let all = methods.all().filter(|(method, _)| access.is_open(*method));
+            all.map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(open(), ["*ping", "features.lookup"]);
+        let net = Net::parse("10.0.0.0/8").unwrap();
+        for (change, expected) in [
+            (ListChange::Add(net), 2),
+            (ListChange::Enable(true), 0),
+            (ListChange::Enable(false), 2),
+        ] {
+            access.addresses.change(change, None).unwrap();
+            assert_eq!(open().len(), expected);
+        }
+    }
+
+    #[test]
+    fn any_group_that_names_a_method_opens_it() {
+        let (methods, access) = access(
+            "[tokens.a]\ntoken = \"k-1\"\nmethods = [\"features.*\", \"rank\"]\n\
+             [tokens.b]\ntoken = \"k-2\"\nmethods = [\"rank\"]",
+        );
+        let check = |name: &str, given: Option<&str>, expected: Result<(), &str>| {
+            let found = access.open(methods.named(name).unwrap(), name, given);
+            match (&found, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(status), Err(word)) => {
+                    assert_eq!(status.code, Code::Unauthenticated);
+                    assert!(status.ex.contains(word), "{status}");
+                    assert!(
+                        !status.ex.contains("k-1") && !status.ex.contains("k-2"),
+                        "{status}"
+                    );
+                }
+                _ => panic!("{name} {given:?}: {found:?}"),
+            }
+        };
+        check("infer", None, Ok(()));
+        check("infer", Some("whatever"), Ok(()));
+        check("rank", None, Err("_token"));
+        check("rank", Some("k-"), Err("does not open"));
+        check("rank", Some(""), Err("does not open"));
+        check("rank", Some("k-2"), Ok(()));
+        check("rank", Some("k-1"), Ok(()));
+        check("rank", Some("k-3"), Err("does not open"));
+        check("features.lookup", Some("k-2"), Err("does not open"));
+        check("*tune", Some("k-3"), Ok(()));
+        check("*tune", Some("k-1"), Err("does not open"));
+        assert!(!format!("{access:?}").contains("k-2"));
+    }
+
+    #[test]
+    fn rules_look_at_network_and_encryption() {
+        let (methods, access) =
+            access("[methods.\"ordered.*\"]\nencrypted_only = true\n[methods.infer]\nprivate_only = true");
+        let (public, private) = ("8.8.8.8:1", "192.168.1.1:1");
+        for (name, peer, encrypted, expected) in [
+            ("rank", public, false, true),
+            ("infer", public, true, false),
+            ("infer", private, false, true),
+            ("ordered.get", private, false, false),
+            ("ordered.put", public, true, true),
+            ("*ping", public, false, true),
+            ("*status", public, true, false),
+            ("*infos", public, true, false),
+            ("*tune", public, true, false),
+            ("*tune", private, false, true),
+        ] {
+            let peer = Peer::Inet(peer.parse().unwrap());
+            let found = access.admit(methods.named(name).unwrap(), name, peer, encrypted);
+            let code = found.as_ref().map_err(|status| status.code);
+            let expected = if expected { Ok(&()) } else { Err(Code::Forbidden) };
+            assert_eq!(code, expected, "{name} {peer} {encrypted}");
+            assert!(
+                access
+                    .admit(methods.named(name).unwrap(), name, Peer::Unix, true)
+                    .is_ok()
+            );
+        }
+    }
+
+    #[test]
+    fn without_an_admin_token_nothing_tunes() {
+        let methods = method::tests::methods();
+        let access = Access::new(&Section::default(), Secret::default(), &methods);
+        let refused = access.open(methods.named("*tune").unwrap(), "*tune", Some(""));
+        assert!(refused.unwrap_err().ex.contains("admin.token_file"));
+    }
+}

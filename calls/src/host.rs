@@ -1,0 +1,31 @@
+//! What the process that serves calls says of itself, and lets be changed.
+//! It is asked by `*status`, `*infos` and `*tune` alone. Its invariant: no answer of it blocks a net thread.
+
+use millpond_wire_schema::{Status, own::AllInfos, tune};
+use std::net::IpAddr;
+
+/// The process around the methods.
+pub trait Host {
+    /// Whether calls should come.
+    fn is_ready(&self) -> bool;
+
+    /// What is running, and what it has counted.
+    fn infos(&self) -> AllInfos<'static>;
+
+    /// Changes a setting, after which the address `keeps` must still be able to call.
+    ///
+    /// # Errors
+    /// Why it stays as it was.
+    fn tune(&self, call: &tune::Call<'_>, keeps: Option<IpAddr>) -> Result<Tuned, Status>;
+}
+
+/// What became of a change.
+pub enum Tuned {
+    /// It is done.
+    Done(tune::Answer<'static>),
+    /// Another process decides it: this asks that one, and has its decision answered from any thread.
+    Asks(Box<dyn FnOnce(OnDecision) + Send>),
+}
+
+/// Takes what was decided.
+pub type OnDecision = Box<dyn FnOnce(Result<tune::Answer<'static>, Status>) + Send>;

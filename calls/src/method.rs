@@ -1,0 +1,185 @@
+//! A method as a row, and the table of all methods of a process.
+//!
+//! It answers nothing. Its invariant: a [`MethodId`] is a place in the table that gave it, and looking a name up allocates nothing.
+
+use crate::Served;
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Method, Status};
+use std::borrow::Cow;
+
+/// A method's place in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MethodId(u16);
+
+impl MethodId {
+    /// Its place, from 0.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// What net gives back when an answer of it has left.
+    pub fn mark(self) -> u16 {
+        self.0
+    }
+}
+
+/// Who may call a method, where the configuration restricts it no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// Everybody.
+    Any,
+    /// This machine, and networks that are not routed on the internet.
+    Private,
+    /// Of these, who has the admin's token.
+    Admin,
+}
+
+/// What a call costs the net thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// Little, and with its turn.
+    Short,
+    /// There is no bound: the clock is read behind it.
+    Unbounded,
+    /// Another thread may answer it: what it takes is measured call by call.
+    Detached,
+    /// The same, in a batch with other calls.
+    Batched,
+}
+
+/// Serves one call: answers it, takes it to another thread, or says why it is refused.
+pub type Handler<S> = fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>;
+/// A handler that holds something of its own.
+pub type OwnHandler<S> = dyn Fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status> + Send + Sync;
+
+/// What serves the calls of a method.
+pub enum Serve<S> {
+    /// The process itself, while it warms up and stops too.
+    Always(Handler<S>),
+    /// The process itself, until it stops.
+    UntilStop(Handler<S>),
+    /// The state that is loaded, from ready to stop.
+    Ready(fn(&S, &mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>),
+    /// What the configuration says, from ready to stop.
+    Configured(Box<OwnHandler<S>>),
+}
+
+/// One method of the table.
+pub struct MethodSpec<S> {
+    /// What it is called by.
+    pub name: Cow<'static, str>,
+    /// Whether it may change something that outlasts its answer. Such a call comes by HTTP's POST alone: any page can have a
+    /// browser send a GET, and not every browser says whose page it was.
+    pub changes: bool,
+    /// Who may call it.
+    pub callers: Callers,
+    /// What a call costs.
+    pub cost: Cost,
+    /// What serves it.
+    pub serve: Serve<S>,
+}
+
+impl<S> MethodSpec<S> {
+    /// A method of the schema.
+    pub const fn of<M: Method>(callers: Callers, cost: Cost, serve: Serve<S>) -> MethodSpec<S> {
+        MethodSpec {
+            name: Cow::Borrowed(M::NAME),
+            changes: M::CHANGES,
+            callers,
+            cost,
+            serve,
+        }
+    }
+}
+
+/// All methods of a process.
+pub struct Methods<S> {
+    entries: Vec<MethodSpec<S>>,
+    /// In the order of their names.
+    by_name: Vec<MethodId>,
+}
+
+impl<S> Methods<S> {
+    /// A table of these methods, which are few.
+    pub fn new(entries: Vec<MethodSpec<S>>) -> Methods<S> {
+        let mut by_name: Vec<MethodId> = (0..).map(MethodId).take(entries.len()).collect();
+        by_name.sort_unstable_by_key(|method| &entries[method.index()].name);
+        Methods { by_name, entries }
+    }
+
+    /// The method of that name.
+    pub fn named(&self, name: &str) -> Option<MethodId> {
+        let at = self
+            .by_name
+            .binary_search_by(|method| self.name(*method).cmp(name));
+        at.ok().map(|at| self.by_name[at])
+    }
+
+    /// The method of a mark that this table gave.
+    pub(crate) fn marked(&self, mark: u16) -> Option<MethodId> {
+        (usize::from(mark) < self.entries.len()).then_some(MethodId(mark))
+    }
+
+    /// A method's name.
+    pub fn name(&self, method: MethodId) -> &str {
+        &self.entry(method).name
+    }
+
+    /// Its row.
+    #[inline]
+    pub fn entry(&self, method: MethodId) -> &MethodSpec<S> {
+        &self.entries[method.index()]
+    }
+
+    /// All of them with their names, in the order of the table.
+    pub fn all(&self) -> impl Iterator<Item = (MethodId, &str)> {
+        let places = (0..).map(MethodId);
+        places.zip(self.entries.iter().map(|entry| entry.name.as_ref()))
+    }
+
+    /// All names, for messages.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.all().map(|(_, name)| name).collect();
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use millpond_wire_schema::METHODS;
+
+    /// The methods of the schema, which nothing serves.
+    pub(crate) fn methods() -> Methods<()> {
+        let of = |name: &'static str| MethodSpec {
+            name: Cow::Borrowed(name),
+            changes: false,
+            callers: match name {
+                "*tune" => Callers::Admin,
+                "*status" | "*infos" => Callers::Private,
+                _ => Callers::Any,
+            },
+            cost: match name {
+                "infer" | "rank" => Cost::Batched,
+                _ => Cost::Short,
+            },
+            serve: Serve::Always(|_, _| Ok(())),
+        };
+        Methods::new(METHODS.iter().map(|method| of(method.name)).collect())
+    }
+
+    #[test]
+    fn methods_are_found_by_name_and_mark() {
+        let methods = methods();
+        for (method, name) in methods.all() {
+            assert_eq!(methods.named(name), Some(method));
+            assert_eq!(methods.name(method), name);
+            assert_eq!(methods.marked(method.mark()), Some(method));
+        }
+        assert_eq!(methods.all().count(), METHODS.len());
+        assert_eq!(methods.marked(METHODS.len() as u16), None);
+        assert_eq!(methods.named("features"), None);
+        assert_eq!(methods.named(""), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! A call while it is served, and after another thread took it.
+//!
+//! It decides nothing about a call. Its invariant: a call is counted once, as answered or as failed.
+
+use crate::push::Pusher;
+use crate::{Arrival, Call, Calls, Cost, Host, MethodId, MethodSpec, ModelTime, Permit, Reply, Ticket, Turn};
+use millpond_wire_payload::Encoder;
+use millpond_wire_schema::{Code, Status};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Bytes of a payload beyond which its call takes long enough for the clock to be read behind it.
+const SHORT_BYTES_MAX: usize = 16 << 10;
+
+/// A call that its method serves.
+pub struct Served<'a, S> {
+    /// What every call meets.
+    pub calls: &'a Arc<Calls<S>>,
+    /// The process around it.
+    pub host: &'a dyn Host,
+    /// What is asked, and by whom.
+    pub asked: &'a Call<'a>,
+    /// Which method it is of, and since when.
+    pub arrival: Arrival,
+    /// The turn of a net thread that may answer it; a call of the process's own is of none.
+    turn: Option<&'a Turn<S>>,
+    /// Taken by whatever answers.
+    reply: Option<Reply<'a>>,
+}
+
+impl<'a, S> Served<'a, S> {
+    pub(crate) fn new(
+        calls: &'a Arc<Calls<S>>,
+        host: &'a dyn Host,
+        method: MethodId,
+        asked: &'a Call<'a>,
+        turn: Option<&'a Turn<S>>,
+        reply: Reply<'a>,
+    ) -> Served<'a, S> {
+        let arrival = Arrival {
+            method,
+            received: asked.received,
+            entered: match calls.methods.entry(method).cost {
+                Cost::Detached | Cost::Batched => asked.clock.read(),
+                Cost::Short | Cost::Unbounded => asked.clock.last(),
+            },
+            is_own: turn.is_none(),
+        };
+        Served {
+            calls,
+            host,
+            asked,
+            arrival,
+            turn,
+            reply: Some(reply),
+        }
+    }
+
+    pub(crate) fn entry(&self) -> &'a MethodSpec<S> {
+        self.calls.methods.entry(self.arrival.method)
+    }
+
+    /// When this call becomes worthless.
+    ///
+    /// # Errors
+    /// [`Code::DeadlinePassed`] when that was before.
+    #[inline]
+    pub fn deadline(&self, payload_ms: Option<u64>) -> Result<Instant, Status> {
+        let budget_ms = payload_ms.or(self.asked.meta.deadline_ms);
+        self.calls.admission.deadline(&self.arrival, budget_ms)
+    }
+
+    /// Binary blocks of a JSON answer as base64 text.
+    pub fn set_base64(&mut self, base64: bool) {
+        if let Some(reply) = &mut self.reply {
+            reply.set_base64(base64);
+        }
+    }
+
+    /// The way to call the caller, now and later, from any thread.
+    ///
+    /// # Errors
+    /// Where its protocol has none.
+    pub fn pusher(&mut self) -> Result<Pusher, Status> {
+        let reply = self.reply.as_mut().ok_or_else(twice)?;
+        Ok(reply.pusher()?)
+    }
+
+    /// Answers at once; it is counted, and logged where somebody wants a line of it.
+    #[inline]
+    pub fn answer(&mut self, trace: Option<&str>, write: impl FnOnce(&mut Encoder<'_>)) {
+        let Some(reply) = self.reply.take() else { return };
+        reply.ok(write);
+        let calls = self.calls;
+        let Some(turn) = self.turn else { return };
+        turn.answered(self.arrival.method, &calls.statistics);
+        if self.is_long() || calls.slow.ms() > 0 || tracing::enabled!(tracing::Level::DEBUG) {
+            let trace = trace.or(self.asked.meta.trace);
+            calls.tell(&self.arrival, self.asked.clock.read(), trace);
+        }
+    }
+
+    /// Whether the clock is read behind it, so that what comes next is not taken for its time.
+    #[inline]
+    fn is_long(&self) -> bool {
+        self.entry().cost == Cost::Unbounded || self.asked.payload.len() > SHORT_BYTES_MAX
+    }
+
+    /// Answers an error at once, counted and logged.
+    pub(crate) fn refuse(&mut self, status: &Status) {
+        if let Some(reply) = self.reply.take() {
+            self.calls.refused(&self.arrival, self.asked.meta.trace, status);
+            reply.error(status);
+        }
+    }
+
+    /// Takes the call to another thread; it holds the permit until it is answered. `trace` is the payload's own.
+    ///
+    /// # Errors
+    /// Where it was answered already.
+    pub fn detach(&mut self, permit: Option<Permit>, trace: Option<&str>) -> Result<Detached<S>, Status> {
+        let reply = self.reply.take().ok_or_else(twice)?;
+        Ok(Detached {
+            calls: Arc::clone(self.calls),
+            arrival: self.arrival,
+            trace: trace.or(self.asked.meta.trace).map(str::to_owned),
+            ticket: reply.later(),
+            _permit: permit,
+        })
+    }
+}
+
+#[cold]
+fn twice() -> Status {
+    Status::new(Code::Internal, "the call was answered already")
+}
+
+/// A call that any thread answers.
+pub struct Detached<S> {
+    /// What every call meets.
+    pub calls: Arc<Calls<S>>,
+    /// Which method it is of, and since when.
+    pub arrival: Arrival,
+    /// The trace that it belongs to.
+    pub trace: Option<String>,
+    ticket: Ticket,
+    /// Given back when the answer is on its way.
+    _permit: Option<Permit>,
+}
+
+impl<S> Detached<S> {
+    /// Turns true when the caller has gone: work not begun is not worth doing.
+    pub fn gone(&self) -> Arc<AtomicBool> {
+        self.ticket.gone()
+    }
+
+    /// Its result is ready: counts it, and says when that was.
+    pub fn ready(&mut self, model: Option<ModelTime>) -> Instant {
+        let ready = Instant::now();
+        let trace = self.trace.as_deref();
+        self.calls.answered(&self.arrival, ready, trace, model);
+        self.ticket.set_ready(ready, self.arrival.method.mark());
+        ready
+    }
+
+    /// Answers a call whose result was counted as ready.
+    pub fn ok(self, write: impl FnOnce(&mut Encoder<'_>)) {
+        self.ticket.ok(write);
+    }
+
+    /// Counts the call as answered, and answers it.
+    pub fn answer(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        self.ready(None);
+        self.ok(write);
+    }
+
+    /// Counts the call as failed, and answers an error.
+    pub fn refuse(self, status: &Status) {
+        self.calls.refused(&self.arrival, self.trace.as_deref(), status);
+        self.ticket.error(status);
+    }
+}

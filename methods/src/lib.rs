@@ -1,0 +1,131 @@
+//! A file a method: payload in, an engine or a pipeline asked, answer out; and the one table of all methods.
+//!
+//! Methods run on net threads and never block; what takes longer is detached. They never see a socket. Their invariant: what a
+//! method returns as an error is answered, counted and logged by `millpond-calls`.
+
+mod candidates;
+mod features_lookup;
+mod infer;
+mod infos;
+mod model_run;
+mod ordered_get;
+mod ordered_put;
+mod ordered_scan;
+mod own;
+mod ping;
+mod rank;
+mod status;
+mod tune;
+
+pub use own::{Kind, Section, check};
+
+use millpond_calls::Callers::{Admin, Any, Private};
+use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
+use millpond_calls::Serve::{Always, Ready, UntilStop};
+use millpond_calls::{MethodSpec, Methods, Served};
+use millpond_catalog::Catalog;
+use millpond_engines_ordered::Store;
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{
+    Code, FeaturesLookup, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank,
+    Serving, Status, Tune,
+};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Every method that a server has whatever its configuration, in the order of the documentation.
+const BUILT_IN: [MethodSpec<Catalog>; METHODS.len()] = [
+    MethodSpec::of::<Ping>(Any, Short, Always(ping::serve)),
+    MethodSpec::of::<Serving>(Private, Short, Always(status::serve)),
+    MethodSpec::of::<Infos>(Private, Short, UntilStop(infos::serve)),
+    MethodSpec::of::<Tune>(Admin, Detached, UntilStop(tune::serve)),
+    MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve)),
+    MethodSpec::of::<OrderedGet>(Any, Short, Ready(ordered_get::serve)),
+    MethodSpec::of::<OrderedPut>(Any, Detached, Ready(ordered_put::serve)),
+    MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
+    MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
+    MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),
+];
+
+/// All methods of a server: these, and those of its configuration.
+pub fn table(own: &BTreeMap<String, Section>) -> Methods<Catalog> {
+    let mut entries = Vec::from(BUILT_IN);
+    entries.extend(own.iter().map(|(name, section)| section.method(name)));
+    Methods::new(entries)
+}
+
+/// The names of those methods.
+pub fn names(own: &BTreeMap<String, Section>) -> Vec<&str> {
+    let built_in = METHODS.iter().map(|method| method.name);
+    built_in.chain(own.keys().map(String::as_str)).collect()
+}
+
+/// A call that its method serves.
+type Call<'a> = Served<'a, Catalog>;
+
+/// Answers a call at once with what `serve` writes.
+fn at_once<'p, F: Field, W: FnOnce(&mut Encoder<'_>)>(
+    call: &mut Call<'_>,
+    payload: &'p Payload<'_>,
+    serve: impl FnOnce(&Call<'_>, F::Of<'p>) -> Result<W, Status>,
+) -> Result<(), Status> {
+    let (decoded, reserved) = F::decode(payload)?;
+    call.deadline(reserved.deadline_ms)?;
+    let write = serve(call, decoded)?;
+    call.set_base64(reserved.base64);
+    call.answer(reserved.trace, write);
+    Ok(())
+}
+
+/// Answers what the server says of itself to calls without keys, whatever their deadlines.
+fn tell<F: Field>(call: &mut Call<'_>, payload: &Payload<'_>, answer: &F::Of<'_>) -> Result<(), Status> {
+    <()>::decode(payload)?;
+    call.answer(None, |out| F::write(answer, out));
+    Ok(())
+}
+
+/// The thing of that name, or an error that says which there are.
+fn find<'e, T>(what: &str, named: &'e BTreeMap<String, T>, name: &str) -> Result<&'e T, Status> {
+    named.get(name).ok_or_else(|| {
+        let there: Vec<&str> = named.keys().map(String::as_str).collect();
+        Status::new(
+            Code::NotFound,
+            format!("no {what} {name:?} is served; there are {there:?}"),
+        )
+    })
+}
+
+/// The error for a call that names nothing where there is no default.
+fn no_default(what: &str, key: &str, config_key: &str) -> Status {
+    Status::new(
+        Code::KeyNotFound,
+        format!("key \"{key}\" is missing, and there is no default {what}; name one, or set {config_key}"),
+    )
+}
+
+/// The ordered store that a call means.
+fn store<'e>(catalog: &'e Catalog, table: Option<&Cow<'_, str>>) -> Result<&'e Store, Status> {
+    let name = match table {
+        Some(name) => name.as_ref(),
+        None => catalog
+            .sections()
+            .store_default()
+            .ok_or_else(|| no_default("store", "table", "default_store"))?,
+    };
+    find("ordered store", &catalog.stores, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_methods_of_the_schema_and_of_the_configuration() {
+        let own: BTreeMap<String, Section> =
+            toml::from_str("b = { answer = { a = 1 } }\na = { kind = \"echo\" }").unwrap_or_default();
+        let methods = table(&own);
+        let found: Vec<&str> = methods.all().map(|(_, name)| name).collect();
+        assert_eq!(found, names(&own));
+        assert_eq!(found.len(), METHODS.len() + 2);
+    }
+}

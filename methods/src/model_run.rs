@@ -1,0 +1,205 @@
+//! Hands a call to a model's batcher and answers from the instance thread.
+//!
+//! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
+//! the answer is on its way.
+
+use crate::Call;
+use millpond_calls::{Detached, ModelTime};
+use millpond_catalog::Catalog;
+use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
+use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Wait};
+use millpond_tensor::Tensor;
+use millpond_wire_payload::Encoder;
+use millpond_wire_schema::{Code, Status};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Scores that a log line shows: its length is bounded like everything else.
+const LOGGED_SCORES_MAX: usize = 256;
+/// As long as a refusal's text mostly is.
+const EX_BYTES: usize = 256;
+
+/// What is known of a run before its inputs are made.
+pub(crate) struct Run<'a> {
+    pub(crate) rows: usize,
+    /// Bytes of its inputs.
+    pub(crate) bytes: usize,
+    /// Bytes of the call that its answer is made from.
+    pub(crate) kept_bytes: usize,
+    pub(crate) deadline: Instant,
+    /// The payload's own.
+    pub(crate) trace: Option<&'a str>,
+}
+
+/// The refusal of a run that would find no room now. To be asked before its inputs are made and anything is set up for another
+/// thread: under overload most calls are refused, and they cost the work of the rest; and the inputs of a call that would hold
+/// too many bytes are not made at all.
+pub(crate) fn refusal(call: &Call<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
+    let bytes = run.bytes.saturating_add(run.kept_bytes);
+    match batcher.refusal(call.asked.caller.connection, run.rows, bytes, Some(run.deadline)) {
+        Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
+        None => Ok(()),
+    }
+}
+
+/// Runs a pipeline for one request. What `printer` gives makes the answer's map from what the pipeline came to; it is asked once
+/// the request is on its way to the model.
+pub(crate) fn run<P>(
+    call: &mut Call<'_>,
+    pipeline: &Arc<Pipeline>,
+    request: &dyn Request,
+    run: &Run<'_>,
+    printer: impl FnOnce() -> P,
+) -> Result<(), Status>
+where
+    P: FnOnce(&Output) -> Result<Printed, Status> + Send + 'static,
+{
+    refusal(call, pipeline.batcher(), run)?;
+    let progress = pipeline.run(request).map_err(|error| status_of(&error))?;
+    // The last stage of every plan is a model, which answers no rows alone.
+    let Progress::Waits(waiting) = progress else {
+        return Err(no_scores());
+    };
+    let (ask, detached) = detach(call, run)?;
+    let print = printer();
+    let submitted = waiting.submit(ask, move |output| {
+        let ran =
+            output.and_then(|output| Ok((output.timing.ok_or_else(|| Error::not_given("a run"))?, output)));
+        answer(detached, ran, print);
+    });
+    if let Err((reason, request)) = submitted {
+        (request.done)(Err(rejected(call, pipeline.batcher(), reason)));
+    }
+    Ok(())
+}
+
+/// Runs what [`refusal`] let pass on tensors; `print` makes the answer's map from the model's outputs.
+pub(crate) fn run_tensors<P>(
+    call: &mut Call<'_>,
+    batcher: &Arc<Batcher>,
+    inputs: Vec<Tensor>,
+    run: &Run<'_>,
+    print: P,
+) -> Result<(), Status>
+where
+    P: FnOnce(&Vec<Tensor>) -> Result<Printed, Status> + Send + 'static,
+{
+    let wait = Wait::new(batcher, inputs, run.rows);
+    let (ask, detached) = detach(call, run)?;
+    let submitted = wait.submit(ask, move |answered| {
+        let ran = answered.map(|answered| (answered.timing, answered.outputs));
+        answer(detached, ran.map_err(Error::from), print);
+    });
+    if let Err((reason, request)) = submitted {
+        (request.done)(Err(rejected(call, batcher, reason)));
+    }
+    Ok(())
+}
+
+/// Takes an admitted call to the thread that its result comes from, as who asks the batcher.
+fn detach(call: &mut Call<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Catalog>), Status> {
+    let permit = call.calls.admission.enter()?;
+    let detached = call.detach(Some(permit), run.trace)?;
+    let ask = Ask {
+        source: call.asked.caller.connection,
+        deadline: Some(run.deadline),
+        gone: detached.gone(),
+        kept_bytes: run.kept_bytes,
+    };
+    Ok((ask, detached))
+}
+
+/// Answers a call with what its run came to.
+fn answer<T>(
+    mut call: Detached<Catalog>,
+    ran: Result<(Timing, T), Error>,
+    print: impl FnOnce(&T) -> Result<Printed, Status>,
+) {
+    let printed = ran
+        .map_err(|error| status_of(&error))
+        .and_then(|(timing, result)| Ok((print(&result)?, timing)));
+    match printed {
+        Ok((printed, timing)) => {
+            call.ready(Some(ModelTime {
+                batch_wait: timing.queue,
+                compute: timing.compute,
+            }));
+            if !call.arrival.is_own {
+                log(&call, &printed.scores, &timing);
+            }
+            call.ok(printed.write);
+        }
+        Err(status) => call.refuse(&status),
+    }
+}
+
+/// The error of a request that was not let in; one that would be answered too late is counted by that reason.
+fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
+    if matches!(reason, Rejected::TooLate { .. }) && !call.arrival.is_own {
+        call.calls.statistics.too_late();
+    }
+    let model = batcher.name().to_owned();
+    batcher::Error::Rejected { model, reason }
+}
+
+/// An answer ready to be written.
+pub(crate) struct Printed {
+    /// What the debug line shows.
+    pub(crate) scores: Vec<f32>,
+    /// Writes the answer's map.
+    pub(crate) write: Box<dyn FnOnce(&mut Encoder<'_>)>,
+}
+
+/// The error of a model that gives something else than scores.
+pub(crate) fn no_scores() -> Status {
+    Status::new(Code::Internal, "the model gave no f32 output")
+}
+
+/// The one line a request that level 2 (debug) writes.
+fn log(call: &Detached<Catalog>, scores: &[f32], timing: &Timing) {
+    tracing::debug!(
+        method = call.calls.methods.name(call.arrival.method),
+        us = call.arrival.received.elapsed().as_micros() as u64,
+        queue_us = timing.queue.as_micros() as u64,
+        compute_us = timing.compute.as_micros() as u64,
+        batch_rows = timing.batch_rows,
+        batch_requests = timing.batch_requests,
+        trace = call.trace.as_deref(),
+        scores = ?scores.get(..LOGGED_SCORES_MAX).unwrap_or(scores),
+        "answered"
+    );
+}
+
+fn status_of(error: &Error) -> Status {
+    let code = match error {
+        Error::Model(error) => model_code(error),
+        Error::Request { .. } => Code::BadArgument,
+        Error::Missing { .. } => Code::KeyNotFound,
+        _ => Code::Internal,
+    };
+    // Made once a refusal, which under overload is most of the work: a text that does not have to grow.
+    let mut ex = String::with_capacity(EX_BYTES);
+    let _ = write!(ex, "{error}");
+    Status::new(code, ex)
+}
+
+fn model_code(error: &batcher::Error) -> Code {
+    use batcher::Error;
+    match error {
+        Error::Rejected {
+            reason: Rejected::QueueFull { .. } | Rejected::BytesFull { .. } | Rejected::TooLate { .. },
+            ..
+        }
+        | Error::Evicted { .. } => Code::Overloaded,
+        Error::Rejected {
+            reason: Rejected::TooManyBytes { .. },
+            ..
+        } => Code::TooLarge,
+        Error::Rejected { .. } | Error::Stopping { .. } => Code::Stopping,
+        Error::DeadlinePassed { .. } => Code::DeadlinePassed,
+        Error::ModelFailed { .. } => Code::ModelFailed,
+        Error::ClientGone { .. } => Code::ConnectionClosed,
+        _ => Code::Internal,
+    }
+}
