@@ -46,14 +46,9 @@ pub struct Transport {
     joins: Vec<JoinHandle<()>>,
     name: String,
     stop: Arc<Stop>,
-    acceptor: Acceptor,
-}
-
-/// The thread that accepts, or what it will begin with.
-enum Acceptor {
-    Waiting(Box<Accept>),
-    Running(JoinHandle<()>),
-    Failed,
+    /// What the thread that accepts begins with, until it does.
+    accept: Option<Box<Accept>>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 /// Tells the acceptor to end, and asks whether it turns.
@@ -121,7 +116,8 @@ impl Transport {
             joins,
             name: name.to_owned(),
             stop,
-            acceptor: Acceptor::Waiting(Box::new(accept)),
+            accept: Some(Box::new(accept)),
+            acceptor: None,
         })
     }
 
@@ -130,19 +126,15 @@ impl Transport {
     /// # Errors
     /// [`Error::Bind`] and [`Error::Thread`]; the transport will not accept then.
     pub fn accept(&mut self) -> Result<(), Error> {
-        let mut accept = match std::mem::replace(&mut self.acceptor, Acceptor::Failed) {
-            Acceptor::Waiting(accept) => accept,
-            begun => {
-                self.acceptor = begun;
-                return Ok(());
-            }
+        let Some(mut accept) = self.accept.take() else {
+            return Ok(());
         };
         accept.listeners.iter_mut().try_for_each(Listener::listen)?;
         let acceptor = std::thread::Builder::new()
             .name(format!("{}-accept", self.name))
             .spawn(move || accept.run())
             .map_err(|source| thread_error(&self.name, source))?;
-        self.acceptor = Acceptor::Running(acceptor);
+        self.acceptor = Some(acceptor);
         Ok(())
     }
 
@@ -172,7 +164,7 @@ impl Transport {
     pub fn pulses(&self) -> Pulses {
         let net = self.threads.iter().enumerate();
         let net = net.map(|(number, thread)| {
-            let waker = Arc::clone(thread.mailbox.waker());
+            let waker = Arc::clone(&thread.mailbox.waker);
             (format!("{}-{number}", self.name), waker)
         });
         let acceptor = (format!("{}-accept", self.name), Arc::clone(&self.stop.waker));
@@ -191,7 +183,7 @@ impl Transport {
         let (mut running, mut left) = (Vec::new(), Vec::new());
         let accepted = Instant::now() + ACCEPTOR_END;
         for transport in transports {
-            if let Acceptor::Running(acceptor) = transport.acceptor
+            if let Some(acceptor) = transport.acceptor
                 && join_by(acceptor, accepted).is_err()
             {
                 left.push(format!("{}-accept", transport.name));
@@ -297,13 +289,13 @@ impl Accept {
         }
         // One that does not turn gets connections only where all do not.
         let fewest = |thread: &&NetThread| {
-            let is_stuck = thread.mailbox.pulse().is_stuck();
+            let is_stuck = thread.mailbox.waker.pulse.is_stuck();
             (is_stuck, thread.live.load(Ordering::Relaxed))
         };
         let Some(thread) = self.threads.iter().min_by_key(fewest) else {
             return;
         };
-        thread.count(counters, kind);
+        net_thread::count(counters, &thread.live, kind);
         let order = Order::Adopt(Newcomer {
             is_loopback: listener.is_loopback(&socket),
             socket,
@@ -313,7 +305,7 @@ impl Accept {
         });
         if thread.mailbox.order(order).is_err() {
             // The thread has ended, or is that far behind: the connection closes with the order that cannot be given.
-            thread.uncount(counters, kind);
+            net_thread::uncount(counters, &thread.live, kind);
             counters.refused.fetch_add(1, Ordering::Relaxed);
             let waiting = ORDERS_MAX;
             limited!(warn, counters.quiet, quiet::NOT_TAKEN, [%peer, waiting], "connection closed: every net thread is that far behind with new ones");
@@ -384,7 +376,7 @@ mod tests {
         let (ours, _) = UnixStream::pair().unwrap();
         let mut waiting = 0;
         loop {
-            transport.threads[0].count(&transport.counters, Kind::Refused);
+            net_thread::count(&transport.counters, &transport.threads[0].live, Kind::Refused);
             let order = Order::Adopt(Newcomer {
                 socket: ours.try_clone().unwrap().into(),
                 peer: Peer::Unix,

@@ -6,9 +6,8 @@
 
 use crate::net_thread::Order;
 use crate::outlet::Unsent;
-use crate::poller::Bell;
-use crate::pulse::{Pulse, Waker};
-use crate::totals::{NoPlace, Totals};
+use crate::pulse::Waker;
+use crate::totals::Totals;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -52,8 +51,8 @@ pub(crate) enum What {
 #[derive(Debug)]
 pub(crate) enum Parcel {
     Message(Delivery),
-    /// An answer that may not be kept.
-    NoPlace(NoPlace),
+    /// An answer of so many bytes found no place: its connection ends.
+    NoPlace(Key, usize),
     /// Too much is kept for peers that do not read.
     MakeRoom,
 }
@@ -62,10 +61,10 @@ pub(crate) enum Parcel {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     left: Mutex<Left>,
-    waker: Arc<Waker>,
-    totals: Arc<Totals>,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) totals: Arc<Totals>,
     /// Its net thread's number.
-    thread: usize,
+    pub(crate) thread: usize,
 }
 
 /// What lies in a mailbox.
@@ -93,32 +92,12 @@ impl Mailbox {
         })
     }
 
-    pub(crate) fn waker(&self) -> &Arc<Waker> {
-        &self.waker
-    }
-
-    pub(crate) fn pulse(&self) -> &Pulse {
-        &self.waker.pulse
-    }
-
-    pub(crate) fn totals(&self) -> &Arc<Totals> {
-        &self.totals
-    }
-
-    pub(crate) fn thread(&self) -> usize {
-        self.thread
-    }
-
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.waker.bell
-    }
-
     /// Leaves an answer; where there is no place for it, its connection ends instead. Nobody takes it where the net thread has ended.
     pub(crate) fn post(&self, delivery: Delivery) {
         let (key, bytes) = (delivery.key, delivery.bytes.len());
         let parcel = match self.totals.admit(bytes) {
             true => Parcel::Message(delivery),
-            false => Parcel::NoPlace(NoPlace { key, bytes }),
+            false => Parcel::NoPlace(key, bytes),
         };
         // Nobody misses it where the net thread has ended.
         let _ = self.leave_parcel(parcel);
@@ -130,7 +109,7 @@ impl Mailbox {
     /// [`Unsent`], when there is no place for it, or the net thread has ended.
     pub(crate) fn push(&self, push: Delivery) -> Result<(), Unsent> {
         if !self.totals.admit(push.bytes.len()) {
-            let limit = self.totals.write_bytes_max();
+            let limit = self.totals.write_bytes_max;
             return Err(Unsent::Full(format!(
                 "{limit} bytes wait for all peers to read them; push again later, or raise server.write_buffers_total_bytes_max"
             )));
@@ -213,13 +192,14 @@ impl Mailbox {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::poller::Bell;
 
     #[test]
     fn a_batch_of_answers_rings_once() {
         let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20)), 0).unwrap();
         let rings = || {
             let mut count = [0; 8];
-            rustix::io::read(mailbox.bell(), &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+            rustix::io::read(&mailbox.waker.bell, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
         };
         let post = |slot| {
             mailbox.post(Delivery {

@@ -81,27 +81,21 @@ pub(crate) struct NetThread {
     pub(crate) live: Arc<AtomicUsize>,
 }
 
-impl NetThread {
-    /// Counts a connection in before its order is given, so that the next one sees it.
-    pub(crate) fn count(&self, counters: &Counters, kind: Kind) {
-        match kind {
-            Kind::Served => {
-                self.live.fetch_add(1, Ordering::Relaxed);
-                counters.live.fetch_add(1, Ordering::Relaxed);
-            }
-            Kind::Refused => {
-                counters.refusing.fetch_add(1, Ordering::Relaxed);
-            }
+/// Counts a connection of a thread in; before its order is given, so that the next one sees it.
+pub(crate) fn count(counters: &Counters, live: &AtomicUsize, kind: Kind) {
+    match kind {
+        Kind::Served => {
+            live.fetch_add(1, Ordering::Relaxed);
+            counters.live.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// Counts it out again.
-    pub(crate) fn uncount(&self, counters: &Counters, kind: Kind) {
-        uncount(counters, &self.live, kind);
+        Kind::Refused => {
+            counters.refusing.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
-fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
+/// Counts it out again.
+pub(crate) fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
     match kind {
         Kind::Served => {
             live.fetch_sub(1, Ordering::Relaxed);
@@ -190,10 +184,10 @@ impl<L: Local> Loop<L> {
 
     fn run(mut self) {
         let mailbox = Arc::clone(&self.net.mailbox);
-        mailbox.pulse().begin();
+        mailbox.waker.pulse.begin();
         loop {
             let rang = self.wait();
-            mailbox.pulse().beat();
+            mailbox.waker.pulse.beat();
             self.began = self.local.begin();
             self.timers.set_now(self.began);
             if rang {
@@ -202,7 +196,7 @@ impl<L: Local> Loop<L> {
             std::mem::swap(&mut self.due, &mut self.due_next);
             for at in 0..self.due.len() {
                 self.turn(self.due[at]);
-                mailbox.pulse().beat();
+                mailbox.waker.pulse.beat();
             }
             self.due.clear();
             for (mark, since) in self.room.written.drain(..) {
@@ -215,7 +209,7 @@ impl<L: Local> Loop<L> {
             self.look_at_the_time();
             self.make_wanted_room();
             if self.is_closed() {
-                return mailbox.pulse().end();
+                return mailbox.waker.pulse.end();
             }
         }
     }
@@ -253,7 +247,7 @@ impl<L: Local> Loop<L> {
         for parcel in left.parcels.drain(..) {
             match parcel {
                 Parcel::Message(delivery) => self.deliver(delivery),
-                Parcel::NoPlace(answer) => self.give_up(&answer),
+                Parcel::NoPlace(key, bytes) => self.give_up(key, bytes),
                 // Made after the turns: what came with it may leave at once, and is counted until then.
                 Parcel::MakeRoom => self.wants_room = true,
             }
@@ -276,7 +270,7 @@ impl<L: Local> Loop<L> {
     fn deliver(&mut self, delivery: Delivery) {
         let key = delivery.key;
         if !self.has(key) {
-            self.net.mailbox.totals().take(delivery.bytes.len());
+            self.net.mailbox.totals.take(delivery.bytes.len());
             if let What::Answer { .. } = delivery.what {
                 self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
             }

@@ -75,7 +75,7 @@ impl PushOutlet {
 
     /// The totals of its transport.
     pub fn counters(&self) -> &Arc<Counters> {
-        self.mailbox.totals().counters()
+        &self.mailbox.totals.counters
     }
 }
 

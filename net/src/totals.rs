@@ -6,7 +6,7 @@
 //! connection with it.
 
 use crate::Counters;
-use crate::mailbox::{Key, Mailbox};
+use crate::mailbox::Mailbox;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,8 +17,8 @@ const SPARED_BYTES: usize = 256 << 10;
 /// The bounds of one transport, and where its net threads stand.
 #[derive(Debug)]
 pub(crate) struct Totals {
-    counters: Arc<Counters>,
-    write_bytes_max: usize,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) write_bytes_max: usize,
     threads: Vec<Share>,
 }
 
@@ -38,7 +38,7 @@ impl Share {
     /// Whether room can be had of it: a thread that has ended or does not turn closes nothing.
     fn turns(&self) -> bool {
         let mailbox = self.mailbox.get().and_then(Weak::upgrade);
-        mailbox.is_some_and(|mailbox| !mailbox.pulse().is_stuck())
+        mailbox.is_some_and(|mailbox| !mailbox.waker.pulse.is_stuck())
     }
 }
 
@@ -67,14 +67,6 @@ impl Totals {
         if let Some(share) = self.threads.get(thread) {
             let _ = share.mailbox.set(Arc::downgrade(mailbox));
         }
-    }
-
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
-
-    pub(crate) fn write_bytes_max(&self) -> usize {
-        self.write_bytes_max
     }
 
     /// Counts bytes.
@@ -216,13 +208,6 @@ impl Keepers {
     }
 }
 
-/// An answer that found no place: its connection ends.
-#[derive(Debug)]
-pub(crate) struct NoPlace {
-    pub(crate) key: Key,
-    pub(crate) bytes: usize,
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -288,7 +273,7 @@ mod tests {
         totals.tell_kept(1, &keeping(&[500]));
         totals.add(750);
         assert_eq!(totals.larger(10), Some((500, 1)));
-        let pulse = mailboxes[1].pulse();
+        let pulse = &mailboxes[1].waker.pulse;
         pulse.begin();
         while !pulse.is_stuck() {
             pulse.ask();

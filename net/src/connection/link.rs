@@ -334,7 +334,7 @@ impl Link {
 
     /// Ends because too much is kept: of all connections it keeps most, or there was no place for an answer of so many bytes.
     pub(crate) fn give_way(&mut self, net: &Net, missed: Option<usize>) {
-        let (peer, limit) = (self.peer, net.mailbox.totals().write_bytes_max());
+        let (peer, limit) = (self.peer, net.mailbox.totals.write_bytes_max);
         let bytes = missed.unwrap_or(self.kept.kept);
         let why = match missed {
             None => "its peer reads least",

@@ -3,7 +3,7 @@
 //! It opens and serves nothing. Its invariant: however many silent connections hold the limit, the next one is served; only
 //! calls that are being worked on keep it out.
 
-use super::{Kind, Loop, uncount};
+use super::{Kind, Loop, count, uncount};
 use crate::session::{Goodbye, Local};
 use std::sync::atomic::Ordering;
 
@@ -24,8 +24,7 @@ impl<L: Local> Loop<L> {
             return kind;
         };
         uncount(counters, &self.live, kind);
-        self.live.fetch_add(1, Ordering::Relaxed);
-        counters.live.fetch_add(1, Ordering::Relaxed);
+        count(counters, &self.live, Kind::Served);
         self.part(slot, Goodbye::Crowded);
         Kind::Served
     }

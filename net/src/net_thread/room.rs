@@ -7,7 +7,7 @@
 use super::Loop;
 use crate::mailbox::Key;
 use crate::session::Local;
-use crate::totals::{Level, NoPlace};
+use crate::totals::Level;
 
 impl<L: Local> Loop<L> {
     /// Counts what a connection keeps after its turn, in the place of what was counted for it.
@@ -19,7 +19,7 @@ impl<L: Local> Loop<L> {
         if before.is_nothing() && keeps == 0 {
             return;
         }
-        let totals = self.net.mailbox.totals();
+        let totals = &self.net.mailbox.totals;
         self.keepers.change(slot, before.kept, keeps);
         totals.change(before.kept + before.mailed, keeps);
         self.tell_kept();
@@ -38,14 +38,14 @@ impl<L: Local> Loop<L> {
         let before = std::mem::take(&mut connection.link.kept);
         if !before.is_nothing() {
             self.keepers.change(slot, before.kept, 0);
-            self.net.mailbox.totals().take(before.kept + before.mailed);
+            self.net.mailbox.totals.take(before.kept + before.mailed);
             self.tell_kept();
         }
     }
 
     fn tell_kept(&self) {
         let mailbox = &self.net.mailbox;
-        mailbox.totals().tell_kept(mailbox.thread(), &self.keepers);
+        mailbox.totals.tell_kept(mailbox.thread, &self.keepers);
     }
 
     /// Closes connections, that which keeps most first, until no more is kept than `until` says, another thread has a larger one
@@ -53,7 +53,7 @@ impl<L: Local> Loop<L> {
     /// nobody can, `grown`, the connection that just came to keep more, is closed at once.
     fn make_room(&mut self, until: Level, grown: Option<usize>) {
         loop {
-            let totals = self.net.mailbox.totals();
+            let totals = &self.net.mailbox.totals;
             let level = totals.level();
             if level <= until {
                 return;
@@ -82,18 +82,17 @@ impl<L: Local> Loop<L> {
     pub(super) fn make_wanted_room(&mut self) {
         if std::mem::take(&mut self.wants_room) {
             let mailbox = &self.net.mailbox;
-            mailbox.totals().looks(mailbox.thread());
+            mailbox.totals.looks(mailbox.thread);
             self.make_room(Level::Low, None);
         }
     }
 
     /// An answer found no place in the mailbox.
-    pub(super) fn give_up(&mut self, answer: &NoPlace) {
-        let Key { slot, .. } = answer.key;
-        let found = self.connections.get_mut(slot);
-        if let Some(connection) = found.filter(|found| found.link.key == answer.key) {
-            connection.link.give_way(&self.net, Some(answer.bytes));
-            self.forget(slot);
+    pub(super) fn give_up(&mut self, key: Key, bytes: usize) {
+        let found = self.connections.get_mut(key.slot);
+        if let Some(connection) = found.filter(|found| found.link.key == key) {
+            connection.link.give_way(&self.net, Some(bytes));
+            self.forget(key.slot);
         }
     }
 }

@@ -29,9 +29,9 @@ pub(crate) fn start<L: Local>(
     };
     let mailbox = Arc::new(Mailbox::new(Arc::clone(totals), number).map_err(thread_error)?);
     totals.introduce(number, &mailbox);
-    let epoll = poller::watch(mailbox.bell()).map_err(thread_error)?;
+    let epoll = poller::watch(&mailbox.waker.bell).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
-    let counters = Arc::clone(totals.counters());
+    let counters = Arc::clone(&totals.counters);
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
     let end = End {
         mailbox: Arc::clone(&mailbox),
@@ -82,7 +82,7 @@ impl Drop for End {
         let left = self.mailbox.close();
         for parcel in &left.parcels {
             if let Parcel::Message(delivery) = parcel {
-                self.mailbox.totals().take(delivery.bytes.len());
+                self.mailbox.totals.take(delivery.bytes.len());
             }
         }
         for order in &left.orders {
@@ -114,7 +114,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::mailbox::{Delivery, Key, What};
-    use crate::net_thread::Kind;
+    use crate::net_thread::{Kind, count};
     use crate::poller::Bell;
     use millpond_calls::Peer;
 
@@ -139,7 +139,7 @@ mod tests {
             },
         });
         for kind in [Kind::Served, Kind::Refused] {
-            net_thread.count(&counters, kind);
+            count(&counters, &net_thread.live, kind);
             let order = Order::Adopt(Newcomer {
                 socket: Bell::new().unwrap().into(),
                 peer: Peer::Unix,
