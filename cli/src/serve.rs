@@ -10,7 +10,6 @@ use millpond_server::{
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// How long the last words on standard error wait for a reader.
@@ -42,7 +41,11 @@ struct Source {
 }
 
 impl Source {
-    fn load(&self, file: Option<PathBuf>, last: Option<String>) -> Result<Config, millpond_server::Error> {
+    pub(crate) fn load(
+        &self,
+        file: Option<PathBuf>,
+        last: Option<String>,
+    ) -> Result<Config, millpond_server::Error> {
         load(&Origin {
             file,
             environment: std::env::vars().collect(),
@@ -113,21 +116,21 @@ fn serve_logged(arguments: &Serve, config: Config, log: LogHandle) -> anyhow::Re
         STOP_LATE
     };
     let running = Running {
-        runtime,
         signals,
         stop_max: Duration::from_millis(config.server.drain_ms_max) + late,
         log,
     };
-    match arguments.process {
-        Some(number) => running.member(config, number),
-        None if config.server.processes > 1 => running.several(arguments, &config),
-        None => running.alone(config),
-    }
+    runtime.block_on(async {
+        match arguments.process {
+            Some(number) => running.member(config, number).await,
+            None if config.server.processes > 1 => running.several(arguments, &config).await,
+            None => running.alone(config).await,
+        }
+    })
 }
 
 /// What every way to serve needs.
 struct Running {
-    runtime: Runtime,
     signals: Signals,
     /// From the word to stop to the end of the process.
     stop_max: Duration,
@@ -136,23 +139,24 @@ struct Running {
 
 impl Running {
     /// The whole server.
-    fn alone(mut self, config: Config) -> anyhow::Result<()> {
+    async fn alone(mut self, config: Config) -> anyhow::Result<()> {
         let program = self.program();
-        let start = move || Server::start_in(config, program);
-        let Some(server) = self.start(start)? else {
+        let Some(server) = self.start(move || Server::start_in(config, program)).await? else {
             return Ok(());
         };
         let admin = server.admin_addr().context("it has no admin port")?;
         said_to_serve(server.local_addr(), admin, server.tls_addr());
-        self.runtime.block_on(self.signals.stop(|| server.reload()));
-        self.stop(move || server.shutdown(), None::<fn()>)
+        self.signals.stop(|| server.reload()).await;
+        let unfinished = server.unfinished();
+        self.stop(move || server.shutdown(), unfinished, Duration::ZERO)
+            .await
     }
 
     /// The parent of several processes.
-    fn several(mut self, arguments: &Serve, config: &Config) -> anyhow::Result<()> {
+    async fn several(mut self, arguments: &Serve, config: &Config) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot find this program's file")?;
         let (file, set) = (arguments.config.clone(), arguments.source.set.clone());
-        let count = config.server.processes;
+        let count = config.server.processes.to_string();
         let launch = move |number: usize| {
             let mut command = std::process::Command::new(&program);
             command.arg("serve");
@@ -162,51 +166,43 @@ impl Running {
             set.iter().for_each(|pair| {
                 command.args(["--set", pair]);
             });
-            command.args([
-                "--processes",
-                &count.to_string(),
-                "--process",
-                &number.to_string(),
-            ]);
+            command.args(["--processes", &count, "--process", &number.to_string()]);
             command
         };
         let started = Supervisor::start(config, Some(self.log.clone()), launch);
         let supervisor = started.map_err(|error| self.not_started(error.into()))?;
         let (stop, reload) = (supervisor.stopper(), supervisor.reloader());
-        let (done, mut ready) = oneshot::channel();
-        std::thread::spawn(move || drop(done.send(supervisor.wait_ready().map(|()| supervisor))));
-        let ready = self.runtime.block_on(async {
-            tokio::select! {
-                ready = &mut ready => ready.context("the start failed")?.map(Some).map_err(Into::into),
-                () = self.signals.stop(&reload) => {
-                    end_within(self.stop_max);
-                    stop(false);
-                    // It comes when none of them is left, and a second signal ends them at once.
-                    tokio::select! {
-                        _ = &mut ready => {}
-                        () = self.signals.stop(&reload) => {
-                            stop(true);
-                            drop(ready.await);
-                        }
-                    }
-                    anyhow::Ok(None)
-                }
+        let mut ready = on_a_thread(move || supervisor.wait_ready().map(|()| supervisor));
+        let supervisor = tokio::select! {
+            ready = &mut ready => {
+                let ready = ready.context("the start failed")?;
+                ready.map_err(|error| self.not_started(error.into()))?
             }
-        });
-        let Some(supervisor) = ready.map_err(|error| self.not_started(error))? else {
-            return Ok(());
+            () = self.signals.stop(&reload) => {
+                end_within(self.stop_max);
+                stop(false);
+                // It comes when none of them is left, and a second signal ends them at once.
+                tokio::select! {
+                    _ = &mut ready => {}
+                    () = self.signals.stop(&reload) => {
+                        stop(true);
+                        drop(ready.await);
+                    }
+                }
+                return Ok(());
+            }
         };
         let tls = config.server.tls.as_ref().map(|tls| tls.listen);
         said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls);
-        self.runtime.block_on(self.signals.stop(reload));
-        self.stop(move || supervisor.shutdown(), Some(move || stop(true)))
+        self.signals.stop(reload).await;
+        self.stop(move || supervisor.shutdown(), move || stop(true), KILLED_MAX)
+            .await
     }
 
     /// One of several processes: it prints nothing, because its parent reads what it prints.
-    fn member(mut self, config: Config, number: usize) -> anyhow::Result<()> {
-        let processes = config.server.processes;
+    async fn member(mut self, config: Config, number: usize) -> anyhow::Result<()> {
         anyhow::ensure!(
-            number < processes,
+            number < config.server.processes,
             "--process is for serve itself, which starts its processes with it; use --processes N"
         );
         let member = Member::join(number)?;
@@ -215,11 +211,11 @@ impl Running {
             ..self.program()
         };
         let start = move || Server::start_in(config, program);
-        let Some(server) = self.start(start)? else {
+        let Some(server) = self.start(start).await? else {
             return Ok(());
         };
         // Its parent ends it by SIGTERM, and the system may do so once more when the parent is gone: one stop.
-        self.runtime.block_on(self.signals.stop(|| server.reload()));
+        self.signals.stop(|| server.reload()).await;
         end_within(self.stop_max);
         finished(&server.shutdown())
     }
@@ -233,52 +229,40 @@ impl Running {
     }
 
     /// Starts; nothing when a signal came first. Nothing is accepted before it is ready, so nothing is left.
-    fn start<T: Send + 'static>(
+    async fn start<T: Send + 'static>(
         &mut self,
         start: impl FnOnce() -> Result<T, millpond_server::Error> + Send + 'static,
     ) -> anyhow::Result<Option<T>> {
-        let (done, mut started) = oneshot::channel();
-        std::thread::spawn(move || {
-            // Nobody waits any more when a signal came first.
-            drop(done.send(start()));
-        });
-        self.runtime
-            .block_on(async {
-                tokio::select! {
-                    server = &mut started => Ok(Some(server.context("the start failed")??)),
-                    () = self.signals.stop(|| {}) => Ok(None),
-                }
-            })
-            .map_err(|error| self.not_started(error))
-            .inspect(|started| {
-                if started.is_none() {
-                    end_within(self.stop_max);
-                }
-            })
+        tokio::select! {
+            started = on_a_thread(start) => {
+                let started = started.context("the start failed").and_then(|started| Ok(started?));
+                started.map(Some).map_err(|error| self.not_started(error))
+            }
+            () = self.signals.stop(|| {}) => {
+                end_within(self.stop_max);
+                Ok(None)
+            }
+        }
     }
 
-    /// Stops. A further signal ends that; `kill` then ends whoever else takes part.
-    fn stop(
+    /// Stops. A further signal ends that: `at_once` then ends what else takes part, says what is left, and is waited for that long.
+    async fn stop(
         mut self,
         stop: impl FnOnce() -> Stopped + Send + 'static,
-        kill: Option<impl FnOnce()>,
+        at_once: impl FnOnce() -> Vec<String>,
+        patience: Duration,
     ) -> anyhow::Result<()> {
         end_within(self.stop_max);
-        let (done, mut finished_all) = oneshot::channel();
-        std::thread::spawn(move || done.send(stop()));
-        self.runtime.block_on(async {
-            tokio::select! {
-                stopped = &mut finished_all => finished(&stopped.context("the stop failed")?),
-                () = self.signals.stop(|| {}) => {
-                    if let Some(kill) = kill {
-                        kill();
-                        let _ = tokio::time::timeout(KILLED_MAX, finished_all).await;
-                    }
-                    self.log.note_failure(AT_ONCE);
-                    anyhow::bail!(AT_ONCE)
-                }
+        let mut stopped = on_a_thread(stop);
+        tokio::select! {
+            stopped = &mut stopped => finished(&stopped.context("the stop failed")?),
+            () = self.signals.stop(|| {}) => {
+                let left = at_once().join(", ");
+                let _ = tokio::time::timeout(patience, stopped).await;
+                tracing::error!(left, "{AT_ONCE}");
+                anyhow::bail!(AT_ONCE)
             }
-        })
+        }
     }
 
     /// Logs why the start failed; the same error.
@@ -287,6 +271,16 @@ impl Running {
         self.log.note_failure(&format!("the start failed: {why}"));
         error
     }
+}
+
+/// Does some work on a thread that the end of the process does not wait for.
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+    let (done, result) = oneshot::channel();
+    std::thread::spawn(move || {
+        // Nobody waits for it any more when a signal came first.
+        let _ = done.send(work());
+    });
+    result
 }
 
 fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>) {
@@ -367,32 +361,34 @@ impl Signals {
 pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
     let config = arguments.source.load(Some(arguments.file.clone()), None)?;
     let warnings = millpond_server::dry_open(&config)?;
-    let names = |what: &str, names: Vec<&String>| match names.as_slice() {
-        [] => format!("  no {what}"),
-        names => format!(
-            "  {what}: {}",
-            names
-                .iter()
-                .map(|name| name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+    let names = |what: &str, names: Vec<&str>| match names.as_slice() {
+        [] => format!("\n  no {what}"),
+        names => format!("\n  {what}: {}", names.join(", ")),
     };
+    let tls = config.server.tls.as_ref();
+    let parts = [
+        names("models", config.models.keys().map(String::as_str).collect()),
+        names(
+            "feature tables",
+            config.features.keys().map(String::as_str).collect(),
+        ),
+        names(
+            "ordered stores",
+            config.ordered.keys().map(String::as_str).collect(),
+        ),
+        names("pipelines", config.pipelines.keys().map(String::as_str).collect()),
+        names(
+            "methods of its own",
+            config.methods.keys().map(String::as_str).collect(),
+        ),
+    ];
     crate::print(&format!(
-        "{}: good\n  listens on {}, admin on {}{}\n{}\n{}\n{}\n{}\n{}",
+        "{}: good\n  listens on {}, admin on {}{}{}",
         arguments.file.display(),
         config.server.listen,
         config.admin.listen,
-        config
-            .server
-            .tls
-            .as_ref()
-            .map_or(String::new(), |tls| format!(", TLS on {}", tls.listen)),
-        names("models", config.models.keys().collect()),
-        names("feature tables", config.features.keys().collect()),
-        names("ordered stores", config.ordered.keys().collect()),
-        names("pipelines", config.pipelines.keys().collect()),
-        names("methods of its own", config.methods.keys().collect()),
+        tls.map_or(String::new(), |tls| format!(", TLS on {}", tls.listen)),
+        parts.concat(),
     ));
     for warning in warnings {
         crate::print(&format!("  but: {warning}"));

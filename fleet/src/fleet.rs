@@ -86,7 +86,7 @@ impl<O: Serialize + Send + 'static> Fleet<O> {
         place.again_at = None;
         let life = place.lives;
         let worker = Worker::start(command, number, move |what| heard(Who { number, life }, what))?;
-        self.stopper.add(worker.process());
+        self.stopper.add(number, worker.process());
         Ok(place.worker.insert(worker))
     }
 
@@ -185,7 +185,7 @@ impl<O: Serialize + Send + 'static> Fleet<O> {
                     pid,
                     "a process cannot be ended; it is left behind"
                 );
-                left.push(format!("process {number} (pid {pid})"));
+                left.push(named(number, pid));
                 worker.process().leave();
             }
         }
@@ -215,8 +215,20 @@ pub struct Stopper(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    processes: Vec<Weak<Process>>,
+    processes: Vec<(usize, Weak<Process>)>,
     is_stopped: bool,
+}
+
+impl Known {
+    fn running(&self) -> impl Iterator<Item = (usize, Arc<Process>)> {
+        let known = self.processes.iter();
+        known.filter_map(|(number, process)| Some((*number, process.upgrade()?)))
+    }
+}
+
+/// A process, as what is left behind names it.
+fn named(number: usize, pid: u32) -> String {
+    format!("process {number} (pid {pid})")
 }
 
 impl Stopper {
@@ -225,17 +237,26 @@ impl Stopper {
         let signal = if at_once { Signal::KILL } else { Signal::TERM };
         let mut known = self.known();
         known.is_stopped = true;
-        let running = known.processes.iter().filter_map(Weak::upgrade);
-        running.for_each(|process| process.signal(signal));
+        let running = known.running();
+        running.for_each(|(_, process)| process.signal(signal));
     }
 
-    fn add(&self, process: &Arc<Process>) {
+    /// The processes that have not ended.
+    pub fn left(&self) -> Vec<String> {
+        let known = self.known();
+        let running = known.running().filter(|(_, process)| process.ended().is_none());
+        running
+            .map(|(number, process)| named(number, process.pid()))
+            .collect()
+    }
+
+    fn add(&self, number: usize, process: &Arc<Process>) {
         let mut known = self.known();
         if known.is_stopped {
             return process.kill();
         }
-        known.processes.retain(|known| known.strong_count() > 0);
-        known.processes.push(Arc::downgrade(process));
+        known.processes.retain(|(_, process)| process.strong_count() > 0);
+        known.processes.push((number, Arc::downgrade(process)));
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

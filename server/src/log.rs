@@ -95,7 +95,7 @@ impl LogHandle {
 fn floor(level: Level) -> Targets {
     Targets::new()
         .with_default(level.filter())
-        .with_target(slow::TARGET, level.filter().max(LevelFilter::WARN))
+        .with_target(SLOW_TARGET, level.filter().max(LevelFilter::WARN))
 }
 
 #[cfg(test)]

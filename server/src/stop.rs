@@ -3,6 +3,7 @@
 //! There is one deadline, counted from the word to stop: accepted calls have `server.drain_ms_max`, and everything else fits into the
 //! second behind it, for the process ends then. Its invariant: no part waits for a thread that may never end.
 
+use crate::admission::Admission;
 use crate::{Server, Shared};
 use millpond_net::Transport;
 use millpond_threads::{ends_by, join_by};
@@ -54,15 +55,8 @@ impl Server {
         tracing::info!(in_flight = admission.unfinished(), "draining");
         let drained = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
         ends_by(drained, || admission.unfinished() == 0);
-        let unfinished = admission.unfinished();
+        let mut left = unfinished(admission);
         self.answer_stragglers(drained);
-        let mut left: Vec<String> = (unfinished > 0)
-            .then(|| match unfinished {
-                1 => "1 unfinished call".to_owned(),
-                _ => format!("{unfinished} unfinished calls"),
-            })
-            .into_iter()
-            .collect();
         left.extend(self.close(drained));
         if left.is_empty() {
             tracing::info!("stopped");
@@ -71,6 +65,12 @@ impl Server {
             tracing::error!(left, "stopped, and not all of it ended in order");
         }
         Stopped { left }
+    }
+
+    /// What a stop has not finished yet, while another thread is in it.
+    pub fn unfinished(&self) -> impl Fn() -> Vec<String> + Send + 'static {
+        let admission = Arc::clone(&self.shared.admission);
+        move || unfinished(&admission)
     }
 
     /// Goes on telling callers that the server stops, for as long as connections are open, [`STRAGGLERS`] pass and `until` is to
@@ -102,6 +102,15 @@ impl Server {
             }
         }
         left
+    }
+}
+
+/// The calls that were accepted and not answered, as a noun, if there are any.
+fn unfinished(admission: &Admission) -> Vec<String> {
+    match admission.unfinished() {
+        0 => Vec::new(),
+        1 => vec!["1 unfinished call".to_owned()],
+        calls => vec![format!("{calls} unfinished calls")],
     }
 }
 

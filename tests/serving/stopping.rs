@@ -178,7 +178,11 @@ fn a_start_that_fails_and_a_second_signal_show_in_the_log() {
     let (code, said) = stopped(server);
     assert!(code == Some(1) && said.contains("by a second signal"), "{said}");
     let log_now = log(folder.path());
-    assert!(log_now.contains("by a second signal"), "{log_now}");
+    let last = log_now.lines().last().unwrap_or_default();
+    assert!(
+        last.contains("by a second signal") && last.contains("left=\"1 unfinished call\""),
+        "{log_now}"
+    );
 
     // A file is where the store's folder is to be.
     std::fs::write(folder.path().join("taken"), "").unwrap();

@@ -116,12 +116,14 @@ impl Supervisor {
         self.admin_addr
     }
 
-    /// Stops it while another thread waits for it: `at_once` kills the processes, whatever they do.
-    pub fn stopper(&self) -> impl Fn(bool) + Send + 'static {
+    /// Stops it while another thread waits for it: `at_once` kills the processes, whatever they do. Returns those that ran.
+    pub fn stopper(&self) -> impl Fn(bool) -> Vec<String> + Send + 'static {
         let (events, stopper) = (self.events.clone(), self.stopper.clone());
         move |at_once| {
+            let left = stopper.left();
             tell(&events, Event::Stop);
             stopper.stop(at_once);
+            left
         }
     }
 
