@@ -103,7 +103,12 @@ fn a_process_that_hangs_is_not_ready_and_started_again() {
     let before = pids(&server);
     let victim = *before.iter().next().unwrap();
     signal(victim, "-STOP");
-    wait("it is noticed", || server.admin_get("/readyz").0 == 503);
+    wait("it is noticed", || {
+        let (status, page) = server.admin_get("/readyz");
+        status == 503
+            && page.starts_with("not ready: process ")
+            && page.contains(" does not answer its parent")
+    });
     wait("it is killed", || {
         sample(&server, "millpond_process_restarts_total") == 1.0
     });

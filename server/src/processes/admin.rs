@@ -6,37 +6,40 @@ use crate::admin::View;
 use crate::watch::{LastTurn, TURN_HOPELESS, TURN_MAX};
 use millpond_calls::Reply;
 use millpond_wire_schema::{Code, Status};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the parent's thread says of the processes, and of itself.
 #[derive(Debug)]
 pub(super) struct State {
-    is_ready: AtomicBool,
+    /// Why calls should not come now; nothing where every process is ready.
+    why_not_ready: Mutex<Option<String>>,
     turned: LastTurn,
 }
 
 impl State {
     pub(super) fn new() -> State {
         State {
-            is_ready: AtomicBool::new(false),
+            why_not_ready: Mutex::new(Some("no process has started".to_owned())),
             turned: LastTurn::now(),
         }
     }
 
-    /// Every process is ready, or not.
-    pub(super) fn set_ready(&self, is_ready: bool) {
-        self.is_ready.store(is_ready, Ordering::Relaxed);
+    pub(super) fn set(&self, why_not_ready: Option<String>) {
+        *self.words() = why_not_ready;
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Relaxed)
+        self.words().is_none()
     }
 
     /// The thread turns.
     pub(super) fn beat(&self) {
         self.turned.note();
+    }
+
+    fn words(&self) -> MutexGuard<'_, Option<String>> {
+        self.why_not_ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,8 +55,7 @@ impl View for Together {
         if self.state.turned.is_older_than(TURN_MAX) {
             return Some("the parent of the processes does not turn".to_owned());
         }
-        let is_ready = self.state.is_ready();
-        (!is_ready).then(|| "not every process is; see millpond_process_ready in /metrics".to_owned())
+        self.state.words().clone()
     }
 
     fn why_hopeless(&self) -> Option<String> {
@@ -62,16 +64,11 @@ impl View for Together {
     }
 
     fn metrics(&self, reply: Reply<'_>) {
+        use std::sync::mpsc::TrySendError::{Disconnected, Full};
         let asked = self.events.try_send(Event::Page(reply.later()));
-        if let Err(refused) = asked {
-            use std::sync::mpsc::TrySendError::{Disconnected, Full};
-            let (Full(event) | Disconnected(event)) = refused;
-            if let Event::Page(ticket) = event {
-                ticket.error(&Status::new(
-                    Code::Overloaded,
-                    "the parent of the processes is busy; ask again",
-                ));
-            }
+        if let Err(Full(Event::Page(ticket)) | Disconnected(Event::Page(ticket))) = asked {
+            let ex = "the parent of the processes is busy; ask again";
+            ticket.error(&Status::new(Code::Overloaded, ex));
         }
     }
 }

@@ -56,8 +56,8 @@ pub(super) struct Beginning {
     pub(super) admin: Pulses,
     /// Who may call before anything is tuned.
     pub(super) configured: AllowList,
-    /// How the start went, told once.
-    pub(super) first: SyncSender<Result<(), Error>>,
+    /// How the start went, told once: when all were ready, or one failed.
+    pub(super) first: Option<SyncSender<Result<(), Error>>>,
     pub(super) log: Option<LogHandle>,
 }
 
@@ -79,8 +79,9 @@ struct Life {
     ready_since: Option<Instant>,
     /// It has left the last questions unanswered.
     is_silent: bool,
-    /// How often in a row it has said that it is not ready.
+    /// How often in a row it has said that it is not ready, and why.
     unfit: u32,
+    why_unfit: String,
     /// It was killed, and its end is still to come.
     is_killed: bool,
 }
@@ -93,7 +94,20 @@ impl Life {
 
     /// It does, and its threads turn.
     fn is_ready(&self) -> bool {
-        self.answers() && self.unfit == 0
+        self.why_not_ready().is_none()
+    }
+
+    /// Why no call should go to it, if there is a reason.
+    fn why_not_ready(&self) -> Option<&str> {
+        match self {
+            Life { pid: 0, .. } => Some("is not running"),
+            Life {
+                ready_since: None, ..
+            } => Some("is starting"),
+            Life { is_silent: true, .. } => Some("does not answer its parent"),
+            Life { unfit: 0, .. } => None,
+            _ => Some(&self.why_unfit),
+        }
     }
 }
 
@@ -107,8 +121,6 @@ pub(super) struct Parent {
     restarts: u64,
     tuned: Settings,
     round: Round,
-    /// All were ready once.
-    has_begun: bool,
     /// The parent's own threads that did not turn last.
     stuck: Vec<String>,
     /// When the processes are asked next whether they still answer.
@@ -140,7 +152,6 @@ impl Parent {
             restarts: 0,
             tuned: Settings::new(beginning.configured.clone()),
             round: Round::default(),
-            has_begun: false,
             beat_at: Instant::now() + BEAT,
             beats: 0,
             stuck: Vec::new(),
@@ -313,7 +324,7 @@ impl Parent {
         let life = &mut self.members[number].life;
         life.ready_since = Some(Instant::now());
         tracing::info!(process = number, pid = life.pid, "ready");
-        if !self.has_begun && number == 0 && !self.fleet.is_stopping() {
+        if self.beginning.first.is_some() && number == 0 && !self.fleet.is_stopping() {
             for other in 1..self.members.len() {
                 self.start(other);
             }
@@ -321,13 +332,21 @@ impl Parent {
         self.publish();
     }
 
-    /// Tells whoever looks whether all are ready.
+    /// Says on the admin port which processes are not ready, and why.
     fn publish(&mut self) {
-        let all = !self.fleet.is_stopping() && self.members.iter().all(|member| member.life.is_ready());
-        self.beginning.state.set_ready(all);
-        if all && !self.has_begun {
-            self.has_begun = true;
-            let _ = self.beginning.first.try_send(Ok(()));
+        let members = self.members.iter().enumerate();
+        let reasons = members.filter_map(|(number, member)| {
+            let why = member.life.why_not_ready()?;
+            Some(format!("process {number} {why}"))
+        });
+        let why_not_ready = match self.fleet.is_stopping() {
+            true => "it is stopping".to_owned(),
+            false => reasons.collect::<Vec<_>>().join(", "),
+        };
+        let all = why_not_ready.is_empty();
+        self.beginning.state.set((!all).then_some(why_not_ready));
+        if let Some(first) = self.beginning.first.take_if(|_| all) {
+            let _ = first.try_send(Ok(()));
         }
     }
 
@@ -364,9 +383,9 @@ impl Parent {
     /// A process is not there: at the start that is the end of all, later it is started again.
     fn failed(&mut self, number: usize, was_sound: bool, error: String) {
         self.told(number);
-        if !self.has_begun {
+        if let Some(first) = self.beginning.first.take() {
             self.left.push(format!("process {number}"));
-            let _ = self.beginning.first.try_send(Err(Error::Process(error)));
+            let _ = first.try_send(Err(Error::Process(error)));
             self.stop();
             return;
         }

@@ -71,7 +71,7 @@ impl Supervisor {
             state,
             admin: admin.pulses(),
             configured: AllowList::of(&config.access.ip_allow),
-            first,
+            first: Some(first),
             log,
         };
         let parent = Parent::new(config.server.processes, beginning);

@@ -64,6 +64,7 @@ impl Parent {
         let life = &mut self.members[number].life;
         let (pid, before) = (life.pid, life.unfit);
         life.unfit = why_not_ready.map_or(0, |_| before.saturating_add(1));
+        life.why_unfit = why_not_ready.map_or(String::new(), |why| format!("is not ready ({why})"));
         match why_not_ready {
             Some(why) if before == 0 => tracing::error!(process = number, pid, why, "is not ready"),
             None if before > 0 => tracing::info!(process = number, pid, "is ready again"),

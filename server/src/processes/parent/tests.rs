@@ -32,7 +32,7 @@ fn parent(folder: &Path) -> Parent {
             state: Arc::new(State::new()),
             admin: Pulses::default(),
             configured: AllowList::of(&["10.0.0.1".to_owned(), "10.0.0.2".to_owned()]),
-            first,
+            first: Some(first),
             log: None,
         },
     );
