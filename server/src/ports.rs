@@ -78,9 +78,6 @@ pub(crate) fn net_threads(server: &config::Server) -> usize {
 }
 
 /// What connections of the data ports may use.
-///
-/// # Errors
-/// [`Error`] where the key of the encrypted channel cannot be read.
 pub(crate) fn data_port(config: &Config) -> Result<Port, Error> {
     let mut port = data_bounds(config);
     port.native.encryption = encryption::key(&config.server)?;

@@ -149,9 +149,6 @@ impl Drop for Watching {
 
 impl Watch {
     /// Begins to look.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
     pub(crate) fn start(shared: &Arc<Shared>, pulses: Pulses) -> Result<Watch, crate::Error> {
         let (stop, stopped) = sync_channel(1);
         shared.health.looked.note();

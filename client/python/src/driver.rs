@@ -42,9 +42,6 @@ static DRIVER: Mutex<Option<Arc<Driver>>> = Mutex::new(None);
 ///
 /// It is locked by attached threads only, and they stay attached meanwhile; Python forks in an attached thread, so a fork
 /// never finds it locked.
-///
-/// # Errors
-/// The system's, when there can be no thread or no event queue.
 pub(crate) fn driver(_attached: Python<'_>) -> io::Result<Arc<Driver>> {
     let mut shared = lock(&DRIVER);
     if let Some(driver) = shared.as_ref().filter(|driver| driver.pid == process::id()) {

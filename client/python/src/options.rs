@@ -117,9 +117,6 @@ fn tls(given: Given) -> PyResult<Option<Tls>> {
 }
 
 /// A span of time that a caller gave.
-///
-/// # Errors
-/// `ValueError` for what is no number of milliseconds from 0 up.
 pub(crate) fn milliseconds(name: &str, given: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(given / 1000.0)
         .map_err(|_| PyValueError::new_err(format!("{name} is {given}; expected milliseconds, 0 or more")))

@@ -20,9 +20,6 @@ const EXPECTED: &str =
 const NUMBER_FORMATS: &str = "?bBhHiIlLqQefd";
 
 /// Writes the dict.
-///
-/// # Errors
-/// `TypeError` for what no payload holds, `ValueError` for what is out of range, `UnsendableError` for what is too large.
 pub(crate) fn encode(method: &str, payload: &Bound<'_, PyAny>, bytes_max: usize) -> PyResult<Vec<u8>> {
     let Ok(dict) = payload.cast::<PyDict>() else {
         let found = type_name(payload);

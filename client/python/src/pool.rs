@@ -36,9 +36,6 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// As Python gets it: a dict, bytes, None or a [`Pool`].
-    ///
-    /// # Errors
-    /// `ProtocolError` for an answer that is no map.
     pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Outcome::Map {

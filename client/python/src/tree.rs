@@ -8,9 +8,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 /// A dict of the map's entries, in their order.
-///
-/// # Errors
-/// Python's, when it has no memory left.
 pub(crate) fn dict<'py>(py: Python<'py>, map: &Map<'_>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (key, value) in &map.0 {

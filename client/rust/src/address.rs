@@ -33,9 +33,6 @@ pub(crate) enum Place {
 }
 
 /// Reads "ADDRESS,ADDRESS,…".
-///
-/// # Errors
-/// [`CallError::Connect`] that names the first one that is no address.
 pub(crate) fn parse_list(list: &str) -> Result<Vec<Address>, CallError> {
     list.split(',').map(|text| parse(text.trim())).collect()
 }

@@ -8,9 +8,6 @@ use millpond_wire_schema::payload::{Encoder, Encoding};
 const KEY: &str = "_deadline_ms";
 
 /// The payload with `_deadline_ms` as one more entry.
-///
-/// # Errors
-/// What was found instead of a map.
 pub(crate) fn insert(encoding: Encoding, payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
     match encoding {
         Encoding::Msgpack => insert_msgpack(payload, deadline_ms),

@@ -208,9 +208,6 @@ impl Link {
     }
 
     /// Sends a call and waits for its answer.
-    ///
-    /// # Errors
-    /// [`Ended`] when the frame cannot be written or the connection closes.
     pub(crate) async fn call(
         &self,
         encoding: Encoding,
@@ -237,9 +234,6 @@ impl Link {
     }
 
     /// Queues a call that has no answer.
-    ///
-    /// # Errors
-    /// [`Ended`] when the frame cannot be written or there is no connection.
     pub(crate) async fn oneway(&self, encoding: Encoding, method: &str, payload: &[u8]) -> Result<(), Ended> {
         self.check_size(method, payload)?;
         let mut state = self.with_space().await?;

@@ -57,9 +57,6 @@ enum Found {
 
 impl Pool {
     /// Links without connections.
-    ///
-    /// # Errors
-    /// [`CallError::Connect`] that names what is no address; [`CallError::Tls`] for settings that cannot be used.
     pub(crate) fn new(addr: &str, options: Options) -> Result<Pool, CallError> {
         let addresses = parse_list(addr)?;
         let connector = tls::prepare(&addresses, options.tls.as_ref())?;
@@ -95,9 +92,6 @@ impl Pool {
     }
 
     /// Tries to open every link, and returns when no attempt is under way any more.
-    ///
-    /// # Errors
-    /// When not one is open.
     pub(crate) async fn open(&self) -> Result<(), CallError> {
         for link in &self.links {
             link.standing(true);
@@ -130,9 +124,6 @@ impl Pool {
 
     /// A place for one call on the open link with the fewest under way. Links that have closed are opened on the way;
     /// only where none is open is that waited for.
-    ///
-    /// # Errors
-    /// [`CallError::TooManyInFlight`]; [`CallError::Connect`] where no link is open and none could be opened.
     pub(crate) async fn ready(&self) -> Result<Reserved, CallError> {
         // Only the first look may begin attempts: a caller that has seen them fail tells its own caller.
         let mut may_open = true;
@@ -160,9 +151,6 @@ impl Pool {
 
     /// Sends a call on `reserved`, or on another link if that one closes before the call is written to it, and returns the
     /// answer.
-    ///
-    /// # Errors
-    /// As [`Pool::ready`] and [`Link::call`].
     pub(crate) async fn exchange(
         &self,
         reserved: Reserved,
@@ -188,9 +176,6 @@ impl Pool {
     }
 
     /// Queues a call that has no answer.
-    ///
-    /// # Errors
-    /// As [`Pool::exchange`].
     pub(crate) async fn oneway(&self, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
         for _ in 0..=self.links.len() {
             let reserved = self.ready().await?;

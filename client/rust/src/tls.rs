@@ -32,9 +32,6 @@ pub struct TlsIdentity {
 }
 
 /// What connects to the addresses that begin with tls://, if any does.
-///
-/// # Errors
-/// [`CallError::Tls`] when addresses and settings do not go together, or the settings cannot be used.
 pub(crate) fn prepare(addresses: &[Address], tls: Option<&Tls>) -> Result<Option<Connector>, CallError> {
     let refuse = |address: Option<&Address>, detail: String| CallError::Tls {
         addr: address.map_or_else(String::new, |address| address.text.clone()),

@@ -86,9 +86,6 @@ impl Member {
     }
 
     /// It is warm: waits until the parent has told what was tuned, and this process follows.
-    ///
-    /// # Errors
-    /// [`Error::Process`] when its parent is gone.
     pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         let _ = self.0.shared.set(Arc::downgrade(shared));
         // It fails only where the parent is gone, which ends this process anyway.

@@ -26,9 +26,6 @@ impl Settings {
     }
 
     /// Remembers a change in the place of what it replaces, and returns what the setting came to.
-    ///
-    /// # Errors
-    /// Why it cannot be; nothing changed.
     pub(super) fn change(&mut self, asked: &Asked) -> Result<Setting, String> {
         let setting = match &asked.change {
             Change::To(setting) => setting.clone(),

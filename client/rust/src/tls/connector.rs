@@ -25,9 +25,6 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// Reads the files that `tls` names.
-    ///
-    /// # Errors
-    /// Which file or value cannot be used, and why.
     pub(crate) fn new(tls: &Tls) -> Result<Connector, String> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&tls.ca)? {
@@ -51,9 +48,6 @@ impl Connector {
     }
 
     /// Shakes hands with `host` over `stream`.
-    ///
-    /// # Errors
-    /// Why not, in the words of rustls.
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<TlsStream, String> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
