@@ -145,7 +145,7 @@ impl Running {
             return Ok(());
         };
         let admin = server.admin_addr().context("it has no admin port")?;
-        said_to_serve(server.local_addr(), admin, server.tls_addr());
+        said_to_serve(server.local_addr(), admin, server.tls_addr()).await;
         self.signals.stop(|| server.reload()).await;
         let unfinished = server.unfinished();
         self.stop(move || server.shutdown(), unfinished, Duration::ZERO)
@@ -193,7 +193,7 @@ impl Running {
             }
         };
         let tls = config.server.tls.as_ref().map(|tls| tls.listen);
-        said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls);
+        said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls).await;
         self.signals.stop(reload).await;
         self.stop(move || supervisor.shutdown(), move || stop(true), KILLED_MAX)
             .await
@@ -283,16 +283,11 @@ fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     result
 }
 
-fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>) {
+async fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>) {
     let tls = tls.map_or(String::new(), |addr| format!(", TLS on {addr}"));
     let line = format!("millpond serves on {address}, health and metrics on {admin}{tls}");
-    let (done, said) = std::sync::mpsc::sync_channel(1);
     // A standard output that nobody reads must not keep this thread from the signals.
-    std::thread::spawn(move || {
-        crate::print(&line);
-        let _ = done.send(());
-    });
-    let _ = said.recv_timeout(READER_MAX);
+    let _ = tokio::time::timeout(READER_MAX, on_a_thread(move || crate::print(&line))).await;
 }
 
 fn finished(stopped: &Stopped) -> anyhow::Result<()> {
