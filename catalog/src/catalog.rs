@@ -214,10 +214,7 @@ fn open_table(name: &str, section: &features::Section) -> Result<Table, Error> {
 }
 
 /// Opens a store, and logs what its log held.
-///
-/// # Errors
-/// What the engine says.
-pub fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> Result<Store, Error> {
+fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> Result<Store, Error> {
     let opened = section.open(put_bytes_max);
     let (store, recovery) = opened.map_err(Error::part("ordered", name))?;
     let Some(recovery) = recovery else {

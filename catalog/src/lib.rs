@@ -30,7 +30,7 @@ mod model;
 mod sections;
 mod store_failures;
 
-pub use catalog::{Catalog, LoadedModel, Resources, open_store};
+pub use catalog::{Catalog, LoadedModel, Resources};
 pub use error::Error;
 pub use handle::{Handle, Pinned};
 pub use model::{Backend, ModelSection};

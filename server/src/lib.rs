@@ -19,7 +19,6 @@ pub mod doctor;
 mod encryption;
 mod error;
 mod infos;
-mod load;
 mod log;
 mod panics;
 mod ports;
@@ -33,7 +32,6 @@ mod tune;
 mod watch;
 
 pub use error::Error;
-pub use load::{LoadSummary, load_events};
 pub use log::{LogHandle, Logging, say, say_within};
 pub use panics::abort_on_panic;
 pub use processes::{Member, Supervisor};

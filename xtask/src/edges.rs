@@ -120,6 +120,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "press/lab",
             "press/practice",
             "engines/features/build",
+            "engines/ordered",
         ],
     ),
     ("benches", &["*"]),

@@ -19,7 +19,7 @@ use crate::Error;
 use millpond_calls::access::{Secret, Section as Access};
 use millpond_catalog::{ModelSection, Resources, Sections};
 use millpond_engines_features as features;
-pub use millpond_engines_ordered as ordered;
+use millpond_engines_ordered as ordered;
 use millpond_pipelines::Description;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};

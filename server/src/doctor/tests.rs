@@ -1,7 +1,8 @@
 //! Machines of files, as the kernel would show them; no finding depends on the machine that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
-use crate::config::{Listen, ordered};
+use crate::config::Listen;
+use millpond_engines_ordered as ordered;
 use std::fs;
 use std::path::Path;
 
