@@ -3,25 +3,65 @@
 //! Its invariant: a figure that does not exist is printed as `n/a`, with the number of samples where those were too few;
 //! never as 0.
 
-mod general;
+pub(crate) mod columns;
 pub(crate) mod peers;
-mod r1;
-mod r3;
 
-use crate::table::Table;
-use crate::{Layout, Point, RunResult, describe};
+use crate::number::{ABSENT, cpu, fixed};
+use crate::table::{Table, cells};
+use crate::{Judgement, Layout, Point, RunResult, describe};
+
+/// Points that share the grid's values, under their words.
+type Group<'p> = (String, Vec<&'p Point>);
 
 /// The tables in the scenario's own layout; none without a point.
 pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
     if run.points.is_empty() {
         return Vec::new();
     }
+    let groups = by_grid(&run.points);
+    let each = |columns| {
+        let of_group =
+            move |(name, points): &Group<'_>| columns::table(name, columns, points.iter().copied());
+        groups.iter().map(of_group)
+    };
     match run.layout {
-        Layout::General => vec![general::table(run)],
-        Layout::R1 => r1::tables(&by_grid(&run.points)),
-        Layout::R3 => r3::tables(&by_grid(&run.points)),
+        Layout::General => vec![columns::table("Every point", columns::GENERAL, &run.points)],
+        Layout::R1 => each(columns::R1).chain([r1_summary(&groups)]).collect(),
+        Layout::R3 => each(columns::R3).collect(),
         Layout::Peers => peers::tables(run),
     }
+}
+
+/// The summary of report R1: a line for each combination of the grid. The best point is the fastest whose figures are the
+/// server's.
+fn r1_summary(groups: &[Group<'_>]) -> Table {
+    let mut table = Table::new(
+        "Summary",
+        "(grid)|aveTime (ms, 1 thread)|server CPU % at the best point|qps, best point|threads",
+    );
+    for (name, points) in groups {
+        let mut alone = points.iter().filter(|point| point.offered.connections == 1);
+        let single = alone.next().and_then(|point| point.latency.us_mean);
+        let rank = |point: &Point| match point.verdict.judgement {
+            Judgement::Valid => 2,
+            Judgement::Failing => 0,
+            _ => 1,
+        };
+        let best = points
+            .iter()
+            .max_by(|a, b| rank(a).cmp(&rank(b)).then(a.qps.total_cmp(&b.qps)));
+        let Some(best) = best else {
+            continue;
+        };
+        table.row(cells![
+            name.as_str(),
+            single.map_or_else(|| ABSENT.into(), |us| fixed(us / 1_000.0, 3)),
+            cpu(best.server_cpu),
+            fixed(best.qps, 1),
+            best.offered.connections.to_string(),
+        ]);
+    }
+    table
 }
 
 /// What must be known to read them.
@@ -49,8 +89,8 @@ pub(crate) fn note(run: &RunResult) -> String {
 }
 
 /// Points that share the grid's values, in the order they ran.
-fn by_grid(points: &[Point]) -> Vec<(String, Vec<&Point>)> {
-    let mut groups: Vec<(String, Vec<&Point>)> = Vec::new();
+fn by_grid(points: &[Point]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for point in points {
         let name = describe::grid(point);
         match groups.iter_mut().find(|(other, _)| *other == name) {

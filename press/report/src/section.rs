@@ -7,8 +7,8 @@ mod outcome;
 mod trouble;
 
 use crate::layout;
-use crate::table::Table;
-use crate::{RunResult, State, describe};
+use crate::table::{Cell, Table, cells};
+use crate::{Point, RunResult, State, describe};
 
 /// One part of a report under a heading of its own.
 #[derive(Debug)]
@@ -104,6 +104,15 @@ fn of_table(id: &'static str, title: &'static str, table: Table) -> Section {
     }
 }
 
+/// The cells that say which point a row is of.
+fn place(point: &Point) -> [Cell; 3] {
+    cells![
+        point.number.to_string(),
+        describe::target(point),
+        describe::load(&point.offered),
+    ]
+}
+
 /// What a reader must know before the figures.
 pub(crate) fn warnings(run: &RunResult) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -152,7 +161,7 @@ pub(crate) fn warnings(run: &RunResult) -> Vec<String> {
 }
 
 /// `Point 3: millpond, 64×1, repeat 2`.
-pub(crate) fn point_title(run: &RunResult, point: &crate::Point) -> String {
+pub(crate) fn point_title(run: &RunResult, point: &Point) -> String {
     let repeat = if run.points.iter().any(|point| point.repeat > 1) {
         format!(", repeat {}", point.repeat)
     } else {

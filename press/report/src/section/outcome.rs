@@ -2,8 +2,9 @@
 //!
 //! Its invariant: a section without content has no block.
 
-use super::{Block, Fact, Section, of_table};
+use super::{Block, Fact, Section, of_table, place};
 use crate::describe::{self, per_second};
+use crate::layout::columns::{self, yes};
 use crate::layout::peers::interval;
 use crate::number::{ABSENT, rate, us, us_of};
 use crate::table::{Cell, Table, cells};
@@ -71,28 +72,9 @@ pub(crate) fn repeats(run: &RunResult) -> Section {
 
 /// What became of the SLO.
 pub(crate) fn slo(run: &RunResult) -> Section {
-    let mut table = Table::new(
-        "The SLO at every point",
-        "(point)|(target)|(load)|(SLO)|(met)|(what failed)",
-    );
-    for point in &run.points {
-        let Some(outcome) = &point.slo else {
-            continue;
-        };
-        table.row(cells![
-            point.number.to_string(),
-            describe::target(point),
-            describe::load(&point.offered),
-            outcome.slo.as_str(),
-            yes(outcome.met),
-            outcome.failures.join("; "),
-        ]);
-    }
+    let judged = run.points.iter().filter(|point| point.slo.is_some());
+    let table = columns::table("The SLO at every point", columns::SLO, judged);
     of_table("slo", "The SLO", table)
-}
-
-fn yes(met: bool) -> &'static str {
-    if met { "yes" } else { "no" }
 }
 
 /// What the search came to, and every rate it tried.
@@ -150,10 +132,7 @@ pub(crate) fn operations(run: &RunResult) -> Section {
     );
     for point in &run.points {
         for one in &point.operations {
-            table.row(cells![
-                point.number.to_string(),
-                describe::target(point),
-                describe::load(&point.offered),
+            let figures = cells![
                 one.name.as_str(),
                 one.answers.to_string(),
                 one.refused.to_string(),
@@ -161,7 +140,8 @@ pub(crate) fn operations(run: &RunResult) -> Section {
                 us_of(one.latency.us_p50, &one.latency),
                 us_of(one.latency.us_p99, &one.latency),
                 us_of(one.latency.us_max, &one.latency),
-            ]);
+            ];
+            table.row(place(point).into_iter().chain(figures));
         }
     }
     of_table("operations", "Operations", table)
@@ -184,17 +164,12 @@ pub(crate) fn stages(run: &RunResult) -> Section {
     }
     table.figures("service, mean us");
     for point in run.points.iter().filter(|point| !point.stages.is_empty()) {
-        let fixed = cells![
-            point.number.to_string(),
-            describe::target(point),
-            describe::load(&point.offered),
-        ];
         let stages = names.iter().map(|&name| {
             let stage = point.stages.iter().find(|stage| stage.name == name);
             Cell::from(stage.map_or_else(|| ABSENT.into(), |stage| us(stage.us_mean)))
         });
         let service = Cell::from(us_of(point.service.us_mean, &point.service));
-        table.row(fixed.into_iter().chain(stages).chain([service]));
+        table.row(place(point).into_iter().chain(stages).chain([service]));
     }
     of_table("stages", "Stages of the server", table)
 }

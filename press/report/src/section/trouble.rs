@@ -2,8 +2,7 @@
 //!
 //! Its invariant: a count is told with the first message of its kind; a run without trouble has none of these sections.
 
-use super::{Block, Section, of_table};
-use crate::describe;
+use super::{Block, Section, of_table, place};
 use crate::number::us_of;
 use crate::table::{Table, cells};
 use crate::{Point, RunResult};
@@ -36,14 +35,8 @@ fn troubles_of(point: &Point, table: &mut Table) {
             return;
         }
         let first = counters.first.get(what).cloned().unwrap_or_default();
-        table.row(cells![
-            point.number.to_string(),
-            describe::target(point),
-            describe::load(&point.offered),
-            what.replace('_', " "),
-            count.to_string(),
-            first,
-        ]);
+        let told = cells![what.replace('_', " "), count.to_string(), first];
+        table.row(place(point).into_iter().chain(told));
     };
     row("wrong", counters.wrong);
     for (kind, &count) in &counters.errors {
@@ -72,16 +65,14 @@ pub(crate) fn refusals(run: &RunResult) -> Section {
             .map(|(code, count)| format!("{code}: {count}"))
             .collect();
         let latency = &point.latency_refused;
-        table.row(cells![
-            point.number.to_string(),
-            describe::target(point),
-            describe::load(&point.offered),
+        let figures = cells![
             codes.join(", "),
             counters.connections_refused.to_string(),
             us_of(latency.us_p50, latency),
             us_of(latency.us_p99, latency),
             us_of(latency.us_max, latency),
-        ]);
+        ];
+        table.row(place(point).into_iter().chain(figures));
     }
     of_table("refusals", "Refusals", table)
 }
