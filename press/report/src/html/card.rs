@@ -25,6 +25,9 @@ const THREADS: usize = 8;
 /// A figure of one second, if it could be read.
 type Reading = fn(&ResourceSecond) -> Option<f64>;
 
+/// The same of one side.
+type SideReading = fn(&Used) -> f64;
+
 /// How a figure is written.
 type Words = fn(f64) -> String;
 
@@ -95,98 +98,65 @@ fn evidence(point: &Point) -> String {
     format!("<ul class=\"evidence\">\n{items}</ul>\n")
 }
 
-/// What is read of every second: its name, how it is read, and how it is written.
-const READINGS: &[(&str, Reading, Words)] = &[
-    ("server CPU %", |s| s.server.map(|used| used.cpu_percent), percent),
-    (
-        "server, busiest thread %",
-        |s| s.server.map(|used| used.cpu_percent_thread_max),
-        percent,
-    ),
-    (
-        "server, waiting for a core %",
-        |s| s.server.map(|used| used.wait_percent),
-        percent,
-    ),
-    (
-        "server switches/s",
-        |s| s.server.map(|used| switches(&used)),
-        thousands,
-    ),
-    (
-        "server memory",
-        |s| s.server.map(|used| used.memory_bytes as f64),
-        bytes,
-    ),
-    ("client CPU %", |s| s.client.map(|used| used.cpu_percent), percent),
-    (
-        "client, busiest thread %",
-        |s| s.client.map(|used| used.cpu_percent_thread_max),
-        percent,
-    ),
-    (
-        "client, waiting for a core %",
-        |s| s.client.map(|used| used.wait_percent),
-        percent,
-    ),
-    (
-        "client switches/s",
-        |s| s.client.map(|used| switches(&used)),
-        thousands,
-    ),
-    (
-        "client memory",
-        |s| s.client.map(|used| used.memory_bytes as f64),
-        bytes,
-    ),
+/// What is read of a side in every second, behind the side's name, and how it is written.
+const OF_SIDE: [(&str, SideReading, Words); 5] = [
+    (" CPU %", |used| used.cpu_percent, percent),
+    (", busiest thread %", |used| used.cpu_percent_thread_max, percent),
+    (", waiting for a core %", |used| used.wait_percent, percent),
+    (" switches/s", switches, thousands),
+    (" memory", |used| used.memory_bytes as f64, bytes),
+];
+
+/// What is read of the machine.
+const OF_MACHINE: [(&str, Reading, Words); 11] = [
     ("other processes %", |s| s.foreign_percent, percent),
     ("taken by the hypervisor %", |s| s.steal_percent, percent),
     ("received/s", |s| s.rx_bytes, bytes),
     ("sent/s", |s| s.tx_bytes, bytes),
     ("TCP segments sent again/s", |s| s.retransmits, thousands),
     ("accept queue overflows/s", |s| s.listen_overflows, thousands),
-    (
-        "accept queue",
-        |s| s.accept_queue.map(|count| count as f64),
-        thousands,
-    ),
+    ("accept queue", |s| whole(s.accept_queue), thousands),
     (
         "not yet read by the server",
-        |s| s.server_receive_queue_bytes.map(|size| size as f64),
+        |s| whole(s.server_receive_queue_bytes),
         bytes,
     ),
-    (
-        "not yet sent",
-        |s| s.send_queue_bytes.map(|size| size as f64),
-        bytes,
-    ),
+    ("not yet sent", |s| whole(s.send_queue_bytes), bytes),
     ("accelerator %", |s| s.accelerator_percent, percent),
-    (
-        "accelerator memory",
-        |s| s.accelerator_memory_bytes.map(|size| size as f64),
-        bytes,
-    ),
+    ("accelerator memory", |s| whole(s.accelerator_memory_bytes), bytes),
 ];
+
+fn whole(count: Option<u64>) -> Option<f64> {
+    count.map(|count| count as f64)
+}
 
 /// What was used, and in one line what could be read and stayed zero.
 fn resources(point: &Point) -> String {
-    let mut used = Table::new("What was used meanwhile", "(figure)|mean|highest");
-    let mut zero: Vec<&str> = Vec::new();
-    for (name, reading, words) in READINGS {
-        let seconds = point.resources.seconds.iter();
-        let values: Vec<f64> = seconds
-            .filter_map(reading)
-            .filter(|value| value.is_finite())
-            .collect();
-        let Some(highest) = values.iter().copied().reduce(f64::max) else {
-            continue;
+    let seconds = &point.resources.seconds;
+    let mut read: Vec<(String, Vec<f64>, Words)> = Vec::new();
+    for (side, of) in [("server", Side::Server), ("client", Side::Client)] {
+        let used = |second: &ResourceSecond| match of {
+            Side::Server => second.server,
+            Side::Client => second.client,
         };
-        if highest == 0.0 {
-            zero.push(name);
-            continue;
+        for (name, figure, words) in OF_SIDE {
+            let values = seconds.iter().filter_map(|second| Some(figure(&used(second)?)));
+            read.push((format!("{side}{name}"), values.collect(), words));
         }
+    }
+    for (name, reading, words) in OF_MACHINE {
+        read.push((name.into(), seconds.iter().filter_map(reading).collect(), words));
+    }
+    let mut used = Table::new("What was used meanwhile", "(figure)|mean|highest");
+    let mut zero: Vec<String> = Vec::new();
+    for (name, mut values, words) in read {
+        values.retain(|value| value.is_finite());
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        used.row(cells![*name, words(mean), words(highest)]);
+        match values.into_iter().reduce(f64::max) {
+            None => {}
+            Some(0.0) => zero.push(name),
+            Some(highest) => used.row(cells![name, words(mean), words(highest)]),
+        }
     }
     let mut text = used.unless_empty().map(|one| table(&one)).unwrap_or_default();
     if !zero.is_empty() {

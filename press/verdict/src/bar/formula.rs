@@ -14,14 +14,14 @@ use super::{Conditions, Series};
 use crate::Point;
 
 /// A formula that was read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Formula {
     text: String,
     root: Node,
 }
 
 /// What is combined.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 enum Node {
     Number(f64),
     Of(Path),
@@ -49,22 +49,17 @@ enum Load {
     Grid(String, String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum Function {
     Ratio,
-    Median,
-    Mean,
-    Min,
-    Max,
-    Sum,
+    /// One number of a series.
+    Reduce(fn(&Series) -> f64),
     /// The value that is farthest from another.
     Farthest,
     /// The values of the load whose median is the highest.
     Best,
     /// The highest of several series, value by value.
     Highest,
-    /// The value of the last round.
-    Last,
     /// The upper end of a ratio's interval.
     Upper,
 }

@@ -66,9 +66,19 @@ impl Series {
         }
     }
 
+    /// Their sum.
+    pub(crate) fn sum(&self) -> f64 {
+        self.values().sum()
+    }
+
+    /// The last of them; no number when there is none.
+    pub(crate) fn last(&self) -> f64 {
+        self.values().last().unwrap_or(f64::NAN)
+    }
+
     /// Their mean; no number when there is none.
     pub fn mean(&self) -> f64 {
-        self.values().sum::<f64>() / self.0.len() as f64
+        self.sum() / self.0.len() as f64
     }
 
     /// The lowest; no number when there is none.

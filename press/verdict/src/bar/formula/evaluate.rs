@@ -140,18 +140,13 @@ fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
     let runs = runs(&samples);
     let number = |value| Part::Number(value, runs.figures().to_vec());
     Ok(match function {
-        Function::Median => number(runs.median()),
-        Function::Mean => number(runs.mean()),
-        Function::Min => number(runs.min()),
-        Function::Max => number(runs.max()),
-        Function::Sum => number(runs.figures().iter().map(|figure| figure.value).sum()),
+        Function::Reduce(of) => number(of(&runs)),
         Function::Farthest => match parts.next() {
             Some(Part::Number(from, _)) => number(runs.farthest_from(from)),
             _ => return Err("farthest takes a series and the number that it should be".into()),
         },
         Function::Best => Part::Series(best(samples)),
         Function::Upper => Part::Upper(samples),
-        Function::Last => number(samples.last().ok_or_else(missing)?.figure.value),
         Function::Ratio | Function::Highest => return Err(missing()),
     })
 }

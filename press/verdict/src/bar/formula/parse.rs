@@ -2,7 +2,7 @@
 //!
 //! Its invariant: what is not understood is named with its place; nothing is skipped.
 
-use super::{Function, Load, Node, Path};
+use super::{Function, Load, Node, Path, Series};
 
 /// How deep parentheses may stand in each other.
 const DEPTH_MAX: usize = 32;
@@ -138,7 +138,7 @@ impl<'t> Reader<'t> {
                 parts.push(self.sum()?);
             }
             self.want(")")?;
-            if parts.len() != *takes && *function != Function::Highest {
+            if parts.len() != *takes && !matches!(function, Function::Highest) {
                 return Err(format!("{name} takes {takes} values, found {}", parts.len()));
             }
             return Ok(Node::Call(*function, parts));
@@ -206,14 +206,14 @@ impl<'t> Reader<'t> {
 /// Their names, and how many values each takes; `highest` takes any number.
 const FUNCTIONS: [(&str, Function, usize); 11] = [
     ("ratio", Function::Ratio, 2),
-    ("median", Function::Median, 1),
-    ("mean", Function::Mean, 1),
-    ("min", Function::Min, 1),
-    ("max", Function::Max, 1),
-    ("sum", Function::Sum, 1),
+    ("median", Function::Reduce(Series::median), 1),
+    ("mean", Function::Reduce(Series::mean), 1),
+    ("min", Function::Reduce(Series::min), 1),
+    ("max", Function::Reduce(Series::max), 1),
+    ("sum", Function::Reduce(Series::sum), 1),
     ("farthest", Function::Farthest, 2),
     ("best", Function::Best, 1),
     ("highest", Function::Highest, 2),
-    ("last", Function::Last, 1),
+    ("last", Function::Reduce(Series::last), 1),
     ("upper", Function::Upper, 1),
 ];
