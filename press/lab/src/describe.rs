@@ -2,7 +2,7 @@
 //!
 //! Nothing is measured here. Its invariant: every figure comes from the scenario or from what was measured.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use millpond_press_recorder::{LoadAverage, Machine, Tally};
 use millpond_press_report::{Build, RunResult, SCHEMA, State, rfc3339_utc};
@@ -20,15 +20,15 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions, machine: Machine, n
     RunResult {
         schema: SCHEMA,
         state: State::Running,
-        name: scenario.name.clone(),
-        title: scenario.title.clone(),
-        layout: scenario.layout,
+        name: scenario.about.name.clone(),
+        title: scenario.about.title.clone(),
+        layout: scenario.about.layout,
         started_at: rfc3339_utc(now),
         command: std::env::args_os()
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
         set: options.set.clone(),
-        seed: scenario.seed,
+        seed: scenario.about.seed,
         press: Build {
             version: Some(env!("CARGO_PKG_VERSION").into()),
             build: Some(if cfg!(debug_assertions) { "dev" } else { "release" }.into()),
@@ -53,6 +53,7 @@ fn pinning(scenario: &Scenario) -> Vec<String> {
     };
     let load = &scenario.load;
     let most = load
+        .keys
         .connections
         .iter()
         .map(|&connections| load.processes(connections))
@@ -61,7 +62,7 @@ fn pinning(scenario: &Scenario) -> Vec<String> {
         None | Some(1) => String::new(),
         Some(processes) => format!(" in {processes} processes"),
     };
-    let client = format!("load generator{processes}: {}", cores(&load.client_cpus));
+    let client = format!("load generator{processes}: {}", cores(&load.keys.client_cpus));
     let servers = scenario.targets.iter().filter_map(|target: &TargetPlan| {
         let (server, _) = target.server.as_ref()?;
         Some(format!("{}: {}", target.name, cores(&server.cpus)))
@@ -82,7 +83,7 @@ pub(crate) fn name(scenario: &Scenario, at: &At<'_>) -> String {
     if let Some(rate) = at.rate {
         name += &format!(", {rate}/s");
     }
-    if scenario.repeats > 1 || at.repeat > 1 {
+    if scenario.about.repeats > 1 || at.repeat > 1 {
         name += &format!(", repeat {}", at.repeat);
     }
     name
@@ -122,14 +123,6 @@ pub(crate) fn point(
         server,
         offered: offered(scenario, at, offer),
         client_threads,
-        started_unix_s: measured
-            .started_at
-            .duration_since(UNIX_EPOCH)
-            .map_or(0.0, |since| since.as_secs_f64()),
-        interrupted: measured.interrupted,
-        warm_up: measured.warm_up,
-        us_total: measured.total.as_micros() as u64,
-        us_silent_max: measured.silent.as_micros() as u64,
         qps: rate(tally.counters.answers()),
         sent_per_s: rate(measured.handover.sent),
         latency: tally.latency.summary(),
@@ -140,13 +133,7 @@ pub(crate) fn point(
         series: series(&tally, &measured.outstanding, seconds),
         curve: tally.latency.curve(),
         counters: tally.counters,
-        server_cpu: measured.server_cpu,
-        client_cpu: measured.client_cpu,
-        server_memory_bytes: measured.server_memory_bytes,
-        client_memory_bytes: measured.client_memory_bytes,
-        resources: measured.resources,
-        stages: measured.stages,
-        ..Point::default()
+        ..measured.point
     };
     point.verdict = judge(&point);
     point.slo = scenario.slo.as_ref().map(|slo| slo.judge(&point, &tally.latency));

@@ -3,13 +3,13 @@
 //! Its invariant: the clock of the measurement starts after the connections are up and the warm-up is over; what happens
 //! before and after it is in no figure.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_press_recorder::{
-    CpuSample, Resources, SILENCE_NS_MIN, Window, is_stationary, kernel_slab_bytes, longest_silence,
-    memory_bytes, process_tree,
+    CpuSample, SILENCE_NS_MIN, Window, is_stationary, kernel_slab_bytes, longest_silence, memory_bytes,
+    process_tree,
 };
-use millpond_press_verdict::{Cpu, Stage, WarmUp};
+use millpond_press_verdict::{Cpu, Point, WarmUp};
 use tokio::sync::watch;
 
 use crate::crew::message::{FIGURES_NS, Order};
@@ -41,24 +41,16 @@ pub(crate) struct Measured {
     pub(crate) handover: Handover,
     pub(crate) started_at: SystemTime,
     pub(crate) total: Duration,
-    /// The longest time in which requests waited and no answer came; zero where it is too short to be noted.
-    pub(crate) silent: Duration,
-    pub(crate) warm_up: WarmUp,
-    pub(crate) resources: Resources,
+    /// What was used and how it went; the rest follows from the scenario and from what threads handed over.
+    pub(crate) point: Point,
     /// Requests on their way at the end of each second.
     pub(crate) outstanding: Vec<u64>,
-    pub(crate) server_cpu: Option<Cpu>,
-    pub(crate) client_cpu: Option<Cpu>,
-    pub(crate) server_memory_bytes: Option<u64>,
-    pub(crate) client_memory_bytes: Option<u64>,
     pub(crate) kernel_slab_bytes: Option<u64>,
     /// What the server counts itself: its connections, and the calls it answered meanwhile.
     pub(crate) server_connections: Option<u64>,
     pub(crate) server_calls: Option<u64>,
-    pub(crate) stages: Vec<Stage>,
     /// The server's own figures before and after.
     pub(crate) pages: (stages::Totals, stages::Totals),
-    pub(crate) interrupted: bool,
 }
 
 /// What is read before and after.
@@ -95,10 +87,13 @@ pub(crate) async fn measure(
     let total = total(offer, from, handover.last_end, interrupted);
     let silent = longest_silence(&handover.silences, from, from + total.as_nanos() as u64);
     let silent = if silent < SILENCE_NS_MIN { 0 } else { silent };
-    Ok(Measured {
-        started_at,
-        total,
-        silent: Duration::from_nanos(silent),
+    let point = Point {
+        started_unix_s: started_at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64()),
+        interrupted,
+        us_total: total.as_micros() as u64,
+        us_silent_max: silent / 1_000,
         warm_up: WarmUp {
             seconds: seconds(from.saturating_sub(begin)),
             answers: handover.warm_up_answers,
@@ -109,15 +104,20 @@ pub(crate) async fn measure(
         client_cpu: used(before.client, after.client, handover.idle),
         server_memory_bytes: watched.server_pid.and_then(server_bytes),
         client_memory_bytes: client_pids.iter().map(|&pid| memory_bytes(pid)).sum(),
+        stages: before.stages.until(&after.stages),
+        resources: seen.resources,
+        ..Point::default()
+    };
+    Ok(Measured {
+        started_at,
+        total,
+        point,
         kernel_slab_bytes: kernel_slab_bytes(),
         server_connections: after.stages.connections(),
         server_calls: before.stages.calls_until(&after.stages),
-        stages: before.stages.until(&after.stages),
         pages: (before.stages, after.stages),
-        resources: seen.resources,
         outstanding: seen.outstanding,
         handover,
-        interrupted,
     })
 }
 

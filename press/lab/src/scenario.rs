@@ -11,12 +11,10 @@ mod targets;
 mod text;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, OwnLoad, Search, Server};
-use millpond_press_report::Layout;
 use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
@@ -29,7 +27,7 @@ use millpond_press_load::{Amount, Takes};
 /// What is offered, point by point.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
-    pub(crate) connections: Vec<usize>,
+    pub(crate) keys: keys::Load,
     /// One point each.
     pub(crate) rates: Rates,
     /// Whether rates behind the first one that misses the SLO are left out.
@@ -41,27 +39,12 @@ pub(crate) struct Load {
     pub(crate) warmup_max: Duration,
     /// The longest warm-up, where the scenario says it.
     pub(crate) warmup_said: Option<Duration>,
-    pub(crate) in_flight: Option<usize>,
-    /// Processes that threads are spread over, and threads in each; see [`Load::processes`] and [`Load::threads`].
-    processes: usize,
-    client_threads: usize,
-    pub(crate) client_cpus: Vec<usize>,
-    pub(crate) connect_parallel: usize,
-    pub(crate) source_addresses: Vec<IpAddr>,
-    pub(crate) reconnect: bool,
 }
 
 pub(crate) struct Scenario {
     /// The file, byte for byte, for the result folder.
     pub(crate) text: String,
-    pub(crate) name: String,
-    pub(crate) title: String,
-    pub(crate) layout: Layout,
-    pub(crate) seed: u64,
-    pub(crate) repeats: usize,
-    /// Everything so many times, servers included.
-    pub(crate) rounds: usize,
-    pub(crate) steal_percent_max: Option<f64>,
+    pub(crate) about: keys::About,
     pub(crate) targets: Vec<TargetPlan>,
     pub(crate) load: Load,
     pub(crate) slo: Option<Slo>,
@@ -136,13 +119,7 @@ fn build(file: keys::File, text: String) -> Result<Scenario, String> {
     let external: Vec<&str> = file.figure.iter().map(|figure| figure.name.as_str()).collect();
     let bars = bars::plan(file.bar, &names, &external)?;
     Ok(Scenario {
-        name: file.scenario.name,
-        title: file.scenario.title,
-        layout: file.scenario.layout,
-        seed: file.scenario.seed,
-        repeats: file.scenario.repeats,
-        rounds: file.scenario.rounds,
-        steal_percent_max: file.scenario.steal_percent_max,
+        about: file.scenario,
         bars,
         figures: file.figure,
         targets: planned,
@@ -165,7 +142,7 @@ impl Load {
         let is_open = rates != Rates::None || load.arrivals.is_some();
         let warmup_said = load.warmup_s_max.map(Duration::from_secs_f64);
         Load {
-            connections: load.connections.clone(),
+            keys: load.clone(),
             rates,
             until_missed: file.boost.auto || file.boost.until_missed,
             arrivals: is_open.then(|| load.arrivals.clone().unwrap_or_default()),
@@ -178,13 +155,6 @@ impl Load {
                 (None, Amount::For(span)) => WARMUP_MAX.min(span),
             },
             amount,
-            in_flight: load.in_flight,
-            processes: load.processes,
-            client_threads: load.client_threads,
-            client_cpus: load.client_cpus.clone(),
-            connect_parallel: load.connect_parallel,
-            source_addresses: load.source_addresses.clone(),
-            reconnect: load.reconnect,
         }
     }
 
@@ -204,19 +174,22 @@ impl Load {
 
     /// Processes that this many connections are spread over: none has nothing to hold.
     pub(crate) fn processes(&self, connections: usize) -> usize {
-        self.processes.min(connections).max(1)
+        self.keys.processes.min(connections).max(1)
     }
 
     /// Threads that share this many connections, those of all processes.
     pub(crate) fn threads(&self, connections: usize) -> usize {
-        let threads = self.client_threads.saturating_mul(self.processes(connections));
+        let threads = self
+            .keys
+            .client_threads
+            .saturating_mul(self.processes(connections));
         threads.min(connections)
     }
 
     /// Requests a connection keeps outstanding at most: one where it waits for answers, and as many as the protocol carries
     /// where a schedule decides.
     pub(crate) fn in_flight(&self, takes: Takes, own: &OwnLoad) -> usize {
-        match own.in_flight.or(self.in_flight) {
+        match own.in_flight.or(self.keys.in_flight) {
             // A thread in this process makes one call at a time.
             _ if takes.local => 1,
             Some(in_flight) => in_flight,

@@ -99,7 +99,7 @@ impl Run {
             .targets
             .iter()
             .filter_map(|target| target.own.connections);
-        let most = scenario.load.connections.iter().copied().chain(own).max();
+        let most = scenario.load.keys.connections.iter().copied().chain(own).max();
         let most = most.unwrap_or(0);
         check_open_files(most, scenario.load.processes(most), scenario.targets.len())?;
         check_pids(&scenario).map_err(bad)?;
@@ -112,13 +112,13 @@ impl Run {
                 check_cores("server.cpus", &server.cpus).map_err(bad)?;
             }
         }
-        check_cores("load.client_cpus", &scenario.load.client_cpus).map_err(bad)?;
+        check_cores("load.client_cpus", &scenario.load.keys.client_cpus).map_err(bad)?;
         cores.bind().map_err(broken)?;
         let now = SystemTime::now();
         let out = options
             .out
             .clone()
-            .unwrap_or_else(|| format!("press-results/{}-{}", scenario.name, compact_utc(now)).into());
+            .unwrap_or_else(|| format!("press-results/{}-{}", scenario.about.name, compact_utc(now)).into());
         let folder = Folder::create(&out, options.force)?;
         folder.write("scenario.toml", scenario.text.as_bytes())?;
         let result = describe::run(&scenario, &options, machine, now);
@@ -140,7 +140,7 @@ impl Run {
     /// Answers the question for every combination of the grid; false if it was interrupted.
     async fn walk(&mut self, question: Question) -> Result<bool, Error> {
         let rounds = match question {
-            Question::Run => self.scenario.rounds,
+            Question::Run => self.scenario.about.rounds,
             Question::Search => 1,
         };
         for round in 0..rounds {
@@ -195,9 +195,9 @@ impl Run {
         up: &mut [Up],
         round: usize,
     ) -> Result<bool, Error> {
-        for connections in self.scenario.load.connections.clone() {
+        for connections in self.scenario.load.keys.connections.clone() {
             let mut sessions: Vec<Option<Session>> = up.iter().map(|_| None).collect();
-            if !self.scenario.load.reconnect {
+            if !self.scenario.load.keys.reconnect {
                 for (number, session) in sessions.iter_mut().enumerate() {
                     let own = self.scenario.targets[number].own.connections;
                     let connections = own.unwrap_or(connections);
@@ -207,8 +207,8 @@ impl Run {
                     }
                 }
             }
-            for repeat in 1..=self.scenario.repeats {
-                let repeat = round * self.scenario.repeats + repeat;
+            for repeat in 1..=self.scenario.about.repeats {
+                let repeat = round * self.scenario.about.repeats + repeat;
                 for step in self.scenario.load.steps(connections) {
                     let mut order: Vec<usize> = (0..up.len()).collect();
                     let depends = |target: &TargetPlan| target.own.over.is_some();
@@ -270,7 +270,7 @@ impl Run {
             return Ok(false);
         };
         let interrupted = self.point(at, offer, session, up).await?;
-        if self.scenario.load.reconnect {
+        if self.scenario.load.keys.reconnect {
             *held = None;
         }
         Ok(!interrupted)
@@ -287,11 +287,11 @@ impl Run {
             connecting: Connecting {
                 target: &self.scenario.targets[number],
                 load: &self.scenario.load,
-                seed: self.scenario.seed,
+                seed: self.scenario.about.seed,
                 connections,
             },
             server_pid: up.server_pid(),
-            asks_way: self.scenario.layout == Layout::R3,
+            asks_way: self.scenario.about.layout == Layout::R3,
             source: Source {
                 millpond: &self.options.millpond,
                 scenario: &self.options.scenario,
@@ -314,7 +314,7 @@ impl Run {
             amount,
             warmup_max: load.warmup_max,
             // Repeats play other schedules, all of them derived from the scenario's seed.
-            seed: self.scenario.seed.wrapping_add(at.repeat as u64 - 1),
+            seed: self.scenario.about.seed.wrapping_add(at.repeat as u64 - 1),
         }
     }
 
@@ -336,7 +336,11 @@ impl Run {
                 return Ok(true);
             };
             let taken = Conditions::steal_percent(&point);
-            let is_quiet = self.scenario.steal_percent_max.is_none_or(|max| taken <= max);
+            let is_quiet = self
+                .scenario
+                .about
+                .steal_percent_max
+                .is_none_or(|max| taken <= max);
             if is_quiet || interrupted || tries == STEAL_TRIES {
                 break (point, interrupted);
             }
@@ -370,7 +374,7 @@ impl Run {
         let name = describe::name(&self.scenario, at);
         let mut progress = Progress::new(self.options.progress, name);
         let measured = session.offer(offer, &watched, &mut progress, &self.stop).await?;
-        let interrupted = measured.interrupted;
+        let interrupted = measured.point.interrupted;
         if interrupted && measured.handover.sent == 0 {
             return Ok(None);
         }

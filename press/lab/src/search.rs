@@ -33,7 +33,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
                 .into(),
         );
     }
-    if scenario.targets.len() > 1 || scenario.load.connections.len() > 1 || scenario.grid.len() > 1 {
+    if scenario.targets.len() > 1 || scenario.load.keys.connections.len() > 1 || scenario.grid.len() > 1 {
         return Err(
             "press search takes one target, one number of connections and no grid; \
                     search each by itself, or compare them with press run"
@@ -62,7 +62,7 @@ pub(crate) async fn walk(
     combination: &BTreeMap<String, String>,
     up: &mut [Up],
 ) -> Result<bool, Error> {
-    let connections = run.scenario.load.connections[0];
+    let connections = run.scenario.load.keys.connections[0];
     // A search is an open loop, whatever the scenario's points are.
     run.scenario.load.arrivals.get_or_insert_default();
     let Some(mut session) = run.session(0, connections, &up[0]).await? else {
@@ -150,7 +150,7 @@ impl Walk {
             think: Duration::ZERO,
             amount: Amount::For(Duration::from_secs_f64(seconds)),
             warmup_max: scenario.load.warmup_said.unwrap_or(WARMUP_MAX),
-            seed: scenario.seed.wrapping_add(self.tried.len() as u64),
+            seed: scenario.about.seed.wrapping_add(self.tried.len() as u64),
         }
     }
 

@@ -3,6 +3,8 @@
 //! Nothing is opened here. Its invariant: every message names the key, what was found and what is expected.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use millpond_press_load::{KINDS, Takes};
 
@@ -34,79 +36,76 @@ const PROCESSES_MAX: u64 = 256;
 
 fn check_counts(file: &File) -> Result<(), String> {
     let load = &file.load;
-    let connections = || load.connections.iter().copied();
-    let at_least_one: [(&str, u64); 9] = [
-        ("load.connections", connections().min().unwrap_or(0) as u64),
-        (
-            "load.requests_per_connection",
-            load.requests_per_connection.unwrap_or(1),
-        ),
-        ("load.in_flight", load.in_flight.unwrap_or(1) as u64),
-        ("load.processes", load.processes as u64),
-        ("load.client_threads", load.client_threads as u64),
-        ("load.connect_parallel", load.connect_parallel as u64),
-        ("scenario.repeats", file.scenario.repeats as u64),
-        ("search.repeats", file.search.repeats as u64),
-        ("requests.count", file.requests.count.unwrap_or(1) as u64),
-    ];
-    for (key, value) in at_least_one {
-        if value == 0 {
-            return Err(format!("{key} is 0 or empty, expected at least 1"));
-        }
+    let connections = match load.connections.contains(&0) {
+        true => None,
+        false => load.connections.iter().max(),
+    };
+    let count = |key: &str, value: u64, max: u64| match value {
+        0 => Err(format!("{key} is 0 or empty, expected at least 1")),
+        value if value > max => Err(format!("{key} is {value}, expected at most {max}")),
+        _ => Ok(()),
+    };
+    let per_connection = load.requests_per_connection.unwrap_or(1);
+    let requests = file.requests.count.unwrap_or(1) as u64;
+    count(
+        "load.connections",
+        connections.copied().unwrap_or(0) as u64,
+        1_000_000,
+    )?;
+    count("load.requests_per_connection", per_connection, 1 << 40)?;
+    count("load.in_flight", load.in_flight.unwrap_or(1) as u64, 65_536)?;
+    count("load.processes", load.processes as u64, PROCESSES_MAX)?;
+    count("load.client_threads", load.client_threads as u64, 1_024)?;
+    count("load.connect_parallel", load.connect_parallel as u64, u64::MAX)?;
+    count("scenario.repeats", file.scenario.repeats as u64, 1_000)?;
+    count("search.repeats", file.search.repeats as u64, 100)?;
+    count("requests.count", requests, 10_000_000)?;
+    for target in targets(file) {
+        // Longer ones could not be told apart by the histogram.
+        between("target.timeout_ms", Some(target.timeout_ms), 1..=60_000)?;
+        between(
+            "target.answer_bytes_max",
+            Some(target.answer_bytes_max),
+            1..=1 << 30,
+        )?;
     }
-    let at_most: [(&str, u64, u64); 8] = [
-        (
-            "load.connections",
-            connections().max().unwrap_or(0) as u64,
-            1_000_000,
-        ),
-        (
-            "load.requests_per_connection",
-            load.requests_per_connection.unwrap_or(0),
-            1 << 40,
-        ),
-        ("load.in_flight", load.in_flight.unwrap_or(0) as u64, 65_536),
-        ("load.processes", load.processes as u64, PROCESSES_MAX),
-        ("load.client_threads", load.client_threads as u64, 1_024),
-        ("scenario.repeats", file.scenario.repeats as u64, 1_000),
-        ("search.repeats", file.search.repeats as u64, 100),
-        (
-            "requests.count",
-            file.requests.count.unwrap_or(0) as u64,
-            10_000_000,
-        ),
-    ];
-    for (key, value, max) in at_most {
-        if value > max {
-            return Err(format!("{key} is {value}, expected at most {max}"));
+    Ok(())
+}
+
+/// Whether a key that is given lies within a range.
+fn between<T: PartialOrd + Display>(
+    key: &str,
+    value: Option<T>,
+    range: RangeInclusive<T>,
+) -> Result<(), String> {
+    match value {
+        Some(value) if !range.contains(&value) => {
+            let (low, high) = (range.start(), range.end());
+            Err(format!("{key} is {value}, expected {low} to {high}"))
         }
+        _ => Ok(()),
     }
-    targets(file).try_for_each(check_target_counts)
+}
+
+/// Whether a key that is given lies above 0 and not above a limit.
+pub(super) fn positive(key: &str, value: impl Into<Option<f64>>, max: f64) -> Result<(), String> {
+    match value.into() {
+        Some(value) if !(value > 0.0 && value <= max) => Err(format!(
+            "{key} is {value}, expected more than 0 and at most {max}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What one target's load may be, and how often everything is run.
 fn check_own_loads(file: &File) -> Result<(), String> {
-    let rounds = file.scenario.rounds;
-    if !(1..=1_000).contains(&rounds) {
-        return Err(format!("scenario.rounds is {rounds}, expected 1 to 1000"));
-    }
+    between("scenario.rounds", Some(file.scenario.rounds), 1..=1_000)?;
     for target in targets(file) {
         let own = &target.load;
-        for (key, value, max) in [
-            ("connections", own.connections, 1_000_000),
-            ("in_flight", own.in_flight, 65_536),
-        ] {
-            if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
-                return Err(format!("target.load.{key} is {value}, expected 1 to {max}"));
-            }
-        }
-        for (key, value) in [("rate", own.rate), ("times", own.times)] {
-            if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= RATE_MAX)) {
-                return Err(format!(
-                    "target.load.{key} is {value}, expected more than 0 and at most {RATE_MAX}"
-                ));
-            }
-        }
+        between("target.load.connections", own.connections, 1..=1_000_000)?;
+        between("target.load.in_flight", own.in_flight, 1..=65_536)?;
+        positive("target.load.rate", own.rate, RATE_MAX)?;
+        positive("target.load.times", own.times, RATE_MAX)?;
         if own.times.is_some() != own.over.is_some() || (own.times.is_some() && own.rate.is_some()) {
             return Err(
                 "target.load takes a `rate`, or `times` and `over`, the target whose rate it multiplies"
@@ -137,77 +136,28 @@ fn servers(file: &File) -> impl Iterator<Item = &Server> {
     file.server.iter().chain(own)
 }
 
-fn check_target_counts(target: &Target) -> Result<(), String> {
-    if !(1..=60_000).contains(&target.timeout_ms) {
-        // Longer ones could not be told apart by the histogram.
-        return Err(format!(
-            "target.timeout_ms is {}, expected 1 to 60000",
-            target.timeout_ms
-        ));
-    }
-    if !(1..=1 << 30).contains(&target.answer_bytes_max) {
-        return Err(format!(
-            "target.answer_bytes_max is {}, expected 1 to {}",
-            target.answer_bytes_max,
-            1 << 30
-        ));
-    }
-    Ok(())
-}
-
 fn check_fractions(file: &File) -> Result<(), String> {
-    let load = &file.load;
-    let mut seconds: Vec<(&str, f64)> = vec![("search.point_s", file.search.point_s)];
-    seconds.extend(load.duration_s.map(|s| ("load.duration_s", s)));
-    seconds.extend(file.boost.first_s.map(|s| ("boost.first_s", s)));
+    let (load, search) = (&file.load, &file.search);
+    positive("search.point_s", search.point_s, SECONDS_MAX)?;
+    positive("load.duration_s", load.duration_s, SECONDS_MAX)?;
+    positive("boost.first_s", file.boost.first_s, SECONDS_MAX)?;
     for server in servers(file) {
-        seconds.push(("server.ready_timeout_s", server.ready_timeout_s));
-        seconds.push(("server.stop_timeout_s", server.stop_timeout_s));
+        positive("server.ready_timeout_s", server.ready_timeout_s, SECONDS_MAX)?;
+        positive("server.stop_timeout_s", server.stop_timeout_s, SECONDS_MAX)?;
     }
-    for (key, value) in seconds {
-        if !(value > 0.0 && value <= SECONDS_MAX) {
-            return Err(format!(
-                "{key} is {value}, expected more than 0 and at most {SECONDS_MAX}"
-            ));
-        }
+    between("load.warmup_s_max", load.warmup_s_max, 0.0..=SECONDS_MAX)?;
+    between("load.think_ms", Some(load.think_ms), 0.0..=60_000.0)?;
+    for &rate in &load.rate {
+        positive("load.rate", rate, RATE_MAX)?;
     }
-    let warm_up = load.warmup_s_max.unwrap_or(0.0);
-    if !(0.0..=SECONDS_MAX).contains(&warm_up) {
-        return Err(format!(
-            "load.warmup_s_max is {warm_up}, expected 0 (none) to {SECONDS_MAX}"
-        ));
+    for &rate in &load.rate_per_connection {
+        positive("load.rate_per_connection", rate, RATE_MAX)?;
     }
-    if !(0.0..=60_000.0).contains(&load.think_ms) {
-        return Err(format!("load.think_ms is {}, expected 0 to 60000", load.think_ms));
-    }
-    let search = &file.search;
-    let rates = load.rate.iter().map(|&rate| ("load.rate", rate));
-    let each = load.rate_per_connection.iter();
-    let rates = rates.chain(each.map(|&rate| ("load.rate_per_connection", rate)));
-    let rates = rates.chain([
-        ("search.rate_start", search.rate_start),
-        ("search.rate_max", search.rate_max),
-    ]);
-    for (key, rate) in rates {
-        if !(rate > 0.0 && rate <= RATE_MAX) {
-            return Err(format!(
-                "{key} is {rate}, expected requests a second, more than 0 and at most {RATE_MAX}"
-            ));
-        }
-    }
-    if !(0.001..=0.5).contains(&search.resolution) {
-        return Err(format!(
-            "search.resolution is {}, expected 0.001 to 0.5",
-            search.resolution
-        ));
-    }
+    positive("search.rate_start", search.rate_start, RATE_MAX)?;
+    positive("search.rate_max", search.rate_max, RATE_MAX)?;
+    between("search.resolution", Some(search.resolution), 0.001..=0.5)?;
+    positive("check.share", file.check.share, 1.0)?;
     let check = &file.check;
-    if !(check.share > 0.0 && check.share <= 1.0) {
-        return Err(format!(
-            "check.share is {}, expected more than 0 and at most 1 (all answers)",
-            check.share
-        ));
-    }
     if !(check.min <= check.max && check.tolerance >= 0.0) {
         return Err("check.min must not be above check.max, and check.tolerance not negative".into());
     }
@@ -410,9 +360,7 @@ fn check_rows(file: &File, target: &Target) -> Result<(), String> {
     let Some(rows) = file.check.rows else {
         return Ok(());
     };
-    if !(1..=65_536).contains(&rows.dim) {
-        return Err(format!("check.rows.dim is {}, expected 1 to 65536", rows.dim));
-    }
+    between("check.rows.dim", Some(rows.dim), 1..=65_536)?;
     if !(target.protocol.knows_rows)(&target.operations) {
         return Err(
             "check.rows is for lookups of features: operations of protocol \"features\", or of protocol \"native\" with the method \
@@ -457,7 +405,7 @@ fn check_names(file: &File) -> Result<(), String> {
             "scenario.name is {name:?}; it names a folder, so use letters, digits, `-`, `_` and `.`"
         ));
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for target in targets(file) {
         let name = target.name();
         if !seen.insert(name) {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::checks::positive;
 use super::keys;
 use millpond_press_load::Amount;
 
@@ -100,18 +101,9 @@ pub(super) fn check(file: &keys::File) -> Result<(), String> {
     if !load.rate.is_empty() && !load.rate_per_connection.is_empty() {
         return Err("[load] takes one of `rate` and `rate_per_connection`, and not both".into());
     }
-    let fits = |value: f64, max: f64| value > 0.0 && value <= max;
-    for (key, value, max) in [
-        ("boost.step_s", boost.step_s, 60.0),
-        ("boost.fine_step_ms", boost.fine_step_ms, 2_000.0),
-        ("boost.pause_ms_min", boost.pause_ms_min, 60_000.0),
-    ] {
-        if !fits(value, max) {
-            return Err(format!(
-                "{key} is {value}, expected more than 0 and at most {max}"
-            ));
-        }
-    }
+    positive("boost.step_s", boost.step_s, 60.0)?;
+    positive("boost.fine_step_ms", boost.fine_step_ms, 2_000.0)?;
+    positive("boost.pause_ms_min", boost.pause_ms_min, 60_000.0)?;
     if (boost.auto || boost.until_missed) && file.slo.is_none() {
         return Err(
             "[boost] raises the rate until the slo is missed, and there is none; write slo = \"p99 < 5ms, errors < 0.1%\" at \

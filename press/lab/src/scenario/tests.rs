@@ -4,6 +4,8 @@
 use super::*;
 use std::io::Write;
 
+use millpond_press_report::Layout;
+
 const GOOD: &str = r#"
 [scenario]
 name = "t"
@@ -49,15 +51,15 @@ fn a_small_scenario_has_sensible_defaults() {
     assert_eq!(
         (
             load.in_flight(target.kind.takes, &target.own),
-            load.client_threads,
-            scenario.repeats
+            load.keys.client_threads,
+            scenario.about.repeats
         ),
         (1, 1, 1)
     );
     assert_eq!(target.timeout, Duration::from_secs(10));
     assert_eq!((target.requests.count, target.requests.distinct), (20, 20));
     assert_eq!(
-        (load.connections.as_slice(), load.steps(1).len()),
+        (load.keys.connections.as_slice(), load.steps(1).len()),
         ([1, 10].as_slice(), 1)
     );
     assert_eq!(scenario.grid.len(), 1);
@@ -79,8 +81,8 @@ fn overrides_are_laid_over() {
     )
     .unwrap();
     let target = &scenario.targets[0];
-    assert_eq!(scenario.load.connections, [7]);
-    assert_eq!((target.words.as_str(), scenario.seed), ("/v2/x", 9));
+    assert_eq!(scenario.load.keys.connections, [7]);
+    assert_eq!((target.words.as_str(), scenario.about.seed), ("/v2/x", 9));
     assert!(matches!(target.server_pid, ServerPid::Infos));
 }
 
@@ -266,7 +268,7 @@ fn the_shipped_scenarios_load() {
     };
     let grid = load("r1-recommand.toml", &r1);
     assert_eq!(
-        grid.load.connections,
+        grid.load.keys.connections,
         [1, 10, 20, 50, 100, 200, 500, 1000, 1500, 2000, 3000]
     );
     assert!(matches!(grid.load.amount, Amount::Requests(100)));
@@ -277,15 +279,15 @@ fn the_shipped_scenarios_load() {
         .collect();
     assert_eq!(levels, ["2", "3", "5"]);
     let demo = load("../../examples/movielens/press.toml", &rank);
-    assert_eq!(demo.load.connections, [8]);
+    assert_eq!(demo.load.keys.connections, [8]);
     let floor = super::load(&shipped("echo-floor.toml"), &[]).unwrap();
     assert_eq!(floor.targets[0].kind.name(), "echo");
     for name in ["peer-redis.toml", "peer-memcached.toml"] {
         let peers = super::load(&shipped(name), &["requests.count=50".into()]).unwrap();
-        assert_eq!((peers.targets.len(), peers.repeats), (3, 3), "{name}");
+        assert_eq!((peers.targets.len(), peers.about.repeats), (3, 3), "{name}");
     }
     let quick = load("r1-quick.toml", &r1);
-    assert!(quick.targets[0].server.is_none() && quick.load.connections == [32]);
+    assert!(quick.targets[0].server.is_none() && quick.load.keys.connections == [32]);
     assert_eq!(
         load("movielens-rank.toml", &rank).targets[0].words,
         "/service/rank"
@@ -350,7 +352,10 @@ fn an_excerpt_is_what_the_whole_scenario_holds() {
     let Ok(part) = excerpt(Path::new("s.toml"), GOOD, &set, 0) else {
         panic!("the scenario is good");
     };
-    assert_eq!((part.seed, &part.load.connections), (9, &whole.load.connections));
+    assert_eq!(
+        (part.seed, &part.load.keys.connections),
+        (9, &whole.load.keys.connections)
+    );
     assert_eq!(part.target.requests, whole.targets[0].requests);
     assert!(excerpt(Path::new("s.toml"), GOOD, &set, 1).is_err());
 }
@@ -437,12 +442,13 @@ fn the_scenarios_of_report_r3_can_be_run() {
         let scenario = load(&file, &set).unwrap();
         let count: usize = scenario
             .load
+            .keys
             .connections
             .iter()
             .map(|&connections| scenario.load.steps(connections).len())
             .sum();
         assert_eq!(count, points, "{name}");
-        assert_eq!(scenario.layout, Layout::R3);
+        assert_eq!(scenario.about.layout, Layout::R3);
     }
     let file = folder.join("press/scenarios/r3-massive.toml");
     let set = [
