@@ -3,8 +3,8 @@
 //! There is one deadline, counted from the word to stop: accepted calls have `server.drain_ms_max`, and everything else fits into the
 //! second behind it, for the process ends then. Its invariant: no part waits for a thread that may never end.
 
-use crate::admission::Admission;
 use crate::{Server, Shared};
+use millpond_calls::Admission;
 use millpond_net::Transport;
 use millpond_threads::{ends_by, join_by};
 use std::sync::Arc;
@@ -69,8 +69,8 @@ impl Server {
 
     /// What a stop has not finished yet, while another thread is in it.
     pub fn unfinished(&self) -> impl Fn() -> Vec<String> + Send + 'static {
-        let admission = Arc::clone(&self.shared.admission);
-        move || unfinished(&admission)
+        let shared = Arc::clone(&self.shared);
+        move || unfinished(&shared.calls.admission)
     }
 
     /// Goes on telling callers that the server stops, for as long as connections are open, [`STRAGGLERS`] pass and `until` is to
