@@ -7,85 +7,57 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millpond_press_recorder::{ErrorKind, Live, Tally};
+use millpond_press_recorder::{ErrorKind, Live};
 use millpond_press_workload::Order;
 
-use crate::Cores;
-use crate::check::Sampling;
-use crate::event_loop::{SECOND, spin_ns, wake_precisely};
-use crate::local::Local;
-use crate::plan::{Amount, Command, Handed, Line, Pace, Phase, Plan, Report};
+use crate::check::Answer;
+use crate::counting::{Counting, Sent};
+use crate::event_loop::{SECOND, spin_ns};
+use crate::local::{InProcess, Local};
+use crate::plan::{Amount, Command, Line, Pace, Phase, Plan, Report};
 
 /// Commands and seconds are looked for this often when nothing is due.
 const NAP: Duration = Duration::from_millis(1);
 
-struct Caller<P: Local> {
-    target: Arc<P>,
+struct Caller<'t, L: Local> {
+    target: &'t InProcess<L>,
+    engine: &'t L::Engine,
     plan: Arc<Plan>,
     line: Line,
-    state: P::State,
-    numbers: Vec<f32>,
-    sampling: Sampling,
+    state: L::State,
+    counting: Counting,
     order: Order,
-    tally: Tally,
-    sent: u64,
-    warm_up_answers: u64,
-    warm_up_failed: u64,
-    idle_ns: u64,
-    last_end: Option<u64>,
     /// The last part of a wait, spent looking at the clock.
     spin_ns: u64,
 }
 
 /// The body of a thread: offers what it is told, ends when it is told.
-pub(crate) fn run<P: Local>(target: Arc<P>, plan: Arc<Plan>, line: Line) {
-    if !plan.client_cpus.is_empty() {
-        let core = plan.client_cpus[line.index % plan.client_cpus.len()];
-        if let Err(error) = Cores::of(&[core]).and_then(|cores| cores.bind()) {
-            let _ = line.reports.try_send(Report::Broken(error.to_string()));
-            return;
-        }
-    }
-    let state = match target.state() {
-        Ok(state) => state,
-        Err(why) => {
-            let _ = line.reports.try_send(Report::Broken(why));
-            return;
-        }
-    };
-    wake_precisely();
+pub(crate) fn run<L: Local>(target: &InProcess<L>, plan: Arc<Plan>, line: Line) -> Result<(), String> {
+    let engine = target.engine()?;
     Live::bump(&line.live.connected);
     let _ = line.reports.try_send(Report::Ready {
         opened: 1,
         failure: None,
     });
-    let order = Order::new(plan.seed, line.index as u64, target.len());
     let mut caller = Caller {
-        state,
-        numbers: Vec::new(),
-        sampling: Sampling::default(),
-        order,
-        tally: Tally::with_operations(plan.operations),
-        sent: 0,
-        warm_up_answers: 0,
-        warm_up_failed: 0,
-        idle_ns: 0,
-        last_end: None,
-        spin_ns: spin_ns(plan.client_threads, &plan.client_cpus),
         target,
+        engine,
+        state: L::State::default(),
+        counting: Counting::new(&plan, &line.live),
+        order: Order::new(plan.seed, line.index as u64, target.commands.len()),
+        spin_ns: spin_ns(plan.client_threads, &plan.client_cpus),
         plan,
         line,
     };
     while let Ok(Command::Offer(phase)) = caller.line.commands.recv() {
         caller.offer(&phase);
     }
+    Ok(())
 }
 
-impl<P: Local> Caller<P> {
+impl<L: Local> Caller<'_, L> {
     fn offer(&mut self, phase: &Phase) {
-        self.tally = Tally::with_operations(self.plan.operations);
-        (self.sent, self.idle_ns, self.last_end) = (0, 0, None);
-        (self.warm_up_answers, self.warm_up_failed) = (0, 0);
+        self.counting.begin();
         let mut not_sent = 0;
         match &phase.pace {
             Pace::Closed { think_ns } => self.closed(phase, *think_ns),
@@ -94,20 +66,11 @@ impl<P: Local> Caller<P> {
                 not_sent = self.open(phase, measured);
             }
         }
-        let mut tally = std::mem::take(&mut self.tally);
-        tally.counters.not_sent = not_sent;
-        tally.counters.connections_opened = 1;
-        tally.finish();
-        let handed = Handed {
-            tally,
-            last_end: self.last_end,
-            sent: self.sent,
-            warm_up_answers: self.warm_up_answers,
-            warm_up_failed: self.warm_up_failed,
-            idle: Duration::from_nanos(self.idle_ns),
-            // A caller that waits for its own call cannot tell who is slow.
-            silences: Vec::new(),
-        };
+        // A caller that waits for its own call cannot tell who is slow, and has no silences.
+        let handed = self.counting.hand_over(Vec::new(), |tally| {
+            tally.counters.not_sent = not_sent;
+            tally.counters.connections_opened = 1;
+        });
         let _ = self.line.reports.try_send(Report::Done(Box::new(handed)));
     }
 
@@ -131,6 +94,7 @@ impl<P: Local> Caller<P> {
                 && next_roll == u64::MAX
             {
                 next_roll = from + SECOND;
+                self.counting.measure_from = Some(from);
                 match phase.amount {
                     Amount::Requests(each) => left = each,
                     Amount::For(span) => until = from + span.as_nanos() as u64,
@@ -138,7 +102,7 @@ impl<P: Local> Caller<P> {
                 continue;
             }
             self.roll(&mut next_roll, now);
-            self.call(now, now, measured.is_some());
+            self.call(now, now);
             left -= u64::from(measured.is_some());
             now = self.plan.clock.now();
             if think_ns > 0 {
@@ -157,7 +121,7 @@ impl<P: Local> Caller<P> {
             if self.measured_from(now).is_some() || self.is_stopped() {
                 return;
             }
-            self.call(begin + at, now, false);
+            self.call(begin + at, now);
         }
     }
 
@@ -174,8 +138,9 @@ impl<P: Local> Caller<P> {
             Amount::For(span) => span.as_nanos() as u64,
             Amount::Requests(_) => u64::MAX / 4,
         };
+        self.counting.measure_from = Some(from);
         // What was idle before belongs to no figure.
-        self.idle_ns = 0;
+        self.counting.idle_ns = 0;
         let mut next_roll = from + SECOND;
         for (at, due) in schedule.iter().enumerate() {
             // What a call before it held up to the end is never sent; what only its wake-up made late is.
@@ -185,14 +150,14 @@ impl<P: Local> Caller<P> {
                 return (schedule.len() - at) as u64;
             }
             self.roll(&mut next_roll, now);
-            self.call(from + due, now, true);
+            self.call(from + due, now);
         }
         0
     }
 
     fn roll(&mut self, next_roll: &mut u64, now: u64) {
         while now >= *next_roll {
-            self.tally.roll();
+            self.counting.tally.roll();
             *next_roll += SECOND;
         }
     }
@@ -210,7 +175,7 @@ impl<P: Local> Caller<P> {
             }
             let after = self.plan.clock.now();
             if then - now <= self.spin_ns {
-                self.idle_ns += after - now;
+                self.counting.idle_ns += after - now;
             }
             now = after;
             if self.is_stopped() {
@@ -220,50 +185,22 @@ impl<P: Local> Caller<P> {
         now
     }
 
-    fn call(&mut self, due: u64, now: u64, measured: bool) {
+    fn call(&mut self, due: u64, now: u64) {
         let index = self.order.next();
-        Live::bump(&self.line.live.sent);
-        let outcome = self.target.call(index, &mut self.state);
+        self.counting.sent(due);
+        let outcome = L::call(self.engine, &self.target.commands[index], &mut self.state);
         let end = self.plan.clock.now();
-        if outcome.is_ok() {
-            Live::bump(&self.line.live.answers);
-            Live::add(&self.line.live.latency_ns_sum, end - due);
-        }
-        if !measured {
-            match outcome {
-                Ok(_) => self.warm_up_answers += 1,
-                Err(_) => self.warm_up_failed += 1,
-            }
-            return;
-        }
-        self.sent += 1;
-        self.last_end = Some(end);
-        let operation = self.plan.operation_of.get(index).map_or(0, |&at| usize::from(at));
-        let checked = match outcome {
-            Ok(_) if !self.sampling.takes(self.plan.checker.share()) => {
-                return self.tally.unchecked(operation, end - due, end - now, now - due);
-            }
-            Ok(answer) => {
-                let verified = self.target.verify(index, answer);
-                verified.and_then(|()| {
-                    let checked = self.plan.checker.check(index, answer, &mut self.numbers);
-                    checked.map_err(|wrong| wrong.to_string())
-                })
-            }
-            Err(why) => {
-                Live::bump(&self.line.live.failed);
-                return self.tally.error(operation, ErrorKind::Status, None, || {
-                    format!("request {}: {why}", index + 1)
-                });
-            }
+        let sent = Sent {
+            due,
+            eligible: due,
+            at: now,
+            index: index as u32,
+            over: false,
         };
-        match checked {
-            Ok(()) => self.tally.answer(operation, end - due, end - now, now - due),
-            Err(wrong) => {
-                Live::bump(&self.line.live.failed);
-                self.tally
-                    .wrong(operation, || format!("request {}: {wrong}", index + 1));
-            }
+        let verify = |index, answer: Answer<'_>| self.target.target.verify(index, answer);
+        match outcome {
+            Ok(answer) => self.counting.answered(&sent, answer, end, verify),
+            Err(why) => self.counting.failed(&sent, ErrorKind::Status, None, &why, end),
         }
     }
 }

@@ -224,40 +224,36 @@ impl Checker {
         } else {
             self.expected_ends[index - 1]
         };
-        let expected = &self.expected[start..end];
-        if expected.len() != numbers.len() {
-            return Err(Wrong::Count {
-                expected: expected.len(),
-                found: numbers.len(),
-            });
+        let wanted = &self.expected[start..end];
+        let (expected, found) = (wanted.len(), numbers.len());
+        if expected != found {
+            return Err(Wrong::Count { expected, found });
         }
-        for (at, (&found, &expected)) in numbers.iter().zip(expected).enumerate() {
-            if (found - expected).abs() > self.rules.tolerance {
-                return Err(Wrong::Differs { at, expected, found });
-            }
+        let mut pairs = numbers.iter().zip(wanted).enumerate();
+        match pairs.find(|(_, (found, expected))| (*found - *expected).abs() > self.rules.tolerance) {
+            Some((at, (&found, &expected))) => Err(Wrong::Differs { at, expected, found }),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-/// A hash for telling answers apart, eight bytes at a time: multiply and rotate (the method of FxHash, of the Rust compiler).
-fn hash(bytes: &[u8]) -> u64 {
-    const K: u64 = 0x51_7c_c1_b7_27_22_0a_95;
-    let mix = |state: u64, word: u64| (state.rotate_left(5) ^ word).wrapping_mul(K);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let state = words.iter().fold(bytes.len() as u64, |state, word| {
-        mix(state, u64::from_le_bytes(*word))
-    });
-    rest.iter()
-        .fold(state, |state, &byte| mix(state, u64::from(byte)))
+/// One step of a hash for telling answers apart: multiply and rotate (the method of FxHash, of the Rust compiler).
+fn mix(state: u64, word: u64) -> u64 {
+    (state.rotate_left(5) ^ word).wrapping_mul(0x51_7c_c1_b7_27_22_0a_95)
 }
 
-/// The same of floats, bit by bit.
+/// The hash of bytes, eight at a time.
+fn hash(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let state = words.fold(bytes.len() as u64, mix);
+    rest.iter().map(|&byte| u64::from(byte)).fold(state, mix)
+}
+
+/// The hash of floats, bit by bit.
 fn hash_floats(values: &[f32]) -> u64 {
-    const K: u64 = 0x51_7c_c1_b7_27_22_0a_95;
-    values.iter().fold(values.len() as u64, |state, value| {
-        (state.rotate_left(5) ^ u64::from(value.to_bits())).wrapping_mul(K)
-    })
+    let words = values.iter().map(|value| u64::from(value.to_bits()));
+    words.fold(values.len() as u64, mix)
 }
 
 /// Which answers are checked when only a share of them is.

@@ -7,7 +7,6 @@
 
 mod connecting;
 mod connection;
-mod counting;
 mod handshake;
 mod poller;
 mod receiving;
@@ -20,16 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millpond_press_recorder::{Listening, Tally};
+use millpond_press_recorder::Listening;
 use millpond_press_workload::Order;
+use rustix::event::epoll::EventFlags;
 
-use crate::Cores;
-use crate::check::Sampling;
-use crate::plan::{Amount, Command, Handed, Line, Pace, Phase, Plan, Report};
-use crate::protocol::Protocol;
+use crate::counting::Counting;
+use crate::plan::{Amount, Command, Line, Pace, Phase, Plan, Report};
+use crate::protocol::{OnWire, Protocol};
 use connection::{Connection, Status};
 use poller::Poller;
-pub(crate) use poller::wake_precisely;
 
 /// Read at once from a socket.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -60,18 +58,17 @@ enum Stage {
 }
 
 pub(crate) struct ClientThread<P: Protocol> {
-    protocol: Arc<P>,
+    target: Arc<OnWire<P>>,
     plan: Arc<Plan>,
     line: Line,
     poller: Poller,
     connections: Vec<Connection<P::State>>,
-    tally: Tally,
+    counting: Counting,
     /// Stretches without an answer.
     listening: Listening,
     stage: Stage,
     phase: Phase,
-    /// When the measurement begins and ends, as far as that is known.
-    measure_from: Option<u64>,
+    /// When the measurement ends, as far as that is known.
     until: Option<u64>,
     /// The place in the schedule.
     next: usize,
@@ -83,11 +80,6 @@ pub(crate) struct ClientThread<P: Protocol> {
     /// When a connection is to be made again, or to send again.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     outstanding: u64,
-    sent: u64,
-    warm_up_answers: u64,
-    warm_up_failed: u64,
-    idle_ns: u64,
-    last_end: Option<u64>,
     /// Connections that still have requests of a fixed number to send or to get answered.
     busy: usize,
     next_roll: u64,
@@ -97,42 +89,24 @@ pub(crate) struct ClientThread<P: Protocol> {
     queue: VecDeque<u32>,
     unready: usize,
     opened: u64,
-    numbers: Vec<f32>,
     /// What was decrypted last.
     plain: Vec<u8>,
-    sampling: Sampling,
     /// The last part of a wait for a request's time, spent looking at the clock.
     spin_ns: u64,
 }
 
 /// The body of a thread: connects, offers what it is told, ends when it is told.
-pub(crate) fn run<P: Protocol>(protocol: Arc<P>, plan: Arc<Plan>, line: Line) {
-    let reports = line.reports.clone();
-    let broken = |error: io::Error| {
-        let _ = reports.try_send(Report::Broken(error.to_string()));
-    };
-    if !plan.client_cpus.is_empty() {
-        let core = plan.client_cpus[line.index % plan.client_cpus.len()];
-        if let Err(error) = Cores::of(&[core]).and_then(|cores| cores.bind()) {
-            return broken(error);
-        }
-    }
-    wake_precisely();
-    match Poller::new() {
-        Ok(poller) => {
-            if let Err(error) = ClientThread::new(protocol, plan, line, poller).live() {
-                broken(error);
-            }
-        }
-        Err(error) => broken(error),
-    }
+pub(crate) fn run<P: Protocol>(target: Arc<OnWire<P>>, plan: Arc<Plan>, line: Line) -> Result<(), String> {
+    let thread = Poller::new().map(|poller| ClientThread::new(target, plan, line, poller));
+    let ended = thread.and_then(ClientThread::live);
+    ended.map_err(|error| error.to_string())
 }
 
 impl<P: Protocol> ClientThread<P> {
-    fn new(protocol: Arc<P>, plan: Arc<Plan>, line: Line, poller: Poller) -> ClientThread<P> {
+    fn new(target: Arc<OnWire<P>>, plan: Arc<Plan>, line: Line, poller: Poller) -> ClientThread<P> {
         let numbers = (line.index..plan.connections).step_by(plan.client_threads);
         let order = |number: usize| {
-            let (seed, number, len) = (plan.seed, number as u64, protocol.requests().len());
+            let (seed, number, len) = (plan.seed, number as u64, target.requests.len());
             if plan.in_sequence {
                 Order::in_sequence(seed, number, len)
             } else {
@@ -141,7 +115,7 @@ impl<P: Protocol> ClientThread<P> {
         };
         let connections: Vec<_> = numbers.map(|number| Connection::new(order(number))).collect();
         ClientThread {
-            tally: Tally::with_operations(plan.operations),
+            counting: Counting::new(&plan, &line.live),
             listening: Listening::default(),
             stage: Stage::Waiting,
             phase: Phase {
@@ -149,7 +123,6 @@ impl<P: Protocol> ClientThread<P> {
                 amount: Amount::For(Duration::ZERO),
                 pace: Pace::Closed { think_ns: 0 },
             },
-            measure_from: None,
             until: None,
             next: 0,
             warm_up_taken: 0,
@@ -157,11 +130,6 @@ impl<P: Protocol> ClientThread<P> {
             dirty: Vec::with_capacity(connections.len()),
             timers: BinaryHeap::new(),
             outstanding: 0,
-            sent: 0,
-            warm_up_answers: 0,
-            warm_up_failed: 0,
-            idle_ns: 0,
-            last_end: None,
             busy: 0,
             next_roll: u64::MAX,
             next_look: 0,
@@ -170,14 +138,12 @@ impl<P: Protocol> ClientThread<P> {
             queue: VecDeque::new(),
             unready: connections.len(),
             opened: 0,
-            numbers: Vec::new(),
             plain: Vec::new(),
-            sampling: Sampling::default(),
             spin_ns: spin_ns(plan.client_threads, &plan.client_cpus),
             connections,
             poller,
             line,
-            protocol,
+            target,
             plan,
         }
     }
@@ -187,7 +153,7 @@ impl<P: Protocol> ClientThread<P> {
             self.want_connection(number);
         }
         let mut buffer = vec![0; BUFFER_BYTES];
-        let mut scratch = Vec::new();
+        let (mut scratch, mut events) = (Vec::new(), Vec::new());
         loop {
             let now = self.plan.clock.now();
             self.listening.awake(now);
@@ -206,19 +172,21 @@ impl<P: Protocol> ClientThread<P> {
             self.line.live.outstanding.store(self.outstanding, Relaxed);
             let looked = self.plan.clock.now();
             let wait = self.wait_ns(looked);
-            let count = self.poller.wait(wait)?;
-            for at in 0..count {
-                let event = self.poller.event(at);
-                let number = event.token as usize;
-                if event.writable {
+            self.poller.wait(wait, &mut events)?;
+            for event in &events {
+                let (number, ready) = (event.data.u64() as usize, event.flags);
+                let is_broken = ready.intersects(EventFlags::HUP | EventFlags::ERR);
+                if is_broken || ready.contains(EventFlags::OUT) {
                     self.on_writable(number);
                 }
-                if event.readable {
-                    self.on_readable(number, event.ended, &mut buffer, &mut scratch);
+                // The other side sends no more: what is there is to be read to its end.
+                let ended = is_broken || ready.contains(EventFlags::RDHUP);
+                if ended || ready.contains(EventFlags::IN) {
+                    self.on_readable(number, ended, &mut buffer, &mut scratch);
                 }
             }
-            if wait == 0 && count == 0 && self.measure_from.is_some_and(|from| looked >= from) {
-                self.idle_ns += self.plan.clock.now() - looked;
+            if wait == 0 && events.is_empty() && self.counting.is_measured(looked) {
+                self.counting.idle_ns += self.plan.clock.now() - looked;
             }
         }
     }
@@ -232,12 +200,13 @@ impl<P: Protocol> ClientThread<P> {
             self.timers.pop();
             self.on_timer(number as usize, now);
         }
-        if self.measure_from.is_none() && self.stage == Stage::Offering {
+        if self.counting.measure_from.is_none() && self.stage == Stage::Offering {
             self.look_for_measurement();
         }
         while now >= self.next_roll {
-            self.tally.roll();
-            let ended = self.tally.seconds.last();
+            let tally = &mut self.counting.tally;
+            tally.roll();
+            let ended = tally.seconds.last();
             let us = ended.and_then(|second| second.latency.us_p99_at_a_glance());
             self.line.live.us_p99.store(us.unwrap_or(0.0) as u64, Relaxed);
             self.next_roll += SECOND;
@@ -260,7 +229,7 @@ impl<P: Protocol> ClientThread<P> {
     fn look_for_measurement(&mut self) {
         let from = self.line.control.measure_from.load(Relaxed);
         if from != 0 {
-            self.measure_from = Some(from);
+            self.counting.measure_from = Some(from);
             // Those of the warm-up's schedule that lie later are never sent.
             self.warm_up_taken = match &self.phase.pace {
                 Pace::Open { warm_up, .. } => {
@@ -279,18 +248,15 @@ impl<P: Protocol> ClientThread<P> {
 
     fn offer(&mut self, phase: Phase, now: u64) {
         // What happened while connecting belongs to this load.
-        let before =
-            std::mem::replace(&mut self.tally, Tally::with_operations(self.plan.operations)).counters;
-        let counters = &mut self.tally.counters;
+        let before = self.counting.begin().counters;
+        let counters = &mut self.counting.tally.counters;
         counters.connections_opened = before.connections_opened + std::mem::take(&mut self.opened);
         counters.connections_failed = before.connections_failed;
         counters.first = before.first;
         self.phase = phase;
         self.stage = Stage::Offering;
         self.listening.begin(now);
-        (self.measure_from, self.until, self.next_roll, self.last_end) = (None, None, u64::MAX, None);
-        (self.next, self.sent, self.idle_ns) = (0, 0, 0);
-        (self.warm_up_answers, self.warm_up_failed) = (0, 0);
+        (self.until, self.next_roll, self.next) = (None, u64::MAX, 0);
         self.look_for_measurement();
         let each = match self.phase.amount {
             Amount::Requests(each) => each,
@@ -317,11 +283,13 @@ impl<P: Protocol> ClientThread<P> {
     /// Gives the tally away and waits for the next command.
     fn hand_over(&mut self) {
         self.stage = Stage::Waiting;
-        let mut tally = std::mem::take(&mut self.tally);
-        tally.counters.cut = self.outstanding;
-        tally.counters.not_sent += self.count_not_sent();
-        tally.counters.connections_down = self.count_down();
-        tally.finish();
+        let (cut, not_sent, down) = (self.outstanding, self.count_not_sent(), self.count_down());
+        let silences = self.listening.end();
+        let handed = self.counting.hand_over(silences, |tally| {
+            tally.counters.cut = cut;
+            tally.counters.not_sent += not_sent;
+            tally.counters.connections_down = down;
+        });
         // What is still on its way belongs to no later load.
         if self.outstanding > 0 {
             for number in 0..self.connections.len() {
@@ -331,15 +299,6 @@ impl<P: Protocol> ClientThread<P> {
                 }
             }
         }
-        let handed = Handed {
-            tally,
-            last_end: self.last_end,
-            sent: self.sent,
-            warm_up_answers: self.warm_up_answers,
-            warm_up_failed: self.warm_up_failed,
-            idle: Duration::from_nanos(self.idle_ns),
-            silences: self.listening.end(),
-        };
         let _ = self.line.reports.try_send(Report::Done(Box::new(handed)));
     }
 

@@ -6,17 +6,19 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::protocol::{Protocol, Read, Said};
+use crate::kind::Given;
+use crate::protocol::{Input, OnWire, Protocol, Read, Said};
 
 /// How many requests are on their way at once.
 const IN_FLIGHT: usize = 128;
 
 /// Sends every request once, and wants an answer to each.
 pub(crate) fn fill_over<P: Protocol>(
-    protocol: &P,
+    given: &Given<'_>,
     address: SocketAddr,
     timeout: Duration,
 ) -> Result<(), String> {
+    let OnWire { protocol, requests } = OnWire::<P>::new(given)?;
     let words = |error: io::Error| error.to_string();
     let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(words)?;
     stream.set_read_timeout(Some(timeout)).map_err(words)?;
@@ -26,11 +28,11 @@ pub(crate) fn fill_over<P: Protocol>(
     let (mut out, mut bytes, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];
     let (mut sent, mut answered) = (0, 0);
-    let count = protocol.requests().len();
+    let count = requests.len();
     while answered < count {
         out.clear();
         while sent < count && sent - answered < in_flight {
-            protocol.write(&mut state, sent, sent as u32 + 1, &mut out);
+            protocol.write(&mut state, requests.get(sent), sent as u32 + 1, &mut out);
             sent += 1;
         }
         stream.write_all(&out).map_err(words)?;
@@ -43,7 +45,13 @@ pub(crate) fn fill_over<P: Protocol>(
         bytes.extend_from_slice(&buffer[..read]);
         let mut used = 0;
         while answered < sent {
-            match protocol.read(&mut state, answered, &bytes[used..], false, &mut scratch) {
+            let input = Input {
+                bytes: &bytes[used..],
+                ended: false,
+                bytes_max: given.target.answer_bytes_max,
+                scratch: &mut scratch,
+            };
+            match protocol.read(&mut state, requests.get(answered), input) {
                 Ok(Read::Needs(_)) => break,
                 Ok(Read::Found(found)) => match found.said {
                     Said::Answer(_) => {

@@ -1,8 +1,8 @@
-//! What a kind of target is, and the list of them.
+//! What a kind of target is: its row of [`KINDS`](crate::KINDS), and what it is told of the scenario.
 //!
-//! A kind is one file in `kinds`, which says what scenarios may ask of it, makes requests of what they say, and reads answers over a
-//! connection ([`Protocol`]) or makes calls in this process ([`Local`]); and one line in [`KINDS`]. Its invariant: nobody outside of
-//! its file asks which kind a target is of, only what it takes.
+//! The rest of a kind is its file in `kinds`: it makes requests of what the scenario says, and reads answers over a connection
+//! ([`Protocol`](crate::protocol::Protocol)) or makes calls in this process ([`Local`](crate::local::Local)). Its invariant: nobody
+//! outside of that file asks which kind a target is of, only what it takes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,56 +16,64 @@ use millpond_press_workload::{Mixed, RequestSet};
 use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
 
-use crate::kinds::{echo::Echo, features::Features, http::Http, infer::Infer};
-use crate::kinds::{memcached::Memcached, native::Native, ordered::Ordered, resp::Resp};
-use crate::local::{InProcess, Local};
 use crate::plan::{Plan, Report};
-use crate::protocol::{OnWire, Protocol};
-use crate::{Error, Part, RandomRows, Threads};
+use crate::protocol::words;
+use crate::{Error, KINDS, Part, RandomRows, Threads};
 
-/// Every kind, in the order in which they are named to users.
-pub static KINDS: &[Kind] = &[
-    on_wire::<Http>(),
-    on_wire::<Native>(),
-    on_wire::<Resp>(),
-    on_wire::<Memcached>(),
-    on_wire::<Echo>(),
-    in_process::<Features>(),
-    in_process::<Ordered>(),
-    in_process::<Infer>(),
-];
-
-/// What a kind of target says of itself before anything is sent.
-pub trait TargetKind: Sized + Send + Sync + 'static {
+/// A kind of target.
+pub struct Kind {
     /// What scenarios call it; results have the first name.
-    const NAMES: &'static [&'static str];
+    pub(crate) names: &'static [&'static str],
     /// What a scenario may ask of it.
-    const TAKES: Takes;
+    pub takes: Takes,
     /// The only request where a scenario names a method or a path and nothing to send to it.
-    const EMPTY: &'static [u8] = b"";
-
-    /// What is sent, in a few words: the first operation's.
-    fn in_words(target: &Description<'_>) -> String {
-        target.operations.first().map(first_words).unwrap_or_default()
-    }
-
+    pub empty: &'static [u8],
+    /// What is sent to a target, in a few words: the first operation's.
+    pub in_words: fn(&Description<'_>) -> String,
     /// The texts of one operation, the one that says what it is first: its line of words. The error is the key that it lacks.
-    fn texts(_target: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        Ok(vec![operation.command.clone().ok_or("command")?])
-    }
-
+    pub texts: fn(&Description<'_>, &Operation) -> Result<Vec<String>, &'static str>,
     /// What is verified of an answer beside the checks of the scenario.
-    fn verified(_given: &Given<'_>) -> &'static str {
-        ""
-    }
-
+    pub verified: fn(&Given<'_>) -> &'static str,
     /// Whether the rows of a table of random rows can be held against the answers to these operations.
-    fn knows_rows(_operations: &[Operation]) -> bool {
-        false
+    pub knows_rows: fn(&[Operation]) -> bool,
+    /// Makes the requests, once, before the first is sent; the error names the one that cannot be made.
+    pub prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>,
+}
+
+impl Kind {
+    /// A kind whose requests are commands, and whose answers are checked as the scenario says and no further.
+    pub(crate) const fn new(
+        names: &'static [&'static str],
+        takes: Takes,
+        prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>,
+    ) -> Kind {
+        Kind {
+            names,
+            takes,
+            empty: b"",
+            in_words: |target| target.operations.first().map(first_words).unwrap_or_default(),
+            texts: |_, operation| Ok(vec![operation.command.clone().ok_or("command")?]),
+            verified: |_| "",
+            knows_rows: |_| false,
+            prepare,
+        }
     }
 
-    /// Makes the requests, once, before the first is sent; the error names the one that cannot be made.
-    fn prepare(given: &Given<'_>) -> Result<Self, String>;
+    /// The kind that scenarios call so.
+    pub fn named(name: &str) -> Option<&'static Kind> {
+        KINDS.iter().find(|kind| kind.names.contains(&name))
+    }
+
+    /// Its name in results.
+    pub fn name(&self) -> &'static str {
+        self.names.first().copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// What a scenario may ask of a kind of target.
@@ -209,6 +217,50 @@ impl Given<'_> {
             _ => "",
         }
     }
+
+    /// What is verified of rows.
+    pub(crate) fn rows_in_words(&self) -> &'static str {
+        match self.rows {
+            Some(_) => "; every row is the one that was made",
+            None => "",
+        }
+    }
+
+    /// Takes each request: its first line, which is `first` where it has none of its own, and what follows.
+    pub(crate) fn each_body(
+        &self,
+        first: &str,
+        mut take: impl FnMut(&str, &[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.each(|request| {
+            let (line, body) = match self.has_first_lines {
+                true => {
+                    let end = request.iter().position(|&byte| byte == b'\n');
+                    let (line, body) = request.split_at(end.unwrap_or(request.len()));
+                    let line = std::str::from_utf8(line).map_err(|_| "has a first line that is not UTF-8")?;
+                    (line, body.get(1..).unwrap_or_default())
+                }
+                false => (first, request),
+            };
+            take(line, body)
+        })
+    }
+
+    /// Takes the words of each request.
+    pub(crate) fn each_command(
+        &self,
+        mut take: impl FnMut(&[&[u8]]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.each(|request| take(&words(request).collect::<Vec<_>>()))
+    }
+
+    /// Takes each request; what is wrong with one is said of its number.
+    fn each(&self, mut take: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), String> {
+        for (number, request) in self.set.iter().enumerate() {
+            take(request).map_err(|what| format!("request {} {what}", number + 1))?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -263,70 +315,4 @@ pub trait Target: Send + Sync {
         reports: &Sender<Report>,
         lives: &[Arc<Live>],
     ) -> Result<Threads, Error>;
-}
-
-/// A kind of target: one line of [`KINDS`].
-pub struct Kind {
-    names: &'static [&'static str],
-    /// What a scenario may ask of it.
-    pub takes: Takes,
-    /// The only request where a scenario names nothing to send.
-    pub empty: &'static [u8],
-    /// What is sent to a target, in a few words.
-    pub in_words: fn(&Description<'_>) -> String,
-    /// The texts of one operation; the error is the key that it lacks.
-    pub texts: fn(&Description<'_>, &Operation) -> Result<Vec<String>, &'static str>,
-    /// What is verified of an answer beside the checks of the scenario.
-    pub verified: fn(&Given<'_>) -> &'static str,
-    /// Whether random rows can be held against the answers to these operations.
-    pub knows_rows: fn(&[Operation]) -> bool,
-    /// Makes the requests of a target.
-    pub prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>,
-}
-
-impl Kind {
-    /// The kind that scenarios call so.
-    pub fn named(name: &str) -> Option<&'static Kind> {
-        KINDS.iter().find(|kind| kind.names.contains(&name))
-    }
-
-    /// Its name in results.
-    pub fn name(&self) -> &'static str {
-        self.names.first().copied().unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-const fn row<K: TargetKind>(prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>) -> Kind {
-    Kind {
-        names: K::NAMES,
-        takes: K::TAKES,
-        empty: K::EMPTY,
-        in_words: K::in_words,
-        texts: K::texts,
-        verified: K::verified,
-        knows_rows: K::knows_rows,
-        prepare,
-    }
-}
-
-/// A kind with connections.
-const fn on_wire<P: Protocol>() -> Kind {
-    fn prepare<P: Protocol>(given: &Given<'_>) -> Result<Arc<dyn Target>, String> {
-        Ok(Arc::new(OnWire::new(P::prepare(given)?)))
-    }
-    row::<P>(prepare::<P>)
-}
-
-/// A kind that is called in this process.
-const fn in_process<L: Local>() -> Kind {
-    fn prepare<L: Local>(given: &Given<'_>) -> Result<Arc<dyn Target>, String> {
-        Ok(Arc::new(InProcess::new(L::prepare(given)?)))
-    }
-    row::<L>(prepare::<L>)
 }

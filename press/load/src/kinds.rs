@@ -1,12 +1,26 @@
-//! The kinds of targets, a file each. The list of them is [`crate::KINDS`].
-
-pub(crate) mod echo;
-pub(crate) mod features;
-pub(crate) mod http;
-pub(crate) mod infer;
-pub(crate) mod memcached;
-pub(crate) mod native;
-pub(crate) mod ordered;
-pub(crate) mod resp;
+//! The kinds of targets: a file each, and a row of [`KINDS`].
 
 mod body;
+mod echo;
+mod features;
+mod http;
+mod infer;
+mod memcached;
+mod native;
+mod ordered;
+mod resp;
+
+use crate::Kind;
+pub use http::{Request, exchange};
+
+/// Every kind, in the order in which they are named to users.
+pub static KINDS: &[Kind] = &[
+    http::KIND,
+    native::KIND,
+    resp::KIND,
+    memcached::KIND,
+    echo::KIND,
+    features::KIND,
+    ordered::KIND,
+    infer::KIND,
+];

@@ -1,6 +1,6 @@
 //! Offers loads to targets: threads with an event loop, connections and histograms of their own, and every kind of target.
 //!
-//! A kind of target is one file in `kinds` and one line in [`KINDS`]: what a scenario may say of it, its requests as bytes or calls, and
+//! A kind of target is one file in `kinds` and a row of [`KINDS`]: what a scenario may say of it, its requests as bytes or calls, and
 //! where an answer ends. Nothing here reads a scenario, starts a server or judges. Nothing on the path of a request is shared, locked
 //! or allocated. Its invariants: every request taken from a schedule or a fixed number is counted once; nothing that a server sends
 //! makes a thread panic, or keeps it from ending when it is told to.
@@ -9,6 +9,7 @@ mod caller;
 mod check;
 mod clock;
 mod cores;
+mod counting;
 mod event_loop;
 mod fill;
 mod kind;
@@ -26,8 +27,8 @@ mod tls;
 pub use check::{Checker, Rules};
 pub use clock::Clock;
 pub use cores::Cores;
-pub use kind::{Description, Given, KINDS, Kind, Operation, Takes, Target, TargetKind};
-pub use kinds::http::{Request, exchange};
+pub use kind::{Description, Given, Kind, Operation, Takes, Target};
+pub use kinds::{KINDS, Request, exchange};
 pub use offer::{Offer, Part};
 pub use plan::{Amount, Handed, Plan, Report};
 pub use rows::RandomRows;

@@ -4,60 +4,53 @@
 //! network's. Its invariant: a call that did not do its whole work, such as a lookup with an absent key, is an error.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millpond_press_recorder::Live;
-use millpond_press_workload::RequestSet;
 use tokio::sync::mpsc::Sender;
 
 use crate::caller;
 use crate::check::Answer;
-use crate::kind::{Given, Target, TargetKind};
+use crate::kind::{Given, Kind, Takes, Target};
 use crate::plan::{Plan, Report};
-use crate::protocol::words;
 use crate::{Error, Part, Threads};
 
 /// A kind of target without a network.
-pub(crate) trait Local: TargetKind {
+pub(crate) trait Local: Sized + Send + Sync + 'static {
+    /// What is called; all threads share it.
+    type Engine: Send + Sync;
     /// What one thread keeps between its calls, as a connection does.
-    type State;
+    type State: Default;
+    /// One request, read.
+    type Command: Send + Sync;
+
+    /// How a request is written.
+    const HOW: &'static str;
+    /// Whether calls may write, so that requests can fill it.
+    const WRITES: bool = false;
+
+    /// What is known of the answers.
+    fn prepare(given: &Given<'_>) -> Result<Self, String>;
+
+    /// Reads the words of a request, of which there is at least one; nothing where they are no command.
+    fn command(words: &[&[u8]]) -> Option<Self::Command>;
 
     /// Opens the engine; the error names the file.
-    fn open(&self) -> Result<(), String>;
+    fn open(files: Option<&PathBuf>) -> Result<Self::Engine, String>;
 
-    /// The beginning of a thread's calls, after [`Local::open`].
-    fn state(&self) -> Result<Self::State, String>;
+    /// Does a request; the answer's bytes lie in the state.
+    fn call<'s>(
+        engine: &Self::Engine,
+        command: &Self::Command,
+        state: &'s mut Self::State,
+    ) -> Result<Answer<'s>, String>;
 
-    /// How many requests there are.
-    fn len(&self) -> usize;
-
-    /// Does request `index`; the answer's bytes lie in the state.
-    fn call<'s>(&self, index: usize, state: &'s mut Self::State) -> Result<Answer<'s>, String>;
-
-    /// Writes what another set of requests holds, one after the other.
-    fn fill(&self, _requests: &Self) -> Result<(), String> {
-        Err("it takes no writes".into())
-    }
-
-    /// Checks what only the engine's requests can know of the answer to request `index`, after its time was taken.
+    /// Checks what only the requests can tell of the answer to request `index`, after its time was taken.
     fn verify(&self, _index: usize, _answer: Answer<'_>) -> Result<(), String> {
         Ok(())
     }
-}
-
-/// Reads the commands of a set by `read`; the error names the request and shows how it is written.
-pub(crate) fn commands<C>(
-    requests: &RequestSet,
-    how: &str,
-    read: impl Fn(&[&[u8]]) -> Option<C>,
-) -> Result<Vec<C>, String> {
-    let command = |(number, line): (usize, &[u8])| {
-        let words: Vec<&[u8]> = words(line).collect();
-        let command = if words.is_empty() { None } else { read(&words) };
-        command.ok_or_else(|| format!("request {} is no command; write it as {how}", number + 1))
-    };
-    requests.iter().enumerate().map(command).collect()
 }
 
 /// A word that is a number.
@@ -65,22 +58,64 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
+/// A kind that is called in this process.
+pub(crate) const fn in_process<L: Local>(names: &'static [&'static str]) -> Kind {
+    Kind::new(names, Takes::LOCAL, |given| {
+        Ok(Arc::new(Arc::new(InProcess::<L>::new(given)?)))
+    })
+}
+
 /// A target in this process.
-pub(crate) struct InProcess<L>(Arc<L>);
+pub(crate) struct InProcess<L: Local> {
+    pub(crate) target: L,
+    pub(crate) commands: Vec<L::Command>,
+    files: Option<PathBuf>,
+    engine: OnceLock<L::Engine>,
+}
 
 impl<L: Local> InProcess<L> {
-    pub(crate) fn new(target: L) -> InProcess<L> {
-        InProcess(Arc::new(target))
+    pub(crate) fn new(given: &Given<'_>) -> Result<InProcess<L>, String> {
+        let mut commands = Vec::with_capacity(given.set.len());
+        given.each_command(|words| {
+            let command = if words.is_empty() { None } else { L::command(words) };
+            commands.push(command.ok_or_else(|| format!("is no command; write it as {}", L::HOW))?);
+            Ok(())
+        })?;
+        Ok(InProcess {
+            target: L::prepare(given)?,
+            commands,
+            files: given.target.files.map(Into::into),
+            engine: OnceLock::new(),
+        })
+    }
+
+    /// The engine, once it is open.
+    pub(crate) fn engine(&self) -> Result<&L::Engine, String> {
+        self.engine
+            .get()
+            .ok_or_else(|| "its engine was not opened".into())
+    }
+
+    fn write(&self, commands: &[L::Command]) -> Result<(), String> {
+        let (engine, mut state) = (self.engine()?, L::State::default());
+        commands
+            .iter()
+            .try_for_each(|command| L::call(engine, command, &mut state).map(drop))
     }
 }
 
-impl<L: Local> Target for InProcess<L> {
+impl<L: Local> Target for Arc<InProcess<L>> {
     fn open(&self) -> Result<(), String> {
-        self.0.open()
+        let engine = L::open(self.files.as_ref())?;
+        self.engine.get_or_init(|| engine);
+        Ok(())
     }
 
     fn fill(&self, given: &Given<'_>, _: Option<SocketAddr>, _: Duration) -> Result<(), String> {
-        self.0.fill(&L::prepare(given)?)
+        match L::WRITES {
+            true => self.write(&InProcess::<L>::new(given)?.commands),
+            false => Err("it takes no writes".into()),
+        }
     }
 
     fn drive(
@@ -90,11 +125,8 @@ impl<L: Local> Target for InProcess<L> {
         reports: &Sender<Report>,
         lives: &[Arc<Live>],
     ) -> Result<Threads, Error> {
-        let (target, plan) = (self.0.clone(), Arc::new(plan));
-        let body = {
-            let plan = plan.clone();
-            move |line| caller::run(target.clone(), plan.clone(), line)
-        };
-        Threads::start(plan.client_threads, part, body, reports, lives)
+        let target = self.clone();
+        let body = move |plan: &Arc<Plan>, line| caller::run(&target, plan.clone(), line);
+        Threads::start(plan, part, body, reports, lives)
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Sender;
 use crate::check::Answer;
 use crate::event_loop;
 use crate::fill::fill_over;
-use crate::kind::{Given, Target, TargetKind};
+use crate::kind::{Given, Kind, Takes, Target};
 use crate::plan::{Plan, Report};
 use crate::{Error, Part, Threads};
 
@@ -87,55 +87,91 @@ impl Malformed {
     }
 }
 
+/// What has come on a connection and is not read yet.
+pub(crate) struct Input<'b> {
+    pub(crate) bytes: &'b [u8],
+    /// The server will send no more.
+    pub(crate) ended: bool,
+    /// The largest answer that is awaited.
+    pub(crate) bytes_max: usize,
+    /// Where an answer in pieces is joined.
+    pub(crate) scratch: &'b mut Vec<u8>,
+}
+
+#[cfg(test)]
+impl<'b> Input<'b> {
+    /// Bytes after which more may come.
+    pub(crate) fn of(bytes: &'b [u8], bytes_max: usize) -> Input<'b> {
+        Input {
+            bytes,
+            ended: false,
+            bytes_max,
+            scratch: Box::leak(Box::default()),
+        }
+    }
+}
+
 /// A kind of target with connections.
-pub(crate) trait Protocol: TargetKind {
+pub(crate) trait Protocol: Sized + Send + Sync + 'static {
     /// What is remembered of one connection, from its first byte to its last.
     type State: Default + Send;
 
+    /// What a scenario may ask of it.
+    const TAKES: Takes;
+
     /// Whether answers carry the number of their request; otherwise they come in the order of the requests.
-    const NUMBERED: bool;
+    const NUMBERED: bool = false;
 
-    /// The requests as they are sent, but for their numbers.
-    fn requests(&self) -> &Prepared;
+    /// Writes the requests as they are sent, but for their numbers, and what is known of the answers.
+    fn prepare(given: &Given<'_>, requests: &mut Prepared) -> Result<Self, String>;
 
-    /// Appends request `index` to `out`, numbered `serial` where the protocol numbers.
+    /// Appends a request to `out`, numbered `serial` where the protocol numbers.
     #[inline]
-    fn write(&self, _state: &mut Self::State, index: usize, _serial: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.requests().get(index));
+    fn write(&self, _state: &mut Self::State, request: &[u8], _serial: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(request);
     }
 
-    /// Looks at the start of `bytes` for the answer to request `index` (for numbered protocols: to any); chunks of it are joined in
-    /// `scratch`. `ended` says that the server will send no more.
+    /// Looks for the answer to `request` (for numbered protocols: to any) at the start of the bytes.
     fn read<'b>(
         &self,
         state: &mut Self::State,
-        index: usize,
-        bytes: &'b [u8],
-        ended: bool,
-        scratch: &'b mut Vec<u8>,
+        request: &[u8],
+        input: Input<'b>,
     ) -> Result<Read<'b>, Malformed>;
 
-    /// Checks what only the protocol can know of the answer to request `index`.
-    fn verify(&self, _index: usize, _answer: Answer<'_>) -> Result<(), String> {
+    /// Checks what only the protocol can know of the answer to `request`, the one at `index`.
+    fn verify(&self, _index: usize, _request: &[u8], _answer: Answer<'_>) -> Result<(), String> {
         Ok(())
     }
 }
 
 /// A target with connections.
-pub(crate) struct OnWire<P>(Arc<P>);
+pub(crate) struct OnWire<P> {
+    pub(crate) protocol: P,
+    pub(crate) requests: Prepared,
+}
 
 impl<P: Protocol> OnWire<P> {
-    pub(crate) fn new(protocol: P) -> OnWire<P> {
-        OnWire(Arc::new(protocol))
+    pub(crate) fn new(given: &Given<'_>) -> Result<OnWire<P>, String> {
+        let mut requests = Prepared::default();
+        let protocol = P::prepare(given, &mut requests)?;
+        Ok(OnWire { protocol, requests })
     }
 }
 
-impl<P: Protocol> Target for OnWire<P> {
+/// A kind with connections.
+pub(crate) const fn on_wire<P: Protocol>(names: &'static [&'static str]) -> Kind {
+    Kind::new(names, P::TAKES, |given| {
+        Ok(Arc::new(Arc::new(OnWire::<P>::new(given)?)))
+    })
+}
+
+impl<P: Protocol> Target for Arc<OnWire<P>> {
     fn fill(&self, given: &Given<'_>, address: Option<SocketAddr>, timeout: Duration) -> Result<(), String> {
         if P::TAKES.any_bytes {
             return Err("an echo server keeps nothing".into());
         }
-        fill_over(&P::prepare(given)?, address.ok_or("it has no address")?, timeout)
+        fill_over::<P>(given, address.ok_or("it has no address")?, timeout)
     }
 
     fn drive(
@@ -145,33 +181,10 @@ impl<P: Protocol> Target for OnWire<P> {
         reports: &Sender<Report>,
         lives: &[Arc<Live>],
     ) -> Result<Threads, Error> {
-        let (protocol, plan) = (self.0.clone(), Arc::new(plan));
-        let body = {
-            let plan = plan.clone();
-            move |line| event_loop::run(protocol.clone(), plan.clone(), line)
-        };
-        Threads::start(plan.client_threads, part, body, reports, lives)
+        let target = self.clone();
+        let body = move |plan: &Arc<Plan>, line| event_loop::run(target.clone(), plan.clone(), line);
+        Threads::start(plan, part, body, reports, lives)
     }
-}
-
-/// Checks an answer against the known one of its request, where there is one.
-pub(crate) fn compare_known(
-    known: Option<&Prepared>,
-    index: usize,
-    answer: Answer<'_>,
-) -> Result<(), String> {
-    let (Some(known), Answer::Bytes(found)) = (known, answer) else {
-        return Ok(());
-    };
-    let expected = known.get(index);
-    if expected.is_empty() || expected == found {
-        return Ok(());
-    }
-    Err(format!(
-        "expected {}, found {}",
-        excerpt(expected),
-        excerpt(found)
-    ))
 }
 
 /// The start of some bytes, for a message.
@@ -196,9 +209,10 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Appends one request, written by `write`.
-    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
+    pub(crate) fn push<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let written = write(&mut self.bytes);
         self.ends.push(self.bytes.len());
+        written
     }
 
     pub(crate) fn len(&self) -> usize {

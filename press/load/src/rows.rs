@@ -3,10 +3,11 @@
 //! Written from the description of that command and not with the engine's code, so that a defect of its writer or its reader
 //! cannot hide here. Its invariant: an answer is right only if every key was found and every byte of every row is as it was made.
 
-use millpond_press_workload::Mixed;
 use millpond_wire_payload::{Encoding, Value, decode_map};
 use serde::Deserialize;
 
+use crate::check::Answer;
+use crate::kind::Given;
 use crate::known::EXPECTED_BYTES_MAX;
 use crate::protocol::{Prepared, excerpt};
 
@@ -20,55 +21,53 @@ pub struct RandomRows {
     pub dim: usize,
 }
 
-/// The rows that each request looks up.
+/// The rows that each request looks up; nothing where they are not known.
 pub(crate) struct KnownRows {
-    rows: Prepared,
+    rows: Option<Prepared>,
     dim: usize,
 }
 
 impl KnownRows {
-    pub(crate) fn new(dim: usize) -> KnownRows {
-        KnownRows {
-            rows: Prepared::default(),
-            dim,
-        }
-    }
-
     /// The rows that each request must get, where they are known.
-    pub(crate) fn of(rows: Option<RandomRows>, mixed: Option<&Mixed>) -> Result<Option<KnownRows>, String> {
-        let (Some(rows), Some(mixed)) = (rows, mixed) else {
-            return Ok(None);
+    pub(crate) fn of(given: &Given<'_>) -> Result<KnownRows, String> {
+        let (Some(of), Some(mixed)) = (given.rows, given.mixed) else {
+            return Ok(KnownRows { rows: None, dim: 0 });
         };
-        let (mut known, mut bytes) = (KnownRows::new(rows.dim), 0);
+        let (mut rows, mut bytes) = (Prepared::default(), 0);
         for number in 0..mixed.requests.len() {
             let keys = mixed.keys_of(number);
-            bytes += keys.len() * rows.dim * size_of::<f32>();
+            bytes += keys.len() * of.dim * size_of::<f32>();
             if bytes > EXPECTED_BYTES_MAX {
                 return Err(format!(
                     "the rows of check.rows need more than {EXPECTED_BYTES_MAX} bytes of memory; lower requests.count or leave it out"
                 ));
             }
-            known.push(rows.seed, keys);
+            rows.push(|out| keys.iter().for_each(|&key| write_row(of.seed, key, of.dim, out)));
         }
-        Ok(Some(known))
+        let dim = of.dim;
+        Ok(KnownRows {
+            rows: Some(rows),
+            dim,
+        })
     }
 
-    /// Appends a request for these keys.
-    pub(crate) fn push(&mut self, seed: u64, keys: &[u64]) {
-        let dim = self.dim;
-        self.rows
-            .push(|out| keys.iter().for_each(|&key| write_row(seed, key, dim, out)));
+    /// Holds the answer to a lookup against the rows of request `index`.
+    pub(crate) fn compare(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
+        match (&self.rows, answer) {
+            (Some(rows), Answer::Msgpack(answer)) => self.compare_msgpack(rows.get(index), answer),
+            (Some(rows), Answer::Floats(found)) => compare_floats(rows.get(index), found),
+            _ => Ok(()),
+        }
     }
 
-    /// Holds the msgpack answer to a `features.lookup` against the rows of request `index`.
-    pub(crate) fn compare_msgpack(&self, index: usize, answer: &[u8]) -> Result<(), String> {
+    /// The msgpack answer to a `features.lookup`.
+    fn compare_msgpack(&self, expected: &[u8], answer: &[u8]) -> Result<(), String> {
         let answer = decode_map(Encoding::Msgpack, answer).map_err(|error| error.to_string())?;
         let (Some(Value::Bytes(found)), Some(Value::Bytes(values))) =
             (answer.get("found"), answer.get("values"))
         else {
             return Err("it has no `found` and `values` of a lookup".into());
         };
-        let expected = self.rows.get(index);
         if **values != *expected {
             return Err(differs(expected, values));
         }
@@ -79,18 +78,17 @@ impl KnownRows {
             None => Ok(()),
         }
     }
+}
 
-    /// The same of floats that were looked up in this process.
-    pub(crate) fn compare_floats(&self, index: usize, found: &[f32]) -> Result<(), String> {
-        let expected = self.rows.get(index);
-        let (words, _) = expected.as_chunks::<4>();
-        let is_same = |(found, expected): (&f32, &[u8; 4])| found.to_le_bytes() == *expected;
-        if words.len() == found.len() && found.iter().zip(words).all(is_same) {
-            return Ok(());
-        }
-        let found: Vec<u8> = found.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Err(differs(expected, &found))
+/// Floats that were looked up in this process.
+fn compare_floats(expected: &[u8], found: &[f32]) -> Result<(), String> {
+    let (words, _) = expected.as_chunks::<4>();
+    let is_same = |(found, expected): (&f32, &[u8; 4])| found.to_le_bytes() == *expected;
+    if words.len() == found.len() && found.iter().zip(words).all(is_same) {
+        return Ok(());
     }
+    let found: Vec<u8> = found.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Err(differs(expected, &found))
 }
 
 /// The bytes of a row: floats in [-1, 1), little-endian, each by the finalizer of SplitMix64 (Steele, Lea and Flood 2014) over
@@ -132,10 +130,12 @@ mod tests {
     use millpond_wire_payload::Encoder;
 
     fn known() -> KnownRows {
-        let mut known = KnownRows::new(2);
-        known.push(7, &[9]);
-        known.push(7, &[0, 5]);
-        known
+        let mut rows = Prepared::default();
+        for keys in [&[9][..], &[0, 5]] {
+            rows.push(|out| keys.iter().for_each(|&key| write_row(7, key, 2, out)));
+        }
+        let rows = Some(rows);
+        KnownRows { rows, dim: 2 }
     }
 
     fn answer(found: &[u8], values: &[u8]) -> Vec<u8> {
@@ -157,7 +157,7 @@ mod tests {
         let mut expected = Vec::new();
         [0, 5].iter().for_each(|&key| write_row(7, key, 2, &mut expected));
         assert_eq!(expected.len(), 16);
-        let check = |found: &[u8], values: &[u8]| known.compare_msgpack(1, &answer(found, values));
+        let check = |found: &[u8], values: &[u8]| known.compare(1, Answer::Msgpack(&answer(found, values)));
         assert_eq!(check(&[3], &expected), Ok(()));
         let mut wrong = expected.clone();
         wrong[9] ^= 1;
@@ -168,15 +168,15 @@ mod tests {
         assert!(check(&[], &expected).is_err());
         assert!(
             known
-                .compare_msgpack(1, &[0x80])
+                .compare(1, Answer::Msgpack(&[0x80]))
                 .unwrap_err()
                 .contains("no `found`")
         );
         let (words, _) = expected.as_chunks::<4>();
         let floats: Vec<f32> = words.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         assert!(floats.iter().all(|value| (-1.0..1.0).contains(value)));
-        assert_eq!(known.compare_floats(1, &floats), Ok(()));
-        assert!(known.compare_floats(1, &floats[..3]).is_err());
-        assert!(known.compare_floats(0, &floats[..2]).is_err());
+        assert_eq!(known.compare(1, Answer::Floats(&floats)), Ok(()));
+        assert!(known.compare(1, Answer::Floats(&floats[..3])).is_err());
+        assert!(known.compare(0, Answer::Floats(&floats[..2])).is_err());
     }
 }

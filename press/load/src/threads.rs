@@ -2,6 +2,7 @@
 //!
 //! Its invariant: threads that are dropped have ended.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
@@ -10,8 +11,8 @@ use std::thread::JoinHandle;
 use millpond_press_recorder::Live;
 use tokio::sync::mpsc::Sender;
 
-use crate::plan::{Command, Control, Line, Phase, Report};
-use crate::{Error, Offer, Part};
+use crate::plan::{Command, Control, Line, Phase, Plan, Report};
+use crate::{Cores, Error, Offer, Part};
 
 /// The threads and the way to tell them something.
 pub struct Threads {
@@ -26,11 +27,11 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts those threads, of `all` that there are, that are in `part`; each gets one of `lives`.
+    /// Starts those threads of a plan that are in `part`; each gets one of `lives`, and reports why its `body` ended early.
     pub(crate) fn start(
-        all: usize,
+        plan: Plan,
         part: Part,
-        body: impl Fn(Line) + Clone + Send + 'static,
+        body: impl Fn(&Arc<Plan>, Line) -> Result<(), String> + Clone + Send + 'static,
         reports: &Sender<Report>,
         lives: &[Arc<Live>],
     ) -> Result<Threads, Error> {
@@ -39,10 +40,11 @@ impl Threads {
             commands: Vec::new(),
             control: Arc::default(),
             part,
-            all,
+            all: plan.client_threads,
             prepared: Vec::new(),
         };
-        for (index, live) in part.threads(all).zip(lives) {
+        let plan = Arc::new(plan);
+        for (index, live) in part.threads(plan.client_threads).zip(lives) {
             // One load and the farewell.
             let (commands, received) = mpsc::sync_channel(2);
             let line = Line {
@@ -52,10 +54,15 @@ impl Threads {
                 control: threads.control.clone(),
                 live: live.clone(),
             };
-            let body = body.clone();
+            let (plan, body) = (plan.clone(), body.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("press-client-{index}"))
-                .spawn(move || body(line));
+                .spawn(move || {
+                    let reports = line.reports.clone();
+                    if let Err(why) = settle(&plan, index).and_then(|()| body(&plan, line)) {
+                        let _ = reports.try_send(Report::Broken(why));
+                    }
+                });
             let handle = thread.map_err(|error| Error::Thread(error.to_string()))?;
             threads.handles.push(handle);
             threads.commands.push(commands);
@@ -108,6 +115,18 @@ impl Threads {
         }
         Ok(())
     }
+}
+
+/// Binds the calling thread, number `index`, to its core, and lets its timed waits end as soon as the kernel can.
+fn settle(plan: &Plan, index: usize) -> Result<(), String> {
+    if !plan.client_cpus.is_empty() {
+        let core = plan.client_cpus[index % plan.client_cpus.len()];
+        let bound = Cores::of(&[core]).and_then(|cores| cores.bind());
+        bound.map_err(|error| error.to_string())?;
+    }
+    // A kernel that refuses leaves the default, up to 50 µs later.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    Ok(())
 }
 
 impl Error {

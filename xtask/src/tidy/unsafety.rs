@@ -10,7 +10,6 @@ const ALLOWED_FILES: &[&str] = &[
     "engines/features/src/prefetch.rs",
     "fuzz/src/memory.rs",
     "fuzz/src/unread.rs",
-    "press/load/src/event_loop/poller.rs",
     "press/recorder/src/proc/accelerator.rs",
     "press/recorder/src/process.rs",
 ];

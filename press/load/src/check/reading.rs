@@ -16,11 +16,8 @@ pub(super) fn read(field: &str, answer: Answer<'_>, numbers: &mut Vec<f32>) -> R
     let found = match answer {
         Answer::Json(bytes) => {
             let mut reader = serde_json::Deserializer::from_slice(bytes);
-            let found = Field {
-                name: field,
-                value: Numbers(numbers),
-            }
-            .deserialize(&mut reader);
+            let name = field;
+            let found = reader.deserialize_map(Field { name, numbers });
             found
                 .and_then(|found| reader.end().map(|()| found))
                 .map_err(|error| unreadable(&error))?
@@ -56,49 +53,35 @@ fn read_msgpack(field: &str, bytes: &[u8], numbers: &mut Vec<f32>) -> Result<Opt
 
 /// The length of the array under `key`.
 pub(super) fn length_of(key: &str, body: &[u8]) -> Result<usize, String> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let found = Field {
-        name: key,
-        value: Length,
-    }
-    .deserialize(&mut reader);
-    found
-        .map_err(|error| error.to_string())?
-        .ok_or_else(|| "no such key".into())
+    let body: serde_json::Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let array = body.get(key).ok_or("no such key")?.as_array();
+    array.map(Vec::len).ok_or_else(|| "it is none".into())
 }
 
-/// Reads one field of a map with `value` and skips the others.
-struct Field<'n, S> {
+/// Reads the numbers of one field of a map and skips the others.
+struct Field<'n, 'v> {
     name: &'n str,
-    value: S,
+    numbers: &'v mut Vec<f32>,
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Field<'_, S> {
-    type Value = Option<S::Value>;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
-        reader.deserialize_map(self)
-    }
-}
-
-impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Field<'_, S> {
-    type Value = Option<S::Value>;
+impl<'de> Visitor<'de> for Field<'_, '_> {
+    /// Whether the field was there.
+    type Value = Option<()>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut seed = Some(self.value);
         let mut found = None;
         while let Some(is_it) = map.next_key_seed(Is(self.name))? {
             if !is_it {
                 map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let Some(value) = seed.take() else {
+            } else if found.replace(()).is_some() {
                 return Err(A::Error::custom(format!("`{}` is there twice", self.name)));
-            };
-            found = Some(map.next_value_seed(value)?);
+            } else {
+                map.next_value_seed(Numbers(self.numbers))?;
+            }
         }
         Ok(found)
     }
@@ -144,29 +127,5 @@ impl<'de> Visitor<'de> for Numbers<'_> {
             self.0.push(number);
         }
         Ok(())
-    }
-}
-
-/// Counts the elements of an array.
-struct Length;
-
-impl<'de> DeserializeSeed<'de> for Length {
-    type Value = usize;
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<usize, D::Error> {
-        reader.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Length {
-    type Value = usize;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
-        let mut count = 0;
-        while list.next_element::<IgnoredAny>()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
     }
 }

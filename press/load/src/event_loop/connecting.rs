@@ -48,8 +48,11 @@ impl<P: Protocol> ClientThread<P> {
         self.connections[number].close();
         self.connections[number].failures += 1;
         self.connections[number].refused = false;
-        self.tally.counters.connections_failed += 1;
-        self.tally.counters.note("not_connected", || why.to_owned());
+        self.counting.tally.counters.connections_failed += 1;
+        self.counting
+            .tally
+            .counters
+            .note("not_connected", || why.to_owned());
         self.arrived();
         self.later(number);
     }
@@ -61,7 +64,7 @@ impl<P: Protocol> ClientThread<P> {
         let is_given_up = connection.refused || connection.failures >= FAILURES_MAX;
         if is_counted_out && (is_given_up || connection.left == 0) {
             if !connection.refused {
-                self.tally.counters.not_sent_lost += connection.left;
+                self.counting.tally.counters.not_sent_lost += connection.left;
             }
             connection.status = Status::Over;
             return self.is_done(number);
@@ -81,7 +84,7 @@ impl<P: Protocol> ClientThread<P> {
         }
         self.unready -= 1;
         if self.unready == 0 {
-            let failure = self.tally.counters.first.get("not_connected").cloned();
+            let failure = self.counting.tally.counters.first.get("not_connected").cloned();
             let _ = self.line.reports.try_send(Report::Ready {
                 opened: self.opened,
                 failure,
@@ -121,7 +124,7 @@ impl<P: Protocol> ClientThread<P> {
         if self.unready > 0 {
             self.opened += 1;
         } else {
-            self.tally.counters.connections_opened += 1;
+            self.counting.tally.counters.connections_opened += 1;
         }
         self.arrived();
         if self.stage != Stage::Waiting && now >= self.phase.begin {

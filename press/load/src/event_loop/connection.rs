@@ -4,27 +4,15 @@
 //! were written, and their numbers begin at `base`.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use millpond_press_workload::Order;
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::counting::Sent;
 use crate::tls::Session;
-
-/// A request on its way.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
-    /// When it was meant to be sent.
-    pub(super) due: u64,
-    /// When it was due and its connection could take it.
-    pub(super) eligible: u64,
-    /// When it was handed to the kernel; 0 before.
-    pub(super) at: u64,
-    pub(super) index: u32,
-    /// Whether it was answered or given up.
-    pub(super) over: bool,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
@@ -121,7 +109,7 @@ impl<S: Default> Connection<S> {
         }
         match socket.connect(&to.into()) {
             Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
             Err(error) => return Err(error),
         }
         self.status = Status::Connecting(now);
@@ -135,8 +123,7 @@ impl<S: Default> Connection<S> {
         };
         match socket.read(buffer) {
             Ok(count) => Ok(Some(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -213,20 +200,11 @@ impl<S: Default> Connection<S> {
     /// Closes the socket and forgets what was under way; gives the requests that will have no answer.
     pub(super) fn close(&mut self) -> Vec<Sent> {
         let lost = self.sent.drain(..).filter(|sent| !sent.over).collect();
-        self.base = 1;
-        self.socket = None;
-        self.tls = None;
+        (self.socket, self.tls, self.status) = (None, None, Status::Down);
         self.state = S::default();
-        self.status = Status::Down;
-        self.inbox = Vec::new();
-        self.outbox = Vec::new();
-        (
-            self.needs,
-            self.out_at,
-            self.outstanding,
-            self.unstamped,
-            self.given_up,
-        ) = (0, 0, 0, 0, 0);
+        (self.inbox, self.outbox) = (Vec::new(), Vec::new());
+        (self.base, self.needs, self.out_at) = (1, 0, 0);
+        (self.outstanding, self.unstamped, self.given_up) = (0, 0, 0);
         lost
     }
 }
@@ -235,10 +213,10 @@ impl<S: Default> Connection<S> {
 fn send(socket: &mut TcpStream, bytes: &mut Vec<u8>, at: &mut usize) -> io::Result<()> {
     while *at < bytes.len() {
         match socket.write(&bytes[*at..]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => *at += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -3,11 +3,12 @@
 //! Its invariant: what a server sends ends in an answer that is counted once, or in the loss of its connection; none of it
 //! stops the thread.
 
-use millpond_press_recorder::{ErrorKind, Live};
+use millpond_press_recorder::ErrorKind;
 
 use super::ClientThread;
 use super::connection::Status;
-use crate::protocol::{Found, OVERLOADED, Protocol, Read, Said};
+use crate::check::Answer;
+use crate::protocol::{Found, Input, OVERLOADED, OnWire, Protocol, Read, Said};
 
 impl<P: Protocol> ClientThread<P> {
     /// Reads what has come and takes every whole answer in it.
@@ -109,18 +110,28 @@ impl<P: Protocol> ClientThread<P> {
     ) -> Option<usize> {
         let mut used = 0;
         self.connections[number].needs = 0;
-        let protocol = self.protocol.clone();
+        let target = self.target.clone();
         while used < bytes.len() {
             // What has not been handed to the kernel cannot have an answer.
             let front = self.connections[number].sent.front().filter(|sent| sent.at != 0);
             let front = front.map(|sent| sent.index as usize);
-            let Some(index) = front.or(P::NUMBERED.then_some(0)) else {
+            let request: Option<&[u8]> = match P::NUMBERED {
+                true => Some(&[]),
+                false => front.map(|index| target.requests.get(index)),
+            };
+            let Some(request) = request else {
                 let why = "bytes came that nothing asked for";
                 self.lose(number, ErrorKind::Unexpected, why, now);
                 return None;
             };
             let state = &mut self.connections[number].state;
-            match protocol.read(state, index, &bytes[used..], ended, scratch) {
+            let input = Input {
+                bytes: &bytes[used..],
+                ended,
+                bytes_max: self.plan.answer_bytes_max,
+                scratch,
+            };
+            match target.protocol.read(state, request, input) {
                 Ok(Read::Found(found)) => {
                     used += found.used.max(1);
                     if !self.take_answer(number, &found, now) {
@@ -157,23 +168,26 @@ impl<P: Protocol> ClientThread<P> {
         match &found.said {
             Said::Answer(answer) => {
                 self.connections[number].failures = 0;
-                self.answered(&sent, *answer, now);
+                let OnWire { protocol, requests } = &*self.target;
+                let verify = |index, answer: Answer<'_>| protocol.verify(index, requests.get(index), answer);
+                self.counting.answered(&sent, *answer, now, verify);
             }
             Said::Refused {
                 code,
                 whole_connection,
             } => {
                 is_refused = *whole_connection;
-                self.refused(&sent, *code, now);
+                self.counting.refused(&sent, *code, now);
             }
             Said::Failed { code, why } => {
-                self.failed(&sent, ErrorKind::Status, Some(*code), why, now);
+                self.counting
+                    .failed(&sent, ErrorKind::Status, Some(*code), why, now);
             }
         }
         if is_refused {
             self.connections[number].refused = true;
             self.connections[number].failures += 1;
-            self.tally.counters.connections_refused += 1;
+            self.counting.tally.counters.connections_refused += 1;
         }
         if found.closes || is_refused {
             self.drop_connection(number, ErrorKind::Closed, "the server closed the connection", now);
@@ -188,7 +202,7 @@ impl<P: Protocol> ClientThread<P> {
         let connection = &mut self.connections[number];
         if connection.given_up > 0 {
             connection.given_up -= 1;
-            self.tally.counters.late += 1;
+            self.counting.tally.counters.late += 1;
             return true;
         }
         let why =
@@ -202,8 +216,7 @@ impl<P: Protocol> ClientThread<P> {
         self.connections[number].failures += 1;
         // Where no request was on its way to be counted, the breach of the protocol is.
         if kind == ErrorKind::Unexpected && self.connections[number].outstanding == 0 {
-            self.tally.error(0, kind, None, || why.to_owned());
-            Live::bump(&self.line.live.failed);
+            self.counting.failed_unsent(kind, || why.to_owned());
         }
         self.drop_connection(number, kind, why, now);
     }
@@ -214,9 +227,9 @@ impl<P: Protocol> ClientThread<P> {
         self.outstanding -= lost.len() as u64;
         for sent in &lost {
             if was_refused {
-                self.refused(sent, OVERLOADED, now);
+                self.counting.refused(sent, OVERLOADED, now);
             } else {
-                self.failed(sent, kind, None, why, now);
+                self.counting.failed(sent, kind, None, why, now);
             }
         }
         self.later(number);
@@ -248,7 +261,7 @@ impl<P: Protocol> ClientThread<P> {
         while let Some(sent) = self.connections[number].give_up_before(before) {
             any = true;
             self.outstanding -= 1;
-            self.failed(&sent, ErrorKind::Timeout, None, &why(), now);
+            self.counting.failed(&sent, ErrorKind::Timeout, None, &why(), now);
         }
         if !any {
             return;

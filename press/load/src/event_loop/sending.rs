@@ -5,11 +5,12 @@
 
 use std::cmp::Reverse;
 
-use super::connection::{Connection, Sent, Status};
+use super::connection::{Connection, Status};
 use super::{ClientThread, Stage};
+use crate::counting::Sent;
 use crate::plan::{Amount, Pace};
 use crate::protocol::Protocol;
-use millpond_press_recorder::{ErrorKind, Live};
+use millpond_press_recorder::ErrorKind;
 
 impl<P: Protocol> ClientThread<P> {
     /// When the next request of the schedule is due.
@@ -20,7 +21,7 @@ impl<P: Protocol> ClientThread<P> {
         let Pace::Open { warm_up, measured } = &self.phase.pace else {
             return None;
         };
-        match self.measure_from {
+        match self.counting.measure_from {
             None => warm_up.get(self.next).map(|at| self.phase.begin + at),
             Some(_) if self.next < self.warm_up_taken => {
                 warm_up.get(self.next).map(|at| self.phase.begin + at)
@@ -64,9 +65,8 @@ impl<P: Protocol> ClientThread<P> {
         while let Some(due) = self.next_due().filter(|due| due + timeout < now) {
             self.next += 1;
             let why = || format!("no connection was free within {} ms", timeout / 1_000_000);
-            if self.measure_from.is_some_and(|from| due >= from) {
-                self.tally.error(0, ErrorKind::Timeout, None, why);
-                Live::bump(&self.line.live.failed);
+            if self.counting.is_measured(due) {
+                self.counting.failed_unsent(ErrorKind::Timeout, why);
             }
         }
     }
@@ -120,8 +120,7 @@ impl<P: Protocol> ClientThread<P> {
         if self.until.is_some_and(|until| now >= until) {
             return;
         }
-        let counted = matches!(self.phase.amount, Amount::Requests(_))
-            && self.measure_from.is_some_and(|from| now >= from);
+        let counted = matches!(self.phase.amount, Amount::Requests(_)) && self.counting.is_measured(now);
         while self.connections[number].outstanding < self.plan.in_flight {
             if counted {
                 if self.connections[number].left == 0 {
@@ -140,7 +139,7 @@ impl<P: Protocol> ClientThread<P> {
         let is_counted = matches!(self.phase.amount, Amount::Requests(_));
         if is_counted
             && self.stage == Stage::Offering
-            && self.measure_from.is_some()
+            && self.counting.measure_from.is_some()
             && connection.left == 0
             && connection.outstanding == 0
             && connection.status == Status::Up
@@ -155,8 +154,9 @@ impl<P: Protocol> ClientThread<P> {
         let connection = &mut self.connections[number];
         let index = connection.order.next();
         let serial = connection.base.wrapping_add(connection.sent.len() as u32);
-        self.protocol
-            .write(&mut connection.state, index, serial, &mut connection.outbox);
+        let request = self.target.requests.get(index);
+        let Connection { state, outbox, .. } = connection;
+        self.target.protocol.write(state, request, serial, outbox);
         connection.sent.push_back(Sent {
             due,
             eligible,
@@ -168,10 +168,7 @@ impl<P: Protocol> ClientThread<P> {
         connection.unstamped += 1;
         self.outstanding += 1;
         self.listening.asked(eligible);
-        if self.measure_from.is_some_and(|from| due >= from) {
-            self.sent += 1;
-        }
-        Live::bump(&self.line.live.sent);
+        self.counting.sent(due);
     }
 
     /// Hands what waits to the kernel.
@@ -188,7 +185,7 @@ impl<P: Protocol> ClientThread<P> {
 
     /// Whether nothing more will be sent.
     pub(super) fn is_all_sent(&self, now: u64) -> bool {
-        match (&self.phase.amount, self.measure_from) {
+        match (&self.phase.amount, self.counting.measure_from) {
             (_, None) => false,
             (Amount::Requests(_), Some(_)) => self.busy == 0,
             (Amount::For(_), Some(_)) => self.until.is_some_and(|until| now >= until),
@@ -205,7 +202,7 @@ impl<P: Protocol> ClientThread<P> {
 
     /// Requests of the schedule or of the fixed number that were never taken.
     pub(super) fn count_not_sent(&self) -> u64 {
-        match (&self.phase.pace, self.measure_from) {
+        match (&self.phase.pace, self.counting.measure_from) {
             (Pace::Open { measured, .. }, Some(_)) => {
                 let taken = self.next.saturating_sub(self.warm_up_taken);
                 measured.len().saturating_sub(taken) as u64

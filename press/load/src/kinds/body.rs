@@ -3,7 +3,7 @@
 //!
 //! Its invariant: no body over the limit is ever awaited, and no head over 16 KiB.
 
-use crate::protocol::Malformed;
+use crate::protocol::{Input, Malformed};
 
 /// The largest head of an answer, and the longest size line or trailer of a chunked one.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -42,14 +42,14 @@ struct Head {
     length: Length,
 }
 
-/// Looks for one answer at the start of `bytes`; chunks are joined in `scratch`. `ended`: the server will send no more.
-pub(crate) fn read<'b>(
-    bytes: &'b [u8],
-    ended: bool,
-    is_head: bool,
-    body_bytes_max: usize,
-    scratch: &'b mut Vec<u8>,
-) -> Result<Read<'b>, Malformed> {
+/// Looks for one answer at the start of the bytes; `is_head`: to a request whose answer has no body.
+pub(crate) fn read(input: Input<'_>, is_head: bool) -> Result<Read<'_>, Malformed> {
+    let Input {
+        bytes,
+        ended,
+        bytes_max: body_bytes_max,
+        scratch,
+    } = input;
     let mut start = 0;
     let head = loop {
         match read_head(&bytes[start..])? {

@@ -10,10 +10,31 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::body::{self, Parsed};
+use crate::Kind;
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, first_words};
-use crate::known::first_line;
-use crate::protocol::{Found, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said};
+use crate::kind::{Given, Takes, first_words};
+use crate::protocol::{
+    Found, Input, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said, on_wire,
+};
+
+pub(super) const KIND: Kind = Kind {
+    in_words: |target| match target.operations.first() {
+        None => target.method_and_path().1,
+        Some(first) => first_words(first),
+    },
+    texts: |target, operation| {
+        let path = operation.path.clone().or_else(|| {
+            let method = operation.method.as_deref().or(target.method);
+            method.map(|method| format!("/service/{method}"))
+        });
+        let path = path.or(target.path.map(str::to_owned)).ok_or("path")?;
+        let default = if operation.body.is_some() { "POST" } else { "GET" };
+        let verb = operation.verb.as_deref().unwrap_or(default);
+        let first = format!("{verb} {path}");
+        Ok(vec![first, operation.body.clone().unwrap_or_default()])
+    },
+    ..on_wire::<Http>(&["http"])
+};
 
 /// One request before it is written out.
 #[derive(Debug, Clone, Copy)]
@@ -26,78 +47,7 @@ pub struct Request<'a> {
     pub body: &'a [u8],
 }
 
-/// The prepared requests.
-pub(crate) struct Http {
-    requests: Prepared,
-    /// Whether the request of that number is a HEAD, whose answer has no body. Empty when none is.
-    heads: Vec<bool>,
-    answer_bytes_max: usize,
-}
-
-impl TargetKind for Http {
-    const NAMES: &'static [&'static str] = &["http"];
-    const TAKES: Takes = Takes {
-        tls: true,
-        json: true,
-        path: true,
-        ..Takes::NONE
-    };
-
-    fn in_words(target: &Description<'_>) -> String {
-        match target.operations.first() {
-            None => target.method_and_path().1,
-            Some(first) => first_words(first),
-        }
-    }
-
-    fn texts(target: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        let path = operation.path.clone().or_else(|| {
-            let method = operation.method.as_deref().or(target.method);
-            method.map(|method| format!("/service/{method}"))
-        });
-        let path = path.or(target.path.map(str::to_owned)).ok_or("path")?;
-        let default = if operation.body.is_some() { "POST" } else { "GET" };
-        let verb = operation.verb.as_deref().unwrap_or(default);
-        let first = format!("{verb} {path}");
-        Ok(vec![first, operation.body.clone().unwrap_or_default()])
-    }
-
-    fn prepare(given: &Given<'_>) -> Result<Http, String> {
-        let target = &given.target;
-        let lines = |(name, value): (&String, &String)| format!("{name}: {value}\r\n");
-        let headers: String = target.headers.iter().map(lines).collect();
-        let mut http = Http {
-            requests: Prepared::default(),
-            heads: Vec::new(),
-            answer_bytes_max: target.answer_bytes_max,
-        };
-        let path = target.method_and_path().1;
-        let verb = if given.is_empty { "GET" } else { "POST" };
-        for body in given.set.iter() {
-            if given.has_first_lines {
-                let (first, body) = first_line(body)?;
-                let (verb, path) = first.split_once(' ').unwrap_or(("GET", &first));
-                let body = &body;
-                http.push(target.address, &headers, Request { verb, path, body });
-            } else {
-                let path = &path;
-                http.push(target.address, &headers, Request { verb, path, body });
-            }
-        }
-        if !http.heads.contains(&true) {
-            http.heads = Vec::new();
-        }
-        Ok(http)
-    }
-}
-
-impl Http {
-    fn push(&mut self, host: &str, headers: &str, request: Request<'_>) {
-        self.requests
-            .push(|out| write_request(request, host, headers, out));
-        self.heads.push(request.verb == "HEAD");
-    }
-}
+struct Http;
 
 /// Sends one request on a connection of its own, and gives status and body; blocking, and bounded in time and size.
 ///
@@ -120,7 +70,13 @@ pub fn exchange(
     let (mut bytes, mut scratch, mut ended) = (Vec::new(), Vec::new(), false);
     let mut buffer = [0; 4096];
     loop {
-        match body::read(&bytes, ended, false, bytes_max, &mut scratch).map_err(|why| why.to_string())? {
+        let input = Input {
+            bytes: &bytes,
+            ended,
+            bytes_max,
+            scratch: &mut scratch,
+        };
+        match body::read(input, false).map_err(|why| why.to_string())? {
             body::Read::Whole(parsed) => return Ok((parsed.status, parsed.body.to_vec())),
             body::Read::Needs(_) if ended => return Err("the connection ended before the answer".into()),
             body::Read::Needs(_) => {}
@@ -157,22 +113,32 @@ fn write_request(request: Request<'_>, host: &str, headers: &str, out: &mut Vec<
 
 impl Protocol for Http {
     type State = ();
-    const NUMBERED: bool = false;
+    const TAKES: Takes = Takes {
+        tls: true,
+        json: true,
+        path: true,
+        ..Takes::NONE
+    };
 
-    fn requests(&self) -> &Prepared {
-        &self.requests
+    fn prepare(given: &Given<'_>, requests: &mut Prepared) -> Result<Http, String> {
+        let target = &given.target;
+        let lines = |(name, value): (&String, &String)| format!("{name}: {value}\r\n");
+        let headers: String = target.headers.iter().map(lines).collect();
+        let verb = if given.is_empty { "GET" } else { "POST" };
+        let first = format!("{verb} {}", target.method_and_path().1);
+        given.each_body(&first, |first, body| {
+            let (verb, path) = first.split_once(' ').unwrap_or(("GET", first));
+            let request = Request { verb, path, body };
+            requests.push(|out| write_request(request, target.address, &headers, out));
+            Ok(())
+        })?;
+        Ok(Http)
     }
 
-    fn read<'b>(
-        &self,
-        _state: &mut (),
-        index: usize,
-        bytes: &'b [u8],
-        ended: bool,
-        scratch: &'b mut Vec<u8>,
-    ) -> Result<Read<'b>, Malformed> {
-        let is_head = self.heads.get(index).copied().unwrap_or(false);
-        let parsed = match body::read(bytes, ended, is_head, self.answer_bytes_max, scratch)? {
+    fn read<'b>(&self, (): &mut (), request: &[u8], input: Input<'b>) -> Result<Read<'b>, Malformed> {
+        // The answer to a HEAD has no body.
+        let is_head = request.starts_with(b"HEAD ");
+        let parsed = match body::read(input, is_head)? {
             body::Read::Whole(parsed) => parsed,
             body::Read::Needs(needed) => return Ok(Read::Needs(needed)),
         };
@@ -222,25 +188,8 @@ mod tests {
     use super::*;
 
     fn said(answer: &str) -> String {
-        let mut http = Http {
-            requests: Prepared::default(),
-            heads: Vec::new(),
-            answer_bytes_max: 1_000,
-        };
-        http.push(
-            "h:1",
-            "",
-            Request {
-                verb: "POST",
-                path: "/x",
-                body: b"{}",
-            },
-        );
-        let mut scratch = Vec::new();
-        match http
-            .read(&mut (), 0, answer.as_bytes(), false, &mut scratch)
-            .unwrap()
-        {
+        let input = Input::of(answer.as_bytes(), 1_000);
+        match Http.read(&mut (), b"POST /x HTTP/1.1", input).unwrap() {
             Read::Found(found) => format!("{:?}, closes {}", found.said, found.closes),
             Read::Needs(needed) => format!("needs {needed}"),
         }

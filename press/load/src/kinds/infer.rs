@@ -3,8 +3,8 @@
 //! Inputs are zeros, and each thread waits for its call. Its invariant: a run that gives no output of as many rows is an error.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 
 use millpond_backends_interface::Backend as _;
 use millpond_backends_tract::Tract;
@@ -12,87 +12,73 @@ use millpond_engines_batcher::{self as batcher, Batcher, BatcherOptions};
 use millpond_pipelines::{Ask, Wait};
 use millpond_tensor::Tensor;
 
+use crate::Kind;
 use crate::check::Answer;
-use crate::kind::{Given, Takes, TargetKind};
-use crate::local::{Local, commands, number};
+use crate::kind::Given;
+use crate::local::{Local, in_process, number};
+
+pub(super) const KIND: Kind = in_process::<Infer>(&["infer"]);
 
 /// The most rows of a batch.
 const ROWS_MAX: usize = 65_536;
 
-/// The rows of each request's batch, and the model once it is loaded.
-pub(crate) struct Infer {
-    rows: Vec<usize>,
-    file: Option<PathBuf>,
-    batcher: OnceLock<Arc<Batcher>>,
-}
+struct Infer;
 
 /// What one thread calls with, and where it waits.
-pub(crate) struct State {
-    batcher: Arc<Batcher>,
+struct State {
     ask: Ask,
     told: SyncSender<Result<batcher::Answer, batcher::Error>>,
     waits: Receiver<Result<batcher::Answer, batcher::Error>>,
 }
 
-impl TargetKind for Infer {
-    const NAMES: &'static [&'static str] = &["infer"];
-    const TAKES: Takes = Takes::LOCAL;
-
-    fn prepare(given: &Given<'_>) -> Result<Infer, String> {
-        let read = |words: &[&[u8]]| match words {
-            [b"run", rows] => usize::try_from(number(rows)?)
-                .ok()
-                .filter(|rows| (1..=ROWS_MAX).contains(rows)),
-            _ => None,
+impl Default for State {
+    fn default() -> State {
+        let (told, waits) = sync_channel(1);
+        let ask = Ask {
+            source: 0,
+            deadline: None,
+            gone: Arc::default(),
+            kept_bytes: 0,
         };
-        Ok(Infer {
-            rows: commands(given.set, "\"run 15\" (the rows of a batch)", read)?,
-            file: given.target.files.map(Into::into),
-            batcher: OnceLock::new(),
-        })
+        State { ask, told, waits }
     }
 }
 
 impl Local for Infer {
+    type Engine = Arc<Batcher>;
     type State = State;
+    /// The rows of a batch.
+    type Command = usize;
+    const HOW: &'static str = "\"run 15\" (the rows of a batch)";
 
-    fn open(&self) -> Result<(), String> {
-        let file = self.file.as_ref();
-        let file = file.ok_or("a target of protocol \"infer\" needs `files`")?;
+    fn prepare(_: &Given<'_>) -> Result<Infer, String> {
+        Ok(Infer)
+    }
+
+    fn command(words: &[&[u8]]) -> Option<usize> {
+        match words {
+            [b"run", rows] => usize::try_from(number(rows)?)
+                .ok()
+                .filter(|rows| (1..=ROWS_MAX).contains(rows)),
+            _ => None,
+        }
+    }
+
+    fn open(files: Option<&PathBuf>) -> Result<Arc<Batcher>, String> {
+        let file = files.ok_or("a target of protocol \"infer\" needs `files`")?;
         let model = Tract::at(file).load().map_err(|error| error.to_string())?;
         let started = Batcher::start("infer", model, BatcherOptions::default());
-        let batcher = started.map_err(|error| error.to_string())?;
-        self.batcher.get_or_init(|| Arc::new(batcher));
-        Ok(())
+        Ok(Arc::new(started.map_err(|error| error.to_string())?))
     }
 
-    fn state(&self) -> Result<State, String> {
-        let (told, waits) = sync_channel(1);
-        Ok(State {
-            batcher: self.batcher.get().cloned().ok_or("its model was not loaded")?,
-            ask: Ask {
-                source: 0,
-                deadline: None,
-                gone: Arc::default(),
-                kept_bytes: 0,
-            },
-            told,
-            waits,
-        })
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn call<'s>(&self, index: usize, state: &'s mut State) -> Result<Answer<'s>, String> {
-        run(self.rows[index], state)?;
+    fn call<'s>(batcher: &Arc<Batcher>, rows: &usize, state: &'s mut State) -> Result<Answer<'s>, String> {
+        run(batcher, *rows, state)?;
         Ok(Answer::Bytes(&[]))
     }
 }
 
-fn run(rows: usize, state: &State) -> Result<(), String> {
-    let signature = state.batcher.model().signature();
+fn run(batcher: &Arc<Batcher>, rows: usize, state: &State) -> Result<(), String> {
+    let signature = batcher.model().signature();
     if !signature.batched && rows != 1 {
         return Err(format!(
             "the model takes no batch; write \"run 1\", not \"run {rows}\""
@@ -108,7 +94,7 @@ fn run(rows: usize, state: &State) -> Result<(), String> {
         inputs.push(Tensor::zeros(port.element_type, shape).map_err(|error| error.to_string())?);
     }
     let told = state.told.clone();
-    let wait = Wait::new(&state.batcher, inputs, rows);
+    let wait = Wait::new(batcher, inputs, rows);
     wait.submit(state.ask.clone(), move |answer| drop(told.send(answer)))
         .map_err(|(why, _)| why.to_string())?;
     let answer = state.waits.recv().map_err(|error| error.to_string())?;
@@ -123,13 +109,14 @@ fn run(rows: usize, state: &State) -> Result<(), String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::local::InProcess;
     use millpond_press_workload::RequestSet;
 
     #[test]
     fn commands_are_read_or_refused_with_their_form() {
         let read = |line: &str| {
             let set = RequestSet::from_bodies("t", [line]).unwrap();
-            Infer::prepare(&Given::of(&set, 0)).map(|read| read.rows)
+            InProcess::<Infer>::new(&Given::of(&set, 0)).map(|read| read.commands)
         };
         assert_eq!(read("run 15").unwrap(), [15]);
         assert!(read("run 0").unwrap_err().contains("request 1"));

@@ -3,81 +3,40 @@
 //! A request is written as words, `get K …` or `set K VALUE`; flags, expiry and length are put in here. Source: memcached's
 //! protocol.txt. Its invariant: none over the limit is awaited, and every answer ends where its command says it does.
 
+use crate::Kind;
 use crate::check::Answer;
-use crate::kind::{Given, Operation, Takes, TargetKind};
-use crate::known::answers;
-use crate::protocol::{Found, Malformed, Prepared, Protocol, Read, Said, compare_known, excerpt, words};
+use crate::kind::{Given, Takes};
+use crate::known::KnownAnswers;
+use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, excerpt, on_wire, words};
+
+pub(super) const KIND: Kind = Kind {
+    verified: |given| given.values_in_words(),
+    // Its values are those that `fill` wrote.
+    knows_rows: |_| true,
+    ..on_wire::<Memcached>(&["memcached"])
+};
 
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The prepared commands, and the answers where they are known.
-pub(crate) struct Memcached {
-    requests: Prepared,
-    /// Whether the answer to the request ends with `END`.
-    many: Vec<bool>,
-    expected: Option<Prepared>,
-    answer_bytes_max: usize,
-}
+struct Memcached(KnownAnswers);
 
-impl TargetKind for Memcached {
-    const NAMES: &'static [&'static str] = &["memcached"];
-    const TAKES: Takes = Takes::STORE;
-
-    fn verified(given: &Given<'_>) -> &'static str {
-        given.values_in_words()
+/// Writes a command of these words; the error says what is wrong with it.
+fn write_command(words: &[&[u8]], out: &mut Vec<u8>) -> Result<(), String> {
+    if let Some(key) = words.get(1).filter(|key| key.len() > 250) {
+        return Err(format!("has a key of {} bytes, memcached takes 250", key.len()));
     }
-
-    /// Its values are those that `fill` wrote.
-    fn knows_rows(_: &[Operation]) -> bool {
-        true
-    }
-
-    fn prepare(given: &Given<'_>) -> Result<Memcached, String> {
-        let mut memcached = Memcached {
-            requests: Prepared::default(),
-            many: Vec::new(),
-            expected: answers(given, expected_answer)?,
-            answer_bytes_max: given.target.answer_bytes_max,
-        };
-        for (number, line) in given.set.iter().enumerate() {
-            let words: Vec<&[u8]> = words(line).collect();
-            memcached.push(&words).map_err(|what| {
-                format!(
-                    "request {} {what}; write \"get {{key}}\" or \"set {{key}} {{value}}\"",
-                    number + 1
-                )
-            })?;
+    match words {
+        [] => return Err("has no word".into()),
+        [name @ (b"set" | b"add" | b"replace"), key, value] => {
+            out.extend_from_slice(&[*name, *key, b"0 0 "].join(&b' '));
+            out.extend_from_slice(format!("{}\r\n", value.len()).as_bytes());
+            out.extend_from_slice(value);
         }
-        Ok(memcached)
+        [b"set" | b"add" | b"replace", ..] => return Err("does not have one key and one value".into()),
+        words => out.extend_from_slice(&words.join(&b' ')),
     }
-}
-
-impl Memcached {
-    /// Appends a command of these words; the error says what is wrong with it.
-    fn push(&mut self, words: &[&[u8]]) -> Result<(), String> {
-        if let Some(key) = words.get(1).filter(|key| key.len() > 250) {
-            return Err(format!("has a key of {} bytes, memcached takes 250", key.len()));
-        }
-        match words {
-            [] => return Err("has no word".into()),
-            [name @ (b"set" | b"add" | b"replace"), key, value] => self.requests.push(|out| {
-                out.extend_from_slice(name);
-                out.push(b' ');
-                out.extend_from_slice(key);
-                out.extend_from_slice(format!(" 0 0 {}\r\n", value.len()).as_bytes());
-                out.extend_from_slice(value);
-                out.extend_from_slice(b"\r\n");
-            }),
-            [b"set" | b"add" | b"replace", ..] => return Err("does not have one key and one value".into()),
-            words => self.requests.push(|out| {
-                out.extend_from_slice(&words.join(&b' '));
-                out.extend_from_slice(b"\r\n");
-            }),
-        }
-        self.many
-            .push(matches!(words.first(), Some(&(b"get" | b"gets" | b"stats"))));
-        Ok(())
-    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
 }
 
 /// The answer to a command whose keys hold known values; nothing for other commands than `get` and `set`.
@@ -103,36 +62,33 @@ fn expected_answer(command: &[u8], values: &[Vec<u8>]) -> Option<Vec<u8>> {
 
 impl Protocol for Memcached {
     type State = ();
-    const NUMBERED: bool = false;
+    const TAKES: Takes = Takes::STORE;
 
-    fn requests(&self) -> &Prepared {
-        &self.requests
+    fn prepare(given: &Given<'_>, requests: &mut Prepared) -> Result<Memcached, String> {
+        given.each_command(|words| {
+            let how = |what| format!("{what}; write \"get {{key}}\" or \"set {{key}} {{value}}\"");
+            requests.push(|out| write_command(words, out)).map_err(how)
+        })?;
+        Ok(Memcached(KnownAnswers::of(given, expected_answer)?))
     }
 
-    fn read<'b>(
-        &self,
-        _state: &mut (),
-        index: usize,
-        bytes: &'b [u8],
-        _ended: bool,
-        _scratch: &'b mut Vec<u8>,
-    ) -> Result<Read<'b>, Malformed> {
-        let many = self.many.get(index).copied().unwrap_or(false);
-        let (used, failed) = match end_of_reply(bytes, many, self.answer_bytes_max)? {
+    fn read<'b>(&self, (): &mut (), request: &[u8], input: Input<'b>) -> Result<Read<'b>, Malformed> {
+        // Answers to these end with `END`.
+        let many = matches!(words(request).next(), Some(b"get" | b"gets" | b"stats"));
+        let (used, failed) = match end_of_reply(input.bytes, many, input.bytes_max)? {
             Ok(end) => end,
             Err(needed) => return Ok(Read::Needs(needed)),
         };
-        let answer = &bytes[..used];
-        let said = if failed {
-            failure(answer)
-        } else {
-            Said::Answer(Answer::Bytes(answer))
+        let answer = &input.bytes[..used];
+        let said = match failed {
+            true => failure(answer),
+            false => Said::Answer(Answer::Bytes(answer)),
         };
         Ok(Found::next(used, said))
     }
 
-    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
-        compare_known(self.expected.as_ref(), index, answer)
+    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<(), String> {
+        self.0.compare(index, answer)
     }
 }
 
@@ -212,6 +168,7 @@ fn value_length(line: &[u8]) -> Result<usize, Malformed> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::protocol::OnWire;
     use millpond_press_workload::RequestSet;
     use proptest::prelude::*;
 
@@ -256,14 +213,12 @@ mod tests {
     #[test]
     fn commands_get_their_lengths() {
         let set = RequestSet::from_bodies("t", [b"set k v1".as_slice(), b"get a b"]).unwrap();
-        let memcached = Memcached::prepare(&Given::of(&set, 100)).unwrap();
-        let mut out = Vec::new();
-        memcached.write(&mut (), 0, 0, &mut out);
-        memcached.write(&mut (), 1, 0, &mut out);
-        assert_eq!(out, b"set k 0 0 2\r\nv1\r\nget a b\r\n");
+        let requests = OnWire::<Memcached>::new(&Given::of(&set, 100)).unwrap().requests;
+        assert_eq!(requests.get(0), b"set k 0 0 2\r\nv1\r\n");
+        assert_eq!(requests.get(1), b"get a b\r\n");
         let set = RequestSet::from_bodies("t", [b"set k".as_slice()]).unwrap();
         assert!(
-            Memcached::prepare(&Given::of(&set, 100))
+            OnWire::<Memcached>::new(&Given::of(&set, 100))
                 .err()
                 .unwrap()
                 .contains("one value")

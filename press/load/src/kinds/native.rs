@@ -5,135 +5,91 @@
 
 use millpond_wire_payload::{Encoding, Value, decode_map};
 
+use crate::Kind;
 use crate::check::Answer;
-use crate::kind::{Description, Given, Operation, Takes, TargetKind, first_words};
-use crate::known::first_line;
+use crate::kind::{Given, Takes, first_words};
 use crate::msgpack;
-use crate::protocol::{Found, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said};
+use crate::protocol::{
+    Found, Input, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said, on_wire,
+};
 use crate::rows::KnownRows;
+
+pub(super) const KIND: Kind = Kind {
+    empty: b"{}",
+    in_words: |target| match target.operations.first() {
+        None => target.method_and_path().0,
+        Some(first) => first_words(first),
+    },
+    texts: |target, operation| {
+        let method = operation.method.as_deref().or(target.method);
+        let body = operation.body.clone().unwrap_or_else(|| "{}".into());
+        Ok(vec![method.ok_or("method")?.to_owned(), body])
+    },
+    verified: |given| given.rows_in_words(),
+    knows_rows: |operations| {
+        let mut methods = operations.iter().map(|operation| operation.method.as_deref());
+        !operations.is_empty() && methods.all(|method| method == Some("features.lookup"))
+    },
+    ..on_wire::<Native>(&["native", "binary"])
+};
 
 const HEADER: usize = 16;
 const TWOWAY: u8 = 1;
 const ANSWER: u8 = 2;
 
-/// The prepared requests, as frames whose number is still to be set.
-pub(crate) struct Native {
-    requests: Prepared,
-    /// The rows that requests look up, where they are known.
-    rows: Option<KnownRows>,
-    answer_bytes_max: usize,
+/// The rows that requests look up.
+struct Native(KnownRows);
+
+/// Writes a frame whose number is still to be set.
+fn write_frame(method: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    let length = u8::try_from(method.len()).map_err(|_| "its method is longer than 255 bytes")?;
+    let size = u32::try_from(payload.len()).map_err(|_| "its payload is larger than 4 GiB")?;
+    out.extend_from_slice(b"FPNN\x01\x80");
+    out.extend_from_slice(&[TWOWAY, length]);
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(payload);
+    Ok(())
 }
 
-impl TargetKind for Native {
-    const NAMES: &'static [&'static str] = &["native", "binary"];
+impl Protocol for Native {
+    type State = ();
+    const NUMBERED: bool = true;
     const TAKES: Takes = Takes {
         tls: true,
         pipelined: true,
         json: true,
         ..Takes::NONE
     };
-    const EMPTY: &'static [u8] = b"{}";
 
-    fn in_words(target: &Description<'_>) -> String {
-        match target.operations.first() {
-            None => target.method_and_path().0,
-            Some(first) => first_words(first),
-        }
+    fn prepare(given: &Given<'_>, requests: &mut Prepared) -> Result<Native, String> {
+        given.each_body(&given.target.method_and_path().0, |method, body| {
+            let payload =
+                msgpack::from_json(body).map_err(|why| format!("cannot be sent as msgpack: {why}"))?;
+            requests
+                .push(|out| write_frame(method, &payload, out))
+                .map_err(|what| format!("cannot travel in a frame: {what}"))
+        })?;
+        Ok(Native(KnownRows::of(given)?))
     }
 
-    fn texts(target: &Description<'_>, operation: &Operation) -> Result<Vec<String>, &'static str> {
-        let method = operation.method.as_deref().or(target.method);
-        let body = operation.body.clone().unwrap_or_else(|| "{}".into());
-        Ok(vec![method.ok_or("method")?.to_owned(), body])
-    }
-
-    fn verified(given: &Given<'_>) -> &'static str {
-        match given.rows {
-            Some(_) => "; every row is the one that was made",
-            None => "",
-        }
-    }
-
-    fn knows_rows(operations: &[Operation]) -> bool {
-        let looks_up = |operation: &Operation| operation.method.as_deref() == Some("features.lookup");
-        !operations.is_empty() && operations.iter().all(looks_up)
-    }
-
-    fn prepare(given: &Given<'_>) -> Result<Native, String> {
-        let method = given.target.method_and_path().0;
-        let mut native = Native {
-            requests: Prepared::default(),
-            rows: KnownRows::of(given.rows, given.mixed)?,
-            answer_bytes_max: given.target.answer_bytes_max,
-        };
-        for (number, body) in given.set.iter().enumerate() {
-            let (first, rest);
-            let (method, body) = match given.has_first_lines {
-                true => {
-                    (first, rest) = first_line(body)?;
-                    (&first, rest.as_slice())
-                }
-                false => (&method, body),
-            };
-            let payload = msgpack::from_json(body)
-                .map_err(|why| format!("request {} cannot be sent as msgpack: {why}", number + 1))?;
-            let pushed = native.push(method, &payload);
-            pushed.map_err(|what| format!("request {} cannot travel in a frame: {what}", number + 1))?;
-        }
-        Ok(native)
-    }
-}
-
-impl Native {
-    fn push(&mut self, method: &str, payload: &[u8]) -> Result<(), &'static str> {
-        let length = u8::try_from(method.len()).map_err(|_| "its method is longer than 255 bytes")?;
-        let size = u32::try_from(payload.len()).map_err(|_| "its payload is larger than 4 GiB")?;
-        self.requests.push(|out| {
-            out.extend_from_slice(b"FPNN\x01\x80");
-            out.extend_from_slice(&[TWOWAY, length]);
-            out.extend_from_slice(&size.to_le_bytes());
-            out.extend_from_slice(&[0; 4]);
-            out.extend_from_slice(method.as_bytes());
-            out.extend_from_slice(payload);
-        });
-        Ok(())
-    }
-}
-
-impl Protocol for Native {
-    type State = ();
-    const NUMBERED: bool = true;
-
-    fn requests(&self) -> &Prepared {
-        &self.requests
-    }
-
-    fn write(&self, _state: &mut (), index: usize, serial: u32, out: &mut Vec<u8>) {
+    fn write(&self, (): &mut (), request: &[u8], serial: u32, out: &mut Vec<u8>) {
         let at = out.len() + 12;
-        out.extend_from_slice(self.requests.get(index));
+        out.extend_from_slice(request);
         out[at..at + 4].copy_from_slice(&serial.to_le_bytes());
     }
 
-    fn read<'b>(
-        &self,
-        _state: &mut (),
-        _index: usize,
-        bytes: &'b [u8],
-        _ended: bool,
-        _scratch: &'b mut Vec<u8>,
-    ) -> Result<Read<'b>, Malformed> {
-        let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
-            let seen = bytes.len().min(4);
-            if bytes[..seen] != b"FPNN"[..seen] {
-                return Err(Malformed::garbage("the answer does not begin with FPNN"));
-            }
+    fn read<'b>(&self, (): &mut (), _request: &[u8], input: Input<'b>) -> Result<Read<'b>, Malformed> {
+        let seen = input.bytes.len().min(4);
+        if input.bytes[..seen] != b"FPNN"[..seen] {
+            return Err(Malformed::garbage("the answer does not begin with FPNN"));
+        }
+        let Some((header, rest)) = input.bytes.split_first_chunk::<HEADER>() else {
             return Ok(Read::Needs(HEADER));
         };
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        if !header.starts_with(b"FPNN") {
-            return Err(Malformed::garbage("the answer does not begin with FPNN"));
-        }
         let [_, _, _, _, version, flags, kind, status, ..] = *header;
         if version != 1 || flags != 0x80 || kind != ANSWER || status > 1 {
             return Err(Malformed::garbage(format!(
@@ -141,8 +97,8 @@ impl Protocol for Native {
             )));
         }
         let size = word(8) as usize;
-        if size > self.answer_bytes_max {
-            return Err(Malformed::TooLarge(self.answer_bytes_max));
+        if size > input.bytes_max {
+            return Err(Malformed::TooLarge(input.bytes_max));
         }
         let Some(payload) = rest.get(..size) else {
             return Ok(Read::Needs(HEADER + size));
@@ -150,20 +106,16 @@ impl Protocol for Native {
         Ok(Read::Found(Found {
             used: HEADER + size,
             serial: word(12),
-            said: if status == 0 {
-                Said::Answer(Answer::Msgpack(payload))
-            } else {
-                failure(payload)?
+            said: match status {
+                0 => Said::Answer(Answer::Msgpack(payload)),
+                _ => failure(payload)?,
             },
             closes: false,
         }))
     }
 
-    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
-        match (&self.rows, answer) {
-            (Some(rows), Answer::Msgpack(answer)) => rows.compare_msgpack(index, answer),
-            _ => Ok(()),
-        }
+    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<(), String> {
+        self.0.compare(index, answer)
     }
 }
 
@@ -194,16 +146,14 @@ fn failure(payload: &[u8]) -> Result<Said<'static>, Malformed> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::protocol::OnWire;
+    use millpond_press_workload::RequestSet;
     use millpond_wire_payload::Encoder;
 
-    fn one() -> Native {
-        let mut native = Native {
-            requests: Prepared::default(),
-            rows: None,
-            answer_bytes_max: 1_000,
-        };
-        native.push("*ping", &[0x80]).unwrap();
-        native
+    fn read(bytes: &[u8]) -> Result<Read<'_>, Malformed> {
+        let set = RequestSet::from_bodies("t", ["{}"]).unwrap();
+        let native = OnWire::<Native>::new(&Given::of(&set, 1_000)).unwrap().protocol;
+        native.read(&mut (), b"", Input::of(bytes, 1_000))
     }
 
     fn answer(status: u8, serial: u32, payload: &[u8]) -> Vec<u8> {
@@ -217,8 +167,12 @@ mod tests {
 
     #[test]
     fn a_request_carries_its_number() {
+        let set = RequestSet::from_bodies("t", ["{}"]).unwrap();
+        let mut given = Given::of(&set, 1_000);
+        given.target.method = Some("*ping");
+        let OnWire { protocol, requests } = OnWire::<Native>::new(&given).unwrap();
         let mut out = vec![9];
-        one().write(&mut (), 0, 0x0102_0304, &mut out);
+        protocol.write(&mut (), requests.get(0), 0x0102_0304, &mut out);
         assert_eq!(
             out[1..],
             *b"FPNN\x01\x80\x01\x05\x01\0\0\0\x04\x03\x02\x01*ping\x80"
@@ -228,14 +182,11 @@ mod tests {
     #[test]
     fn an_answer_is_found_once_it_is_whole() {
         let bytes = answer(0, 7, &[0x80]);
-        let mut scratch = Vec::new();
         for cut in 0..bytes.len() {
-            let read = one()
-                .read(&mut (), 0, &bytes[..cut], false, &mut scratch)
-                .unwrap();
+            let read = read(&bytes[..cut]).unwrap();
             assert!(matches!(read, Read::Needs(needed) if needed > cut), "{cut}");
         }
-        let Read::Found(found) = one().read(&mut (), 0, &bytes, false, &mut scratch).unwrap() else {
+        let Read::Found(found) = read(&bytes).unwrap() else {
             unreachable!("the frame is whole")
         };
         assert_eq!((found.used, found.serial), (bytes.len(), 7));
@@ -276,14 +227,7 @@ mod tests {
 
     #[test]
     fn garbage_is_named() {
-        let mut scratch = Vec::new();
-        let mut said = |bytes: &[u8]| {
-            one()
-                .read(&mut (), 0, bytes, false, &mut scratch)
-                .map(|_| ())
-                .unwrap_err()
-                .to_string()
-        };
+        let said = |bytes: &[u8]| read(bytes).map(|_| ()).unwrap_err().to_string();
         assert!(said(b"HT").contains("FPNN"));
         assert!(said(&answer(2, 0, &[])).contains("status 2"));
         assert!(said(&answer(1, 0, &[0xc0])).contains("root is null"));

@@ -3,56 +3,23 @@
 //! A command is a line of words; each word travels as a bulk string. Source: the RESP specification of redis.io. Its
 //! invariant: an answer is read to its end at any depth without recursion, and none over the limit is awaited.
 
+use crate::Kind;
 use crate::check::Answer;
-use crate::kind::{Given, Operation, Takes, TargetKind};
-use crate::known::answers;
-use crate::protocol::{Found, Malformed, Prepared, Protocol, Read, Said, compare_known, excerpt, words};
+use crate::kind::{Given, Takes};
+use crate::known::KnownAnswers;
+use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, excerpt, on_wire, words};
+
+pub(super) const KIND: Kind = Kind {
+    verified: |given| given.values_in_words(),
+    // Its values are those that `fill` wrote.
+    knows_rows: |_| true,
+    ..on_wire::<Resp>(&["resp"])
+};
 
 /// The longest line of an answer that is no bulk string.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The prepared commands, and the answers where they are known.
-pub(crate) struct Resp {
-    requests: Prepared,
-    expected: Option<Prepared>,
-    answer_bytes_max: usize,
-}
-
-impl TargetKind for Resp {
-    const NAMES: &'static [&'static str] = &["resp"];
-    const TAKES: Takes = Takes::STORE;
-
-    fn verified(given: &Given<'_>) -> &'static str {
-        given.values_in_words()
-    }
-
-    /// Its values are those that `fill` wrote.
-    fn knows_rows(_: &[Operation]) -> bool {
-        true
-    }
-
-    fn prepare(given: &Given<'_>) -> Result<Resp, String> {
-        let mut resp = Resp {
-            requests: Prepared::default(),
-            expected: answers(given, expected_answer)?,
-            answer_bytes_max: given.target.answer_bytes_max,
-        };
-        for (number, line) in given.set.iter().enumerate() {
-            let words: Vec<&[u8]> = words(line).collect();
-            if words.is_empty() {
-                return Err(format!(
-                    "request {} has no word; write a command such as \"GET {{key}}\"",
-                    number + 1
-                ));
-            }
-            resp.requests.push(|out| {
-                out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-                words.iter().for_each(|word| write_bulk(word, out));
-            });
-        }
-        Ok(resp)
-    }
-}
+struct Resp(KnownAnswers);
 
 /// The answer to a command whose keys hold known values: one bulk string for a `GET`, an array of them for an `MGET`, `+OK`
 /// for a `SET`; nothing for other commands.
@@ -79,33 +46,36 @@ fn write_bulk(word: &[u8], out: &mut Vec<u8>) {
 
 impl Protocol for Resp {
     type State = ();
-    const NUMBERED: bool = false;
+    const TAKES: Takes = Takes::STORE;
 
-    fn requests(&self) -> &Prepared {
-        &self.requests
+    fn prepare(given: &Given<'_>, requests: &mut Prepared) -> Result<Resp, String> {
+        given.each_command(|words| {
+            if words.is_empty() {
+                return Err("has no word; write a command such as \"GET {key}\"".into());
+            }
+            requests.push(|out| {
+                out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+                words.iter().for_each(|word| write_bulk(word, out));
+            });
+            Ok(())
+        })?;
+        Ok(Resp(KnownAnswers::of(given, expected_answer)?))
     }
 
-    fn read<'b>(
-        &self,
-        _state: &mut (),
-        _index: usize,
-        bytes: &'b [u8],
-        _ended: bool,
-        _scratch: &'b mut Vec<u8>,
-    ) -> Result<Read<'b>, Malformed> {
-        let (used, error) = match end_of_reply(bytes, self.answer_bytes_max)? {
+    fn read<'b>(&self, (): &mut (), _request: &[u8], input: Input<'b>) -> Result<Read<'b>, Malformed> {
+        let (used, error) = match end_of_reply(input.bytes, input.bytes_max)? {
             Ok(found) => found,
             Err(needed) => return Ok(Read::Needs(needed)),
         };
         let said = match error {
             Some(line) => refused_or_failed(line),
-            None => Said::Answer(Answer::Bytes(&bytes[..used])),
+            None => Said::Answer(Answer::Bytes(&input.bytes[..used])),
         };
         Ok(Found::next(used, said))
     }
 
-    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
-        compare_known(self.expected.as_ref(), index, answer)
+    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<(), String> {
+        self.0.compare(index, answer)
     }
 }
 
@@ -201,6 +171,7 @@ fn unknown(kind: u8) -> Malformed {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::protocol::OnWire;
     use millpond_press_workload::RequestSet;
     use proptest::prelude::*;
 
@@ -221,11 +192,8 @@ mod tests {
     #[test]
     fn an_error_at_any_depth_fails_the_command() {
         let set = RequestSet::from_bodies("t", [b"EXEC".as_slice()]).unwrap();
-        let resp = Resp::prepare(&Given::of(&set, 100)).unwrap();
-        let said = |text: &str| match resp
-            .read(&mut (), 0, text.as_bytes(), false, &mut Vec::new())
-            .unwrap()
-        {
+        let resp = OnWire::<Resp>::new(&Given::of(&set, 100)).unwrap().protocol;
+        let said = |text: &str| match resp.read(&mut (), b"", Input::of(text.as_bytes(), 100)).unwrap() {
             Read::Found(found) => {
                 assert_eq!(found.used, text.len());
                 format!("{:?}", found.said)
@@ -271,10 +239,8 @@ mod tests {
     #[test]
     fn commands_are_arrays_of_words() {
         let set = RequestSet::from_bodies("t", [b"SET  k v".as_slice()]).unwrap();
-        let resp = Resp::prepare(&Given::of(&set, 100)).unwrap();
-        let mut out = Vec::new();
-        resp.write(&mut (), 0, 0, &mut out);
-        assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
+        let requests = OnWire::<Resp>::new(&Given::of(&set, 100)).unwrap().requests;
+        assert_eq!(requests.get(0), b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
         let values = [b"a".to_vec(), b"bc".to_vec()];
         assert_eq!(
             expected_answer(b"mget 1 2", &values).unwrap(),

@@ -25,7 +25,13 @@ fn feed(bytes: &[u8], pieces: &[usize]) -> Result<(u16, bool, Vec<u8>), Trouble>
         if seen < needed && !ended {
             continue;
         }
-        match read(&bytes[..seen], ended, false, BODY_MAX, &mut scratch).map_err(Trouble::Malformed)? {
+        let input = Input {
+            bytes: &bytes[..seen],
+            ended,
+            bytes_max: BODY_MAX,
+            scratch: &mut scratch,
+        };
+        match read(input, false).map_err(Trouble::Malformed)? {
             Read::Whole(parsed) => {
                 assert_eq!(parsed.used, seen, "what is used is what was needed");
                 return Ok((parsed.status, parsed.closes, parsed.body.to_vec()));
@@ -157,12 +163,15 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), pieces in prop::collection::vec(1usize..50, 0..20)) {
-        let mut scratch = Vec::new();
-        let _ = read(&bytes, true, false, BODY_MAX, &mut scratch);
+        let input = Input {
+            ended: true,
+            ..Input::of(&bytes, BODY_MAX)
+        };
+        let _ = read(input, false);
         let mut started = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         started.extend_from_slice(&bytes);
         for cut in pieces.iter().map(|cut| started.len().saturating_sub(*cut)) {
-            let _ = read(&started[..cut], false, false, BODY_MAX, &mut scratch);
+            let _ = read(Input::of(&started[..cut], BODY_MAX), false);
         }
     }
 }
