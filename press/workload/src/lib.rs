@@ -49,7 +49,7 @@
 //! assert!(mixed.requests.get(0).ends_with(&[&value[..], br#""}"#].concat()));
 //!
 //! let schedule = Schedule::make(&Arrivals::Constant, Some(100.0), Duration::from_secs(2), 7)?;
-//! assert_eq!(schedule.len(), 200);
+//! assert_eq!(schedule.times_ns().len(), 200);
 //! assert_eq!(schedule.part(0, 4)[..2], [0, 40_000_000]);
 //! # Ok::<(), millpond_press_workload::Error>(())
 //! ```
@@ -69,7 +69,6 @@ mod schedule;
 mod sizes;
 mod template;
 mod weights;
-mod zipf;
 
 pub use draw::Draw;
 pub use error::Error;
@@ -83,4 +82,3 @@ pub use samples::{Feature, Samples};
 pub use schedule::{ARRIVALS_MAX, Arrivals, RATE_MAX, Schedule};
 pub use sizes::{SIZE_MAX, Sizes, value_of};
 pub use template::{KEYS_EACH_MAX, Template};
-pub use zipf::{IDS_MAX, Zipf};

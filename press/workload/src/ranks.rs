@@ -1,16 +1,17 @@
 //! Zipf ranks over any number of keys: the exact table while it is small, rejection-inversion beyond.
 //!
-//! Its invariant: a drawn rank is always below the count it was made for, and rank 0 is the most popular.
+//! Rank `k` (from 1) comes up in proportion to `1 / k^exponent`, the popularity of real traffic. Its invariant: a drawn rank
+//! is never above the count it was made for.
 
-use crate::zipf::{IDS_MAX, Zipf};
 use crate::{Error, Random};
+
+/// The largest number of ids: 32 MB of table.
+pub(crate) const IDS_MAX: usize = 4_000_000;
 
 /// A Zipf distribution over the ranks `0..count`.
 #[derive(Debug, Clone)]
 pub(crate) enum Ranks {
-    /// Exact, 8 bytes a rank.
-    Table(Zipf),
-    /// A few numbers whatever the count.
+    Table(Table),
     Sampled(Sampled),
 }
 
@@ -18,10 +19,10 @@ impl Ranks {
     /// The ranks of `count` keys.
     ///
     /// # Errors
-    /// What [`Zipf::new`] refuses.
+    /// What [`Table::new`] refuses.
     pub(crate) fn new(count: u64, exponent: f64) -> Result<Ranks, Error> {
         match usize::try_from(count) {
-            Ok(ids) if ids <= IDS_MAX => Ok(Ranks::Table(Zipf::new(ids, exponent)?)),
+            Ok(ids) if ids <= IDS_MAX => Ok(Ranks::Table(Table::new(ids, exponent)?)),
             _ => Ok(Ranks::Sampled(Sampled::new(count, exponent))),
         }
     }
@@ -29,9 +30,52 @@ impl Ranks {
     /// Draws a rank in `0..count`.
     pub(crate) fn draw(&self, random: &mut Random) -> u64 {
         match self {
-            Ranks::Table(zipf) => zipf.draw(random) as u64 - 1,
+            Ranks::Table(table) => table.draw(random) as u64 - 1,
             Ranks::Sampled(sampled) => sampled.draw(random) - 1,
         }
+    }
+}
+
+/// The cumulated weights of `1..=ids`: exact, at 8 bytes an id.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    cumulated: Vec<f64>,
+}
+
+impl Table {
+    /// A distribution over `1..=ids`; `exponent` 0 is uniform, 1 is the classic one.
+    ///
+    /// # Errors
+    /// `ids` is 0 or above [`IDS_MAX`], or `exponent` is negative or not finite.
+    pub(crate) fn new(ids: usize, exponent: f64) -> Result<Table, Error> {
+        if ids == 0 || ids > IDS_MAX {
+            return Err(Error::setting(
+                "the generator's ids",
+                ids,
+                format!("1 to {IDS_MAX}"),
+            ));
+        }
+        if !exponent.is_finite() || exponent < 0.0 {
+            let expected = "a finite number, 0 (uniform) or more";
+            return Err(Error::setting("the generator's zipf", exponent, expected));
+        }
+        let mut total = 0.0;
+        let cumulated = (1..=ids)
+            .map(|id| {
+                total += (id as f64).powf(-exponent);
+                total
+            })
+            .collect();
+        Ok(Table { cumulated })
+    }
+
+    /// Draws one id.
+    pub(crate) fn draw(&self, random: &mut Random) -> usize {
+        let total = self.cumulated.last().copied().unwrap_or(0.0);
+        let at = random.unit() * total;
+        let below = self.cumulated.partition_point(|&weight| weight <= at);
+        // Rounding may put the drawn point on the very end of the table.
+        (below + 1).min(self.cumulated.len())
     }
 }
 
@@ -170,5 +214,37 @@ mod tests {
             Ok(Ranks::Sampled(_))
         ));
         assert!(Ranks::new(0, 0.9).is_err());
+    }
+
+    fn counts(ids: usize, exponent: f64) -> Vec<usize> {
+        let table = Table::new(ids, exponent).unwrap();
+        let mut random = Random::new(11);
+        let mut counts = vec![0; ids];
+        for _ in 0..100_000 {
+            counts[table.draw(&mut random) - 1] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn popularity_falls_as_one_over_the_rank() {
+        let counts = counts(1_000, 1.0);
+        // The harmonic number of 1,000 is 7.485: the first id takes 13.4 % of the draws, the tenth a tenth of that.
+        assert!((12_800..13_900).contains(&counts[0]), "{}", counts[0]);
+        assert!((1_150..1_550).contains(&counts[9]), "{}", counts[9]);
+    }
+
+    #[test]
+    fn exponent_zero_is_uniform() {
+        let counts = counts(10, 0.0);
+        assert!(counts.iter().all(|&n| (9_500..10_500).contains(&n)), "{counts:?}");
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        assert!(Table::new(0, 1.0).is_err());
+        assert!(Table::new(IDS_MAX + 1, 1.0).is_err());
+        assert!(Table::new(10, f64::NAN).is_err());
+        assert!(Table::new(10, -1.0).is_err());
     }
 }

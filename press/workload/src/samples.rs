@@ -4,8 +4,9 @@
 
 use serde::Deserialize;
 
+use crate::ranks::Table;
 use crate::requests::Building;
-use crate::{BYTES_MAX, Error, Random, RequestSet, Zipf};
+use crate::{BYTES_MAX, Error, Random, RequestSet};
 
 /// Where the strings of one column come from: `prefix` followed by a Zipf id in `1..=ids`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -58,7 +59,7 @@ impl Samples {
             .iter()
             .map(|feature| {
                 let prefix = json_string_inside(&feature.prefix);
-                Ok((prefix, Zipf::new(feature.ids, feature.zipf)?))
+                Ok((prefix, Table::new(feature.ids, feature.zipf)?))
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let mut random = Random::new(seed);
@@ -108,7 +109,7 @@ impl Samples {
         Ok(())
     }
 
-    fn draw(&self, columns: &[(String, Zipf)], random: &mut Random, body: &mut Vec<u8>) {
+    fn draw(&self, columns: &[(String, Table)], random: &mut Random, body: &mut Vec<u8>) {
         body.clear();
         body.extend_from_slice(b"{\"");
         body.extend_from_slice(json_string_inside(&self.field).as_bytes());

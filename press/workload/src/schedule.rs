@@ -28,7 +28,7 @@ pub enum Arrivals {
     Poisson,
     /// Pareto gaps, the heavy-tailed arrivals measured on real networks (Paxson and Floyd 1995, "Wide-Area Traffic: The
     /// Failure of Poisson Modeling"). A gap longer than the run counts as the run's length, and the scale is chosen so
-    /// that the mean of the gaps so cut is `1 / rate`; a single run still strays far from it: see [`Schedule::rate`].
+    /// that the mean of the gaps so cut is `1 / rate`; a single run still strays far from it.
     Pareto {
         /// The tail index, above 1 so that the mean is finite; the nearer to 1 the heavier the tail.
         shape: f64,
@@ -104,8 +104,6 @@ fn check_count(rate_per_s: f64, length: Duration) -> Result<(), Error> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     times_ns: Vec<u64>,
-    /// Kept for the mean rate: the last arrival does not tell it.
-    length: Duration,
 }
 
 impl Schedule {
@@ -147,7 +145,6 @@ impl Schedule {
         }
         Ok(Schedule {
             times_ns: filling.times_ns,
-            length,
         })
     }
 
@@ -163,26 +160,6 @@ impl Schedule {
             return Vec::new();
         }
         self.times_ns.iter().copied().skip(index).step_by(of).collect()
-    }
-
-    /// The mean rate these arrivals have, per second; it strays from the asked one by chance.
-    pub fn rate(&self) -> f64 {
-        self.times_ns.len() as f64 / self.length.as_secs_f64()
-    }
-
-    /// How long the run is.
-    pub fn length(&self) -> Duration {
-        self.length
-    }
-
-    /// How many arrivals there are.
-    pub fn len(&self) -> usize {
-        self.times_ns.len()
-    }
-
-    /// Whether no request is ever sent.
-    pub fn is_empty(&self) -> bool {
-        self.times_ns.is_empty()
     }
 }
 
