@@ -21,7 +21,7 @@ use crate::protocol::words;
 use crate::{Error, KINDS, Part, RandomRows, Threads};
 
 /// A kind of target.
-pub struct Kind {
+pub struct TargetKind {
     /// What scenarios call it; results have the first name.
     pub(crate) names: &'static [&'static str],
     /// What a scenario may ask of it.
@@ -40,14 +40,14 @@ pub struct Kind {
     pub prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>,
 }
 
-impl Kind {
+impl TargetKind {
     /// A kind whose requests are commands, and whose answers are checked as the scenario says and no further.
     pub(crate) const fn new(
         names: &'static [&'static str],
         takes: Takes,
         prepare: fn(&Given<'_>) -> Result<Arc<dyn Target>, String>,
-    ) -> Kind {
-        Kind {
+    ) -> TargetKind {
+        TargetKind {
             names,
             takes,
             empty: b"",
@@ -60,7 +60,7 @@ impl Kind {
     }
 
     /// The kind that scenarios call so.
-    pub fn named(name: &str) -> Option<&'static Kind> {
+    pub fn named(name: &str) -> Option<&'static TargetKind> {
         KINDS.iter().find(|kind| kind.names.contains(&name))
     }
 
@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for TargetKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

@@ -10,11 +10,11 @@ mod native;
 mod ordered;
 mod resp;
 
-use crate::Kind;
+use crate::TargetKind;
 pub use http::{Request, exchange};
 
 /// Every kind, in the order in which they are named to users.
-pub static KINDS: &[Kind] = &[
+pub static KINDS: &[TargetKind] = &[
     http::KIND,
     native::KIND,
     resp::KIND,

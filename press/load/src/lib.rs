@@ -27,7 +27,7 @@ mod tls;
 pub use check::{Checker, Rules};
 pub use clock::Clock;
 pub use cores::Cores;
-pub use kind::{Description, Given, Kind, Operation, Takes, Target};
+pub use kind::{Description, Given, Operation, Takes, Target, TargetKind};
 pub use kinds::{KINDS, Request, exchange};
 pub use offer::{Offer, Part};
 pub use plan::{Amount, Handed, Plan, Report};

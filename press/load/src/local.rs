@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::caller;
 use crate::check::Answer;
-use crate::kind::{Given, Kind, Takes, Target};
+use crate::kind::{Given, Takes, Target, TargetKind};
 use crate::plan::{Plan, Report};
 use crate::{Error, Part, Threads};
 
@@ -59,8 +59,8 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
 }
 
 /// A kind that is called in this process.
-pub(crate) const fn in_process<L: Local>(names: &'static [&'static str]) -> Kind {
-    Kind::new(names, Takes::LOCAL, |given| {
+pub(crate) const fn in_process<L: Local>(names: &'static [&'static str]) -> TargetKind {
+    TargetKind::new(names, Takes::LOCAL, |given| {
         Ok(Arc::new(Arc::new(InProcess::<L>::new(given)?)))
     })
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Sender;
 use crate::check::Answer;
 use crate::event_loop;
 use crate::fill::fill_over;
-use crate::kind::{Given, Kind, Takes, Target};
+use crate::kind::{Given, Takes, Target, TargetKind};
 use crate::plan::{Plan, Report};
 use crate::{Error, Part, Threads};
 
@@ -160,8 +160,8 @@ impl<P: Protocol> OnWire<P> {
 }
 
 /// A kind with connections.
-pub(crate) const fn on_wire<P: Protocol>(names: &'static [&'static str]) -> Kind {
-    Kind::new(names, P::TAKES, |given| {
+pub(crate) const fn on_wire<P: Protocol>(names: &'static [&'static str]) -> TargetKind {
+    TargetKind::new(names, P::TAKES, |given| {
         Ok(Arc::new(Arc::new(OnWire::<P>::new(given)?)))
     })
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use millpond_press_load::{Description, KINDS, Kind, Operation, Rules};
+use millpond_press_load::{Description, KINDS, Operation, Rules, TargetKind};
 use millpond_press_report::Layout;
 use millpond_press_verdict::Op;
 use millpond_press_workload::{Arrivals, Popularity, Samples, Sizes};
@@ -71,7 +71,7 @@ pub(crate) enum PidFrom {
 pub(crate) struct Target {
     pub(crate) name: Option<String>,
     #[serde(default = "http", deserialize_with = "kind")]
-    pub(crate) protocol: &'static Kind,
+    pub(crate) protocol: &'static TargetKind,
     #[serde(default)]
     pub(crate) address: String,
     /// With it connections are TLS 1.3, to a server whose certificate this file's certificates sign.
@@ -103,9 +103,9 @@ pub(crate) struct Target {
 }
 
 /// A kind by its name.
-fn kind<'de, D: Deserializer<'de>>(name: D) -> Result<&'static Kind, D::Error> {
+fn kind<'de, D: Deserializer<'de>>(name: D) -> Result<&'static TargetKind, D::Error> {
     let name = String::deserialize(name)?;
-    Kind::named(&name).ok_or_else(|| {
+    TargetKind::named(&name).ok_or_else(|| {
         let known: Vec<String> = KINDS.iter().map(|kind| format!("`{}`", kind.name())).collect();
         let known = known.join(", ");
         D::Error::custom(format!("unknown variant `{name}`, expected one of {known}"))
@@ -322,7 +322,7 @@ impl OwnLoad {
 fn seed() -> u64 {
     1
 }
-fn http() -> &'static Kind {
+fn http() -> &'static TargetKind {
     &KINDS[0]
 }
 fn timeout_ms() -> u64 {

@@ -5,7 +5,7 @@
 use millpond_press_workload as workload;
 use millpond_press_workload::{Mixed, RequestSet, Sizes, Template, value_of};
 
-use millpond_press_load::{Kind, Operation};
+use millpond_press_load::{Operation, TargetKind};
 
 use super::keys::{File, Target};
 use super::targets::Fill;
@@ -198,7 +198,7 @@ pub(super) fn expected(file: &File, bodies: &Bodies) -> Result<Option<RequestSet
 }
 
 /// Whether every value can be told from none: a command is words, and an empty one is no word.
-fn check_values(kind: &Kind, parts: &[Template], sizes: &Sizes) -> Result<(), String> {
+fn check_values(kind: &TargetKind, parts: &[Template], sizes: &Sizes) -> Result<(), String> {
     let is_text = !kind.takes.words;
     if is_text || sizes.least() > 0 || !parts.iter().any(Template::has_value) {
         return Ok(());

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_press_load::{Checker, Given, Kind, Tls};
+use millpond_press_load::{Checker, Given, TargetKind, Tls};
 use millpond_press_report::Requests;
 use millpond_press_workload as workload;
 use millpond_press_workload::{Sizes, Template, value_of};
@@ -38,7 +38,7 @@ pub(crate) struct Fill {
 /// A target, ready to be sent to.
 pub(crate) struct TargetPlan {
     pub(crate) name: String,
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: &'static TargetKind,
     pub(crate) address_text: String,
     pub(crate) address: Option<SocketAddr>,
     /// What its connections begin with, where they are encrypted.

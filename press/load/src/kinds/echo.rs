@@ -3,12 +3,12 @@
 //! There is no framing: an answer is as long as its request. Its invariant: one byte that differs is a wrong answer, and the
 //! connection goes on, because the lengths still hold.
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::{Given, Takes};
 use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, on_wire};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: TargetKind = TargetKind {
     texts: |_, operation| Ok(vec![operation.body.clone().ok_or("body")?]),
     verified: |_| "; every byte comes back as it was sent",
     ..on_wire::<Echo>(&["echo"])

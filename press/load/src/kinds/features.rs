@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use millpond_engines_features::Table;
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::local::{Local, in_process, number};
 use crate::rows::KnownRows;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: TargetKind = TargetKind {
     verified: |given| given.rows_in_words(),
     knows_rows: |operations| !operations.is_empty(),
     ..in_process::<Features>(&["features"])

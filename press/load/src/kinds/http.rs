@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::body::{self, Parsed};
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::{Given, Takes, first_words};
 use crate::protocol::{
     Found, Input, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said, on_wire,
 };
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: TargetKind = TargetKind {
     in_words: |target| match target.operations.first() {
         None => target.method_and_path().1,
         Some(first) => first_words(first),

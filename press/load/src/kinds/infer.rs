@@ -12,12 +12,12 @@ use millpond_engines_batcher::{self as batcher, Batcher, BatcherOptions};
 use millpond_pipelines::{Ask, Wait};
 use millpond_tensor::Tensor;
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::local::{Local, in_process, number};
 
-pub(super) const KIND: Kind = in_process::<Infer>(&["infer"]);
+pub(super) const KIND: TargetKind = in_process::<Infer>(&["infer"]);
 
 /// The most rows of a batch.
 const ROWS_MAX: usize = 65_536;

@@ -3,13 +3,13 @@
 //! A request is written as words, `get K …` or `set K VALUE`; flags, expiry and length are put in here. Source: memcached's
 //! protocol.txt. Its invariant: none over the limit is awaited, and every answer ends where its command says it does.
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::{Given, Takes};
 use crate::known::KnownAnswers;
 use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, excerpt, on_wire, words};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: TargetKind = TargetKind {
     verified: |given| given.values_in_words(),
     // Its values are those that `fill` wrote.
     knows_rows: |_| true,

@@ -5,7 +5,7 @@
 
 use millpond_wire_payload::{Encoding, Value, decode_map};
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::{Given, Takes, first_words};
 use crate::msgpack;
@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::rows::KnownRows;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: TargetKind = TargetKind {
     empty: b"{}",
     in_words: |target| match target.operations.first() {
         None => target.method_and_path().0,

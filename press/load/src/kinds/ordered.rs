@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::local::{Local, in_process, number};
 
-pub(super) const KIND: Kind = in_process::<Ordered>(&["ordered"]);
+pub(super) const KIND: TargetKind = in_process::<Ordered>(&["ordered"]);
 
 /// One request, read.
 #[derive(Debug, PartialEq)]

@@ -3,13 +3,13 @@
 //! A command is a line of words; each word travels as a bulk string. Source: the RESP specification of redis.io. Its
 //! invariant: an answer is read to its end at any depth without recursion, and none over the limit is awaited.
 
-use crate::Kind;
+use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::{Given, Takes};
 use crate::known::KnownAnswers;
 use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, excerpt, on_wire, words};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: TargetKind = TargetKind {
     verified: |given| given.values_in_words(),
     // Its values are those that `fill` wrote.
     knows_rows: |_| true,
