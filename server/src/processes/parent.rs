@@ -4,12 +4,13 @@
 //! that it could end.
 
 mod heartbeat;
+mod pages;
 
 use super::admin::State;
 use super::message::{Order, Said};
 use super::settings::Settings;
 use crate::Error;
-use crate::admin::page::{self, Condition};
+use crate::admin::page;
 use crate::log::LogHandle;
 use crate::stop::{GONE_LATE, KILL_LATE};
 use crate::tune::{Asked, Setting};
@@ -17,8 +18,9 @@ use crate::watch::BEAT;
 use millpond_calls::Ticket;
 use millpond_calls::access::AllowList;
 use millpond_fleet::{Fleet, Heard, Stopper, Who, Worker, ended_in_order};
-use millpond_metrics::{Family, Metric, Page};
+use millpond_metrics::{Family, Page};
 use millpond_net::Pulses;
+use pages::Round;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -26,8 +28,6 @@ use std::time::{Duration, Instant};
 
 /// A process that was ready for so long has shown that it can live: its next end is a first one.
 const SOUND: Duration = Duration::from_secs(30);
-/// How long processes have to tell their metrics; of one that does not, the last known ones count.
-const PAGES_MAX: Duration = Duration::from_secs(1);
 
 /// Makes the command of the process of this number.
 pub(super) type Launch = Box<dyn Fn(usize) -> Command + Send>;
@@ -131,15 +131,6 @@ pub(super) struct Parent {
     left: Vec<String>,
     /// What processes count.
     families: Vec<&'static Family>,
-}
-
-/// Who asked for the metrics, and who has not told them yet.
-#[derive(Default)]
-struct Round {
-    number: u64,
-    tickets: Vec<Ticket>,
-    missing: Vec<usize>,
-    until: Option<Instant>,
 }
 
 impl Parent {
@@ -396,93 +387,6 @@ impl Parent {
         }
         self.publish();
     }
-
-    fn ask_for_pages(&mut self) {
-        self.round.number += 1;
-        self.round.until = Some(Instant::now() + PAGES_MAX);
-        let round = self.round.number;
-        let asked = self.fleet.workers().filter(|(number, worker)| {
-            self.members[*number].life.answers() && worker.tell(Order::Metrics { round })
-        });
-        self.round.missing = asked.map(|(number, _)| number).collect();
-        if self.round.missing.is_empty() {
-            self.end_round();
-        }
-    }
-
-    /// The process has told its metrics of this round, or will not.
-    fn told(&mut self, number: usize) {
-        if self.round.until.is_none() {
-            return;
-        }
-        self.round.missing.retain(|missing| *missing != number);
-        if self.round.missing.is_empty() {
-            self.end_round();
-        }
-    }
-
-    fn end_round(&mut self) {
-        self.round.until = None;
-        let tickets = std::mem::take(&mut self.round.tickets);
-        let page = self.page().text();
-        for ticket in tickets {
-            ticket.body(200, crate::admin::METRICS_TYPE, page.as_bytes());
-        }
-    }
-
-    /// What is known here, what all processes told last, and what those had counted that are no more.
-    fn page(&self) -> Page {
-        let condition = Condition {
-            ready: self.beginning.state.is_ready(),
-            threads_stuck: self.stuck.len(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-        };
-        let mut page = Page::default();
-        page.part(Parent::METRICS, self);
-        let members = self.members.iter().enumerate();
-        let members = members.map(|(number, member)| (number.to_string(), member));
-        page.parts(Member::METRICS, "process", members);
-        page.part(LogHandle::METRICS, &self.beginning.log);
-        page.part(Condition::METRICS, &condition);
-        let told = self.members.iter().filter_map(|member| member.page.as_ref());
-        told.chain([&self.ended]).for_each(|told| page.merge(told));
-        page
-    }
-
-    const METRICS: &'static [Metric<Parent>] = &[
-        Metric::gauge("millpond_processes", "server.processes.", |parent: &Parent| {
-            parent.members.len() as f64
-        }),
-        Metric::counter(
-            "millpond_process_restarts_total",
-            "Processes that ended by themselves.",
-            |parent: &Parent| parent.restarts as f64,
-        ),
-    ];
-}
-
-impl Member {
-    const METRICS: &'static [Metric<Member>] = &[
-        Metric::gauge(
-            "millpond_process_ready",
-            "1 while the process is warm and serves.",
-            |member: &Member| f64::from(member.life.is_ready()),
-        ),
-        Metric::gauge(
-            "millpond_process_pid",
-            "Its number to the system.",
-            |member: &Member| member.life.pid.into(),
-        ),
-        Metric::gauge(
-            "millpond_process_connections",
-            "Its connections.",
-            |member: &Member| {
-                let told = member.page.as_ref();
-                told.and_then(|page| page.value("millpond_connections"))
-                    .unwrap_or(0.0)
-            },
-        ),
-    ];
 }
 
 fn set(setting: &Setting, asked: Option<u64>) -> Order {
