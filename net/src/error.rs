@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr} ({key}): {source}; {mend}")]
+    #[error("cannot listen on {addr} ({key}): {source}; {hint}")]
     Bind {
         /// The address or path.
         addr: Bound,
@@ -17,7 +17,7 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
         /// What to do.
-        mend: &'static str,
+        hint: &'static str,
     },
     /// A thread or its runtime could not be made.
     #[error("cannot start {what}: {source}")]
@@ -44,19 +44,19 @@ pub enum Error {
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and the mend.
+        /// What is wrong with it, and the hint.
         problem: String,
     },
 }
 
 impl Error {
-    pub(crate) fn bind(addr: Bound, key: &str, source: std::io::Error, mend: &'static str) -> Error {
+    pub(crate) fn bind(addr: Bound, key: &str, source: std::io::Error, hint: &'static str) -> Error {
         let key = key.to_owned();
         Error::Bind {
             addr,
             key,
             source,
-            mend,
+            hint,
         }
     }
 

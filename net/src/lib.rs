@@ -38,7 +38,7 @@ pub use outlet::{Outlet, PushOutlet, Unsent};
 pub use pulse::{Pulses, Stuck};
 pub use quiet::{LeftOut, Quiet};
 pub use session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn};
-pub use timers::{Overdue, Patience};
+pub use timers::{Overdue, Timeouts};
 pub use tls::{Tls, TlsFiles, Validity};
 #[doc(hidden)]
 pub use tracing;
@@ -53,7 +53,7 @@ pub struct Options {
     /// Connections served at a time; further ones are told `Overloaded` and closed.
     pub connections_max: usize,
     /// What somebody can do who is told so: it follows "try again later, or".
-    pub connections_mend: &'static str,
+    pub connections_hint: &'static str,
     /// A connection over the limit is served in the place of the one that has done nothing for longest, if there is one that
     /// awaits no answer. Finding it takes a look at all of a thread's connections: for one thread, and few of them.
     pub idlest_gives_way: bool,
@@ -66,7 +66,7 @@ pub struct Options {
     /// more of its request then is told `Overloaded` and closed.
     pub unfinished_bytes_max: usize,
     /// What somebody can do who is told so: it follows "try again later, or".
-    pub unfinished_mend: &'static str,
+    pub unfinished_hint: &'static str,
     /// How long peers may keep this server waiting.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }

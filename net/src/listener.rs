@@ -61,7 +61,7 @@ impl Listener {
     /// Binds `addr`; `key` is the configuration key to name when it cannot be had. An IPv6 address takes IPv6 alone.
     ///
     /// # Errors
-    /// [`Error::Bind`] with the mend: address in use, not of this machine, or not permitted.
+    /// [`Error::Bind`] with the hint: address in use, not of this machine, or not permitted.
     pub fn bind(addr: SocketAddr, key: &str) -> Result<Listener, Error> {
         Listener::open(addr, key, false)
     }
@@ -121,17 +121,17 @@ impl Listener {
     /// # Errors
     /// [`Error::Bind`]: another process listens there, the path is something else, or the folder does not take it.
     pub fn bind_unix(path: &Path, key: &str) -> Result<Listener, Error> {
-        let failed = |source, mend| Error::bind(Bound::Unix(path.to_owned()), key, source, mend);
+        let failed = |source, hint| Error::bind(Bound::Unix(path.to_owned()), key, source, hint);
         if path
             .symlink_metadata()
             .is_ok_and(|found| found.file_type().is_socket())
         {
             if UnixStream::connect(path).is_ok() {
-                let mend = "another process listens there: stop it, or choose another path";
-                return Err(failed(ErrorKind::AddrInUse.into(), mend));
+                let hint = "another process listens there: stop it, or choose another path";
+                return Err(failed(ErrorKind::AddrInUse.into(), hint));
             }
-            let mend = "it was left by a process that is gone; remove it";
-            std::fs::remove_file(path).map_err(|source| failed(source, mend))?;
+            let hint = "it was left by a process that is gone; remove it";
+            std::fs::remove_file(path).map_err(|source| failed(source, hint))?;
         }
         let bind = || {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -141,13 +141,13 @@ impl Listener {
             Ok(socket)
         };
         let socket = bind().map_err(|source: std::io::Error| {
-            let mend = match source.kind() {
+            let hint = match source.kind() {
                 ErrorKind::AddrInUse => "it is there already and is no socket: choose another path",
                 ErrorKind::NotFound => "its folder is not there: make it",
                 ErrorKind::PermissionDenied => "this user may not write to its folder: choose another",
                 _ => "choose another path, of at most 107 bytes",
             };
-            failed(source, mend)
+            failed(source, hint)
         })?;
         Ok(Listener {
             socket,
@@ -194,7 +194,7 @@ impl Drop for Listener {
 }
 
 fn refused(bound: Bound, key: &str, source: std::io::Error) -> Error {
-    let mend = match source.kind() {
+    let hint = match source.kind() {
         ErrorKind::AddrInUse => {
             "another process listens there, or a connection from here has the port: stop it, wait a minute, or choose another port"
         }
@@ -202,7 +202,7 @@ fn refused(bound: Bound, key: &str, source: std::io::Error) -> Error {
         ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose a higher one",
         _ => "choose another address",
     };
-    Error::bind(bound, key, source, mend)
+    Error::bind(bound, key, source, hint)
 }
 
 /// Raises the soft limit of open files to the hard one, and returns it: a connection is a file.

@@ -164,7 +164,7 @@ impl<L: Local> Loop<L> {
     fn new(net: Net, local: L, fronts: Fronts<L>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<L> {
         let began = Instant::now();
         Loop {
-            timers: Timers::start(net.options.patience, began),
+            timers: Timers::start(net.options.timeouts, began),
             began,
             net,
             local,
@@ -383,11 +383,11 @@ impl<L: Local> Loop<L> {
         };
         self.net.counters.quiet.tell();
         for slot in from..to {
-            let patience = &self.net.options.patience;
+            let timeouts = &self.net.options.timeouts;
             let overdue = self
                 .connections
                 .get(slot)
-                .and_then(|found| found.overdue(patience, now_s));
+                .and_then(|found| found.overdue(timeouts, now_s));
             if let Some(why) = overdue {
                 self.net.counters.count_overdue(why);
                 self.part(slot, Goodbye::Overdue(why));

@@ -17,7 +17,7 @@ const SWEEPS: usize = 4;
 
 /// How long a peer may keep this server waiting; zero is for ever. Each is kept to within five seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Without a request.
     pub idle: Duration,
     /// From the first byte of a request to its last.
@@ -26,10 +26,10 @@ pub struct Patience {
     pub write: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     /// FPNN's minute without a request (fpnn-wire.md, 1.2), and half of it for the others.
-    fn default() -> Patience {
-        Patience {
+    fn default() -> Timeouts {
+        Timeouts {
             idle: Duration::from_secs(60),
             request: Duration::from_secs(30),
             write: Duration::from_secs(30),
@@ -37,7 +37,7 @@ impl Default for Patience {
     }
 }
 
-/// For which part of [`Patience`] a peer's time is up.
+/// For which part of [`Timeouts`] a peer's time is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overdue {
     /// It asked nothing.
@@ -61,14 +61,14 @@ pub(crate) struct Ages {
 
 impl Ages {
     /// What is up at `now_s`; `works` says that calls of the connection are in flight.
-    pub(crate) fn overdue(&self, patience: &Patience, now_s: u32, works: bool) -> Option<Overdue> {
+    pub(crate) fn overdue(&self, timeouts: &Timeouts, now_s: u32, works: bool) -> Option<Overdue> {
         let past = |since: u32, limit: Duration| {
             !limit.is_zero() && u64::from(now_s.saturating_sub(since)) > limit.as_secs()
         };
         match (self.stuck_s, self.partial_s) {
-            (Some(since), _) if past(since, patience.write) => Some(Overdue::Write),
-            (_, Some(since)) if past(since, patience.request) => Some(Overdue::Request),
-            (None, None) if !works && past(self.active_s, patience.idle) => Some(Overdue::Idle),
+            (Some(since), _) if past(since, timeouts.write) => Some(Overdue::Write),
+            (_, Some(since)) if past(since, timeouts.request) => Some(Overdue::Request),
+            (None, None) if !works && past(self.active_s, timeouts.idle) => Some(Overdue::Idle),
             _ => None,
         }
     }
@@ -104,8 +104,8 @@ fn nanos(span: Duration) -> Nanos {
 }
 
 impl Timers {
-    pub(crate) fn start(patience: Patience, now: Instant) -> Timers {
-        let Patience { idle, request, write } = patience;
+    pub(crate) fn start(timeouts: Timeouts, now: Instant) -> Timers {
+        let Timeouts { idle, request, write } = timeouts;
         Timers {
             started: now,
             now_ns: 0,
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn nothing_is_armed_for_a_thread_without_connections() {
         let start = Instant::now();
-        let mut timers = Timers::start(Patience::default(), start);
+        let mut timers = Timers::start(Timeouts::default(), start);
         assert_eq!(timers.next(0), None);
         assert_eq!(timers.next(1), Some(TICK));
-        let never = Patience {
+        let never = Timeouts {
             idle: Duration::ZERO,
             request: Duration::ZERO,
             write: Duration::ZERO,
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn timers_end_in_their_order_and_with_their_tick() {
         let start = Instant::now();
-        let mut timers = Timers::start(Patience::default(), start);
+        let mut timers = Timers::start(Timeouts::default(), start);
         let at = |ms| Some(start + Duration::from_millis(ms));
         timers.set(key(1), None, at(1950));
         timers.set(key(2), None, at(301));
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_connection_has_one_end_however_often_it_is_set() {
         let start = Instant::now();
-        let mut timers = Timers::start(Patience::default(), start);
+        let mut timers = Timers::start(Timeouts::default(), start);
         let mut last = [None; 4];
         for seconds in (1000..80_000).rev() {
             let slot = seconds as usize % 4;
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn sweeps_see_every_slot_once_a_round() {
         let start = Instant::now();
-        let mut timers = Timers::start(Patience::default(), start);
+        let mut timers = Timers::start(Timeouts::default(), start);
         let mut seen = [0; 10];
         assert_eq!(timers.sweep(10), None);
         for second in 1..=4 {
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_overdue_for_what_it_keeps_waiting() {
-        let patience = Patience {
+        let timeouts = Timeouts {
             idle: Duration::from_secs(60),
             request: Duration::from_secs(30),
             write: Duration::from_secs(10),
@@ -276,28 +276,28 @@ mod tests {
             active_s: 100,
             ..Ages::default()
         };
-        assert_eq!(ages.overdue(&patience, 160, false), None);
-        assert_eq!(ages.overdue(&patience, 161, false), Some(Overdue::Idle));
+        assert_eq!(ages.overdue(&timeouts, 160, false), None);
+        assert_eq!(ages.overdue(&timeouts, 161, false), Some(Overdue::Idle));
         assert_eq!(
-            ages.overdue(&patience, 161, true),
+            ages.overdue(&timeouts, 161, true),
             None,
             "it waits for this server"
         );
         ages.partial_s = Some(120);
-        assert_eq!(ages.overdue(&patience, 151, false), Some(Overdue::Request));
+        assert_eq!(ages.overdue(&timeouts, 151, false), Some(Overdue::Request));
         ages.stuck_s = Some(145);
         assert_eq!(
-            ages.overdue(&patience, 155, true),
+            ages.overdue(&timeouts, 155, true),
             Some(Overdue::Request),
             "answers that wait are no excuse"
         );
-        assert_eq!(ages.overdue(&patience, 156, true), Some(Overdue::Write));
+        assert_eq!(ages.overdue(&timeouts, 156, true), Some(Overdue::Write));
         ages.partial_s = None;
-        assert_eq!(ages.overdue(&patience, 155, true), None);
-        assert_eq!(ages.overdue(&patience, 155, false), None, "it is not idle either");
-        let endless = Patience {
+        assert_eq!(ages.overdue(&timeouts, 155, true), None);
+        assert_eq!(ages.overdue(&timeouts, 155, false), None, "it is not idle either");
+        let endless = Timeouts {
             write: Duration::ZERO,
-            ..patience
+            ..timeouts
         };
         assert_eq!(ages.overdue(&endless, u32::MAX, true), None);
     }

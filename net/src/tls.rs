@@ -60,7 +60,7 @@ impl Tls {
     /// Reads everything.
     ///
     /// # Errors
-    /// [`Error::Tls`] naming the key, the file, and the mend.
+    /// [`Error::Tls`] naming the key, the file, and the hint.
     pub fn read(files: TlsFiles) -> Result<Tls, Error> {
         let seen = Stamps::of(&files);
         let (config, validity) = build(&files)?;

@@ -23,7 +23,7 @@ impl Encryption {
     /// Reads the private key, 32 raw bytes, for a curve by its name, `secp256k1` or `secp256r1`.
     ///
     /// # Errors
-    /// The curve, or the file and the mend.
+    /// The curve, or the file and the hint.
     pub fn read(curve: &str, path: &Path) -> Result<Encryption, String> {
         let curve: Curve = curve.parse().map_err(|error| format!("{error}"))?;
         let key = PrivateKey::read(curve, path).map_err(|error| error.to_string())?;

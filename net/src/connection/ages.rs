@@ -6,7 +6,7 @@
 
 use super::Connection;
 use crate::net_thread::Kind;
-use crate::timers::{Overdue, Patience};
+use crate::timers::{Overdue, Timeouts};
 
 impl<L> Connection<L> {
     /// Takes down what came of a turn; `active` if a byte left, or anything was served.
@@ -44,12 +44,12 @@ impl<L> Connection<L> {
     }
 
     /// For what its peer's time is up.
-    pub(crate) fn overdue(&self, patience: &Patience, now_s: u32) -> Option<Overdue> {
+    pub(crate) fn overdue(&self, timeouts: &Timeouts, now_s: u32) -> Option<Overdue> {
         if self.link.kind != Kind::Served || self.lingers() {
             return None;
         }
         let works = self.link.in_flight > 0 || self.session.awaits_peer();
-        self.ages.overdue(patience, now_s, works)
+        self.ages.overdue(timeouts, now_s, works)
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
 
     /// Half a minute for a request; the others are not what is tried here.
-    const PATIENCE: Patience = Patience {
+    const TIMEOUTS: Timeouts = Timeouts {
         idle: std::time::Duration::ZERO,
         request: std::time::Duration::from_secs(30),
         write: std::time::Duration::from_secs(1000),
@@ -73,7 +73,7 @@ mod tests {
         fn hears(&mut self, bytes: &[u8], now_s: u32) -> Option<Overdue> {
             self.theirs.write_all(bytes).unwrap();
             self.turns(now_s);
-            self.connection.overdue(&PATIENCE, now_s)
+            self.connection.overdue(&TIMEOUTS, now_s)
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(rig.hears(&ping()[..3], 130), None);
         assert_eq!(rig.hears(&ping()[3..], 131), Some(Overdue::Request));
         assert_eq!(rig.hears(&third, 131), None, "it is whole");
-        assert_eq!(rig.connection.overdue(&PATIENCE, 1000), None);
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 1000), None);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         // The end of one and the beginning of the next in one turn.
         assert_eq!(rig.hears(&[third, first].concat(), 125), None);
         assert_eq!(rig.hears(&second, 155), None);
-        assert_eq!(rig.connection.overdue(&PATIENCE, 156), Some(Overdue::Request));
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 156), Some(Overdue::Request));
     }
 
     #[test]
@@ -127,11 +127,11 @@ mod tests {
         assert_eq!(rig.hears(&first, 100), None);
         rig.connection.link.in_flight = IN_FLIGHT_MAX;
         assert_eq!(rig.hears(&second, 101), None);
-        assert_eq!(rig.connection.overdue(&PATIENCE, 500), None);
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 500), None);
         rig.connection.link.in_flight = 0;
         rig.turns(500);
-        assert_eq!(rig.connection.overdue(&PATIENCE, 530), None);
-        assert_eq!(rig.connection.overdue(&PATIENCE, 531), Some(Overdue::Request));
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 530), None);
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 531), Some(Overdue::Request));
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         rig.turns(131);
         assert!(rig.connection.link.unsent() > 0);
         assert_eq!(rig.connection.ages.stuck_s, Some(131));
-        assert_eq!(rig.connection.overdue(&PATIENCE, 131), Some(Overdue::Request));
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 131), Some(Overdue::Request));
     }
 
     #[test]
@@ -162,10 +162,10 @@ mod tests {
         rig.connection.link.out.extend_from_slice(&[0; 64]);
         assert_eq!(rig.hears(&call[10..12], 120), None);
         assert_eq!(rig.read_answers().len(), 64);
-        assert_eq!(rig.connection.overdue(&PATIENCE, 131), Some(Overdue::Request));
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 131), Some(Overdue::Request));
         let two = [&call[12..], &call[..10]].concat();
         assert_eq!(rig.hears(&two, 131), None, "it is whole, and another has begun");
-        assert_eq!(rig.connection.overdue(&PATIENCE, 161), None);
-        assert_eq!(rig.connection.overdue(&PATIENCE, 162), Some(Overdue::Request));
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 161), None);
+        assert_eq!(rig.connection.overdue(&TIMEOUTS, 162), Some(Overdue::Request));
     }
 }

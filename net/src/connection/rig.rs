@@ -9,7 +9,7 @@ use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
 use crate::session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn, Undecided};
 use crate::totals::Totals;
-use crate::{Options, Patience};
+use crate::{Options, Timeouts};
 use millpond_calls::Peer;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -214,12 +214,12 @@ pub(crate) fn options() -> Options {
         threads: 1,
         cpus: Vec::new(),
         connections_max: 100_000,
-        connections_mend: "raise it",
+        connections_hint: "raise it",
         idlest_gives_way: false,
         owed_bytes_max: 1 << 20,
         write_buffers_total_bytes_max: 64 << 20,
         unfinished_bytes_max: 64 << 20,
-        unfinished_mend: "raise it",
-        patience: Patience::default(),
+        unfinished_hint: "raise it",
+        timeouts: Timeouts::default(),
     }
 }

@@ -1,5 +1,5 @@
 //! What can be wrong with a file of TLS.
-//! Its invariant: every text follows the file's name, says what was found and the mend, and holds no byte of a key.
+//! Its invariant: every text follows the file's name, says what was found and the hint, and holds no byte of a key.
 
 use rustls::InconsistentKeys;
 use rustls::pki_types::pem;

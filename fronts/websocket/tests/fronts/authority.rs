@@ -2,7 +2,7 @@
 
 use crate::probe::{Probe, Transport, options, started};
 use millpond_calls::{Service, Ticket};
-use millpond_net::{Bound, Listener, Patience, Tls, TlsFiles};
+use millpond_net::{Bound, Listener, Timeouts, Tls, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -124,21 +124,21 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn open(service: impl Service, files: TlsFiles, patience: Patience) -> Port {
+    pub(crate) fn open(service: impl Service, files: TlsFiles, timeouts: Timeouts) -> Port {
         let tls = Arc::new(Tls::read(files).unwrap());
         let loopback = || Listener::bind("127.0.0.1:0".parse().unwrap(), "server.tls.listen").unwrap();
         let listener = loopback().with_tls(Arc::clone(&tls));
         let Bound::Inet(addr) = *listener.bound() else {
             unreachable!("an address was bound")
         };
-        let transport = started(vec![loopback(), listener], options(1, patience), service);
+        let transport = started(vec![loopback(), listener], options(1, timeouts), service);
         Port { transport, tls, addr }
     }
 
     /// The usual service on it, and the tickets of its calls to "later".
     pub(crate) fn probe(files: TlsFiles) -> (Port, mpsc::Receiver<Ticket>) {
         let (probe, tickets) = Probe::new();
-        (Port::open(probe, files, Patience::default()), tickets)
+        (Port::open(probe, files, Timeouts::default()), tickets)
     }
 
     /// A connection without a byte on it.

@@ -4,7 +4,7 @@ use crate::probe::{
     Probe, Timed, Turns, answers, connect, http, loopback, options, quest, serve, start, started,
 };
 use millpond_calls::Ticket;
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -278,9 +278,9 @@ fn closing_sends_what_is_owed() {
 #[test]
 fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
     let (service, tickets) = Probe::new();
-    let mut options = options(1, Patience::default());
+    let mut options = options(1, Timeouts::default());
     options.connections_max = 2;
-    options.connections_mend = "ask elsewhere";
+    options.connections_hint = "ask elsewhere";
     options.idlest_gives_way = true;
     let transport = started(vec![loopback()], options, service);
     let mut silent = connect(&transport);

@@ -1,11 +1,11 @@
 //! Peers that mean harm, or do it: none of them holds up another, or holds memory.
 
 use crate::probe::{
-    Probe, Transport, answers, connect, loopback, options, quest, serve, serve_patiently, start, started,
+    Probe, Transport, answers, connect, loopback, options, quest, serve, serve_with, start, started,
 };
 use crate::websocket::upgrade;
 use millpond_calls::{Call, Reply, Service, Ticket};
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use millpond_wire_frame::websocket::write_message;
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_payload::{Value, decode_map};
@@ -44,7 +44,7 @@ fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
         served: Arc::clone(&served),
         go: Arc::new(Mutex::new(wait)),
     };
-    let transport = serve_patiently(service, 1, Patience::default());
+    let transport = serve_with(service, 1, Timeouts::default());
     let (mut greedy, mut modest) = (connect(&transport), connect(&transport));
     let calls: Vec<u8> = (0..10_000)
         .flat_map(|seq| quest("greedy", seq, &[0x80]))
@@ -120,7 +120,7 @@ fn a_peer_that_is_owed_too_much_is_cut_off_and_counted() {
     let service = Later {
         tickets: Arc::new(Mutex::new(tickets)),
     };
-    let mut options = options(1, Patience::default());
+    let mut options = options(1, Timeouts::default());
     options.owed_bytes_max = 4 << 20;
     options.native.in_flight_max = 64;
     let transport = started(vec![loopback()], options, service);
@@ -180,7 +180,7 @@ impl Service for Later {
 #[test]
 fn peers_that_keep_the_server_waiting_are_closed_and_counted() {
     let second = Duration::from_secs(1);
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle: second,
         request: second,
         write: second,
@@ -188,7 +188,7 @@ fn peers_that_keep_the_server_waiting_are_closed_and_counted() {
     let service = Large {
         served: Arc::default(),
     };
-    let transport = serve_patiently(service, 1, patience);
+    let transport = serve_with(service, 1, timeouts);
     let counters = transport.counters();
     let (mut idle, mut slow, mut unread) = (connect(&transport), connect(&transport), connect(&transport));
     slow.write_all(&quest("large", 1, &[0x80])[..20]).unwrap();
@@ -247,7 +247,7 @@ fn said(transport: &Transport, upgraded: bool, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn each_protocol_says_in_its_own_words_that_too_much_is_held() {
-    let mut options = options(1, Patience::default());
+    let mut options = options(1, Timeouts::default());
     options.unfinished_bytes_max = 1 << 20;
     options.native.limits.frame_bytes_max = 8 << 20;
     options.http.limits = options.native.limits;

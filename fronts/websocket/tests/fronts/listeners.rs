@@ -4,7 +4,7 @@ use crate::probe::Transport;
 use crate::probe::{answers, loopback, options, prepare_with, quest, start_at, started};
 use crate::tls::Encrypted;
 use millpond_calls::Peer;
-use millpond_net::{Bound, Listener, Patience};
+use millpond_net::{Bound, Listener, Timeouts};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -46,7 +46,7 @@ fn calls_over_a_unix_socket_are_as_good_as_encrypted() {
     let unix = Listener::bind_unix(&path, "server.listen_also").unwrap();
     let (sender, told) = mpsc::sync_channel(1);
     let service = Encrypted { told: sender };
-    let options = options(1, Patience::default());
+    let options = options(1, Timeouts::default());
     let transport = started(vec![loopback(), unix], options, service);
     let mut over_unix = UnixStream::connect(&path).unwrap();
     over_unix.write_all(&quest("any", 1, &[0x80])).unwrap();

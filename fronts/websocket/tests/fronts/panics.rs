@@ -2,7 +2,7 @@
 
 use crate::probe::{Transport, answers, connect, loopback, options, quest, started};
 use millpond_calls::{Call, Reply, Service, Ticket};
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use millpond_wire_frame::{Encoding, FrameKind, write_frame};
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
@@ -50,7 +50,7 @@ impl Service for Panicking {
 /// One net thread, so that whoever is served afterwards is served by the same.
 fn start() -> (Transport, Receiver<Ticket>) {
     let (tickets, told) = sync_channel(64);
-    let options = options(1, Patience::default());
+    let options = options(1, Timeouts::default());
     let service = Panicking { tickets };
     let transport = started(vec![loopback()], options, service);
     (transport, told)
@@ -164,7 +164,7 @@ impl Service for Turning {
 
 #[test]
 fn a_thread_that_panics_counts_its_connections_out() {
-    let options = options(1, Patience::default());
+    let options = options(1, Timeouts::default());
     let transport = started(vec![loopback()], options, Turning::default());
     let counters = transport.counters();
     let mut held = connect(&transport);

@@ -5,7 +5,7 @@ use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Listener, Options as NetOptions, Patience, Transport as Net};
+use millpond_net::{Listener, Options as NetOptions, Timeouts, Transport as Net};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -129,7 +129,7 @@ pub(crate) fn start_encrypted(
     let (service, tickets) = Probe::new();
     let encryption = millpond_fronts_native::Encryption::read(curve, key).unwrap();
     let public = encryption.public_key();
-    let mut options = options(2, Patience::default());
+    let mut options = options(2, Timeouts::default());
     options.native.encryption = Some(Arc::new(encryption));
     let transport = started(vec![loopback()], options, service);
     (transport, tickets, public)
@@ -137,15 +137,15 @@ pub(crate) fn start_encrypted(
 
 /// Serves on two net threads.
 pub(crate) fn serve(service: impl Service, connections_max: usize, in_flight_max: usize) -> Transport {
-    let mut options = options(2, Patience::default());
+    let mut options = options(2, Timeouts::default());
     options.connections_max = connections_max;
     options.native.in_flight_max = in_flight_max;
     started(vec![loopback()], options, service)
 }
 
-/// Serves with so much patience.
-pub(crate) fn serve_patiently(service: impl Service, threads: usize, patience: Patience) -> Transport {
-    started(vec![loopback()], options(threads, patience), service)
+/// Serves with these timeouts.
+pub(crate) fn serve_with(service: impl Service, threads: usize, timeouts: Timeouts) -> Transport {
+    started(vec![loopback()], options(threads, timeouts), service)
 }
 
 /// Tells who calls.
@@ -166,7 +166,7 @@ impl Service for Who {
 /// Listens on `others` too, and tells who calls.
 pub(crate) fn start_at(others: Vec<Listener>) -> (Transport, mpsc::Receiver<Peer>) {
     let (peers, told) = mpsc::sync_channel(64);
-    let options = options(2, Patience::default());
+    let options = options(2, Timeouts::default());
     let mut listeners = vec![loopback()];
     listeners.extend(others);
     let transport = started(listeners, options, Who { peers });
@@ -176,7 +176,7 @@ pub(crate) fn start_at(others: Vec<Listener>) -> (Transport, mpsc::Receiver<Peer
 /// Serves at that listener when it is told to accept, and tells who calls.
 pub(crate) fn prepare_with(listener: Listener) -> (Transport, mpsc::Receiver<Peer>) {
     let (peers, told) = mpsc::sync_channel(256);
-    let options = options(1, Patience::default());
+    let options = options(1, Timeouts::default());
     let transport = prepared(vec![listener], options, Who { peers });
     (transport, told)
 }
@@ -253,7 +253,7 @@ pub(crate) fn loopback() -> Listener {
     Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap()
 }
 
-pub(crate) fn options(threads: usize, patience: Patience) -> Options {
+pub(crate) fn options(threads: usize, timeouts: Timeouts) -> Options {
     let limits = Limits {
         frame_bytes_max: 1 << 20,
     };
@@ -261,13 +261,13 @@ pub(crate) fn options(threads: usize, patience: Patience) -> Options {
         threads,
         cpus: Vec::new(),
         connections_max: 1000,
-        connections_mend: "raise it",
+        connections_hint: "raise it",
         idlest_gives_way: false,
         owed_bytes_max: 32 << 20,
         write_buffers_total_bytes_max: 64 << 20,
         unfinished_bytes_max: 64 << 20,
-        unfinished_mend: "raise it",
-        patience,
+        unfinished_hint: "raise it",
+        timeouts,
     };
     Options {
         net,

@@ -4,7 +4,7 @@ use crate::probe::{Options, Transport, connect, loopback, options, quest, starte
 use crate::websocket::upgrade;
 use millpond_calls::{Call, PushAnswer, PushError, Pusher, Reply, Service};
 use millpond_fronts_native::Counters;
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket, write_message};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_payload::Encoder;
@@ -84,7 +84,7 @@ pub(crate) fn start(
         pushers: Arc::new(Mutex::new(sender)),
         timeout,
     };
-    let mut options = options(1, Patience::default());
+    let mut options = options(1, Timeouts::default());
     change(&mut options);
     let transport = started(vec![loopback()], options, service);
     (transport, pushers)

@@ -2,7 +2,7 @@
 
 use crate::probe::{Transport, answers, connect, loopback, options, quest, started};
 use millpond_calls::{Call, Reply, Service};
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ fn stuck(threads: usize) -> (Transport, String, SyncSender<()>) {
     let ((entered, names), (go, gate)) = (sync_channel(8), sync_channel(8));
     let gate = Arc::new(Mutex::new(gate));
     let service = Blocking { entered, gate };
-    let options = options(threads, Patience::default());
+    let options = options(threads, Timeouts::default());
     let transport = started(vec![loopback()], options, service);
     let mut stream = connect(&transport);
     stream.write_all(&quest("block", 1, &[0x80])).unwrap();

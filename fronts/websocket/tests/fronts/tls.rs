@@ -5,7 +5,7 @@ use crate::hostile::Large;
 use crate::probe::{answers, http, quest};
 use crate::websocket::{MASK, event, upgrade};
 use millpond_calls::{Call, Reply, Service};
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use millpond_wire_frame::websocket::{write_message, write_ping};
 use rustls::{ClientConfig, HandshakeKind};
 use std::io::{Read, Write};
@@ -103,7 +103,7 @@ fn calls_know_that_they_came_encrypted() {
     let authority = Authority::new();
     let files = Files::new(&authority.signs("localhost"));
     let (sender, told) = mpsc::sync_channel(4);
-    let port = Port::open(Encrypted { told: sender }, files.named(None), Patience::default());
+    let port = Port::open(Encrypted { told: sender }, files.named(None), Timeouts::default());
     let call = "POST /service/any HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
     let client = authority.client(None);
     calls(&mut port.connect(&client));
@@ -135,7 +135,7 @@ impl Service for Mirror {
 fn requests_and_answers_larger_than_a_record() {
     let authority = Authority::new();
     let files = Files::new(&authority.signs("localhost"));
-    let port = Port::open(Mirror, files.named(None), Patience::default());
+    let port = Port::open(Mirror, files.named(None), Timeouts::default());
     let mut stream = port.connect(&authority.client(None));
     for size in [16_383, 16_384, 16_385, 700_000] {
         let payload: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
@@ -312,14 +312,14 @@ fn tickets_resume_until_a_reload_and_never_in_place_of_a_certificate() {
 fn an_idle_connection_is_told_of_its_end() {
     let authority = Authority::new();
     let files = Files::new(&authority.signs("localhost"));
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle: Duration::from_secs(1),
-        ..Patience::default()
+        ..Timeouts::default()
     };
     let service = Large {
         served: Arc::default(),
     };
-    let port = Port::open(service, files.named(None), patience);
+    let port = Port::open(service, files.named(None), timeouts);
     let mut stream = port.connect(&authority.client(None));
     calls(&mut stream);
     // A socket that only closes is an error to rustls.

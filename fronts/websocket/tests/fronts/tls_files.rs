@@ -1,4 +1,4 @@
-//! Files of TLS that cannot be used: each is named with its key and the mend.
+//! Files of TLS that cannot be used: each is named with its key and the hint.
 
 use crate::authority::{Authority, Files};
 use millpond_net::{Tls, TlsFiles};

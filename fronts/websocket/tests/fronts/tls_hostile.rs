@@ -3,7 +3,7 @@
 use crate::authority::{Authority, Files, Port, usual};
 use crate::hostile::{Large, Ordered};
 use crate::probe::{answers, quest};
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -124,14 +124,14 @@ fn a_changed_record_ends_its_connection_alone() {
 fn a_handshake_has_the_time_of_a_request() {
     let authority = Authority::new();
     let files = Files::new(&authority.signs("localhost"));
-    let patience = Patience {
+    let timeouts = Timeouts {
         request: Duration::from_secs(1),
-        ..Patience::default()
+        ..Timeouts::default()
     };
     let service = Large {
         served: Arc::default(),
     };
-    let port = Port::open(service, files.named(None), patience);
+    let port = Port::open(service, files.named(None), timeouts);
     let mut open = port.connect(&authority.client(None));
     open.write_all(&quest("large", 1, &[0x80])).unwrap();
     assert_eq!(answers(&mut open, 1), [(0, 1)]);
@@ -167,7 +167,7 @@ fn a_peer_that_does_not_read_is_served_no_further() {
     let service = Large {
         served: Arc::clone(&served),
     };
-    let port = Port::open(service, files.named(None), Patience::default());
+    let port = Port::open(service, files.named(None), Timeouts::default());
     let client = authority.client(None);
     let (mut silent, mut other) = (port.connect(&client), port.connect(&client));
     // Small enough for the server to be told of it by a full socket soon.
@@ -219,7 +219,7 @@ fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
         served: Arc::clone(&served),
         go: Arc::new(Mutex::new(wait)),
     };
-    let port = Port::open(service, files.named(None), Patience::default());
+    let port = Port::open(service, files.named(None), Timeouts::default());
     let client = authority.client(None);
     let (mut greedy, mut modest) = (port.connect(&client), port.connect(&client));
     // Both handshakes are done before anything waits.

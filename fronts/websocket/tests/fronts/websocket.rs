@@ -1,8 +1,8 @@
 //! WebSockets, origins and tokens: what browsers need.
 
-use crate::probe::{connect, http, quest, serve_patiently, start, start_at};
+use crate::probe::{connect, http, quest, serve_with, start, start_at};
 use millpond_calls::{Call, Reply, Service};
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use millpond_wire_frame::websocket::{
     Event, Progress, Role, WebSocket, accept_key, write_close, write_message, write_ping,
 };
@@ -106,12 +106,12 @@ fn messages_are_frames_and_their_answers_messages() {
 
 #[test]
 fn an_idle_websocket_is_told_goodbye() {
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle: Duration::from_secs(1),
-        ..Patience::default()
+        ..Timeouts::default()
     };
     let service = Silent;
-    let transport = serve_patiently(service, 1, patience);
+    let transport = serve_with(service, 1, timeouts);
     let counters = transport.counters();
     let mut stream = connect(&transport);
     upgrade(&mut stream);
@@ -123,11 +123,11 @@ fn an_idle_websocket_is_told_goodbye() {
 
 #[test]
 fn a_message_without_an_end_is_refused_however_often_its_peer_pings() {
-    let patience = Patience {
+    let timeouts = Timeouts {
         request: Duration::from_secs(1),
-        ..Patience::default()
+        ..Timeouts::default()
     };
-    let transport = serve_patiently(Silent, 1, patience);
+    let transport = serve_with(Silent, 1, timeouts);
     let counters = transport.counters();
     let mut stream = connect(&transport);
     upgrade(&mut stream);

@@ -4,7 +4,7 @@ use crate::hostile::Large;
 use crate::probe::{Probe, Transport, answers, connect, loopback, options, quest, started};
 use millpond_calls::{Call, Reply, Service, Ticket};
 use millpond_net::Counters;
-use millpond_net::Patience;
+use millpond_net::Timeouts;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const BOUND: usize = 4 << 20;
 const TURN_BYTES: u64 = 2 * ((256 << 10) + 20_000);
 
 fn start(service: impl Service, write_buffers_total_bytes_max: usize) -> Transport {
-    let mut options = options(2, Patience::default());
+    let mut options = options(2, Timeouts::default());
     options.write_buffers_total_bytes_max = write_buffers_total_bytes_max;
     options.native.in_flight_max = 64;
     started(vec![loopback()], options, service)
@@ -179,7 +179,7 @@ fn who_is_a_little_behind_stays_whatever_is_on_its_way_to_others() {
     let ((entered, inside), (go, gate), (tickets, asked)) =
         (sync_channel(8), sync_channel(8), sync_channel(64));
     let gate = Arc::new(Mutex::new(gate));
-    let mut options = options(1, Patience::default());
+    let mut options = options(1, Timeouts::default());
     options.write_buffers_total_bytes_max = 32 << 20;
     options.native.in_flight_max = 64;
     let service = Blocking {
