@@ -54,13 +54,8 @@ impl Options {
     pub fn memory_max(&self, used: MemoryUse) -> Vec<MemoryPart> {
         let connections = self.connections_open_max();
         let mut record = size_of::<Connection<()>>() as u64 + used.session_bytes + BESIDE_RECORD_BYTES;
-        record += [
-            (used.tls, TLS_BYTES),
-            (used.tls_certificates, TLS_CERTIFICATES_BYTES),
-        ]
-        .iter()
-        .filter_map(|(does, bytes)| does.then_some(*bytes))
-        .sum::<u64>();
+        record += u64::from(used.tls) * TLS_BYTES;
+        record += u64::from(used.tls_certificates) * TLS_CERTIFICATES_BYTES;
         let part = |what, bytes| MemoryPart { what, bytes };
         let of_each = |bytes: u64| connections.saturating_mul(bytes);
         // Those that linger hold nothing of requests.

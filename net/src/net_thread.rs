@@ -17,7 +17,7 @@ use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel, What};
 use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
 use crate::session::{Fronts, Goodbye, Local, Undecided};
-use crate::timers::{Sweep, Timers};
+use crate::timers::Timers;
 use crate::tls::{self, Tls};
 use crate::totals::Keepers;
 use crate::{Counters, Options};
@@ -115,6 +115,7 @@ pub(crate) struct Net {
 }
 
 /// What connections borrow for one turn.
+#[derive(Default)]
 pub(crate) struct Room {
     /// Where bytes are read to.
     pub(crate) read: Vec<u8>,
@@ -261,15 +262,10 @@ impl<L: Local> Loop<L> {
         self.left = left;
     }
 
-    fn has(&self, key: Key) -> bool {
-        self.connections
-            .get(key.slot)
-            .is_some_and(|found| found.link.key == key)
-    }
-
     fn deliver(&mut self, delivery: Delivery) {
         let key = delivery.key;
-        if !self.has(key) {
+        let found = self.connections.get(key.slot);
+        if found.is_none_or(|found| found.link.key != key) {
             self.net.mailbox.totals.take(delivery.bytes.len());
             if let What::Answer { .. } = delivery.what {
                 self.net.counters.undelivered.fetch_add(1, Ordering::Relaxed);
@@ -378,17 +374,14 @@ impl<L: Local> Loop<L> {
                 self.set_timer(slot);
             }
         }
-        let Some(Sweep { now_s, from, to }) = self.timers.sweep(self.connections.capacity()) else {
+        let Some(slots) = self.timers.sweep(self.connections.capacity()) else {
             return;
         };
         self.net.counters.quiet.tell();
-        for slot in from..to {
-            let timeouts = &self.net.options.timeouts;
-            let overdue = self
-                .connections
-                .get(slot)
-                .and_then(|found| found.overdue(timeouts, now_s));
-            if let Some(why) = overdue {
+        for slot in slots {
+            let (timeouts, now_s) = (&self.net.options.timeouts, self.timers.now_s());
+            let found = self.connections.get(slot);
+            if let Some(why) = found.and_then(|found| found.overdue(timeouts, now_s)) {
                 self.net.counters.count_overdue(why);
                 self.part(slot, Goodbye::Overdue(why));
             }

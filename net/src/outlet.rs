@@ -85,16 +85,12 @@ pub(crate) struct Owed {
     /// Bytes of pushes in the mailbox.
     queued: AtomicUsize,
     /// Bytes that are written and not sent, as of its last turn.
-    unsent: AtomicUsize,
+    pub(crate) unsent: AtomicUsize,
 }
 
 impl Owed {
     /// So many bytes are in the mailbox no more.
     pub(crate) fn take(&self, bytes: usize) {
         self.queued.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_unsent(&self, bytes: usize) {
-        self.unsent.store(bytes, Ordering::Relaxed);
     }
 }

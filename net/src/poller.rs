@@ -77,7 +77,7 @@ pub(crate) fn watch(bell: &Bell) -> io::Result<OwnedFd> {
 }
 
 impl Poller {
-    /// Waits on what [`watch`] made, on the thread that will.
+    /// Waits on what [`watch`] made, on the thread that will: the room for events cannot change threads.
     pub(crate) fn new(epoll: OwnedFd) -> Poller {
         Poller {
             epoll,

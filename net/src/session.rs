@@ -220,16 +220,6 @@ impl<'t> Turn<'t> {
             owed: Arc::clone(self.link.owed.get_or_insert_default()),
         }
     }
-
-    /// The same turn, for a shorter time.
-    #[inline]
-    pub fn reborrow(&mut self) -> Turn<'_> {
-        Turn {
-            net: self.net,
-            link: self.link,
-            scratch: self.scratch,
-        }
-    }
 }
 
 /// The session of a connection whose first bytes have not told its protocol.

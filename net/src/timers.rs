@@ -6,6 +6,7 @@
 
 use crate::mailbox::Key;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// From one sweep to the next.
@@ -72,14 +73,6 @@ impl Ages {
             _ => None,
         }
     }
-}
-
-/// A part of the slots, to be looked at.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Sweep {
-    pub(crate) now_s: u32,
-    pub(crate) from: usize,
-    pub(crate) to: usize,
 }
 
 /// Nanoseconds since the thread's clock started. A turn compares a few of them, which as an `Instant` would take ten times as long.
@@ -154,11 +147,9 @@ impl Timers {
 
     /// The first of the connections with a timer that `is` so.
     pub(crate) fn first(&self, is: impl Fn(Key) -> bool) -> Option<Key> {
-        let keys = self
-            .ends
-            .iter()
-            .map(|&(_, slot, generation)| Key { slot, generation });
-        keys.into_iter().find(|key| is(*key))
+        let ends = self.ends.iter();
+        let mut keys = ends.map(|&(_, slot, generation)| Key { slot, generation });
+        keys.find(|key| is(*key))
     }
 
     /// How long nothing of all this is due; for ever where there is nothing.
@@ -170,18 +161,14 @@ impl Timers {
     }
 
     /// The slots to look at now, of `slots` in all; nothing between two ticks.
-    pub(crate) fn sweep(&mut self, slots: usize) -> Option<Sweep> {
+    pub(crate) fn sweep(&mut self, slots: usize) -> Option<Range<usize>> {
         if !self.sweeps || self.now_ns < self.sweep_ns {
             return None;
         }
         self.sweep_ns = self.now_ns + nanos(TICK);
         self.part = (self.part + 1) % SWEEPS;
         let at = |part: usize| slots * part / SWEEPS;
-        Some(Sweep {
-            now_s: self.now_s(),
-            from: at(self.part),
-            to: at(self.part + 1),
-        })
+        Some(at(self.part)..at(self.part + 1))
     }
 }
 
@@ -257,9 +244,8 @@ mod tests {
         assert_eq!(timers.sweep(10), None);
         for second in 1..=4 {
             timers.set_now(start + Duration::from_secs(second));
-            let Sweep { from, to, now_s } = timers.sweep(10).unwrap();
-            assert_eq!(u64::from(now_s), second);
-            (from..to).for_each(|slot| seen[slot] += 1);
+            assert_eq!(u64::from(timers.now_s()), second);
+            timers.sweep(10).unwrap().for_each(|slot| seen[slot] += 1);
             assert_eq!(timers.sweep(10), None);
         }
         assert_eq!(seen, [1; 10]);

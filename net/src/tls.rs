@@ -22,7 +22,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::version::TLS13;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The configuration keys that name the files.
@@ -96,14 +96,9 @@ impl Tls {
         self.with(|current| current.validity)
     }
 
-    /// Whether users other than the owner and its group may read the private key.
-    pub fn is_key_open(&self) -> bool {
-        files::is_open_to_all(&self.files.private_key)
-    }
-
-    /// Where the private key lies.
-    pub fn private_key(&self) -> &std::path::Path {
-        &self.files.private_key
+    /// Where the private key lies, if users other than the owner and its group may read it.
+    pub fn open_private_key(&self) -> Option<&Path> {
+        Some(self.files.private_key.as_path()).filter(|path| files::is_open_to_all(path))
     }
 
     /// The beginning of a connection.

@@ -45,12 +45,12 @@ pub(crate) fn warnings(tls: &Tls) -> Vec<Warning> {
         hurts: left.is_none_or(|days| days < 0),
         text: format!("server.tls.certificate {what}"),
     });
-    let open = tls.is_key_open().then(|| {
-        let path = tls.private_key().display();
-        Warning {
-            hurts: false,
-            text: format!("server.tls.private_key: everybody on this machine may read {path}; chmod 600 it"),
-        }
+    let open = tls.open_private_key().map(|path| Warning {
+        hurts: false,
+        text: format!(
+            "server.tls.private_key: everybody on this machine may read {}; chmod 600 it",
+            path.display()
+        ),
     });
     dates.into_iter().chain(open).collect()
 }

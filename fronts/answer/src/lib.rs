@@ -136,7 +136,7 @@ pub fn answer<F: Form>(
     let mut answering = Answering {
         form,
         open: F::Open::default(),
-        turn: turn.reborrow(),
+        turn: &mut *turn,
         duplex,
     };
     answer(Reply::to(&mut answering));
@@ -144,14 +144,14 @@ pub fn answer<F: Form>(
 }
 
 /// The answer of a call while it is served.
-struct Answering<'c, F: Form> {
+struct Answering<'c, 't, F: Form> {
     form: F,
     open: F::Open,
-    turn: Turn<'c>,
+    turn: &'c mut Turn<'t>,
     duplex: Option<&'c mut (dyn Duplex + 'static)>,
 }
 
-impl<F: Form> Answer for Answering<'_, F> {
+impl<F: Form> Answer for Answering<'_, '_, F> {
     #[inline]
     fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
         self.form.begin(self.turn.out(), &mut self.open)
@@ -174,7 +174,7 @@ impl<F: Form> Answer for Answering<'_, F> {
     }
 }
 
-impl<F: Form> Sink for Answering<'_, F> {
+impl<F: Form> Sink for Answering<'_, '_, F> {
     fn later(&mut self) -> Box<dyn Later> {
         Box::new(Deferred {
             form: self.form,
@@ -187,7 +187,7 @@ impl<F: Form> Sink for Answering<'_, F> {
 
     fn pusher(&mut self) -> Result<Pusher, PushError> {
         let duplex = self.duplex.as_mut().ok_or(PushError::Http)?;
-        Ok(duplex.pusher(&mut self.turn))
+        Ok(duplex.pusher(self.turn))
     }
 }
 

@@ -54,10 +54,8 @@ impl HttpOptions {
     /// What an answer to a page of that origin says.
     fn allowed(&self, origin: Option<&str>) -> Option<&'static str> {
         let origin = origin?;
-        let mut allowed = self.cors_origins.iter();
-        allowed
-            .find(|allowed| **allowed == "*" || **allowed == origin)
-            .copied()
+        let mut allowed = self.cors_origins.iter().copied();
+        allowed.find(|allowed| *allowed == "*" || *allowed == origin)
     }
 
     /// Whether a page calls whose origin its browser does not name, as it does not for an image's GET.
@@ -153,7 +151,7 @@ impl<S: Service> Requests<S> {
             ..LAST.0
         });
         let mut is_upgraded = false;
-        if refused || !self.is_answered_here(turn, request, form, keep_alive) {
+        if refused || !self.is_answered_here(turn, request, form) {
             match request.upgrade_websocket {
                 Some(key) if !refused => {
                     write_switching(turn.out(), key);
@@ -169,39 +167,27 @@ impl<S: Service> Requests<S> {
         is_upgraded
     }
 
-    /// Refuses a request over loopback that calls this server by a name that a stranger could own.
-    fn is_refused_by_host(&self, turn: &mut Turn<'_>, request: &HttpRequest<'_>, form: Form) -> bool {
-        let hosts = &self.options.hosts;
+    /// Why a request is refused over loopback that calls this server by a name that a stranger could own.
+    fn refuse_host(&self, turn: &Turn<'_>, request: &HttpRequest<'_>) -> Option<String> {
+        let HttpOptions { hosts, counters, .. } = &*self.options;
         if !turn.is_loopback() || hosts.answers(request.host) {
-            return false;
+            return None;
         }
         let host = request.host.unwrap_or_default();
-        self.options
-            .counters
-            .hosts_refused
-            .fetch_add(1, Ordering::Relaxed);
+        counters.hosts_refused.fetch_add(1, Ordering::Relaxed);
         limited!(info, turn.counters().quiet, HOST_REFUSED, [peer = %turn.peer(), host], "refused: a Host that is not answered ({})", hosts.key);
-        form.error(turn.out(), &Status::new(Code::Forbidden, hosts.refusal(host)));
-        true
+        Some(hosts.refusal(host))
     }
 
     /// Answers what is no call: a Host that is not answered, a preflight, and a page of an origin that may not call.
-    fn is_answered_here(
-        &self,
-        turn: &mut Turn<'_>,
-        request: &HttpRequest<'_>,
-        form: Form,
-        keep_alive: bool,
-    ) -> bool {
-        if self.is_refused_by_host(turn, request, form) {
+    fn is_answered_here(&self, turn: &mut Turn<'_>, request: &HttpRequest<'_>, form: Form) -> bool {
+        let allowed = form.0.allow_origin;
+        let ex = if let Some(refusal) = self.refuse_host(turn, request) {
+            refusal
+        } else if request.verb == "OPTIONS" && request.origin.is_some() {
+            write_preflight(turn.out(), allowed, form.0.keep_alive);
             return true;
-        }
-        let allowed = self.options.allowed(request.origin);
-        if request.verb == "OPTIONS" && request.origin.is_some() {
-            write_preflight(turn.out(), allowed, keep_alive);
-            return true;
-        }
-        let ex = if let (Some(origin), None) = (request.origin, allowed) {
+        } else if let (Some(origin), None) = (request.origin, allowed) {
             // A browser would keep the page from reading the answer, but not from calling.
             format!("pages of {origin:?} may not call; add it to server.cors_origins if they may")
         } else if self.options.hides_its_origin(request) {
@@ -265,14 +251,13 @@ fn refuse_verb(turn: &mut Turn<'_>, request: &HttpRequest<'_>, takes_get: bool, 
 
 /// The last answer to what is no HTTP.
 fn refuse_bytes(out: &mut Vec<u8>, error: &HttpError) {
-    let (code, http_status) = match error {
-        HttpError::BodyTooLarge { .. } | HttpError::Length { .. } => {
-            (Code::TooLarge, Code::TooLarge.http_status())
-        }
-        HttpError::UpgradeVersion { .. } => (Code::BadHttp, 426),
-        HttpError::Malformed { .. } | HttpError::HeadTooLarge { .. } => {
-            (Code::BadHttp, Code::BadHttp.http_status())
-        }
+    let code = match error {
+        HttpError::BodyTooLarge { .. } | HttpError::Length { .. } => Code::TooLarge,
+        _ => Code::BadHttp,
+    };
+    let http_status = match error {
+        HttpError::UpgradeVersion { .. } => 426,
+        _ => code.http_status(),
     };
     LAST.error_as(out, &Status::new(code, error.to_string()), http_status, None);
 }

@@ -268,10 +268,8 @@ impl Frames {
             pushes.held.push_back(held);
             return None;
         }
-        self.options
-            .counters
-            .calls_refused
-            .fetch_add(1, Ordering::Relaxed);
+        let refused = &self.options.counters.calls_refused;
+        refused.fetch_add(1, Ordering::Relaxed);
         let ex = format!(
             "{} calls of this connection are in flight and more wait, while the server waits for its peer's answers; \
              call again when some are answered, or raise server.in_flight_per_connection_max",
@@ -359,10 +357,8 @@ impl<S: Service> Session<Serving<S>> for Frames {
     }
 
     fn resume(&mut self, local: &Serving<S>, turn: &mut Turn<'_>) {
-        let pushes = self.pushes.as_mut();
-        let Some((pushes, held)) =
-            pushes.and_then(|pushes| pushes.held.pop_front().map(|held| (pushes, held)))
-        else {
+        let Some(pushes) = &mut self.pushes else { return };
+        let Some(held) = pushes.held.pop_front() else {
             return;
         };
         pushes.held_bytes -= held.bytes();

@@ -130,20 +130,14 @@ impl Line {
 
     /// Tells whoever has waited long enough; when to look again.
     pub(crate) fn time_out(&self, now: Instant) -> Option<Instant> {
-        let is_late = |waiting: &Waiting| waiting.until <= now;
-        let late: Vec<Waiting> = {
+        let late: Vec<(u32, Waiting)> = {
             let mut calls = self.calls();
-            calls
-                .waiting
-                .extract_if(.., |_, waiting| is_late(waiting))
-                .map(|(_, waiting)| waiting)
-                .collect()
+            let late = calls.waiting.extract_if(.., |_, waiting| waiting.until <= now);
+            late.collect()
         };
-        for mut waiting in late {
-            self.options
-                .counters
-                .push_timeouts
-                .fetch_add(1, Ordering::Relaxed);
+        let timeouts = &self.options.counters.push_timeouts;
+        for (_, mut waiting) in late {
+            timeouts.fetch_add(1, Ordering::Relaxed);
             let after = waiting.after;
             waiting.tell(Err(PushError::TimedOut { after }));
         }
@@ -232,10 +226,8 @@ impl Waiting {
             return;
         };
         // Counted out first: who is told may ask the next thing.
-        self.options
-            .counters
-            .pushes_waiting
-            .fetch_sub(1, Ordering::Relaxed);
+        let waiting = &self.options.counters.pushes_waiting;
+        waiting.fetch_sub(1, Ordering::Relaxed);
         if let Err(panic) = contain(|| on_answer(result)) {
             limited!(error, self.outlet.counters().quiet, PANICKED, [%panic], "the receiver of a peer's answer panicked");
         }

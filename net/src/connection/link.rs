@@ -171,7 +171,7 @@ impl Link {
     /// What was borrowed is given back, if nothing is in it.
     pub(super) fn give_out_back(&mut self, room: &mut Room) {
         if let Some(owed) = &self.owed {
-            owed.set_unsent(self.unsent());
+            owed.unsent.store(self.unsent(), Ordering::Relaxed);
         }
         self.keep_no_spare_room(room);
         if self.timed.is_empty() {
@@ -201,11 +201,8 @@ impl Link {
     /// What was counted for it, and what its unsent answers take now, which is counted from here on.
     pub(crate) fn recount_kept(&mut self) -> (Kept, usize) {
         let keeps = self.out.capacity() + self.timed.capacity() * size_of::<Timed>();
-        let now = Kept {
-            kept: keeps,
-            mailed: 0,
-        };
-        (std::mem::replace(&mut self.kept, now), keeps)
+        let (kept, mailed) = (keeps, 0);
+        (std::mem::replace(&mut self.kept, Kept { kept, mailed }), keeps)
     }
 
     /// A message was written from `start` on: its layer may seal it.

@@ -15,11 +15,7 @@ impl Room {
     pub(crate) fn new() -> Room {
         Room {
             read: vec![0; SCRATCH_BYTES],
-            out: Vec::new(),
-            timed: Vec::new(),
-            written: Vec::new(),
-            scratch: Vec::new(),
-            plain: Vec::new(),
+            ..Room::default()
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::mailbox::{Mailbox, Parcel};
 use crate::poller::{self, Poller};
 use crate::session::{Fronts, Local};
 use crate::totals::Totals;
-use crate::{Counters, Error, Options};
+use crate::{Error, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -31,21 +31,17 @@ pub(crate) fn start<L: Local>(
     totals.introduce(number, &mailbox);
     let epoll = poller::watch(&mailbox.waker.bell).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
-    let counters = Arc::clone(&totals.counters);
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
     let end = End {
         mailbox: Arc::clone(&mailbox),
         live: Arc::clone(&live),
-        counters: Arc::clone(&counters),
     };
-    let (net, thread_live) = (
-        Net {
-            options,
-            counters,
-            mailbox: Arc::clone(&mailbox),
-        },
-        Arc::clone(&live),
-    );
+    let net = Net {
+        options,
+        counters: Arc::clone(&totals.counters),
+        mailbox: Arc::clone(&mailbox),
+    };
+    let thread_live = Arc::clone(&live);
     let body = move || {
         let pin = cpu.map_or(Ok(()), pin_to);
         let failed = pin.is_err();
@@ -74,28 +70,26 @@ pub(crate) fn start<L: Local>(
 struct End {
     mailbox: Arc<Mailbox>,
     live: Arc<AtomicUsize>,
-    counters: Arc<Counters>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        let left = self.mailbox.close();
+        let (left, totals) = (self.mailbox.close(), &self.mailbox.totals);
         for parcel in &left.parcels {
             if let Parcel::Message(delivery) = parcel {
-                self.mailbox.totals.take(delivery.bytes.len());
+                totals.take(delivery.bytes.len());
             }
         }
         for order in &left.orders {
             if let Order::Adopt(Newcomer { kind, .. }) = order {
-                uncount(&self.counters, &self.live, *kind);
+                uncount(&totals.counters, &self.live, *kind);
             }
         }
         if std::thread::panicking() {
             // What it was about to adopt went with it.
             let lost = self.live.swap(0, Ordering::Relaxed) as u64;
-            self.counters.live.fetch_sub(lost, Ordering::Relaxed);
+            totals.counters.live.fetch_sub(lost, Ordering::Relaxed);
         }
-        drop(left);
     }
 }
 
@@ -113,6 +107,7 @@ fn pin_to(cpu: usize) -> std::io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Counters;
     use crate::mailbox::{Delivery, Key, What};
     use crate::net_thread::{Kind, count};
     use crate::poller::Bell;
@@ -157,7 +152,6 @@ mod tests {
         drop(End {
             mailbox,
             live: Arc::clone(&net_thread.live),
-            counters: Arc::clone(&counters),
         });
         assert_eq!(counted(), [0, 0, 0]);
         assert_eq!(net_thread.live.load(Ordering::Relaxed), 0);

@@ -15,8 +15,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Of a file's mode: others may read it.
 const OTHERS_READ: u32 = 0o004;
 
-/// What is told of a file without reading it: where it lies, its size, and when it changed.
-type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+/// What is told of a file without reading it: where it lies and its size, and when it changed.
+type Stamp = Option<([u64; 3], [i64; 4])>;
 
 /// What all of them were at one moment; files behind links are the ones that are meant.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,17 +26,13 @@ impl Stamps {
     pub(super) fn of(files: &TlsFiles) -> Stamps {
         let stamp = |path: &Path| {
             let found = std::fs::metadata(path).ok()?;
-            let (modified, changed) = (found.mtime(), found.ctime());
-            let parts = (found.mtime_nsec(), found.ctime_nsec());
-            Some((
-                found.dev(),
-                found.ino(),
-                found.size(),
-                modified,
-                parts.0,
-                changed,
-                parts.1,
-            ))
+            let times = [
+                found.mtime(),
+                found.mtime_nsec(),
+                found.ctime(),
+                found.ctime_nsec(),
+            ];
+            Some(([found.dev(), found.ino(), found.size()], times))
         };
         Stamps([
             stamp(&files.certificate),
