@@ -50,9 +50,9 @@ pub struct Options {
     pub threads: usize,
     /// Processors to pin them to, in turn; empty pins nothing.
     pub cpus: Vec<usize>,
-    /// Connections served at a time; further ones are told `Overloaded` and closed.
+    /// Connections served at a time; further ones are answered `Overloaded` and closed.
     pub connections_max: usize,
-    /// What somebody can do who is told so: it follows "try again later, or".
+    /// The hint in that refusal, behind "try again later, or".
     pub connections_hint: &'static str,
     /// A connection over the limit is served in the place of the one that has done nothing for longest, if there is one that
     /// awaits no answer. Finding it takes a look at all of a thread's connections: for one thread, and few of them.
@@ -63,10 +63,10 @@ pub struct Options {
     /// keeps most is closed.
     pub write_buffers_total_bytes_max: usize,
     /// Bytes of requests that have not come whole, over all connections, beyond 8 KiB of each: a connection that would hold
-    /// more of its request then is told `Overloaded` and closed.
+    /// more of its request then is answered `Overloaded` and closed.
     pub unfinished_bytes_max: usize,
-    /// What somebody can do who is told so: it follows "try again later, or".
+    /// The hint in that refusal, behind "try again later, or".
     pub unfinished_hint: &'static str,
-    /// How long peers may keep this server waiting.
+    /// How long peers may keep the server waiting.
     pub timeouts: Timeouts,
 }
