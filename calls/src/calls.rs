@@ -161,7 +161,8 @@ impl<S> Calls<S> {
         let payload = Payload::new(call.asked.encoding, call.asked.payload)?;
         let method = call.arrival.method;
         if !call.arrival.is_own && !self.access.is_open(method) {
-            let token = Reserved::of(&payload)?.token.or(call.asked.meta.token);
+            let token = Reserved::of(&payload)?.token.map(|token| token.0);
+            let token = token.or(call.asked.meta.token);
             self.access.open(method, &call.entry().name, token)?;
         }
         Ok(payload)

@@ -9,8 +9,8 @@ use crate::cuts::{pieces, settings};
 use crate::memory::within;
 use crate::strict;
 use millpond_wire_frame::{
-    Encoding, HttpAnswer, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http, parse_http_on,
-    service_method, service_payload, write_http, write_preflight, write_switching,
+    Encoding, HttpAnswer, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http, service_method,
+    service_payload, write_http, write_preflight, write_switching,
 };
 use millpond_wire_payload::decode_map;
 
@@ -32,7 +32,7 @@ pub fn http(data: &[u8]) {
 fn requests(limits: Limits, seed: u8, mut rest: &[u8]) {
     let _ = is_http(rest);
     loop {
-        let parsed = parse_http(rest, limits);
+        let parsed = parse_http(rest, limits, &mut HttpProgress::default());
         check_cuts(limits, seed, rest, &parsed);
         match parsed {
             Ok(Parsed::Whole { message, len }) => {
@@ -51,7 +51,7 @@ fn requests(limits: Limits, seed: u8, mut rest: &[u8]) {
                 answer(&message);
                 rest = &rest[len..];
             }
-            Ok(Parsed::Partial { needed, .. }) => {
+            Ok(Parsed::Partial { needed }) => {
                 assert!(needed > rest.len(), "waits for {needed} and has {}", rest.len());
                 // The empty line, the head, the body with as much around its chunks, the trailers.
                 let most = 2 + 2 * HEAD_BYTES_MAX + 2 * limits.frame_bytes_max + HEAD_BYTES_MAX;
@@ -80,15 +80,15 @@ fn check_cuts<E: std::fmt::Debug>(
         if cut >= len {
             return;
         }
-        let prefix = parse_http(&bytes[..cut], limits);
-        let gone_on = parse_http_on(&bytes[..cut], limits, &mut progress);
+        let prefix = parse_http(&bytes[..cut], limits, &mut HttpProgress::default());
+        let gone_on = parse_http(&bytes[..cut], limits, &mut progress);
         assert_eq!(
             format!("{prefix:?}"),
             format!("{gone_on:?}"),
             "read at once, and in pieces"
         );
         match (prefix, whole) {
-            (Ok(Parsed::Partial { needed, .. }), Ok(Parsed::Whole { len, .. })) => {
+            (Ok(Parsed::Partial { needed }), Ok(Parsed::Whole { len, .. })) => {
                 assert!(needed > cut && needed <= *len, "waits for {needed} of {len}");
             }
             (Ok(Parsed::Partial { .. }), _) | (Err(_), Err(_)) => {}

@@ -13,7 +13,7 @@ use millpond_calls::{Call, Meta, Service};
 use millpond_fronts_answer::{Form as _, Serving, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
 use millpond_wire_frame::{
-    Encoding, HttpAnswer, HttpError, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http_on,
+    Encoding, HttpAnswer, HttpError, HttpProgress, HttpRequest, Limits, Parsed, is_http, parse_http,
     service_method, service_payload, write_preflight, write_switching,
 };
 use millpond_wire_schema::{Code, Status};
@@ -103,13 +103,10 @@ struct Requests<S> {
 
 impl<S: Service> Session<Serving<S>> for Requests<S> {
     fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
-        let (request, len) = match parse_http_on(input, self.options.limits, &mut self.progress) {
+        let (request, len) = match parse_http(input, self.options.limits, &mut self.progress) {
             Ok(Parsed::Whole { message, len }) => (message, len),
-            Ok(Parsed::Partial {
-                needed,
-                wants_continue,
-            }) => {
-                if wants_continue && !std::mem::replace(&mut self.continue_sent, true) {
+            Ok(Parsed::Partial { needed }) => {
+                if self.progress.wants_continue && !std::mem::replace(&mut self.continue_sent, true) {
                     turn.out().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                 }
                 return Received::More(needed);
@@ -225,7 +222,7 @@ fn make_call<S: Service>(local: &Serving<S>, turn: &mut Turn<'_>, request: &Http
         meta: Meta {
             deadline_ms: request.deadline_ms,
             trace: request.trace,
-            token: request.authorization.and_then(bearer),
+            token: request.authorization.and_then(|header| bearer(header.0)),
         },
         ..local.call(turn, &method, Encoding::Json, &payload)
     };
@@ -252,11 +249,11 @@ fn refuse_verb(turn: &mut Turn<'_>, request: &HttpRequest<'_>, takes_get: bool, 
 /// The last answer to what is no HTTP.
 fn refuse_bytes(out: &mut Vec<u8>, error: &HttpError) {
     let code = match error {
-        HttpError::BodyTooLarge { .. } | HttpError::Length { .. } => Code::TooLarge,
+        HttpError::BodyTooLarge { .. } | HttpError::Length(_) => Code::TooLarge,
         _ => Code::BadHttp,
     };
     let http_status = match error {
-        HttpError::UpgradeVersion { .. } => 426,
+        HttpError::UpgradeVersion(_) => 426,
         _ => code.http_status(),
     };
     LAST.error_as(out, &Status::new(code, error.to_string()), http_status, None);

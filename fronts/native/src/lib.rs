@@ -19,7 +19,9 @@ use form::Form;
 use millpond_calls::{Call, PushAnswer, Pusher, Service};
 use millpond_fronts_answer::{Duplex, Serving, answer, refuse, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
-use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Limits, Parsed, answer_form, parse_frame};
+use millpond_wire_frame::{
+    Encoding, Frame, FrameError, FrameKind, FrameProblem, Limits, Parsed, answer_form, parse_frame,
+};
 use millpond_wire_schema::{Code, Status};
 use pusher::Line;
 use std::collections::VecDeque;
@@ -294,7 +296,7 @@ impl Frames {
 
     /// Says what is wrong with what is no frame, if it says which call it was.
     pub fn refuse_frame(&self, turn: &mut Turn<'_>, input: &[u8], error: FrameError) {
-        if let Some(seq) = error.seq() {
+        if let Some(seq) = error.seq {
             // The reason in the caller's own encoding, as far as its flags name one.
             let json = input.get(5).is_some_and(|flags| flags & 0xc0 == 0x40);
             let form = Form::Frame {
@@ -302,8 +304,8 @@ impl Frames {
                 seq,
                 in_message: self.in_message,
             };
-            let code = match error {
-                FrameError::TooLarge { .. } => Code::TooLarge,
+            let code = match error.problem {
+                FrameProblem::TooLarge { .. } => Code::TooLarge,
                 _ => Code::InvalidPackage,
             };
             refuse(turn, form, &Status::new(code, error.to_string()));
@@ -333,10 +335,10 @@ impl<S: Service> Session<Serving<S>> for Frames {
                 true => Received::Served(len),
                 false => Received::Malformed,
             },
-            Ok(Parsed::Partial { needed, .. }) => Received::More(needed),
+            Ok(Parsed::Partial { needed }) => Received::More(needed),
             Err(error) => {
-                let what = match error {
-                    FrameError::TooLarge { .. } => "a frame over the limit",
+                let what = match error.problem {
+                    FrameProblem::TooLarge { .. } => "a frame over the limit",
                     _ => "not a frame",
                 };
                 limited!(info, turn.counters().quiet, NOT_FRAME, [peer = %turn.peer(), %error], "connection closed: {what}");

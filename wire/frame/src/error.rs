@@ -7,49 +7,35 @@ use thiserror::Error;
 
 /// A frame that cannot be served. The connection closes after it, because the next frame's start is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum FrameError {
+#[error("{problem}")]
+pub struct FrameError {
+    /// What is wrong with it.
+    pub problem: FrameProblem,
+    /// The sequence number an error answer can carry, if the frame got that far and has one.
+    pub seq: Option<u32>,
+}
+
+/// What is wrong with a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FrameProblem {
     /// The first four bytes are neither `FPNN` nor an HTTP method.
-    #[error("{}", not_magic(*found))]
-    Magic {
-        /// The four bytes.
-        found: [u8; 4],
-    },
+    #[error("{}", not_magic(*.0))]
+    Magic([u8; 4]),
     /// A version this build does not speak.
-    #[error("frame version {found}; this server speaks version 1")]
-    Version {
-        /// The version byte.
-        found: u8,
-        /// Sequence number to answer to, where the frame has one.
-        seq: Option<u32>,
-    },
+    #[error("frame version {0}; this server speaks version 1")]
+    Version(u8),
     /// Both or neither of the msgpack and JSON flags, or a reserved flag.
-    #[error("frame flags {found:#04x}; expected 0x80 (msgpack) or 0x40 (JSON) alone")]
-    Flags {
-        /// The flag byte.
-        found: u8,
-        /// Sequence number to answer to, where the frame has one.
-        seq: Option<u32>,
-    },
+    #[error("frame flags {0:#04x}; expected 0x80 (msgpack) or 0x40 (JSON) alone")]
+    Flags(u8),
     /// A message type that does not exist.
-    #[error("message type {found}; expected 0 (oneway), 1 (twoway) or 2 (answer)")]
-    Kind {
-        /// The type byte.
-        found: u8,
-    },
+    #[error("message type {0}; expected 0 (oneway), 1 (twoway) or 2 (answer)")]
+    Kind(u8),
     /// A quest without a method, or one whose name is no UTF-8.
-    #[error("the method name is {problem}; expected 1 to 255 bytes of UTF-8")]
-    Method {
-        /// What is wrong with it.
-        problem: &'static str,
-        /// Sequence number to answer to, where the frame has one.
-        seq: Option<u32>,
-    },
+    #[error("the method name is {0}; expected 1 to 255 bytes of UTF-8")]
+    Method(&'static str),
     /// A payload of no bytes; the smallest is an empty map.
     #[error("the payload is empty; expected a map (an empty one is the byte 80, or {{}})")]
-    EmptyPayload {
-        /// Sequence number to answer to, where the frame has one.
-        seq: Option<u32>,
-    },
+    EmptyPayload,
     /// Larger than this side accepts.
     #[error(
         "the frame is {bytes} bytes; the limit is {limit} (split the call, or raise server.frame_bytes_max)"
@@ -59,8 +45,6 @@ pub enum FrameError {
         bytes: usize,
         /// The limit in force.
         limit: usize,
-        /// Sequence number to answer to, where the frame has one.
-        seq: Option<u32>,
     },
 }
 
@@ -74,17 +58,10 @@ fn not_magic(found: [u8; 4]) -> String {
     }
 }
 
-impl FrameError {
-    /// The sequence number an error answer can carry, if the frame got that far.
-    pub fn seq(&self) -> Option<u32> {
-        match self {
-            FrameError::Magic { .. } | FrameError::Kind { .. } => None,
-            FrameError::Version { seq, .. }
-            | FrameError::Flags { seq, .. }
-            | FrameError::Method { seq, .. }
-            | FrameError::EmptyPayload { seq }
-            | FrameError::TooLarge { seq, .. } => *seq,
-        }
+impl FrameProblem {
+    /// The error, of a frame with this sequence number.
+    pub(crate) fn of(self, seq: Option<u32>) -> FrameError {
+        FrameError { problem: self, seq }
     }
 }
 
@@ -92,31 +69,16 @@ impl FrameError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HttpError {
     /// Not HTTP/1.1, or against its rules.
-    #[error("bad HTTP request: {detail}")]
-    Malformed {
-        /// What is wrong.
-        detail: String,
-    },
+    #[error("bad HTTP request: {0}")]
+    Malformed(String),
     /// More head than is accepted.
-    #[error("{part} over {limit} {unit}; {hint}")]
-    HeadTooLarge {
-        /// "the HTTP head is" or "the trailers behind a chunked body are".
-        part: &'static str,
-        /// How many are accepted.
-        limit: usize,
-        /// "bytes" or "headers".
-        unit: &'static str,
-        /// What to do instead.
-        hint: &'static str,
-    },
-    /// A body whose announced length has more than 64 bits.
+    #[error("{0}")]
+    HeadTooLarge(String),
+    /// A body whose announced length has more than 64 bits; its first digits where it is long.
     #[error(
-        "Content-Length is {found}, which is more than any body has; split the call, and send its length in bytes"
+        "Content-Length is {0}, which is more than any body has; split the call, and send its length in bytes"
     )]
-    Length {
-        /// What stands there, its first digits where it is long.
-        found: String,
-    },
+    Length(String),
     /// More body than is accepted.
     #[error(
         "the HTTP body is {bytes} bytes; the limit is {limit} (split the call, or raise server.frame_bytes_max)"
@@ -127,12 +89,9 @@ pub enum HttpError {
         /// The limit in force.
         limit: usize,
     },
-    /// An upgrade to a WebSocket version other than 13; answered 426 with the version that is spoken.
-    #[error("Sec-WebSocket-Version is {found:?}; this server speaks 13")]
-    UpgradeVersion {
-        /// The header's value; empty where there was none.
-        found: String,
-    },
+    /// An upgrade to a WebSocket version other than 13, or to none; answered 426 with the version that is spoken.
+    #[error("Sec-WebSocket-Version is {0:?}; this server speaks 13")]
+    UpgradeVersion(String),
 }
 
 /// What a WebSocket peer sent against RFC 6455 or past the limit; the connection closes after it.
@@ -147,17 +106,11 @@ pub enum WebSocketError {
         problem: &'static str,
     },
     /// A close frame whose payload is neither empty nor a code and a reason.
-    #[error("a close frame holds {found}; expected nothing, or a code from 1000 to 4999 that may be sent")]
-    CloseBody {
-        /// What it holds.
-        found: String,
-    },
+    #[error("a close frame holds {0}; expected nothing, or a code from 1000 to 4999 that may be sent")]
+    CloseBody(String),
     /// Text that is no UTF-8.
-    #[error("{what} is not UTF-8")]
-    Text {
-        /// Where.
-        what: &'static str,
-    },
+    #[error("{0} is not UTF-8")]
+    Text(&'static str),
     /// A message that is more than is accepted, with its fragments so far.
     #[error(
         "the WebSocket message has {bytes} bytes or more; the limit is {limit} (split the call, or raise server.frame_bytes_max)"
@@ -174,8 +127,8 @@ impl WebSocketError {
     /// The status code that the close frame after it carries (RFC 6455 section 7.4.1).
     pub fn close_code(&self) -> u16 {
         match self {
-            WebSocketError::Header { .. } | WebSocketError::CloseBody { .. } => close_code::PROTOCOL,
-            WebSocketError::Text { .. } => close_code::INVALID_TEXT,
+            WebSocketError::Header { .. } | WebSocketError::CloseBody(_) => close_code::PROTOCOL,
+            WebSocketError::Text(_) => close_code::INVALID_TEXT,
             WebSocketError::TooLarge { .. } => close_code::TOO_LARGE,
         }
     }

@@ -10,7 +10,7 @@
 //! It is not the payload's decoder. Its invariant: a frame's length is checked before any of it is used.
 //! Source: the FPNN wire protocol as captured from its 1.3.1 client and server.
 
-use crate::{Encoding, FrameError, Limits, Parsed};
+use crate::{Encoding, FrameError, FrameProblem, Limits, Parsed};
 
 const MAGIC: [u8; 4] = *b"FPNN";
 const VERSION: u8 = 1;
@@ -70,39 +70,30 @@ struct Head {
 /// Any [`FrameError`]; the bytes after it cannot be trusted to start a frame.
 #[inline]
 pub fn parse_frame(input: &[u8], limits: Limits) -> Result<Parsed<Frame<'_>>, FrameError> {
-    let partial = |needed| {
-        Ok(Parsed::Partial {
-            needed,
-            wants_continue: false,
-        })
-    };
     let head = match parse_head(input, limits)? {
         Ok(head) => head,
-        Err(needed) => return partial(needed),
+        Err(needed) => return Ok(Parsed::Partial { needed }),
     };
     let Some(payload) = input.get(head.payload_start..head.len) else {
-        return partial(head.len);
+        return Ok(Parsed::Partial { needed: head.len });
     };
     let method = input
         .get(head.method_start..head.payload_start)
         .unwrap_or_default();
-    let method = std::str::from_utf8(method).map_err(|_| FrameError::Method {
-        problem: "not UTF-8",
-        seq: head.seq,
-    })?;
+    let method = std::str::from_utf8(method).map_err(|_| FrameProblem::Method("not UTF-8").of(head.seq))?;
     let kind = match (head.mtype, head.seq) {
         (1, Some(seq)) => FrameKind::Twoway { method, seq },
         (2, Some(seq)) => FrameKind::Answer { status: head.ss, seq },
         _ => FrameKind::Oneway { method },
     };
-    let frame = Frame {
-        kind,
-        encoding: head.encoding,
-        payload,
-    };
+    let Head { encoding, len, .. } = head;
     Ok(Parsed::Whole {
-        message: frame,
-        len: head.len,
+        message: Frame {
+            kind,
+            encoding,
+            payload,
+        },
+        len,
     })
 }
 
@@ -113,7 +104,7 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
     if input[..magic_seen] != MAGIC[..magic_seen] {
         let mut found = [0; 4];
         found[..magic_seen].copy_from_slice(&input[..magic_seen]);
-        return Err(FrameError::Magic { found });
+        return Err(FrameProblem::Magic(found).of(None));
     }
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
         return Ok(Err(HEADER_BYTES));
@@ -123,7 +114,7 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
         0 => (false, usize::from(ss)),
         1 => (true, usize::from(ss)),
         2 => (true, 0),
-        found => return Err(FrameError::Kind { found }),
+        found => return Err(FrameProblem::Kind(found).of(None)),
     };
     let seq = match input[HEADER_BYTES..].first_chunk() {
         _ if !has_seq => None,
@@ -131,16 +122,16 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
         None => return Ok(Err(HEADER_BYTES + 4)),
     };
     if version != VERSION {
-        return Err(FrameError::Version { found: version, seq });
+        return Err(FrameProblem::Version(version).of(seq));
     }
     let encoding = match flag {
         FLAG_MSGPACK => Encoding::Msgpack,
         FLAG_JSON => Encoding::Json,
-        found => return Err(FrameError::Flags { found, seq }),
+        found => return Err(FrameProblem::Flags(found).of(seq)),
     };
     let payload_bytes = u32::from_le_bytes(psize) as usize;
     if payload_bytes == 0 {
-        return Err(FrameError::EmptyPayload { seq });
+        return Err(FrameProblem::EmptyPayload.of(seq));
     }
     let method_start = HEADER_BYTES + if has_seq { 4 } else { 0 };
     let payload_start = method_start + method_bytes;
@@ -148,13 +139,10 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
     // Compared before it is added: where a length has as many bits as a size, their sum could wrap.
     if payload_bytes > limit.saturating_sub(payload_start) {
         let bytes = payload_bytes.saturating_add(payload_start);
-        return Err(FrameError::TooLarge { bytes, limit, seq });
+        return Err(FrameProblem::TooLarge { bytes, limit }.of(seq));
     }
     if mtype != 2 && method_bytes == 0 {
-        return Err(FrameError::Method {
-            problem: "empty",
-            seq,
-        });
+        return Err(FrameProblem::Method("empty").of(seq));
     }
     Ok(Ok(Head {
         mtype,
@@ -179,7 +167,7 @@ pub fn answer_form(input: &[u8], limits: Limits) -> Option<(Encoding, u32)> {
 /// Appends a whole frame to `out`.
 ///
 /// # Errors
-/// [`FrameError::Method`] when the name is empty or longer than 255 bytes, [`FrameError::TooLarge`] when the payload is
+/// [`FrameProblem::Method`] when the name is empty or longer than 255 bytes, [`FrameProblem::TooLarge`] when the payload is
 /// past what the length field holds.
 pub fn write_frame(
     out: &mut Vec<u8>,
@@ -192,16 +180,10 @@ pub fn write_frame(
         FrameKind::Twoway { method, seq } => (1, method_size(method)?, Some(seq), method),
         FrameKind::Answer { status, seq } => (2, status, Some(seq), ""),
     };
-    let limit = u32::MAX as usize;
-    let psize = u32::try_from(payload.len()).map_err(|_| FrameError::TooLarge {
-        bytes: payload.len(),
-        limit,
-        seq,
-    })?;
+    let (bytes, limit) = (payload.len(), u32::MAX as usize);
+    let psize = u32::try_from(bytes).map_err(|_| FrameProblem::TooLarge { bytes, limit }.of(seq))?;
     out.extend_from_slice(&header(encoding, mtype, ss, psize));
-    out.extend_from_slice(
-        &seq.map(u32::to_le_bytes).unwrap_or_default()[..if seq.is_some() { 4 } else { 0 }],
-    );
+    out.extend(seq.map(u32::to_le_bytes).into_iter().flatten());
     out.extend_from_slice(method.as_bytes());
     out.extend_from_slice(payload);
     Ok(())
@@ -240,17 +222,12 @@ pub fn finish_answer(out: &mut [u8], start: usize) {
 }
 
 fn method_size(method: &str) -> Result<u8, FrameError> {
-    match u8::try_from(method.len()) {
-        Ok(0) => Err(FrameError::Method {
-            problem: "empty",
-            seq: None,
-        }),
-        Ok(size) => Ok(size),
-        Err(_) => Err(FrameError::Method {
-            problem: "longer than 255 bytes",
-            seq: None,
-        }),
-    }
+    let problem = match u8::try_from(method.len()) {
+        Ok(0) => "empty",
+        Ok(size) => return Ok(size),
+        Err(_) => "longer than 255 bytes",
+    };
+    Err(FrameProblem::Method(problem).of(None))
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ mod chunks;
 mod head;
 
 use crate::{HttpError, Limits, Parsed};
-use chunks::{Walk, Walked, join_chunks, walk_chunks};
+use chunks::{Walked, read_chunks};
 use head::read_head;
+use millpond_wire_payload::Hidden;
 use std::borrow::Cow;
-use std::fmt;
 
 pub use answer::{HttpAnswer, write_http, write_preflight, write_switching};
 
@@ -23,7 +23,7 @@ const HEADERS_MAX: usize = 64;
 const HEAD_HINT: &str = "send the payload in the body of a POST, and shorter headers";
 
 /// One request, borrowing from the bytes it was read from.
-#[derive(Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct HttpRequest<'a> {
     /// GET, POST, …
     pub verb: &'a str,
@@ -47,44 +47,10 @@ pub struct HttpRequest<'a> {
     pub other_site: bool,
     /// `Host`: what the caller takes this server for, a name or an address, and perhaps a port. HTTP/1.1 always has one.
     pub host: Option<&'a str>,
-    /// `Authorization`, scheme and credentials; a secret, left out of `Debug`.
-    pub authorization: Option<&'a str>,
+    /// `Authorization`, scheme and credentials.
+    pub authorization: Option<Hidden<'a>>,
     /// The body, with chunks joined.
     pub body: Cow<'a, [u8]>,
-}
-
-impl fmt::Debug for HttpRequest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Taken apart by name, so that a new field is shown or left out on purpose.
-        let HttpRequest {
-            verb,
-            path,
-            query,
-            keep_alive,
-            deadline_ms,
-            trace,
-            upgrade_websocket,
-            origin,
-            other_site,
-            host,
-            authorization,
-            body,
-        } = self;
-        f.debug_struct("HttpRequest")
-            .field("verb", verb)
-            .field("path", path)
-            .field("query", query)
-            .field("keep_alive", keep_alive)
-            .field("deadline_ms", deadline_ms)
-            .field("trace", trace)
-            .field("upgrade_websocket", upgrade_websocket)
-            .field("origin", origin)
-            .field("other_site", other_site)
-            .field("host", host)
-            .field("authorization", &authorization.map(|_| "(not shown)"))
-            .field("body", body)
-            .finish()
-    }
 }
 
 /// Whether the first bytes choose HTTP; `None` while they could still be either. One empty line (CRLF) may stand before a
@@ -122,53 +88,9 @@ enum Body {
 /// the chunks of a body are not.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HttpProgress {
+    /// The peer waits for `100 Continue` before it sends the rest.
+    pub wants_continue: bool,
     walked: Walked,
-}
-
-/// Reads the request at the front of `input`, behind one empty line at most.
-///
-/// # Errors
-/// Any [`HttpError`]; the connection cannot go on after it.
-pub fn parse_http(input: &[u8], limits: Limits) -> Result<Parsed<HttpRequest<'_>>, HttpError> {
-    parse_http_on(input, limits, &mut HttpProgress::default())
-}
-
-/// As [`parse_http`], going on from what was found in the first bytes of the same request; a whole request leaves `progress`
-/// ready for the next.
-///
-/// # Errors
-/// As [`parse_http`].
-pub fn parse_http_on<'a>(
-    input: &'a [u8],
-    limits: Limits,
-    progress: &mut HttpProgress,
-) -> Result<Parsed<HttpRequest<'a>>, HttpError> {
-    let (skipped, rest) = match input {
-        [b'\r'] => {
-            return Ok(Parsed::Partial {
-                needed: 2,
-                wants_continue: false,
-            });
-        }
-        [b'\r', b'\n', rest @ ..] => (2, rest),
-        _ => (0, input),
-    };
-    if let [b'\r' | b'\n', ..] = rest {
-        return Err(malformed("more than one empty line before the request"));
-    }
-    Ok(match parse_request(rest, limits, &mut progress.walked)? {
-        Parsed::Whole { message, len } => Parsed::Whole {
-            message,
-            len: skipped + len,
-        },
-        Parsed::Partial {
-            needed,
-            wants_continue,
-        } => Parsed::Partial {
-            needed: skipped.saturating_add(needed),
-            wants_continue,
-        },
-    })
 }
 
 /// What is wrong with a head, and what to write instead.
@@ -189,62 +111,68 @@ fn bad_head(error: httparse::Error, input: &[u8]) -> String {
     format!("{error}{hint}")
 }
 
-fn parse_request<'a>(
+/// Reads the request at the front of `input`, behind one empty line at most, going on from what was found in the first bytes of
+/// the same request; a whole request leaves `progress` ready for the next.
+///
+/// # Errors
+/// Any [`HttpError`]; the connection cannot go on after it.
+pub fn parse_http<'a>(
     input: &'a [u8],
     limits: Limits,
-    walked: &mut Walked,
+    progress: &mut HttpProgress,
 ) -> Result<Parsed<HttpRequest<'a>>, HttpError> {
+    let skipped = if input.starts_with(b"\r\n") { 2 } else { 0 };
+    let rest = match &input[skipped..] {
+        b"\r" if skipped == 0 => return Ok(Parsed::Partial { needed: 2 }),
+        [b'\r' | b'\n', ..] => return Err(malformed("more than one empty line before the request")),
+        rest => rest,
+    };
     let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut slots);
-    let head_len = match head.parse(input) {
-        Ok(httparse::Status::Complete(len)) if len <= HEAD_BYTES_MAX => len,
-        Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => {
-            return Ok(Parsed::Partial {
-                needed: input.len() + 1,
-                wants_continue: false,
-            });
+    let head_len = match head.parse(rest) {
+        Ok(httparse::Status::Complete(len)) if len <= HEAD_BYTES_MAX => skipped + len,
+        Ok(httparse::Status::Partial) if rest.len() < HEAD_BYTES_MAX => {
+            let needed = input.len() + 1;
+            return Ok(Parsed::Partial { needed });
         }
         Ok(_) => return Err(head_too_large("the HTTP head is", HEAD_HINT)),
         Err(httparse::Error::TooManyHeaders) => return Err(too_many_headers("the HTTP head is")),
-        Err(error) => return Err(malformed(bad_head(error, input))),
+        Err(error) => return Err(malformed(bad_head(error, rest))),
     };
-    if !ends_in_crlf(input.get(..head_len).unwrap_or_default()) {
+    let (lines, rest) = input.split_at(head_len);
+    if !ends_in_crlf(lines) {
         return Err(malformed("a line of the head does not end in CRLF"));
     }
-    let (mut request, body, wants_continue) = read_head(&head)?;
-    let rest = input.get(head_len..).unwrap_or_default();
-    match body {
-        Body::Length(bytes) if bytes > limits.frame_bytes_max => Err(HttpError::BodyTooLarge {
-            bytes: bytes as u64,
-            limit: limits.frame_bytes_max,
-        }),
-        Body::Length(bytes) => Ok(match rest.get(..bytes) {
-            Some(body) => {
-                request.body = Cow::Borrowed(body);
-                Parsed::Whole {
-                    message: request,
-                    len: head_len + bytes,
-                }
-            }
-            None => Parsed::Partial {
-                needed: head_len.saturating_add(bytes),
-                wants_continue: wants_continue && rest.is_empty(),
+    let (request, body, wants_continue) = read_head(&head)?;
+    let limit = limits.frame_bytes_max;
+    let body = match body {
+        Body::Length(bytes) if bytes > limit => {
+            let bytes = bytes as u64;
+            return Err(HttpError::BodyTooLarge { bytes, limit });
+        }
+        Body::Length(len) => match rest.get(..len) {
+            Some(body) => Parsed::Whole {
+                message: Cow::Borrowed(body),
+                len,
             },
-        }),
-        Body::Chunked => Ok(match walk_chunks(rest, limits.frame_bytes_max, walked)? {
-            Walk::Whole(used) => {
-                request.body = Cow::Owned(join_chunks(rest, std::mem::take(walked))?);
-                Parsed::Whole {
-                    message: request,
-                    len: head_len + used,
-                }
+            None => Parsed::Partial { needed: len },
+        },
+        Body::Chunked => read_chunks(rest, limit, &mut progress.walked)?,
+    };
+    Ok(match body {
+        Parsed::Whole { message: body, len } => {
+            *progress = HttpProgress::default();
+            Parsed::Whole {
+                message: HttpRequest { body, ..request },
+                len: head_len + len,
             }
-            Walk::Partial { needed } => Parsed::Partial {
-                needed: head_len.saturating_add(needed),
-                wants_continue: wants_continue && rest.is_empty(),
-            },
-        }),
-    }
+        }
+        Parsed::Partial { needed } => {
+            progress.wants_continue = wants_continue && rest.is_empty();
+            let needed = head_len.saturating_add(needed);
+            Parsed::Partial { needed }
+        }
+    })
 }
 
 /// Whether every line ends in CRLF: a lone LF ends one to some readers and not to others, and with it the request.
@@ -254,27 +182,15 @@ fn ends_in_crlf(lines: &[u8]) -> bool {
 }
 
 fn malformed(detail: impl Into<String>) -> HttpError {
-    HttpError::Malformed {
-        detail: detail.into(),
-    }
+    HttpError::Malformed(detail.into())
 }
 
-fn head_too_large(part: &'static str, hint: &'static str) -> HttpError {
-    HttpError::HeadTooLarge {
-        part,
-        limit: HEAD_BYTES_MAX,
-        unit: "bytes",
-        hint,
-    }
+fn head_too_large(part: &str, hint: &str) -> HttpError {
+    HttpError::HeadTooLarge(format!("{part} over {HEAD_BYTES_MAX} bytes; {hint}"))
 }
 
-fn too_many_headers(part: &'static str) -> HttpError {
-    HttpError::HeadTooLarge {
-        part,
-        limit: HEADERS_MAX,
-        unit: "headers",
-        hint: "send fewer",
-    }
+fn too_many_headers(part: &str) -> HttpError {
+    HttpError::HeadTooLarge(format!("{part} over {HEADERS_MAX} headers; send fewer"))
 }
 
 /// The method that `/service/METHOD` names, percent-decoded; `None` for any other path.

@@ -23,11 +23,11 @@ mod fpnn;
 mod http;
 pub mod websocket;
 
-pub use error::{FrameError, HttpError, WebSocketError};
+pub use error::{FrameError, FrameProblem, HttpError, WebSocketError};
 pub use fpnn::{Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{
-    HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, parse_http_on, service_method,
-    service_payload, write_http, write_preflight, write_switching,
+    HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,
+    write_preflight, write_switching,
 };
 pub use millpond_wire_payload::Encoding;
 
@@ -60,7 +60,5 @@ pub enum Parsed<T> {
     Partial {
         /// Bytes of input known to be needed in all (a lower bound).
         needed: usize,
-        /// The peer waits for `100 Continue` before it sends the rest (HTTP only).
-        wants_continue: bool,
     },
 }

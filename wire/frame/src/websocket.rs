@@ -244,9 +244,7 @@ fn unmasked<'b>(payload: &'b [u8], mask: Option<MaskKey>, scratch: &'b mut Vec<u
 
 fn whole_message(bytes: &[u8], text: bool) -> Result<Event<'_>, WebSocketError> {
     if text && std::str::from_utf8(bytes).is_err() {
-        return Err(WebSocketError::Text {
-            what: "a text message",
-        });
+        return Err(WebSocketError::Text("a text message"));
     }
     Ok(Event::Message { bytes, text })
 }
@@ -259,21 +257,15 @@ fn close_event(payload: &[u8]) -> Result<Event<'_>, WebSocketError> {
                 code: None,
                 reason: "",
             }),
-            _ => Err(WebSocketError::CloseBody {
-                found: "one byte".to_owned(),
-            }),
+            _ => Err(WebSocketError::CloseBody("one byte".to_owned())),
         };
     };
     let code = u16::from_be_bytes(*code);
     // 1004, 1005, 1006 and 1015 never stand in a frame; 1016..=2999 have no meaning; 1012..=1014 are IANA's.
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(WebSocketError::CloseBody {
-            found: format!("code {code}"),
-        });
+        return Err(WebSocketError::CloseBody(format!("code {code}")));
     }
-    let reason = std::str::from_utf8(reason).map_err(|_| WebSocketError::Text {
-        what: "a close reason",
-    })?;
+    let reason = std::str::from_utf8(reason).map_err(|_| WebSocketError::Text("a close reason"))?;
     Ok(Event::Close {
         code: Some(code),
         reason,

@@ -42,7 +42,7 @@ pub use error::{PayloadError, Problem};
 pub use number::Number;
 pub use payload::{Payload, decode_map};
 pub use reader::{Reader, VALUES_MAX};
-pub use reserved::{Reserved, kept_trace};
+pub use reserved::{Hidden, Reserved, kept_trace};
 pub use token::Token;
 pub use value::{Map, Value};
 

@@ -8,29 +8,27 @@ use std::fmt;
 const TRACE_BYTES_MAX: usize = 128;
 
 /// What stands under the keys that any method may carry.
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reserved<'a> {
     /// `_deadline_ms`: remaining budget, counted from the server's read.
     pub deadline_ms: Option<u64>,
     /// `_trace`: a W3C traceparent; cut after 128 bytes.
     pub trace: Option<&'a str>,
     /// `_token`: what opens the method.
-    pub token: Option<&'a str>,
+    pub token: Option<Hidden<'a>>,
     /// `base64`: blocks of a JSON answer as base64 text.
     pub base64: bool,
     /// Which of them were there, a bit each.
     seen: u8,
 }
 
-impl fmt::Debug for Reserved<'_> {
-    /// Says that there is a token, and not which.
+/// A secret that came from a peer: it is not in its debug form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hidden<'a>(pub &'a str);
+
+impl fmt::Debug for Hidden<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reserved")
-            .field("deadline_ms", &self.deadline_ms)
-            .field("trace", &self.trace)
-            .field("has_token", &self.token.is_some())
-            .field("base64", &self.base64)
-            .finish()
+        f.write_str("(not shown)")
     }
 }
 
@@ -77,7 +75,7 @@ impl<'a> Reader<'a> {
             2 => self
                 .text()
                 .map(|text| self.reserved.trace = Some(kept_trace(text))),
-            4 => self.text().map(|text| self.reserved.token = Some(text)),
+            4 => self.text().map(|text| self.reserved.token = Some(Hidden(text))),
             _ => self.bool().map(|value| self.reserved.base64 = value),
         };
         read.map_err(|error| error.under(name))?;

@@ -247,7 +247,11 @@ fn reserved_keys_are_read_beside_the_others() {
     let payload = Payload::new(Encoding::Json, json).unwrap();
     let (_, reserved) = Lookup::decode(&payload).unwrap();
     assert_eq!(
-        (reserved.deadline_ms, reserved.token, reserved.base64),
+        (
+            reserved.deadline_ms,
+            reserved.token.map(|token| token.0),
+            reserved.base64
+        ),
         (Some(5), Some("x"), true)
     );
     check::<features_lookup::Call<'_>>(

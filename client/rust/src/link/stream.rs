@@ -6,7 +6,7 @@
 use super::dial::Stream;
 use super::{Answer, Link};
 use crate::CallError;
-use millpond_wire_frame::{Encoding, Frame, FrameError, FrameKind, Limits, Parsed, parse_frame};
+use millpond_wire_frame::{Encoding, Frame, FrameKind, FrameProblem, Limits, Parsed, parse_frame};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -133,12 +133,15 @@ impl Link {
                     self.take_frame(message)?;
                     used += len;
                 }
-                Err(FrameError::TooLarge { bytes, limit, .. }) => {
-                    return Err(self.broken(format!(
-                        "an answer of {bytes} bytes; this client accepts {limit} (ask for less, or raise Options::frame_bytes_max)"
-                    )));
+                Err(error) => {
+                    let what = match error.problem {
+                        FrameProblem::TooLarge { bytes, limit } => format!(
+                            "an answer of {bytes} bytes; this client accepts {limit} (ask for less, or raise Options::frame_bytes_max)"
+                        ),
+                        problem => problem.to_string(),
+                    };
+                    return Err(self.broken(what));
                 }
-                Err(error) => return Err(self.broken(error.to_string())),
             }
         }
         Ok(used)

@@ -75,74 +75,26 @@ fn captured_frames_are_read_and_written_byte_for_byte() {
 #[test]
 fn bad_headers_are_named() {
     let quest = hex(QUEST);
-    let check = |at: usize, byte: u8, expected: FrameError| {
+    let check = |at: usize, byte: u8, problem: FrameProblem, seq: Option<u32>| {
         let mut bytes = quest.clone();
         bytes[at] = byte;
-        assert_eq!(parse_frame(&bytes, Limits::default()).unwrap_err(), expected);
+        let found = parse_frame(&bytes, Limits::default()).unwrap_err();
+        assert_eq!(found, FrameError { problem, seq });
     };
-    check(0, b'X', FrameError::Magic { found: *b"XPNN" });
-    let said = |found: &[u8; 4]| FrameError::Magic { found: *found }.to_string();
+    check(0, b'X', FrameProblem::Magic(*b"XPNN"), None);
+    let said = |found: &[u8; 4]| FrameProblem::Magic(*found).of(None).to_string();
     assert!(said(b"XPNN").contains("expected the magic"));
     assert!(said(b"POST").contains("open another for HTTP"));
-    check(
-        4,
-        9,
-        FrameError::Version {
-            found: 9,
-            seq: Some(1),
-        },
-    );
-    check(
-        5,
-        0xc0,
-        FrameError::Flags {
-            found: 0xc0,
-            seq: Some(1),
-        },
-    );
-    check(
-        5,
-        0x00,
-        FrameError::Flags {
-            found: 0,
-            seq: Some(1),
-        },
-    );
-    check(
-        5,
-        0xa0,
-        FrameError::Flags {
-            found: 0xa0,
-            seq: Some(1),
-        },
-    );
-    check(6, 5, FrameError::Kind { found: 5 });
-    check(
-        7,
-        0,
-        FrameError::Method {
-            problem: "empty",
-            seq: Some(1),
-        },
-    );
-    check(8, 0, FrameError::EmptyPayload { seq: Some(1) });
-    check(
-        16,
-        0xff,
-        FrameError::Method {
-            problem: "not UTF-8",
-            seq: Some(1),
-        },
-    );
-    check(
-        11,
-        0x7f,
-        FrameError::TooLarge {
-            bytes: 28 + 0x7f00_0075,
-            limit: 8 << 20,
-            seq: Some(1),
-        },
-    );
+    check(4, 9, FrameProblem::Version(9), Some(1));
+    check(5, 0xc0, FrameProblem::Flags(0xc0), Some(1));
+    check(5, 0x00, FrameProblem::Flags(0), Some(1));
+    check(5, 0xa0, FrameProblem::Flags(0xa0), Some(1));
+    check(6, 5, FrameProblem::Kind(5), None);
+    check(7, 0, FrameProblem::Method("empty"), Some(1));
+    check(8, 0, FrameProblem::EmptyPayload, Some(1));
+    check(16, 0xff, FrameProblem::Method("not UTF-8"), Some(1));
+    let (bytes, limit) = (28 + 0x7f00_0075, 8 << 20);
+    check(11, 0x7f, FrameProblem::TooLarge { bytes, limit }, Some(1));
 }
 
 #[test]

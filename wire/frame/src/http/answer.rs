@@ -24,19 +24,13 @@ pub struct HttpAnswer<'a> {
 
 /// Appends a whole answer to `out`.
 pub fn write_http(out: &mut Vec<u8>, answer: HttpAnswer<'_>, body: &[u8]) {
-    let mut number = itoa::Buffer::new();
     out.reserve(body.len() + 128);
     write_status(out, answer.status);
-    out.extend_from_slice(b"Content-Type: ");
-    out.extend_from_slice(answer.content_type.as_bytes());
-    out.extend_from_slice(b"\r\nContent-Length: ");
-    out.extend_from_slice(number.format(body.len()).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    write_header(out, "Content-Type", answer.content_type);
+    write_header(out, "Content-Length", itoa::Buffer::new().format(body.len()));
     write_origin(out, answer.allow_origin);
     if let Some(verbs) = answer.allow {
-        out.extend_from_slice(b"Allow: ");
-        out.extend_from_slice(verbs.as_bytes());
-        out.extend_from_slice(b"\r\n");
+        write_header(out, "Allow", verbs);
     }
     if answer.status == 401 {
         // RFC 9110 section 15.5.2; the scheme's own word is RFC 6750, section 3.
@@ -62,9 +56,9 @@ pub fn write_http(out: &mut Vec<u8>, answer: HttpAnswer<'_>, body: &[u8]) {
 /// request's [`crate::HttpRequest::upgrade_websocket`]. No subprotocol and no extension is agreed on. RFC 6455 section 4.2.2.
 pub fn write_switching(out: &mut Vec<u8>, sec_websocket_key: &str) {
     write_status(out, 101);
-    out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ");
-    out.extend_from_slice(accept_key(sec_websocket_key).as_bytes());
-    out.extend_from_slice(b"\r\n\r\n");
+    out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\n");
+    write_header(out, "Sec-WebSocket-Accept", &accept_key(sec_websocket_key));
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the answer to an OPTIONS request by which a browser asks whether a page may call: 204 without a body.
@@ -92,18 +86,27 @@ fn write_origin(out: &mut Vec<u8>, allow_origin: Option<&str>) -> bool {
     let Some(origin) = allow_origin.filter(is_one_line) else {
         return false;
     };
-    out.extend_from_slice(b"Access-Control-Allow-Origin: ");
-    out.extend_from_slice(origin.as_bytes());
-    out.extend_from_slice(b"\r\nVary: Origin\r\n");
+    write_header(out, "Access-Control-Allow-Origin", origin);
+    write_header(out, "Vary", "Origin");
     true
 }
 
+fn write_header(out: &mut Vec<u8>, name: &str, value: &str) {
+    for part in [name, ": ", value, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
 fn write_status(out: &mut Vec<u8>, status: u16) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
-    out.extend_from_slice(b" ");
-    out.extend_from_slice(reason(status).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    for part in [
+        "HTTP/1.1 ",
+        itoa::Buffer::new().format(status),
+        " ",
+        reason(status),
+        "\r\n",
+    ] {
+        out.extend_from_slice(part.as_bytes());
+    }
 }
 
 fn reason(status: u16) -> &'static str {

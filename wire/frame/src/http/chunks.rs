@@ -7,7 +7,8 @@
 //! Source: RFC 9112 section 7.1.
 
 use super::{HEAD_BYTES_MAX, HEADERS_MAX, ends_in_crlf, head_too_large, malformed, too_many_headers};
-use crate::HttpError;
+use crate::{HttpError, Parsed};
+use std::borrow::Cow;
 
 /// Bytes of the line with a chunk's size and its extensions.
 const SIZE_LINE_BYTES_MAX: usize = 256;
@@ -25,20 +26,15 @@ pub(super) struct Walked {
     joined: usize,
 }
 
-/// What walking found.
-pub(super) enum Walk {
-    /// The body is whole in so many bytes of input.
-    Whole(usize),
-    /// The body has this many bytes of input at least.
-    Partial { needed: usize },
-}
-
-/// Walks on over the chunks of a body of at most `limit` bytes. All of the input is held until it is whole, so what stands
-/// around the chunks is bounded like what is in them.
-pub(super) fn walk_chunks(input: &[u8], limit: usize, walked: &mut Walked) -> Result<Walk, HttpError> {
-    let one_more = Walk::Partial {
-        needed: input.len().saturating_add(1),
-    };
+/// Walks on over the chunks of a body of at most `limit` bytes, and joins them when it is whole. All of the input is held until
+/// then, so what stands around the chunks is bounded like what is in them.
+pub(super) fn read_chunks<'a>(
+    input: &[u8],
+    limit: usize,
+    walked: &mut Walked,
+) -> Result<Parsed<Cow<'a, [u8]>>, HttpError> {
+    let needed = input.len().saturating_add(1);
+    let one_more = Parsed::Partial { needed };
     loop {
         let at = walked.at;
         let Some((head, size)) = size_line(input.get(at..).unwrap_or_default())? else {
@@ -61,7 +57,10 @@ pub(super) fn walk_chunks(input: &[u8], limit: usize, walked: &mut Walked) -> Re
         let behind = input.get(from..).unwrap_or_default();
         if size == 0 {
             return Ok(match skip_trailers(behind)? {
-                Some(len) => Walk::Whole(from + len),
+                Some(len) => Parsed::Whole {
+                    message: Cow::Owned(join_chunks(input, *walked)?),
+                    len: from + len,
+                },
                 None => one_more,
             });
         }
@@ -69,7 +68,7 @@ pub(super) fn walk_chunks(input: &[u8], limit: usize, walked: &mut Walked) -> Re
         match behind.get(size..).and_then(|rest| rest.get(..LINE_END.len())) {
             Some(end) if end == LINE_END => {}
             Some(_) => return Err(malformed("a chunk is not followed by an empty line")),
-            None => return Ok(Walk::Partial { needed }),
+            None => return Ok(Parsed::Partial { needed }),
         }
         *walked = Walked {
             at: needed,
@@ -79,7 +78,7 @@ pub(super) fn walk_chunks(input: &[u8], limit: usize, walked: &mut Walked) -> Re
 }
 
 /// The chunks of a body that was walked to its end, joined.
-pub(super) fn join_chunks(input: &[u8], walked: Walked) -> Result<Vec<u8>, HttpError> {
+fn join_chunks(input: &[u8], walked: Walked) -> Result<Vec<u8>, HttpError> {
     let mut body = Vec::with_capacity(walked.joined);
     let mut rest = input.get(..walked.at).unwrap_or_default();
     while let Some((head, size)) = size_line(rest)? {

@@ -5,8 +5,7 @@
 
 use super::{Body, HttpRequest, malformed};
 use crate::HttpError;
-use millpond_wire_payload::kept_trace;
-use std::borrow::Cow;
+use millpond_wire_payload::{Hidden, kept_trace};
 
 /// Characters of a `Sec-WebSocket-Key`: 16 bytes in base64.
 const WEBSOCKET_KEY_CHARS: usize = 24;
@@ -15,10 +14,12 @@ const WEBSOCKET_KEY_CHARS: usize = 24;
 const LENGTH_SHOWN_MAX: usize = 40;
 
 /// What the headers said, as far as they were read.
+#[derive(Default)]
 struct Headers<'a> {
     request: HttpRequest<'a>,
     length: Option<usize>,
-    chunked: bool,
+    /// `Transfer-Encoding`, which is `chunked`.
+    transfer_encoding: Option<&'a str>,
     wants_continue: bool,
     /// `Upgrade` lists `websocket`.
     upgrade_lists_websocket: bool,
@@ -36,9 +37,10 @@ pub(super) fn read_head<'a>(
     head: &httparse::Request<'_, 'a>,
 ) -> Result<(HttpRequest<'a>, Body, bool), HttpError> {
     let (authority, target) = origin_form(head.path.unwrap_or_default());
-    let (path, query) = target
-        .split_once('?')
-        .map_or((target, None), |(path, query)| (path, Some(query)));
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
     let is_1_1 = head.version == Some(1);
     let mut headers = Headers {
         request: HttpRequest {
@@ -46,28 +48,15 @@ pub(super) fn read_head<'a>(
             path,
             query,
             keep_alive: is_1_1,
-            deadline_ms: None,
-            trace: None,
-            upgrade_websocket: None,
-            origin: None,
-            other_site: false,
-            host: None,
-            authorization: None,
-            body: Cow::Borrowed(&[]),
+            ..HttpRequest::default()
         },
-        length: None,
-        chunked: false,
-        wants_continue: false,
-        upgrade_lists_websocket: false,
-        connection_lists_upgrade: false,
-        websocket_version: None,
-        websocket_key: None,
+        ..Headers::default()
     };
     for header in head.headers.iter() {
         headers.read(header)?;
     }
     headers.check_host(authority, is_1_1)?;
-    if !is_1_1 && headers.chunked {
+    if !is_1_1 && headers.transfer_encoding.is_some() {
         // RFC 9112 section 6.1: its framing is faulty; readers of 1.0 take no chunks.
         return Err(malformed("Transfer-Encoding in HTTP/1.0"));
     }
@@ -75,10 +64,10 @@ pub(super) fn read_head<'a>(
     if is_1_1 && headers.request.verb == "GET" {
         headers.request.upgrade_websocket = headers.websocket_upgrade()?;
     }
-    let body = match (headers.length, headers.chunked) {
-        (Some(_), true) => return Err(malformed("both Content-Length and Transfer-Encoding")),
-        (_, true) => Body::Chunked,
-        (length, false) => Body::Length(length.unwrap_or(0)),
+    let body = match (headers.length, headers.transfer_encoding) {
+        (Some(_), Some(_)) => return Err(malformed("both Content-Length and Transfer-Encoding")),
+        (None, Some(_)) => Body::Chunked,
+        (length, None) => Body::Length(length.unwrap_or(0)),
     };
     // HTTP/1.0 has no such answer (RFC 9110 section 10.1.1).
     Ok((headers.request, body, headers.wants_continue && is_1_1))
@@ -89,19 +78,15 @@ impl<'a> Headers<'a> {
         let text = || text_of(header);
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         if is("content-length") {
-            if self.length.replace(parse_length(text()?)?).is_some() {
-                return Err(twice(header.name));
-            }
+            once(&mut self.length, header.name, parse_length(text()?)?)?;
         } else if is("transfer-encoding") {
-            if !text()?.eq_ignore_ascii_case("chunked") {
+            let coding = text()?;
+            if !coding.eq_ignore_ascii_case("chunked") {
                 return Err(malformed(format!(
-                    "Transfer-Encoding {:?}; this server reads chunked alone",
-                    text()?
+                    "Transfer-Encoding {coding:?}; this server reads chunked alone"
                 )));
             }
-            if std::mem::replace(&mut self.chunked, true) {
-                return Err(twice(header.name));
-            }
+            once(&mut self.transfer_encoding, header.name, coding)?;
         } else if is("connection") {
             // HTTP/1.0 connections end with their answer, whatever they ask: it would have to be promised in a header.
             self.request.keep_alive &= !lists(text()?, "close");
@@ -109,26 +94,27 @@ impl<'a> Headers<'a> {
         } else if is("expect") {
             self.wants_continue |= text()?.eq_ignore_ascii_case("100-continue");
         } else if is("x-deadline-ms") {
-            let ms = number(header.name, text()?, u64::MAX)?;
-            if self.request.deadline_ms.replace(ms).is_some() {
-                return Err(twice(header.name));
-            }
+            once(
+                &mut self.request.deadline_ms,
+                header.name,
+                number(header.name, text()?)?,
+            )?;
         } else if is("host") {
-            once(&mut self.request.host, header)?;
+            once(&mut self.request.host, header.name, text()?)?;
         } else if is("traceparent") {
             self.request.trace = Some(kept_trace(text()?));
         } else if is("origin") {
-            once(&mut self.request.origin, header)?;
+            once(&mut self.request.origin, header.name, text()?)?;
         } else if is("sec-fetch-site") {
             self.request.other_site |= ["cross-site", "same-site"].contains(&text()?);
         } else if is("authorization") {
-            once(&mut self.request.authorization, header)?;
+            once(&mut self.request.authorization, header.name, Hidden(text()?))?;
         } else if is("upgrade") {
             self.upgrade_lists_websocket |= lists(text()?, "websocket");
         } else if is("sec-websocket-version") {
-            once(&mut self.websocket_version, header)?;
+            once(&mut self.websocket_version, header.name, text()?)?;
         } else if is("sec-websocket-key") {
-            once(&mut self.websocket_key, header)?;
+            once(&mut self.websocket_key, header.name, text()?)?;
         }
         Ok(())
     }
@@ -162,9 +148,8 @@ impl<'a> Headers<'a> {
             return Ok(None);
         }
         if self.websocket_version != Some("13") {
-            return Err(HttpError::UpgradeVersion {
-                found: self.websocket_version.unwrap_or_default().to_owned(),
-            });
+            let found = self.websocket_version.unwrap_or_default();
+            return Err(HttpError::UpgradeVersion(found.to_owned()));
         }
         match self.websocket_key {
             Some(key) if is_websocket_key(key) => Ok(Some(key)),
@@ -188,15 +173,11 @@ fn trimmed(text: &str) -> &str {
 }
 
 /// Keeps the value of a header that may stand once.
-fn once<'a>(place: &mut Option<&'a str>, header: &httparse::Header<'a>) -> Result<(), HttpError> {
-    match place.replace(text_of(header)?) {
+fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), HttpError> {
+    match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(twice(header.name)),
+        Some(_) => Err(malformed(format!("header {name} stands twice; expected one"))),
     }
-}
-
-fn twice(name: &str) -> HttpError {
-    malformed(format!("header {name} stands twice; expected one"))
 }
 
 /// The authority and the path with the query of a target; the authority, and the scheme before it, stand there when it is sent to a
@@ -220,12 +201,8 @@ fn is_authority(text: &str) -> bool {
         Some(end) => text.split_at(end + 1),
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
-    let is_port = port
-        .strip_prefix(':')
-        .unwrap_or(port)
-        .bytes()
-        .all(|byte| byte.is_ascii_digit());
-    let is_port = is_port && (port.is_empty() || port.starts_with(':'));
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_number);
     // RFC 3986 section 3.2.2: unreserved, percent-encoded, sub-delims; in brackets colons besides.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
     let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -252,21 +229,16 @@ fn parse_length(text: &str) -> Result<usize, HttpError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed(format!("Content-Length {text:?} is not a number")));
     }
-    text.parse().map_err(|_| HttpError::Length {
-        found: match text.get(..LENGTH_SHOWN_MAX) {
-            Some(digits) if digits.len() < text.len() => {
-                format!("{digits}\u{2026} ({} digits)", text.len())
-            }
-            _ => text.to_owned(),
-        },
+    text.parse().map_err(|_| match text.get(..LENGTH_SHOWN_MAX) {
+        Some(digits) if digits.len() < text.len() => {
+            HttpError::Length(format!("{digits}\u{2026} ({} digits)", text.len()))
+        }
+        _ => HttpError::Length(text.to_owned()),
     })
 }
 
-fn number(name: &str, text: &str, max: u64) -> Result<u64, HttpError> {
-    match text.parse() {
-        Ok(value) if value <= max => Ok(value),
-        _ => Err(malformed(format!(
-            "header {name} is {text:?}; expected an integer from 0 to {max}"
-        ))),
-    }
+fn number(name: &str, text: &str) -> Result<u64, HttpError> {
+    let expected = format_args!("an integer from 0 to {}", u64::MAX);
+    text.parse()
+        .map_err(|_| malformed(format!("header {name} is {text:?}; expected {expected}")))
 }

@@ -114,35 +114,27 @@ pub(super) fn parse_head(input: &[u8], role: Role) -> Result<Result<Head, usize>
     }))
 }
 
-/// A header as it is sent.
-pub(super) struct WrittenHead {
-    bytes: [u8; HEAD_BYTES_MAX],
-    len: usize,
-}
-
-impl WrittenHead {
-    /// The header of a frame of `payload_bytes`, its length in as few bytes as hold it.
-    pub(super) fn new(fin: bool, opcode: Opcode, payload_bytes: usize, mask: Option<MaskKey>) -> Self {
-        let mut bytes = [0; HEAD_BYTES_MAX];
-        bytes[0] = opcode as u8 | if fin { FIN } else { 0 };
-        let (short, length_bytes) = match payload_bytes {
-            ..126 => (payload_bytes as u8, 0),
-            126..0x1_0000 => (126, 2),
-            _ => (127, 8),
-        };
-        bytes[1] = short | if mask.is_some() { MASK } else { 0 };
-        let length = (payload_bytes as u64).to_be_bytes();
-        bytes[2..2 + length_bytes].copy_from_slice(&length[8 - length_bytes..]);
-        let mut len = 2 + length_bytes;
-        if let Some(key) = mask {
-            bytes[len..len + 4].copy_from_slice(&key);
-            len += 4;
-        }
-        WrittenHead { bytes, len }
+/// The header of an unfragmented frame of `payload_bytes`, its length in as few bytes as hold it; and how many of these bytes are
+/// the header's.
+pub(super) fn head(
+    opcode: Opcode,
+    payload_bytes: usize,
+    mask: Option<MaskKey>,
+) -> ([u8; HEAD_BYTES_MAX], usize) {
+    let mut bytes = [0; HEAD_BYTES_MAX];
+    bytes[0] = opcode as u8 | FIN;
+    let (short, length_bytes) = match payload_bytes {
+        ..126 => (payload_bytes as u8, 0),
+        126..0x1_0000 => (126, 2),
+        _ => (127, 8),
+    };
+    bytes[1] = short | if mask.is_some() { MASK } else { 0 };
+    let length = (payload_bytes as u64).to_be_bytes();
+    bytes[2..2 + length_bytes].copy_from_slice(&length[8 - length_bytes..]);
+    let mut len = 2 + length_bytes;
+    if let Some(key) = mask {
+        bytes[len..len + 4].copy_from_slice(&key);
+        len += 4;
     }
-
-    /// Its bytes, 2 to 14.
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+    (bytes, len)
 }

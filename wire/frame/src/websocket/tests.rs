@@ -316,7 +316,11 @@ fn send(out: &mut Vec<u8>, sent: &Sent, mask: Option<MaskKey>) -> Vec<Seen> {
                     _ => Opcode::Continuation,
                 };
                 let fin = index + 1 == fragments.len();
-                write_frame(out, fin, opcode, fragment, mask);
+                let start = out.len();
+                write_frame(out, opcode, fragment, mask);
+                if !fin {
+                    out[start] &= 0x7f;
+                }
                 if *ping_between && !fin {
                     write_ping(out, b"between", mask);
                     expected.push(Seen::Ping(b"between".to_vec()));

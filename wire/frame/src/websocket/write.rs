@@ -3,7 +3,7 @@
 //! It fragments nothing. Its invariant: lengths are minimal and control frames fit. A server passes no mask key and a
 //! client one for each frame (RFC 6455 section 5.1); the key is the caller's choice, from a source nobody can foresee.
 
-use super::head::{CONTROL_BYTES_MAX, Opcode, WrittenHead};
+use super::head::{CONTROL_BYTES_MAX, Opcode, head};
 use super::mask::{MaskKey, append_unmasked, mask_in_place};
 
 /// Bytes that [`begin_message`] leaves for the header without a key: two and a 16-bit length.
@@ -11,30 +11,30 @@ const HEAD_BYTES_RESERVED: usize = 4;
 
 /// Appends a binary message in one frame.
 pub fn write_message(out: &mut Vec<u8>, bytes: &[u8], mask: Option<MaskKey>) {
-    write_frame(out, true, Opcode::Binary, bytes, mask);
+    write_frame(out, Opcode::Binary, bytes, mask);
 }
 
 /// Appends a pong that carries the ping's payload back (RFC 6455 section 5.5.3); past 125 bytes it is cut.
 pub fn write_pong(out: &mut Vec<u8>, payload: &[u8], mask: Option<MaskKey>) {
-    write_frame(out, true, Opcode::Pong, control_payload(payload), mask);
+    write_frame(out, Opcode::Pong, control_payload(payload), mask);
 }
 
 /// Appends a ping (RFC 6455 section 5.5.2); a payload past 125 bytes is cut.
 pub fn write_ping(out: &mut Vec<u8>, payload: &[u8], mask: Option<MaskKey>) {
-    write_frame(out, true, Opcode::Ping, control_payload(payload), mask);
+    write_frame(out, Opcode::Ping, control_payload(payload), mask);
 }
 
 /// Appends a close frame (RFC 6455 section 5.5.1): without a code it is empty, and a reason past 123 bytes is cut between
 /// characters.
 pub fn write_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Option<MaskKey>) {
     let Some(code) = code else {
-        return write_frame(out, true, Opcode::Close, &[], mask);
+        return write_frame(out, Opcode::Close, &[], mask);
     };
     let end = reason.floor_char_boundary(CONTROL_BYTES_MAX - 2);
     let mut payload = Vec::with_capacity(2 + end);
     payload.extend_from_slice(&code.to_be_bytes());
     payload.extend_from_slice(reason.get(..end).unwrap_or_default().as_bytes());
-    write_frame(out, true, Opcode::Close, &payload, mask);
+    write_frame(out, Opcode::Close, &payload, mask);
 }
 
 /// Where a message that is being written began.
@@ -64,12 +64,11 @@ pub fn finish_message(out: &mut Vec<u8>, start: MessageStart) {
     let Some(payload_bytes) = out.len().checked_sub(payload_at) else {
         return;
     };
-    let head = WrittenHead::new(true, Opcode::Binary, payload_bytes, mask);
-    let head = head.as_bytes();
+    let (head, head_bytes) = head(Opcode::Binary, payload_bytes, mask);
     if let Some(key) = mask {
         mask_in_place(&mut out[payload_at..], key);
     }
-    out.splice(at..payload_at, head.iter().copied());
+    out.splice(at..payload_at, head[..head_bytes].iter().copied());
 }
 
 fn reserved(mask: Option<MaskKey>) -> usize {
@@ -80,16 +79,10 @@ fn control_payload(payload: &[u8]) -> &[u8] {
     &payload[..payload.len().min(CONTROL_BYTES_MAX)]
 }
 
-/// Appends one frame, of any kind.
-pub(super) fn write_frame(
-    out: &mut Vec<u8>,
-    fin: bool,
-    opcode: Opcode,
-    payload: &[u8],
-    mask: Option<MaskKey>,
-) {
-    let head = WrittenHead::new(fin, opcode, payload.len(), mask);
-    out.reserve(head.as_bytes().len() + payload.len());
-    out.extend_from_slice(head.as_bytes());
+/// Appends one unfragmented frame, of any kind.
+pub(super) fn write_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: Option<MaskKey>) {
+    let (head, head_bytes) = head(opcode, payload.len(), mask);
+    out.reserve(head_bytes + payload.len());
+    out.extend_from_slice(&head[..head_bytes]);
     append_unmasked(out, payload, mask);
 }
