@@ -12,9 +12,6 @@ const BYTES: &str =
 
 impl<'a> Reader<'a> {
     /// Bytes: bin; text (its UTF-8, or base64 where the payload says so); or an array of numbers below 256.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`](crate::Problem) for something else.
     pub fn bytes(&mut self) -> Read<Cow<'a, [u8]>> {
         match self.token()? {
             Token::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
@@ -27,9 +24,6 @@ impl<'a> Reader<'a> {
 
     /// Numbers: bin of their bytes, little-endian; base64 text where the payload says so; or an array of numbers, which may
     /// hold arrays of them where they are `nested`.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`](crate::Problem) for something else.
     pub fn numbers<T: Number>(&mut self, nested: bool) -> Read<Vec<T>> {
         match self.token()? {
             Token::Bytes(bytes) => block_of(bytes),
@@ -40,9 +34,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes past the next value, and gives a reader of it for later.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`](crate::Problem).
     pub fn later(&mut self) -> Read<Reader<'a>> {
         if let Some(0xa0..=0xbf | 0xd9..=0xdb) = self.rest.first() {
             // Looked up once for all that are read later.

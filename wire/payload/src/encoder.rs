@@ -159,10 +159,7 @@ impl<'o> Encoder<'o> {
     pub fn uint(&mut self, value: u64) {
         self.begin();
         match value {
-            _ if self.encoding == Encoding::Json => {
-                let mut digits = itoa::Buffer::new();
-                self.out.extend_from_slice(digits.format(value).as_bytes());
-            }
+            _ if self.encoding == Encoding::Json => self.digits(value),
             0..=0x7f => self.out.push(value as u8),
             0x80..=0xff => self.out.extend_from_slice(&[0xcc, value as u8]),
             0x100..=0xffff => self.tagged(0xcd, &(value as u16).to_be_bytes()),
@@ -177,14 +174,16 @@ impl<'o> Encoder<'o> {
             return self.uint(value);
         }
         self.begin();
-        if self.encoding == Encoding::Json {
-            let mut digits = itoa::Buffer::new();
-            self.out.extend_from_slice(digits.format(value).as_bytes());
-        } else if value >= -32 {
-            self.out.push(value as u8);
-        } else {
-            self.tagged(0xd3, &value.to_be_bytes());
+        match (self.encoding, value) {
+            (Encoding::Json, _) => self.digits(value),
+            (Encoding::Msgpack, -32..) => self.out.push(value as u8),
+            (Encoding::Msgpack, _) => self.tagged(0xd3, &value.to_be_bytes()),
         }
+    }
+
+    fn digits(&mut self, value: impl itoa::Integer) {
+        self.out
+            .extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
     /// A 32-bit float, with the shortest text that reads back the same.
@@ -206,8 +205,8 @@ impl<'o> Encoder<'o> {
             }
             (Encoding::Json, Some(value)) => {
                 self.begin();
-                let mut digits = zmij::Buffer::new();
-                self.out.extend_from_slice(digits.format_finite(value).as_bytes());
+                self.out
+                    .extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
             }
             (Encoding::Json, None) => self.nil(),
         }

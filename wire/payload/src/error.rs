@@ -17,11 +17,8 @@ pub enum Problem {
         detail: String,
     },
     /// Something other than a map at the root.
-    #[error("the payload's root is {found}; expected a map")]
-    RootNotMap {
-        /// What stands there.
-        found: &'static str,
-    },
+    #[error("the payload's root is {0}; expected a map")]
+    RootNotMap(&'static str),
     /// Bytes after the map.
     #[error("more bytes follow the payload's map; expected one map and nothing else")]
     Trailing,
@@ -74,12 +71,8 @@ impl PayloadError {
     /// A value that does not fit; [`PayloadError::under`] and [`PayloadError::at`] say where.
     #[cold]
     pub fn invalid(found: impl Into<String>, expected: impl Into<String>) -> PayloadError {
-        Problem::Invalid {
-            key: String::new(),
-            found: found.into(),
-            expected: expected.into(),
-        }
-        .into()
+        let (key, found, expected) = (String::new(), found.into(), expected.into());
+        Problem::Invalid { key, found, expected }.into()
     }
 
     #[cold]
@@ -104,12 +97,8 @@ impl PayloadError {
         if let Problem::Missing { key, .. } | Problem::Invalid { key, .. } | Problem::Unknown { key, .. } =
             &mut *self.0
         {
-            let dot = if key.is_empty() || key.starts_with('[') {
-                ""
-            } else {
-                "."
-            };
-            *key = format!("{step}{dot}{key}");
+            let is_whole = key.is_empty() || key.starts_with('[');
+            *key = format!("{step}{}{key}", if is_whole { "" } else { "." });
         }
         self
     }

@@ -73,6 +73,6 @@ fn tree(mut reader: Reader<'_>) -> Read<Map<'_>> {
     reader.end()?;
     match value {
         Value::Map(map) => Ok(map),
-        other => Err(Problem::RootNotMap { found: other.kind() }.into()),
+        other => Err(Problem::RootNotMap(other.kind()).into()),
     }
 }

@@ -57,6 +57,10 @@ const SIZES: [u8; 256] = {
 };
 
 /// A cursor over one payload; see this module.
+///
+/// # Errors
+/// Every reading gives [`Problem::Malformed`] for what is no msgpack, is past a bound, or has a key twice, and
+/// [`Problem::Invalid`] for a value of another kind than asked for; and what the function that reads a part of it says.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     pub(crate) whole: &'a [u8],
@@ -86,9 +90,6 @@ impl<'a> Reader<'a> {
     }
 
     /// The next value; of an array or a map, its beginning.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`].
     #[inline]
     pub fn token(&mut self) -> Read<Token<'a>> {
         let Some((&tag, behind)) = self.rest.split_first() else {
@@ -195,9 +196,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes past the next value.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`].
     #[inline]
     pub fn skip(&mut self) -> Read<()> {
         let size = self.rest.first().map_or(0, |tag| SIZES[usize::from(*tag)]);
@@ -231,9 +229,6 @@ impl<'a> Reader<'a> {
     }
 
     /// The key of a map's next entry: UTF-8.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`].
     #[inline]
     pub fn key(&mut self) -> Read<&'a [u8]> {
         match self.rest.split_first() {
@@ -270,9 +265,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a map: `entry` reads or skips the value under each key.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`] for what is no map, and what `entry` says.
     #[inline]
     pub fn map(
         &mut self,
@@ -292,9 +284,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the map that is next has such a key; nothing is read. A key that stands in front is found at once.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`] for what stands in front of it.
     pub fn has(&self, name: &str) -> Read<bool> {
         let mut ahead = self.clone();
         if let Token::Map(entries) = ahead.token()? {
@@ -308,10 +297,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    /// Reads a map of names that the sender chose, each value with `value`.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`] for what is no map, [`Problem::Malformed`] for a name that occurs twice, and what `value` says.
+    /// Reads a map of names that the sender chose, each once, and each value with `value`.
     pub fn named<T>(
         &mut self,
         expected: &str,
@@ -343,9 +329,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array, each item with `item`.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`] for what is no array, and what `item` says, at its place.
     #[inline]
     pub fn array<T>(&mut self, expected: &str, mut item: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         let len = match self.token()? {
@@ -373,9 +356,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Text.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`] for something else.
     #[inline]
     pub fn text(&mut self) -> Read<&'a str> {
         match self.token()? {
@@ -385,9 +365,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number not below zero.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`] for something else.
     #[inline]
     pub fn uint(&mut self) -> Read<u64> {
         match self.token()? {
@@ -397,9 +374,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A boolean.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`] for something else.
     #[inline]
     pub fn bool(&mut self) -> Read<bool> {
         match self.token()? {
@@ -409,9 +383,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses what stands behind the payload's map.
-    ///
-    /// # Errors
-    /// [`Problem::Trailing`].
     #[inline]
     pub(crate) fn end(&self) -> Read<()> {
         match self.rest {

@@ -35,9 +35,6 @@ impl fmt::Debug for Hidden<'_> {
 impl<'p> Reserved<'p> {
     /// Those of a payload that nobody reads further: every value is looked at, none is kept. `base64` is not among them: it is
     /// a key like others to whom knows no blocks.
-    ///
-    /// # Errors
-    /// As [`Payload::read`].
     #[inline]
     pub fn of(payload: &'p Payload<'_>) -> Read<Reserved<'p>> {
         payload.read(|reader| {
@@ -52,9 +49,6 @@ impl<'p> Reserved<'p> {
 
 impl<'a> Reader<'a> {
     /// Reads the value under a key of the payload's own map, if that is a reserved one: whether it was.
-    ///
-    /// # Errors
-    /// What the value is, where something else belongs.
     pub fn reserve(&mut self, key: &'a [u8]) -> Read<bool> {
         let (bit, name) = match key {
             b"_deadline_ms" => (1, "_deadline_ms"),

@@ -49,9 +49,6 @@ impl<'a> Map<'a> {
     }
 
     /// Reads a map.
-    ///
-    /// # Errors
-    /// [`Problem::Invalid`](crate::Problem) for something else, [`Problem::Malformed`](crate::Problem) for what is no value.
     pub fn read(reader: &mut Reader<'a>, expected: &str) -> Read<Map<'a>> {
         reader.named(expected, Value::read).map(Map)
     }
@@ -65,9 +62,6 @@ impl<'a> Map<'a> {
 
 impl<'a> Value<'a> {
     /// Reads any value.
-    ///
-    /// # Errors
-    /// [`Problem::Malformed`](crate::Problem).
     pub fn read(reader: &mut Reader<'a>) -> Read<Value<'a>> {
         Ok(match reader.token()? {
             Token::Nil => Value::Nil,

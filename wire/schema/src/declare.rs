@@ -59,6 +59,15 @@ pub(crate) fn refuse(unknown: &[u8], known: &[&str]) -> PayloadError {
     Problem::Unknown { key, known }.into()
 }
 
+/// Refuses another number of `key`'s items than one for each of `of`'s.
+pub(crate) fn one_for_each(key: &str, found: usize, of: &str, expected: usize) -> Read<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let expected = format!("one for each of {expected} {of}");
+    Err(PayloadError::invalid(format!("{found} {key}"), expected).under(key))
+}
+
 /// What the documentation says of a key.
 pub(crate) fn key<F: Field>(name: &str, about: &str) -> crate::Key {
     let notation = F::notation();

@@ -24,9 +24,6 @@ pub trait Field {
     }
 
     /// Reads one.
-    ///
-    /// # Errors
-    /// What was found instead.
     fn read<'a>(reader: &mut Reader<'a>) -> Read<Self::Of<'a>>;
 
     /// Writes one.
@@ -51,9 +48,6 @@ pub trait Field {
     }
 
     /// Reads a whole payload, and what stands under its reserved keys.
-    ///
-    /// # Errors
-    /// [`PayloadError`] naming the key.
     fn decode<'p>(payload: &'p Payload<'_>) -> Read<(Self::Of<'p>, Reserved<'p>)> {
         payload.read(|reader| {
             let read = Self::read(reader)?;

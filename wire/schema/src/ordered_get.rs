@@ -1,9 +1,9 @@
 //! `ordered.get`: values and their versions.
 //! Its invariant: the answer has one entry a key, in the call's order; an absent key is nil with version 0.
 
-use crate::declare::schema;
+use crate::declare::{one_for_each, schema};
 use crate::field::{Bytes, List, Numbers, Optional, Text};
-use crate::payload::{PayloadError, Read};
+use crate::payload::Read;
 
 schema! {
     /// A call.
@@ -27,10 +27,5 @@ schema! {
 }
 
 fn lengths_fit(answer: &Answer<'_>) -> Read<()> {
-    let (values, versions) = (answer.values.len(), answer.versions.len());
-    if values == versions {
-        return Ok(());
-    }
-    let expected = format!("one for each of {values} values");
-    Err(PayloadError::invalid(format!("{versions} versions"), expected).under("versions"))
+    one_for_each("versions", answer.versions.len(), "values", answer.values.len())
 }

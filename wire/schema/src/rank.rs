@@ -3,9 +3,9 @@
 //! Ids are text or whole numbers and come back as they went in. Its invariant: items and scores of an answer have the
 //! same length; with `top` they are sorted, best first.
 
-use crate::declare::schema;
+use crate::declare::{one_for_each, schema};
 use crate::field::{AnyMap, Id, List, Named, Numbers, Optional, Text, UInt, Within};
-use crate::payload::{PayloadError, Read};
+use crate::payload::Read;
 
 /// Candidates one call may carry.
 pub const ITEMS_MAX: usize = 10_000;
@@ -40,10 +40,5 @@ schema! {
 }
 
 fn lengths_fit(answer: &Answer<'_>) -> Read<()> {
-    let (items, scores) = (answer.items.len(), answer.scores.len());
-    if items == scores {
-        return Ok(());
-    }
-    let expected = format!("one for each of {items} items");
-    Err(PayloadError::invalid(format!("{scores} scores"), expected).under("scores"))
+    one_for_each("scores", answer.scores.len(), "items", answer.items.len())
 }

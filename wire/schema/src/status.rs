@@ -117,18 +117,13 @@ impl Status {
             Some(Value::Text(text)) => text.to_string(),
             _ => String::new(),
         };
+        let unknown = |what: String| Status::new(Code::Internal, format!("{what}: {ex}"));
         match map.get("code") {
             Some(Value::UInt(number)) => match Code::from_number(*number) {
                 Some(code) => Status { code, ex },
-                None => Status {
-                    code: Code::Internal,
-                    ex: format!("code {number}: {ex}"),
-                },
+                None => unknown(format!("code {number}")),
             },
-            _ => Status {
-                code: Code::Internal,
-                ex: format!("an error answer without a code: {ex}"),
-            },
+            _ => unknown("an error answer without a code".to_owned()),
         }
     }
 }
@@ -146,7 +141,7 @@ impl From<PayloadError> for Status {
         let code = match error.problem() {
             Problem::Malformed { encoding: "JSON", .. } => Code::JsonConvert,
             Problem::Malformed { .. } | Problem::Trailing => Code::Decoding,
-            Problem::RootNotMap { .. } => Code::RootNotMap,
+            Problem::RootNotMap(_) => Code::RootNotMap,
             Problem::Missing { .. } => Code::KeyNotFound,
             Problem::Invalid { .. } | Problem::Unknown { .. } => Code::BadArgument,
         };
