@@ -46,12 +46,6 @@ impl Channel {
             opener,
         }
     }
-
-    /// The two directions apart, for owners that read and write in different places.
-    #[must_use]
-    pub fn split(self) -> (Sealer, Opener) {
-        (self.sealer, self.opener)
-    }
 }
 
 /// What one side sends, in either mode. What it sealed must be sent in that order, all of it and once.
@@ -63,65 +57,27 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Which mode it is in.
-    #[must_use]
-    pub fn mode(&self) -> Mode {
-        self.at.as_ref().map_or(Mode::Package, |_| Mode::Stream)
-    }
-
     /// Appends one frame, encrypted.
     ///
     /// # Errors
     /// [`Error::Empty`], and [`Error::TooLarge`] beyond 4 GiB; `out` is then as it was.
     pub fn seal(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        let start = self.begin(out);
-        out.extend_from_slice(frame);
-        self.finish(out, start)
-    }
-
-    /// Makes room for what stands before a frame, and returns where: the caller then appends exactly one frame in clear
-    /// and calls [`Self::finish`] with it.
-    #[must_use]
-    pub fn begin(&self, out: &mut Vec<u8>) -> usize {
-        let start = out.len();
-        if self.at.is_none() {
-            out.extend_from_slice(&[0; LENGTH_BYTES]);
-        }
-        start
-    }
-
-    /// Encrypts in place what was appended since [`Self::begin`] returned `start`.
-    ///
-    /// # Errors
-    /// [`Error::Empty`] when nothing was, and [`Error::TooLarge`] beyond 4 GiB; `out` is cut back to `start`.
-    pub fn finish(&mut self, out: &mut Vec<u8>, start: usize) -> Result<(), Error> {
-        let done = self.encrypt(out.get_mut(start..).unwrap_or_default());
-        if done.is_err() {
-            out.truncate(start);
-        }
-        done
-    }
-
-    fn encrypt(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        if let Some(at) = &mut self.at {
-            if bytes.is_empty() {
-                return Err(Error::Empty);
-            }
-            self.keyed.encrypt(at, bytes);
-            return Ok(());
-        }
-        let Some((length, frame)) = bytes.split_first_chunk_mut::<LENGTH_BYTES>() else {
-            return Err(Error::Empty);
-        };
         if frame.is_empty() {
             return Err(Error::Empty);
         }
-        let bytes = u32::try_from(frame.len()).map_err(|_| Error::TooLarge {
-            bytes: frame.len(),
-            limit: u32::MAX as usize,
-        })?;
-        *length = bytes.to_le_bytes();
-        self.keyed.encrypt(&mut self.keyed.start(), frame);
+        let mut package_start = None;
+        let at = match &mut self.at {
+            Some(at) => at,
+            None => {
+                let (bytes, limit) = (frame.len(), u32::MAX as usize);
+                let length = u32::try_from(bytes).map_err(|_| Error::TooLarge { bytes, limit })?;
+                out.extend_from_slice(&length.to_le_bytes());
+                package_start.insert(self.keyed.start())
+            }
+        };
+        let start = out.len();
+        out.extend_from_slice(frame);
+        self.keyed.encrypt(at, &mut out[start..]);
         Ok(())
     }
 }

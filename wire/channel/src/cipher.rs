@@ -37,7 +37,7 @@ impl TryFrom<u64> for KeyBits {
         match bits {
             128 => Ok(KeyBits::Bits128),
             256 => Ok(KeyBits::Bits256),
-            found => Err(Error::KeyBits { found }),
+            found => Err(Error::KeyBits(found)),
         }
     }
 }

@@ -45,9 +45,7 @@ impl FromStr for Curve {
         match name {
             "secp256k1" => Ok(Curve::Secp256k1),
             "secp256r1" => Ok(Curve::Secp256r1),
-            _ => Err(Error::CurveName {
-                found: name.to_owned(),
-            }),
+            _ => Err(Error::CurveName(name.to_owned())),
         }
     }
 }
@@ -66,7 +64,7 @@ impl Scalar {
             Curve::Secp256k1 => k256::SecretKey::from_slice(bytes).map(Scalar::Secp256k1),
             Curve::Secp256r1 => p256::SecretKey::from_slice(bytes).map(Scalar::Secp256r1),
         };
-        scalar.map_err(|_| KeyProblem::Range { curve })
+        scalar.map_err(|_| KeyProblem::Range(curve))
     }
 
     pub(crate) fn curve(&self) -> Curve {
@@ -86,14 +84,12 @@ impl Scalar {
 
     /// The X coordinate of this scalar times the peer's point (SEC 1 section 3.3.1), big-endian.
     pub(crate) fn secret(&self, peer: &[u8]) -> Result<Zeroizing<[u8; SECRET_BYTES]>, Error> {
-        let peer: &[u8; PUBLIC_KEY_BYTES] = peer
-            .try_into()
-            .map_err(|_| Error::PeerKeyLength { found: peer.len() })?;
+        let peer = peer.try_into().map_err(|_| Error::PeerKeyLength(peer.len()))?;
         let secret = match self {
             Scalar::Secp256k1(key) => multiply(key, peer),
             Scalar::Secp256r1(key) => multiply(key, peer),
         };
-        secret.ok_or(Error::PeerKeyPoint { curve: self.curve() })
+        secret.ok_or(Error::PeerKeyPoint(self.curve()))
     }
 }
 

@@ -32,43 +32,25 @@ pub enum Error {
         problem: KeyProblem,
     },
     /// Bytes that are no private key.
-    #[error("the private key {problem}")]
-    PrivateKey {
-        /// What is wrong with them.
-        problem: KeyProblem,
-    },
-    /// The system gave no random numbers.
-    #[error("the system has no random numbers for a key: {detail}; run where getrandom(2) is allowed")]
-    Random {
-        /// The system's words.
-        detail: String,
-    },
+    #[error("the private key {0}")]
+    PrivateKey(KeyProblem),
+    /// The system gave no random numbers: its words.
+    #[error("the system has no random numbers for a key: {0}; run where getrandom(2) is allowed")]
+    Random(String),
     /// A curve this build does not have.
-    #[error("the curve {found:?} is not known; choose secp256k1 or secp256r1")]
-    CurveName {
-        /// The name.
-        found: String,
-    },
+    #[error("the curve {0:?} is not known; choose secp256k1 or secp256r1")]
+    CurveName(String),
     /// A size of AES key that FPNN does not have.
-    #[error("a key of {found} bits; expected 128 or 256")]
-    KeyBits {
-        /// The number.
-        found: u64,
-    },
+    #[error("a key of {0} bits; expected 128 or 256")]
+    KeyBits(u64),
     /// A public key of another size.
     #[error(
-        "the peer's public key has {found} bytes; expected {PUBLIC_KEY_BYTES}: X then Y, without a leading 04"
+        "the peer's public key has {0} bytes; expected {PUBLIC_KEY_BYTES}: X then Y, without a leading 04"
     )]
-    PeerKeyLength {
-        /// Its bytes.
-        found: usize,
-    },
+    PeerKeyLength(usize),
     /// A public key that is no point of the curve.
-    #[error("the peer's public key is no point of {curve}; configure the same curve on both sides")]
-    PeerKeyPoint {
-        /// This side's curve.
-        curve: Curve,
-    },
+    #[error("the peer's public key is no point of {0}; configure the same curve on both sides")]
+    PeerKeyPoint(Curve),
     /// A package longer than this side accepts, or than its length field can say.
     #[error("the encrypted package has {bytes} bytes; the limit is {limit}")]
     TooLarge {
@@ -86,11 +68,8 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyProblem {
     /// Of another size.
-    #[error("has {found} bytes; expected {SECRET_BYTES}")]
-    Length {
-        /// Their number.
-        found: usize,
-    },
+    #[error("has {0} bytes; expected {SECRET_BYTES}")]
+    Length(usize),
     /// Longer than any key; its end was not looked for.
     #[error("has more than {SECRET_BYTES} bytes; expected {SECRET_BYTES}")]
     TooLong,
@@ -98,9 +77,6 @@ pub enum KeyProblem {
     #[error("is PEM text; expected {SECRET_BYTES} raw bytes")]
     Pem,
     /// Zero, or a number that the curve's group does not have.
-    #[error("is 0 or not below the order of {curve}: no key of that curve")]
-    Range {
-        /// The curve.
-        curve: Curve,
-    },
+    #[error("is 0 or not below the order of {0}: no key of that curve")]
+    Range(Curve),
 }

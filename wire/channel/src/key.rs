@@ -30,7 +30,7 @@ impl PrivateKey {
     /// # Errors
     /// [`Error::PrivateKey`] for another length, for zero, and for numbers not below the curve's order.
     pub fn from_bytes(curve: Curve, bytes: &[u8]) -> Result<Self, Error> {
-        Self::parse(curve, bytes).map_err(|problem| Error::PrivateKey { problem })
+        Self::parse(curve, bytes).map_err(Error::PrivateKey)
     }
 
     /// Reads a file of 32 raw bytes; of a longer one only the first 33 are looked at.
@@ -60,9 +60,7 @@ impl PrivateKey {
     }
 
     fn parse(curve: Curve, bytes: &[u8]) -> Result<Self, KeyProblem> {
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| KeyProblem::Length { found: bytes.len() })?;
+        let bytes = bytes.try_into().map_err(|_| KeyProblem::Length(bytes.len()))?;
         let scalar = Scalar::from_bytes(curve, bytes)?;
         let public = scalar.public_key();
         Ok(PrivateKey { scalar, public })
@@ -104,16 +102,12 @@ impl Ephemeral {
     pub fn generate(curve: Curve) -> Result<Self, Error> {
         let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
         for _ in 0..DRAWS_MAX {
-            getrandom::fill(&mut bytes[..]).map_err(|error| Error::Random {
-                detail: error.to_string(),
-            })?;
+            getrandom::fill(&mut bytes[..]).map_err(|error| Error::Random(error.to_string()))?;
             if let Ok(key) = PrivateKey::parse(curve, &bytes[..]) {
                 return Ok(Ephemeral(key));
             }
         }
-        Err(Error::Random {
-            detail: format!("{DRAWS_MAX} draws gave no key of {curve}"),
-        })
+        Err(Error::Random(format!("{DRAWS_MAX} draws gave no key of {curve}")))
     }
 
     /// X then Y, each 32 bytes, big-endian: `publicKey` of the quest `*key`.

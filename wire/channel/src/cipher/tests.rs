@@ -103,9 +103,6 @@ fn bits_are_128_or_256() {
     assert_eq!(KeyBits::try_from(256).unwrap(), KeyBits::Bits256);
     for bits in [0, 127, 192, 512, u64::MAX] {
         let error = KeyBits::try_from(bits).unwrap_err();
-        assert!(
-            matches!(error, Error::KeyBits { found } if found == bits),
-            "{error}"
-        );
+        assert!(matches!(error, Error::KeyBits(found) if found == bits), "{error}");
     }
 }

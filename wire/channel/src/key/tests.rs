@@ -68,18 +68,18 @@ fn public_keys_and_secrets_are_the_published_ones() {
 #[test]
 fn numbers_that_are_no_private_key_are_refused() {
     let check = |curve, bytes: &[u8], expected| match PrivateKey::from_bytes(curve, bytes) {
-        Err(Error::PrivateKey { problem }) => assert_eq!(problem, expected, "{curve} {bytes:02x?}"),
+        Err(Error::PrivateKey(problem)) => assert_eq!(problem, expected, "{curve} {bytes:02x?}"),
         other => panic!("{curve} {bytes:02x?}: {other:?}"),
     };
     for curve in CURVES {
         for bytes in [0, 1, 24, 28, 31, 33, 64] {
-            check(curve, &vec![1; bytes], KeyProblem::Length { found: bytes });
+            check(curve, &vec![1; bytes], KeyProblem::Length(bytes));
         }
-        check(curve, &[0; SECRET_BYTES], KeyProblem::Range { curve });
-        check(curve, &[0xFF; SECRET_BYTES], KeyProblem::Range { curve });
+        check(curve, &[0; SECRET_BYTES], KeyProblem::Range(curve));
+        check(curve, &[0xFF; SECRET_BYTES], KeyProblem::Range(curve));
     }
     for (curve, order) in CURVES.into_iter().zip([ORDER_K1, ORDER_R1]) {
-        check(curve, &hex(order), KeyProblem::Range { curve });
+        check(curve, &hex(order), KeyProblem::Range(curve));
         let mut last = hex(order);
         last[SECRET_BYTES - 1] -= 1;
         assert!(PrivateKey::from_bytes(curve, &last).is_ok());
@@ -92,7 +92,7 @@ fn points_that_are_none_are_refused() {
     for (curve, private, public) in [(Curve::Secp256k1, A, B_PUBLIC), (Curve::Secp256r1, I, R_PUBLIC)] {
         let key = PrivateKey::from_bytes(curve, &hex(private)).unwrap();
         let none = |point: &[u8]| match key.agree(point, bits, mode) {
-            Err(Error::PeerKeyPoint { curve: named }) => assert_eq!(named, curve),
+            Err(Error::PeerKeyPoint(named)) => assert_eq!(named, curve),
             other => panic!("{curve} {point:02x?}: {other:?}"),
         };
         let public = hex(public);
@@ -115,7 +115,7 @@ fn points_that_are_none_are_refused() {
         // Other sizes: infinity, compressed, of the shorter curves, with the leading 04.
         for bytes in [0, 1, 33, 48, 56, 63, 65, 128] {
             match key.agree(&vec![4; bytes], bits, mode) {
-                Err(Error::PeerKeyLength { found }) => assert_eq!(found, bytes),
+                Err(Error::PeerKeyLength(found)) => assert_eq!(found, bytes),
                 other => panic!("{bytes} bytes: {other:?}"),
             }
         }
