@@ -95,15 +95,20 @@ impl<S> MethodSpec<S> {
 /// All methods of a process.
 pub struct Methods<S> {
     entries: Vec<MethodSpec<S>>,
-    /// In the order of their names.
+    /// In the order of their names' lengths, then of the names: most comparisons are of two numbers.
     by_name: Vec<MethodId>,
+}
+
+/// The place of a name among others.
+fn rank(name: &str) -> (usize, &str) {
+    (name.len(), name)
 }
 
 impl<S> Methods<S> {
     /// A table of these methods, which are few.
     pub fn new(entries: Vec<MethodSpec<S>>) -> Methods<S> {
         let mut by_name: Vec<MethodId> = (0..).map(MethodId).take(entries.len()).collect();
-        by_name.sort_unstable_by_key(|method| &entries[method.index()].name);
+        by_name.sort_unstable_by_key(|method| rank(&entries[method.index()].name));
         Methods { by_name, entries }
     }
 
@@ -111,7 +116,7 @@ impl<S> Methods<S> {
     pub fn named(&self, name: &str) -> Option<MethodId> {
         let at = self
             .by_name
-            .binary_search_by(|method| self.name(*method).cmp(name));
+            .binary_search_by(|method| rank(self.name(*method)).cmp(&rank(name)));
         at.ok().map(|at| self.by_name[at])
     }
 
