@@ -6,7 +6,7 @@ use super::machine::{self, MachineTicks, SocketQueues};
 use super::reader::Reader;
 
 /// The largest table of sockets that is read: about 20 000 lines of 150 bytes.
-const SOCKETS_BYTES_MAX: u64 = 3_000_000;
+pub(super) const SOCKETS_BYTES_MAX: u64 = 3_000_000;
 
 /// The largest of the other files.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -42,16 +42,21 @@ impl Counted {
     }
 }
 
-/// The queues at the sockets of `port`, or nothing when the table cannot be read or is too large.
-pub(super) fn socket_queues(pids: &[u32], port: u16, reader: &mut Reader) -> Option<SocketQueues> {
+/// The queues at the sockets of `port`, or nothing when a table cannot be read or has more than `bytes_max` bytes.
+pub(super) fn socket_queues(
+    pids: &[u32],
+    port: u16,
+    bytes_max: u64,
+    reader: &mut Reader,
+) -> Option<SocketQueues> {
     let mut queues = SocketQueues::default();
-    net_file(pids, "tcp", SOCKETS_BYTES_MAX, reader, |text| {
+    net_file(pids, "tcp", bytes_max, reader, |text| {
         queues.add(text, port);
         Some(())
     })?;
     // A machine without IPv6 has no such file; one that is too large spoils the sum.
     let is_absent = reader.open(format_args!("/proc/self/net/tcp6")).is_none();
-    let six = net_file(pids, "tcp6", SOCKETS_BYTES_MAX, reader, |text| {
+    let six = net_file(pids, "tcp6", bytes_max, reader, |text| {
         queues.add(text, port);
         Some(())
     });
@@ -100,7 +105,8 @@ mod tests {
             .map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected"))
             .collect();
         let mut reader = Reader::default();
-        let queues = socket_queues(&[std::process::id()], port, &mut reader).expect("readable");
+        // However many sockets this machine has just now.
+        let queues = socket_queues(&[std::process::id()], port, 1 << 30, &mut reader).expect("readable");
         assert_eq!(queues.accept, Some(waiting.len() as u64));
     }
 }

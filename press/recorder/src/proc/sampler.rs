@@ -121,7 +121,12 @@ impl Sampler {
     }
 
     fn queues(&mut self) -> Option<SocketQueues> {
-        let queues = host::socket_queues(&self.server, self.port?, &mut self.reader);
+        let queues = host::socket_queues(
+            &self.server,
+            self.port?,
+            host::SOCKETS_BYTES_MAX,
+            &mut self.reader,
+        );
         if queues.is_none() {
             // Thousands of connections rarely go away: reading on would cost the kernel a walk a second for nothing.
             self.port = None;
