@@ -1,14 +1,14 @@
 //! A call: what is asked, by whom, and since when.
 //! Its invariant: it borrows its input, so nothing of it outlives its serving; and no log can show its token, as it has no debug form.
 
-use crate::{Clock, Peer};
+use crate::{Clock, MethodId, Peer};
 use millpond_wire_payload::Encoding;
 use std::time::Instant;
 
 /// A call of a method.
 pub struct Call<'a> {
-    /// The method's name.
-    pub method: &'a str,
+    /// The method, as its service has found it; or a name that is no method's.
+    pub method: Result<MethodId, &'a str>,
     /// How the payload is written, and the answer is to be.
     pub encoding: Encoding,
     /// One map, not yet decoded.

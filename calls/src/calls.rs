@@ -4,8 +4,8 @@
 //! holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token.
 
 use crate::{
-    Access, Admission, Arrival, Call, Host, Methods, ModelTime, Reply, Serve, Served, SlowLog, Statistics,
-    Turn,
+    Access, Admission, Arrival, Call, Host, MethodId, Methods, ModelTime, Peer, Reply, Serve, Served,
+    SlowLog, Statistics, Turn,
 };
 use arc_swap::{ArcSwap, Guard};
 use millpond_wire_payload::{Payload, Reserved};
@@ -82,13 +82,13 @@ impl<S> Calls<S> {
 
     /// Serves a call in that turn of a net thread.
     pub fn serve(self: &Arc<Self>, asked: &Call<'_>, mut reply: Reply<'_>, turn: &Turn<S>, host: &dyn Host) {
-        let Some(method) = self.methods.named(asked.method) else {
-            return self.unknown(asked, reply);
+        let method = match asked.method {
+            Ok(method) => method,
+            Err(name) => return self.unknown(name, asked.caller.peer, reply),
         };
-        let reply = reply.hand_on();
-        let mut call = Served::new(self, host, method, asked, Some(turn), reply);
+        let mut call = Served::new(self, host, method, asked, Some(turn), reply.hand_on());
         let (connection, bytes) = (asked.caller.connection, asked.payload.len());
-        tracing::trace!(method = asked.method, connection, bytes, "called");
+        tracing::trace!(method = self.methods.name(method), connection, bytes, "called");
         let served = self.admit(&call).and_then(|()| {
             if let Serve::Always(serve) | Serve::UntilStop(serve) = &call.entry().serve {
                 let payload = self.read(&call)?;
@@ -107,7 +107,7 @@ impl<S> Calls<S> {
 
     /// Serves a call of the process's own, before it is ready: from `state`, and counted nowhere.
     pub fn rehearse(self: &Arc<Self>, state: &S, asked: &Call<'_>, mut reply: Reply<'_>, host: &dyn Host) {
-        if let Some(method) = self.methods.named(asked.method) {
+        if let Ok(method) = asked.method {
             let mut call = Served::new(self, host, method, asked, None, reply.hand_on());
             if let Err(status) = self.serve_from(state, &mut call) {
                 call.refuse(&status);
@@ -126,15 +126,14 @@ impl<S> Calls<S> {
         }
     }
 
-    fn unknown(&self, asked: &Call<'_>, reply: Reply<'_>) {
-        if let Err(status) = self.access.admit_peer(asked.caller.peer) {
+    fn unknown(&self, name: &str, peer: Peer, reply: Reply<'_>) {
+        if let Err(status) = self.access.admit_peer(peer) {
             return reply.error(&status);
         }
         self.statistics.unknown();
-        let shown: String = asked.method.chars().take(UNKNOWN_SHOWN_MAX).collect();
+        let shown: String = name.chars().take(UNKNOWN_SHOWN_MAX).collect();
         tracing::debug!(method = ?shown, code = Code::UnknownMethod.number(), "refused");
-        let (name, known) = (asked.method, self.methods.names());
-        let ex = format!("unknown method {name:?}; methods are {known}");
+        let ex = format!("unknown method {name:?}; methods are {}", self.methods.names());
         reply.error(&Status::new(Code::UnknownMethod, ex));
     }
 
@@ -168,15 +167,9 @@ impl<S> Calls<S> {
         Ok(payload)
     }
 
-    /// Whether HTTP's GET may call it; a method that does not exist is refused for that.
-    pub fn takes_get(&self, name: &str) -> bool {
-        let found = self.methods.named(name);
-        found.is_none_or(|method| !self.methods.entry(method).changes)
-    }
-
-    /// Counts a call that its connection refused.
-    pub fn refused_before(&self, name: &str, status: &Status) {
-        match self.methods.named(name) {
+    /// Counts a call that its front refused.
+    pub fn refused_before(&self, method: Option<MethodId>, status: &Status) {
+        match method {
             Some(method) => self.statistics.failed(method, status),
             None => self.statistics.unknown(),
         }

@@ -7,19 +7,27 @@ use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Method, Status};
 use std::borrow::Cow;
 
-/// A method's place in the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MethodId(u16);
+/// A method of a service: its place in the service's table, and what a front must know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MethodId {
+    place: u16,
+    changes: bool,
+}
 
 impl MethodId {
-    /// Its place, from 0.
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.0)
+    /// The method at that place, from 0; `changes` as [`MethodSpec::changes`].
+    pub fn new(place: u16, changes: bool) -> MethodId {
+        MethodId { place, changes }
     }
 
-    /// What net gives back when an answer of it has left.
-    pub fn mark(self) -> u16 {
-        self.0
+    /// Its place, from 0.
+    pub fn index(self) -> usize {
+        usize::from(self.place)
+    }
+
+    /// Whether it may change something that outlasts its answer.
+    pub fn changes(self) -> bool {
+        self.changes
     }
 }
 
@@ -107,7 +115,7 @@ fn rank(name: &str) -> (usize, &str) {
 impl<S> Methods<S> {
     /// A table of these methods, which are few.
     pub fn new(entries: Vec<MethodSpec<S>>) -> Methods<S> {
-        let mut by_name: Vec<MethodId> = (0..).map(MethodId).take(entries.len()).collect();
+        let mut by_name: Vec<MethodId> = ids(&entries).collect();
         by_name.sort_unstable_by_key(|method| rank(&entries[method.index()].name));
         Methods { by_name, entries }
     }
@@ -118,11 +126,6 @@ impl<S> Methods<S> {
             .by_name
             .binary_search_by(|method| rank(self.name(*method)).cmp(&rank(name)));
         at.ok().map(|at| self.by_name[at])
-    }
-
-    /// The method of a mark that this table gave.
-    pub(crate) fn marked(&self, mark: u16) -> Option<MethodId> {
-        (usize::from(mark) < self.entries.len()).then_some(MethodId(mark))
     }
 
     /// A method's name.
@@ -138,8 +141,7 @@ impl<S> Methods<S> {
 
     /// All of them with their names, in the order of the table.
     pub fn all(&self) -> impl Iterator<Item = (MethodId, &str)> {
-        let places = (0..).map(MethodId);
-        places.zip(self.entries.iter().map(|entry| entry.name.as_ref()))
+        ids(&self.entries).zip(self.entries.iter().map(|entry| entry.name.as_ref()))
     }
 
     /// All names, for messages.
@@ -147,6 +149,12 @@ impl<S> Methods<S> {
         let names: Vec<&str> = self.all().map(|(_, name)| name).collect();
         names.join(", ")
     }
+}
+
+/// The methods of these rows, in their order.
+fn ids<S>(entries: &[MethodSpec<S>]) -> impl Iterator<Item = MethodId> {
+    let places = (0..).zip(entries);
+    places.map(|(place, entry)| MethodId::new(place, entry.changes))
 }
 
 #[cfg(test)]
@@ -175,15 +183,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn methods_are_found_by_name_and_mark() {
+    fn methods_are_found_by_name() {
         let methods = methods();
         for (method, name) in methods.all() {
             assert_eq!(methods.named(name), Some(method));
             assert_eq!(methods.name(method), name);
-            assert_eq!(methods.marked(method.mark()), Some(method));
         }
         assert_eq!(methods.all().count(), METHODS.len());
-        assert_eq!(methods.marked(METHODS.len() as u16), None);
         assert_eq!(methods.named("features"), None);
         assert_eq!(methods.named(""), None);
     }

@@ -3,6 +3,7 @@
 //! It knows no protocol: a [`Sink`] does. Its invariant: a [`Reply`] that is dropped unanswered and a [`Ticket`] that is dropped
 //! unsent both answer an error, so that no caller waits for ever.
 
+use crate::MethodId;
 use crate::push::{PushError, Pusher};
 use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Status};
@@ -46,9 +47,9 @@ pub trait Later: Answer + Send {
     /// Turns true when the caller has gone.
     fn gone(&self) -> Arc<AtomicBool>;
 
-    /// From then on the answer is only to be written; what measures the writing calls it by that mark.
-    fn set_ready(&mut self, ready: Instant, mark: u16) {
-        let _ = (ready, mark);
+    /// From then on the answer is only to be written, which is measured for that method.
+    fn set_ready(&mut self, ready: Instant, method: MethodId) {
+        let _ = (ready, method);
     }
 }
 
@@ -147,8 +148,8 @@ impl Ticket {
         self.answer.gone()
     }
 
-    /// From then on the answer is only to be written; what measures the writing calls it by that mark.
-    pub fn set_ready(&mut self, ready: Instant, mark: u16) {
-        self.answer.set_ready(ready, mark);
+    /// From then on the answer is only to be written, which is measured for that method.
+    pub fn set_ready(&mut self, ready: Instant, method: MethodId) {
+        self.answer.set_ready(ready, method);
     }
 }

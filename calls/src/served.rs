@@ -160,7 +160,7 @@ impl<S> Detached<S> {
         let ready = Instant::now();
         let trace = self.trace.as_deref();
         self.calls.answered(&self.arrival, ready, trace, model);
-        self.ticket.set_ready(ready, self.arrival.method.mark());
+        self.ticket.set_ready(ready, self.arrival.method);
         ready
     }
 

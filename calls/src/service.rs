@@ -1,12 +1,18 @@
 //! What a front calls for every request.
 //! Its invariant: it is called on net threads, and must not block them.
 
-use crate::{Call, Peer, Reply};
+use crate::{Call, MethodId, Peer, Reply};
 use millpond_wire_schema::{Code, Status};
 use std::time::Instant;
 
 /// Answers requests. It is called on the net threads and must not block them.
 pub trait Service: Clone + Send + 'static {
+    /// The method of that name. A front asks once a call; a service that serves all calls alike has one method of all names.
+    fn find(&self, name: &str) -> Option<MethodId> {
+        let _ = name;
+        Some(MethodId::default())
+    }
+
     /// Serves one call, in one of three ways:
     ///
     /// - it answers `reply` and returns;
@@ -23,9 +29,9 @@ pub trait Service: Clone + Send + 'static {
     }
 
     /// Told in the turn in which the kernel has taken all bytes of a ticket's answer that said since when it was ready
-    /// ([`Ticket::set_ready`](crate::Ticket::set_ready)), and under what mark. Answers that never left are not told.
-    fn written(&self, mark: u16, since: Instant) {
-        let _ = (mark, since);
+    /// ([`Ticket::set_ready`](crate::Ticket::set_ready)), and of which method. Answers that never left are not told.
+    fn written(&self, method: MethodId, since: Instant) {
+        let _ = (method, since);
     }
 
     /// Told at the end of each turn of a net thread, after what it answered was sent; when the turn began.
@@ -33,16 +39,8 @@ pub trait Service: Clone + Send + 'static {
         let _ = began;
     }
 
-    /// Whether HTTP's GET may call that method: it changes nothing, so whoever follows a link or loads an image may ask for it.
-    /// A GET of another is refused, and so is one of HTTP's other verbs of any.
-    fn takes_get(&self, method: &str) -> bool {
-        let _ = method;
-        true
-    }
-
-    /// Told of a call that was refused with `status` before the service was asked about it: by the connection's bounds, or for
-    /// its verb.
-    fn refused(&self, method: &str, status: &Status) {
+    /// Told of a call that its front refused with `status`: by the connection's bounds, or for its verb.
+    fn refused(&self, method: Option<MethodId>, status: &Status) {
         let _ = (method, status);
     }
 }

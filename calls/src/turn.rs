@@ -14,8 +14,8 @@ pub struct Turn<S> {
     state: RefCell<Option<Guard<Arc<S>>>>,
     /// Calls that were answered at once.
     answered: RefCell<Vec<(MethodId, u32)>>,
-    /// Answers of other threads that have left: their marks, and since when they were ready.
-    written: RefCell<Vec<(u16, Instant)>>,
+    /// Answers of other threads that have left: their methods, and since when they were ready.
+    written: RefCell<Vec<(MethodId, Instant)>>,
 }
 
 impl<S> Default for Turn<S> {
@@ -51,9 +51,9 @@ impl<S> Turn<S> {
         }
     }
 
-    /// An answer of that mark, which was ready then, has left.
-    pub fn written(&self, mark: u16, since: Instant) {
-        self.written.borrow_mut().push((mark, since));
+    /// An answer of that method, which was ready then, has left.
+    pub fn written(&self, method: MethodId, since: Instant) {
+        self.written.borrow_mut().push((method, since));
     }
 
     /// The turn is over: each of its calls took all of it.
@@ -67,10 +67,8 @@ impl<S> Turn<S> {
         for (method, calls) in answered.drain(..) {
             statistics.timed(method, now.saturating_duration_since(began), calls);
         }
-        for (mark, since) in written.drain(..) {
-            if let Some(method) = calls.methods.marked(mark) {
-                statistics.wrote(method, now.saturating_duration_since(since));
-            }
+        for (method, since) in written.drain(..) {
+            statistics.wrote(method, now.saturating_duration_since(since));
         }
     }
 }

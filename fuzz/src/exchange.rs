@@ -6,7 +6,7 @@
 
 use crate::memory::within;
 use crate::unread::unread;
-use millpond_calls::{Call, Reply, Service, Ticket};
+use millpond_calls::{Call, MethodId, Reply, Service, Ticket};
 use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, Encryption, NativeOptions};
@@ -196,6 +196,9 @@ impl Running {
     }
 }
 
+/// What [`Echo`] tells apart.
+const NAMES: [&str; 2] = ["never", "later"];
+
 /// Answers a call with its own payload, read and written; `later` from another thread, `never` not at all.
 #[derive(Clone)]
 struct Echo {
@@ -203,8 +206,15 @@ struct Echo {
 }
 
 impl Service for Echo {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        let place = NAMES.iter().position(|known| *known == name);
+        Some(MethodId::new(place.unwrap_or(NAMES.len()) as u16, false))
+    }
+
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
-        match (call.method, decode_map(call.encoding, call.payload)) {
+        let place = call.method.map_or(NAMES.len(), MethodId::index);
+        let name = NAMES.get(place).copied().unwrap_or_default();
+        match (name, decode_map(call.encoding, call.payload)) {
             (_, Err(error)) => reply.error(&Status::from(error)),
             ("never", _) => {}
             // A ticket that finds no place is dropped, which answers an error.

@@ -8,6 +8,7 @@ use crate::net_thread::Order;
 use crate::outlet::Unsent;
 use crate::pulse::Waker;
 use crate::totals::Totals;
+use millpond_calls::MethodId;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -37,8 +38,8 @@ pub(crate) enum What {
     Answer {
         /// Whether the connection ends with it (HTTP without keep-alive).
         close: bool,
-        /// Since when it is only to be written, and the service's mark for it, if anybody wants to know.
-        ready: Option<(Instant, u16)>,
+        /// Since when it is only to be written, and of which method it is, if anybody wants to know.
+        ready: Option<(Instant, MethodId)>,
     },
     /// Any other.
     Push {

@@ -21,7 +21,7 @@ use crate::timers::Timers;
 use crate::tls::{self, Tls};
 use crate::totals::Keepers;
 use crate::{Counters, Options};
-use millpond_calls::Peer;
+use millpond_calls::{MethodId, Peer};
 use millpond_threads::contain;
 use slab::Slab;
 use std::os::fd::OwnedFd;
@@ -123,8 +123,8 @@ pub(crate) struct Room {
     pub(crate) out: Vec<u8>,
     /// The same for the times of answers that are measured.
     pub(crate) timed: Vec<Timed>,
-    /// Measured answers that have left: their marks, and since when they were ready.
-    pub(crate) written: Vec<(u16, Instant)>,
+    /// Measured answers that have left: their methods, and since when they were ready.
+    pub(crate) written: Vec<(MethodId, Instant)>,
     /// Where sessions work.
     pub(crate) scratch: Vec<u8>,
     /// Answers that are being encrypted.
@@ -200,8 +200,8 @@ impl<L: Local> Loop<L> {
                 mailbox.waker.pulse.beat();
             }
             self.due.clear();
-            for (mark, since) in self.room.written.drain(..) {
-                self.local.written(mark, since);
+            for (method, since) in self.room.written.drain(..) {
+                self.local.written(method, since);
             }
             self.local.end();
             if self.room.scratch.capacity() > SCRATCH_BYTES {

@@ -4,6 +4,7 @@
 
 use crate::Counters;
 use crate::mailbox::{Delivery, Key, Mailbox, What};
+use millpond_calls::MethodId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -22,8 +23,8 @@ pub struct Outlet {
 
 impl Outlet {
     /// Sends the answer, which may be empty; the connection ends with it where `close` says so. `ready` is since when it is only to be
-    /// written, and the service's mark for it.
-    pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, u16)>) {
+    /// written, and of which method it is.
+    pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, MethodId)>) {
         self.mailbox.post(Delivery {
             key: self.key,
             bytes,

@@ -9,7 +9,7 @@ use crate::layer::Layer;
 use crate::net_thread::{Kind, Net};
 use crate::outlet::{Outlet, PushOutlet};
 use crate::timers::Overdue;
-use millpond_calls::Peer;
+use millpond_calls::{MethodId, Peer};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ pub trait Local: Clone + Send + 'static {
     /// A turn of the thread begins: reads the clock.
     fn begin(&self) -> Instant;
 
-    /// The kernel has taken all bytes of an answer that said since when it was ready, and under what mark ([`Outlet::answer`]).
-    fn written(&self, mark: u16, since: Instant);
+    /// The kernel has taken all bytes of an answer that said since when it was ready, and of which method ([`Outlet::answer`]).
+    fn written(&self, method: MethodId, since: Instant);
 
     /// The turn has ended, after what it answered was sent.
     fn end(&self);

@@ -66,7 +66,7 @@ fn rehearse(
             let (mut payload, clock) = (Vec::new(), Clock::start());
             write(&mut Encoder::new(&mut payload, encoding, false), round);
             let asked = Asked {
-                method,
+                method: shared.calls.methods.named(method).ok_or(method),
                 encoding,
                 payload: &payload,
                 meta: Meta::default(),

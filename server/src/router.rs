@@ -2,7 +2,7 @@
 //! Its invariant: each copy is of one net thread, and keeps that thread's turn.
 
 use crate::{Shared, infos, tune};
-use millpond_calls::{Call, Host, Peer, Reply, Service, Tuned, Turn};
+use millpond_calls::{Call, Host, MethodId, Peer, Reply, Service, Tuned, Turn};
 use millpond_catalog::Catalog;
 use millpond_wire_schema::{Code, Status, own::AllInfos, tune::Call as TuneCall};
 use std::net::IpAddr;
@@ -46,6 +46,10 @@ impl Host for Router {
 }
 
 impl Service for Router {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        self.shared.calls.methods.named(name)
+    }
+
     fn call(&self, asked: &Call<'_>, reply: Reply<'_>) {
         self.shared.calls.serve(asked, reply, &self.turn, self);
     }
@@ -68,19 +72,15 @@ impl Service for Router {
         reply.body(status, "text/plain", text.as_bytes());
     }
 
-    fn takes_get(&self, method: &str) -> bool {
-        self.shared.calls.takes_get(method)
-    }
-
-    fn written(&self, mark: u16, since: Instant) {
-        self.turn.written(mark, since);
+    fn written(&self, method: MethodId, since: Instant) {
+        self.turn.written(method, since);
     }
 
     fn turned(&self, began: Instant) {
         self.turn.end(began, &self.shared.calls);
     }
 
-    fn refused(&self, method: &str, status: &Status) {
+    fn refused(&self, method: Option<MethodId>, status: &Status) {
         self.shared.calls.refused_before(method, status);
     }
 }

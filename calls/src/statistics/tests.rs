@@ -46,7 +46,7 @@ fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
     for name in ["features.lookup", "*ping", "features.lookup"] {
         turn.answered(named(name), metrics);
     }
-    turn.written(named("infer").mark(), began);
+    turn.written(named("infer"), began);
     check(
         &calls,
         &[

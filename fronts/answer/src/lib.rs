@@ -3,7 +3,7 @@
 //! It knows no protocol: a [`Form`] writes one. Its invariant: what is begun and not finished never leaves.
 
 use millpond_calls::{
-    Answer, Call, Caller, Clock, Later, Meta, Peer, PushError, Pusher, Reply, Service, Sink,
+    Answer, Call, Caller, Clock, Later, Meta, MethodId, Peer, PushError, Pusher, Reply, Service, Sink,
 };
 use millpond_net::{Local, Outlet, Turn};
 use millpond_wire_payload::Encoding;
@@ -65,18 +65,18 @@ impl<S: Service> Serving<S> {
         self.clock.began()
     }
 
-    /// A call of the turn's connection, with nothing beside its payload.
+    /// A call of the turn's connection to the method of that name, with nothing beside its payload.
     #[inline]
     pub fn call<'a>(
         &'a self,
         turn: &Turn<'_>,
-        method: &'a str,
+        name: &'a str,
         encoding: Encoding,
         payload: &'a [u8],
     ) -> Call<'a> {
         let peer = turn.peer();
         Call {
-            method,
+            method: self.service.find(name).ok_or(name),
             encoding,
             payload,
             meta: Meta::default(),
@@ -96,8 +96,8 @@ impl<S: Service> Local for Serving<S> {
         self.clock.begin()
     }
 
-    fn written(&self, mark: u16, since: Instant) {
-        self.service.written(mark, since);
+    fn written(&self, method: MethodId, since: Instant) {
+        self.service.written(method, since);
     }
 
     fn end(&self) {
@@ -197,8 +197,8 @@ struct Deferred<F: Form> {
     open: F::Open,
     out: Vec<u8>,
     outlet: Outlet,
-    /// When the work was done and only its writing was left, and a mark; nothing is measured where it is not told.
-    ready: Option<(Instant, u16)>,
+    /// When the work was done and only its writing was left, and of which method; nothing is measured where it is not told.
+    ready: Option<(Instant, MethodId)>,
 }
 
 impl<F: Form> Deferred<F> {
@@ -237,7 +237,7 @@ impl<F: Form> Later for Deferred<F> {
         Arc::clone(&self.outlet.gone)
     }
 
-    fn set_ready(&mut self, ready: Instant, mark: u16) {
-        self.ready = Some((ready, mark));
+    fn set_ready(&mut self, ready: Instant, method: MethodId) {
+        self.ready = Some((ready, method));
     }
 }

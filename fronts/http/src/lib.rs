@@ -9,7 +9,7 @@ mod hosts;
 pub use hosts::Hosts;
 
 use form::{Form, LAST};
-use millpond_calls::{Call, Meta, Service};
+use millpond_calls::{Call, Meta, MethodId, Service};
 use millpond_fronts_answer::{Form as _, Serving, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
 use millpond_wire_frame::{
@@ -17,7 +17,6 @@ use millpond_wire_frame::{
     service_method, service_payload, write_preflight, write_switching,
 };
 use millpond_wire_schema::{Code, Status};
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -202,30 +201,35 @@ impl<S: Service> Requests<S> {
 /// Calls what a request asks for.
 fn make_call<S: Service>(local: &Serving<S>, turn: &mut Turn<'_>, request: &HttpRequest<'_>, form: Form) {
     let service = &local.service;
-    let Some(method) = service_method(request.path) else {
+    let Some(name) = service_method(request.path) else {
         let HttpRequest { verb, path, .. } = request;
         let peer = turn.peer();
         return serve(turn, form, None, |reply| service.visit(verb, path, peer, reply));
     };
-    let takes_get = || service.takes_get(&method);
-    // HEAD calls no method: it asks for nothing to be done.
-    let payload = match request.verb {
-        "POST" if request.body.is_empty() => Cow::Borrowed(b"{}".as_slice()),
-        "POST" => Cow::Borrowed(request.body.as_ref()),
-        "GET" if takes_get() => service_payload(request.query),
-        _ => {
-            let status = refuse_verb(turn, request, takes_get(), form);
-            return service.refused(&method, &status);
-        }
-    };
-    let call = Call {
+    let mut call = Call {
         meta: Meta {
             deadline_ms: request.deadline_ms,
             trace: request.trace,
             token: request.authorization.and_then(|header| bearer(header.0)),
         },
-        ..local.call(turn, &method, Encoding::Json, &payload)
+        ..local.call(turn, &name, Encoding::Json, b"{}")
     };
+    // A page may follow a link to it, or load it as an image.
+    let takes_get = !call.method.is_ok_and(MethodId::changes);
+    // HEAD calls no method: it asks for nothing to be done.
+    let query;
+    match request.verb {
+        "POST" if request.body.is_empty() => {}
+        "POST" => call.payload = request.body.as_ref(),
+        "GET" if takes_get => {
+            query = service_payload(request.query);
+            call.payload = &query;
+        }
+        _ => {
+            let status = refuse_verb(turn, request, takes_get, form);
+            return service.refused(call.method.ok(), &status);
+        }
+    }
     serve(turn, form, None, |reply| service.call(&call, reply))
 }
 

@@ -135,7 +135,7 @@ struct Pushes {
 
 /// A call that waits for others of its connection.
 struct Held {
-    method: String,
+    name: String,
     encoding: Encoding,
     form: Form,
     payload: Vec<u8>,
@@ -144,7 +144,7 @@ struct Held {
 
 impl Held {
     fn bytes(&self) -> usize {
-        HELD_CALL_BYTES + self.method.len() + self.payload.len()
+        HELD_CALL_BYTES + self.name.len() + self.payload.len()
     }
 }
 
@@ -164,7 +164,7 @@ impl Frames {
     #[inline]
     pub fn serve<S: Service>(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, frame: &Frame<'_>) -> bool {
         let (encoding, in_message) = (frame.encoding, self.in_message);
-        let (form, method) = match frame.kind {
+        let (form, name) = match frame.kind {
             FrameKind::Oneway { method } => (Form::Oneway, method),
             FrameKind::Twoway { method, seq } => {
                 let form = Form::Frame {
@@ -181,17 +181,17 @@ impl Frames {
             self.takes_key = !in_message && !turn.has_layer();
         }
         if self.takes_key
-            && method == KEY_METHOD
+            && name == KEY_METHOD
             && let Some(encryption) = &self.options.encryption
         {
             return self.agree(turn, encryption, frame, form, is_first);
         }
         if self.must_hold(turn.in_flight()) {
-            if let Some(status) = self.hold(local.began(), turn, frame, method, form) {
-                local.service.refused(method, &status);
+            if let Some(status) = self.hold(local.began(), turn, frame, name, form) {
+                local.service.refused(local.service.find(name), &status);
             }
         } else {
-            let call = local.call(turn, method, encoding, frame.payload);
+            let call = local.call(turn, name, encoding, frame.payload);
             serve(turn, form, Some(self), |reply| local.service.call(&call, reply));
         }
         true
@@ -253,12 +253,12 @@ impl Frames {
         received: Instant,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
-        method: &str,
+        name: &str,
         form: Form,
     ) -> Option<Status> {
         let pushes = self.pushes.as_mut()?;
         let held = Held {
-            method: method.to_owned(),
+            name: name.to_owned(),
             encoding: frame.encoding,
             form,
             payload: frame.payload.to_vec(),
@@ -366,7 +366,7 @@ impl<S: Service> Session<Serving<S>> for Frames {
         pushes.held_bytes -= held.bytes();
         let call = Call {
             received: held.received,
-            ..local.call(turn, &held.method, held.encoding, &held.payload)
+            ..local.call(turn, &held.name, held.encoding, &held.payload)
         };
         serve(turn, held.form, Some(self), |reply| {
             local.service.call(&call, reply)

@@ -9,7 +9,7 @@ use crate::mailbox::Key;
 use crate::net_thread::{Kind, Net, Room};
 use crate::outlet::Owed;
 use crate::quiet::{self, limited};
-use millpond_calls::Peer;
+use millpond_calls::{MethodId, Peer};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,7 @@ pub(crate) struct Timed {
     /// Where it ends among the bytes that are not sent, those before them included.
     end: usize,
     since: Instant,
-    mark: u16,
+    method: MethodId,
 }
 
 /// Bytes that are counted for a connection among those of all.
@@ -216,16 +216,16 @@ impl Link {
     }
 
     /// Takes what another thread has sent, as one message. A push is worth nothing once no answer to it can come.
-    pub(super) fn take(&mut self, bytes: &[u8], ready: Option<(Instant, u16)>) {
+    pub(super) fn take(&mut self, bytes: &[u8], ready: Option<(Instant, MethodId)>) {
         let start = self.out.len();
         self.out.extend_from_slice(bytes);
         self.seal(start);
-        if let Some((since, mark)) = ready
+        if let Some((since, method)) = ready
             && self.kind == Kind::Served
             && self.out.len() > start
         {
             let end = self.out.len();
-            self.timed.push(Timed { end, since, mark });
+            self.timed.push(Timed { end, since, method });
         }
     }
 
@@ -258,7 +258,7 @@ impl Link {
                 _ => self.timed.partition_point(|timed| timed.end <= self.sent),
             };
             let left = self.timed.drain(..left);
-            room.written.extend(left.map(|timed| (timed.mark, timed.since)));
+            room.written.extend(left.map(|timed| (timed.method, timed.since)));
         }
         sent
     }
@@ -387,9 +387,13 @@ mod tests {
     use crate::mailbox::{Delivery, What};
     use std::io::Read as _;
 
-    /// The marks of the answers that have left.
-    fn marks(room: &Room) -> Vec<u16> {
-        room.written.iter().map(|(mark, _)| *mark).collect()
+    fn numbered(number: u16) -> Option<(Instant, MethodId)> {
+        Some((Instant::now(), MethodId::new(number, false)))
+    }
+
+    /// The numbers of the answers that have left.
+    fn numbers(room: &Room) -> Vec<usize> {
+        room.written.iter().map(|(method, _)| method.index()).collect()
     }
 
     #[test]
@@ -402,8 +406,8 @@ mod tests {
             mut room,
             ..
         } = Rig::connected();
-        for mark in 0..ANSWERS {
-            connection.link.take(&[7; BYTES], Some((Instant::now(), mark)));
+        for number in 0..ANSWERS {
+            connection.link.take(&[7; BYTES], numbered(number));
         }
         let mut chunk = vec![0; 32 << 10];
         loop {
@@ -411,8 +415,8 @@ mod tests {
             connection.link.send(&mut room);
             let left = ANSWERS as usize * BYTES - connection.link.unsent();
             assert!(left > 0);
-            let expected: Vec<u16> = (0..(left / BYTES) as u16).collect();
-            assert_eq!(marks(&room), expected, "{left} bytes have left");
+            let expected: Vec<usize> = (0..left / BYTES).collect();
+            assert_eq!(numbers(&room), expected, "{left} bytes have left");
             if connection.link.unsent() == 0 {
                 return;
             }
@@ -431,13 +435,13 @@ mod tests {
         const PIECE: usize = 10_000;
         let (mut answers, mut sent) = (0, 0);
         while connection.link.unsent() == 0 {
-            connection.link.take(&[7; PIECE], Some((Instant::now(), answers)));
+            connection.link.take(&[7; PIECE], numbered(answers));
             connection.link.send(&mut room);
             answers += 1;
             sent = usize::from(answers) * PIECE - connection.link.unsent();
         }
-        let told: Vec<u16> = (0..answers - 1).collect();
-        assert_eq!(marks(&room), told, "one waits");
+        let told: Vec<usize> = (0..usize::from(answers - 1)).collect();
+        assert_eq!(numbers(&room), told, "one waits");
         theirs.read_exact(&mut vec![0; sent]).unwrap();
         connection.link.is_writable = true;
         // More than fits beside what waits, and more than the kernel takes at a time.
@@ -446,15 +450,15 @@ mod tests {
             bytes: vec![8; net.options.owed_bytes_max],
             what: What::Answer {
                 close: false,
-                ready: Some((Instant::now(), answers)),
+                ready: numbered(answers),
             },
         };
         connection.deliver(next, &net, &mut room);
-        let told: Vec<u16> = (0..answers).collect();
-        assert_eq!(marks(&room), told);
+        let told: Vec<usize> = (0..usize::from(answers)).collect();
+        assert_eq!(numbers(&room), told);
         connection.link.send(&mut room);
         assert!(connection.link.unsent() > 0 && connection.link.phase == Phase::Open);
-        assert_eq!(marks(&room), told, "the last one waits");
+        assert_eq!(numbers(&room), told, "the last one waits");
     }
 
     #[test]

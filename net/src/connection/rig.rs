@@ -10,7 +10,7 @@ use crate::poller::Ready;
 use crate::session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn, Undecided};
 use crate::totals::Totals;
 use crate::{Options, Timeouts};
-use millpond_calls::Peer;
+use millpond_calls::{MethodId, Peer};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Local for Nothing {
         Instant::now()
     }
 
-    fn written(&self, _: u16, _: Instant) {}
+    fn written(&self, _: MethodId, _: Instant) {}
 
     fn end(&self) {}
 }

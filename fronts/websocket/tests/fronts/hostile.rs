@@ -1,10 +1,11 @@
 //! Peers that mean harm, or do it: none of them holds up another, or holds memory.
 
 use crate::probe::{
-    Probe, Transport, answers, connect, loopback, options, quest, serve, serve_with, start, started,
+    Probe, Transport, answers, connect, find, loopback, name, options, quest, serve, serve_with, start,
+    started,
 };
 use crate::websocket::upgrade;
-use millpond_calls::{Call, Reply, Service, Ticket};
+use millpond_calls::{Call, MethodId, Reply, Service, Ticket};
 use millpond_net::Timeouts;
 use millpond_wire_frame::websocket::write_message;
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
@@ -23,10 +24,14 @@ pub(crate) struct Ordered {
 }
 
 impl Service for Ordered {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
         let first = {
             let mut served = self.served.lock().unwrap();
-            served.push(call.method.to_owned());
+            served.push(name(call.method.unwrap()).to_owned());
             served.len() == 1
         };
         if first {

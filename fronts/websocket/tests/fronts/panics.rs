@@ -1,7 +1,7 @@
 //! A panic while a connection is served ends that connection, and nothing else.
 
-use crate::probe::{Transport, answers, connect, loopback, options, quest, started};
-use millpond_calls::{Call, Reply, Service, Ticket};
+use crate::probe::{Transport, answers, connect, find, loopback, name, options, quest, started};
+use millpond_calls::{Call, MethodId, Reply, Service, Ticket};
 use millpond_net::Timeouts;
 use millpond_wire_frame::{Encoding, FrameKind, write_frame};
 use std::cell::Cell;
@@ -21,8 +21,12 @@ struct Panicking {
 }
 
 impl Service for Panicking {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, mut reply: Reply<'_>) {
-        match call.method {
+        match name(call.method.unwrap()) {
             "panic" => panic!("asked for"),
             "half" => reply.ok(|out| {
                 out.map(|out| {

@@ -1,6 +1,6 @@
 //! Services for the tests, and the bytes of calls and answers.
 
-use millpond_calls::{Call, Peer, Reply, Service, Ticket};
+use millpond_calls::{Call, MethodId, Peer, Reply, Service, Ticket};
 use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
@@ -13,6 +13,22 @@ use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+
+/// What services of these tests tell apart; all other names are one method.
+const NAMES: [&str; 13] = [
+    "echo", "later", "long", "timed", "panic", "half", "push", "block", "duplex", "early", "pusher",
+    "greedy", "modest",
+];
+
+pub(crate) fn find(name: &str) -> Option<MethodId> {
+    let place = NAMES.iter().position(|known| *known == name);
+    Some(MethodId::new(place.unwrap_or(NAMES.len()) as u16, false))
+}
+
+/// What a method was found by; nothing where that was another name.
+pub(crate) fn name(method: MethodId) -> &'static str {
+    NAMES.get(method.index()).copied().unwrap_or_default()
+}
 
 /// "echo" answers at once; "later" hands its ticket to the test; "drop" answers nothing.
 #[derive(Clone)]
@@ -31,8 +47,12 @@ impl Probe {
 }
 
 impl Service for Probe {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
-        match call.method {
+        match name(call.method.unwrap()) {
             "echo" => reply.ok(|out| {
                 out.map(|out| {
                     out.key("bytes");
@@ -47,23 +67,27 @@ impl Service for Probe {
 
 /// Answers from a ticket, most with the time since when it is ready, and notes what it hears of their writing.
 #[derive(Clone)]
-pub(crate) struct Timed(mpsc::SyncSender<(u16, Duration)>);
+pub(crate) struct Timed(mpsc::SyncSender<(&'static str, Duration)>);
 
 impl Timed {
     /// The service, and so many of the answers that it hears of.
-    pub(crate) fn new(most: usize) -> (Timed, mpsc::Receiver<(u16, Duration)>) {
+    pub(crate) fn new(most: usize) -> (Timed, mpsc::Receiver<(&'static str, Duration)>) {
         let (written, told) = mpsc::sync_channel(most);
         (Timed(written), told)
     }
 }
 
 impl Service for Timed {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
         let mut ticket = reply.later();
-        match call.method {
+        match name(call.method.unwrap()) {
             // Long enough to find the kernel without room.
             "long" => {
-                ticket.set_ready(Instant::now(), 7);
+                ticket.set_ready(Instant::now(), call.method.unwrap());
                 ticket.ok(|out| {
                     out.map(|out| {
                         out.key("bytes");
@@ -72,15 +96,15 @@ impl Service for Timed {
                 });
             }
             "timed" => {
-                ticket.set_ready(Instant::now(), 8);
+                ticket.set_ready(Instant::now(), call.method.unwrap());
                 ticket.ok(|out| out.map(|_| ()));
             }
             _ => ticket.ok(|out| out.map(|_| ())),
         }
     }
 
-    fn written(&self, mark: u16, since: Instant) {
-        self.0.send((mark, since.elapsed())).unwrap();
+    fn written(&self, method: MethodId, since: Instant) {
+        self.0.send((name(method), since.elapsed())).unwrap();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Calls from the server to its peers: by frames, in messages, encrypted; answered, late, never, and at the end.
 
-use crate::probe::{Options, Transport, connect, loopback, options, quest, started};
+use crate::probe::{Options, Transport, connect, find, loopback, name, options, quest, started};
 use crate::websocket::upgrade;
-use millpond_calls::{Call, PushAnswer, PushError, Pusher, Reply, Service};
+use millpond_calls::{Call, MethodId, PushAnswer, PushError, Pusher, Reply, Service};
 use millpond_fronts_native::Counters;
 use millpond_net::Timeouts;
 use millpond_wire_frame::websocket::{Event, Progress, Role, WebSocket, write_message};
@@ -28,6 +28,10 @@ struct Duplex {
 }
 
 impl Service for Duplex {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, mut reply: Reply<'_>) {
         let payload = call.payload.to_vec();
         let encoding = call.encoding;
@@ -35,7 +39,7 @@ impl Service for Duplex {
             Ok(pusher) => pusher,
             Err(error) => return reply.error(&Status::from(error)),
         };
-        match call.method {
+        match name(call.method.unwrap()) {
             "duplex" => {
                 let ticket = reply.later();
                 let on_answer = move |answer: Result<PushAnswer<'_>, PushError>| match answer {

@@ -1,7 +1,7 @@
 //! A net thread that stands still: it is found, gets no more connections, and holds up no stop.
 
-use crate::probe::{Transport, answers, connect, loopback, options, quest, started};
-use millpond_calls::{Call, Reply, Service};
+use crate::probe::{Transport, answers, connect, find, loopback, name, options, quest, started};
+use millpond_calls::{Call, MethodId, Reply, Service};
 use millpond_net::Timeouts;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,8 +19,12 @@ struct Blocking {
 }
 
 impl Service for Blocking {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
-        if call.method == "block" {
+        if name(call.method.unwrap()) == "block" {
             let name = std::thread::current().name().unwrap().to_owned();
             self.entered.send(name).unwrap();
             let _ = self.gate.lock().unwrap().recv();

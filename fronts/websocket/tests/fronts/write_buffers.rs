@@ -1,8 +1,8 @@
 //! Peers that do not read: all of them together hold no more than they may, and those who read are served as ever.
 
 use crate::hostile::Large;
-use crate::probe::{Probe, Transport, answers, connect, loopback, options, quest, started};
-use millpond_calls::{Call, Reply, Service, Ticket};
+use crate::probe::{Probe, Transport, answers, connect, find, loopback, name, options, quest, started};
+use millpond_calls::{Call, MethodId, Reply, Service, Ticket};
 use millpond_net::Counters;
 use millpond_net::Timeouts;
 use std::io::{ErrorKind, Read, Write};
@@ -159,8 +159,12 @@ struct Blocking {
 }
 
 impl Service for Blocking {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        find(name)
+    }
+
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
-        match call.method {
+        match name(call.method.unwrap()) {
             "block" => {
                 self.entered.send(()).unwrap();
                 let _ = self.gate.lock().unwrap().recv();
