@@ -11,7 +11,7 @@ pub use addresses::{Addresses, AllowList, ListChange, Net};
 pub use secret::Secret;
 pub use section::{MethodRule, Section, TokenGroup};
 
-use crate::{Callers, MethodId, Methods, Peer};
+use crate::{Backing, Callers, MethodId, Methods, Peer};
 use millpond_wire_schema::{Code, Status};
 
 /// Whether a pattern of the configuration means a method: its name, or `PREFIX*`. The server's own methods, which begin
@@ -47,7 +47,7 @@ pub struct Access {
 
 impl Access {
     /// The rules of a section that was checked; `admin` opens what only the admin may call.
-    pub fn new<S>(access: &Section, admin: Secret, methods: &Methods<S>) -> Access {
+    pub fn new<S: Backing>(access: &Section, admin: Secret, methods: &Methods<S>) -> Access {
         let gate = |(method, name): (MethodId, &str)| {
             let callers = methods.entry(method).callers;
             let mut gate = Gate {

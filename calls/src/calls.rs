@@ -4,8 +4,8 @@
 //! holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token.
 
 use crate::{
-    Access, Admission, Arrival, Call, Host, MethodId, Methods, ModelTime, Peer, Reply, Serve, Served,
-    SlowLog, Statistics, Turn,
+    Access, Admission, Arrival, Backing, Call, Host, MethodId, Methods, ModelTime, Peer, Reply, Serve,
+    Served, SlowLog, Statistics, Turn,
 };
 use arc_swap::{ArcSwap, Guard};
 use millpond_wire_payload::{Payload, Reserved};
@@ -19,8 +19,8 @@ const UNKNOWN_SHOWN_MAX: usize = 64;
 /// Bytes of an error's words that the log shows; whoever called has all of them.
 const EX_SHOWN_BYTES_MAX: usize = 512;
 
-/// What every call meets, whatever its method. Methods are served from the state `S`.
-pub struct Calls<S> {
+/// What every call meets, whatever its method. Methods are served with `S`.
+pub struct Calls<S: Backing> {
     /// The table.
     pub methods: Methods<S>,
     /// Who may call what.
@@ -36,10 +36,10 @@ pub struct Calls<S> {
     /// Set when the process begins to stop.
     stopping: AtomicBool,
     /// Set once everything is open and warm.
-    state: OnceLock<Arc<ArcSwap<S>>>,
+    state: OnceLock<Arc<ArcSwap<S::State>>>,
 }
 
-impl<S> Calls<S> {
+impl<S: Backing> Calls<S> {
     /// Nothing serves yet.
     pub fn new(
         access: Access,
@@ -61,12 +61,12 @@ impl<S> Calls<S> {
     }
 
     /// From now on methods are served from that state, which may be another one each turn.
-    pub fn open(&self, state: Arc<ArcSwap<S>>) {
+    pub fn open(&self, state: Arc<ArcSwap<S::State>>) {
         let _ = self.state.set(state);
     }
 
     /// What serves now, if anything does yet.
-    pub fn state(&self) -> Option<Guard<Arc<S>>> {
+    pub fn state(&self) -> Option<Guard<Arc<S::State>>> {
         Some(self.state.get()?.load())
     }
 
@@ -106,7 +106,13 @@ impl<S> Calls<S> {
     }
 
     /// Serves a call of the process's own, before it is ready: from `state`, and counted nowhere.
-    pub fn rehearse(self: &Arc<Self>, state: &S, asked: &Call<'_>, mut reply: Reply<'_>, host: &dyn Host) {
+    pub fn rehearse(
+        self: &Arc<Self>,
+        state: &S::State,
+        asked: &Call<'_>,
+        mut reply: Reply<'_>,
+        host: &dyn Host,
+    ) {
         if let Ok(method) = asked.method {
             let mut call = Served::new(self, host, method, asked, None, reply.hand_on());
             if let Err(status) = self.serve_from(state, &mut call) {
@@ -117,7 +123,7 @@ impl<S> Calls<S> {
 
     /// Has what serves its method serve it.
     #[inline]
-    fn serve_from(&self, state: &S, call: &mut Served<'_, S>) -> Result<(), Status> {
+    fn serve_from(&self, state: &S::State, call: &mut Served<'_, S>) -> Result<(), Status> {
         let payload = self.read(call)?;
         match &call.entry().serve {
             Serve::Always(serve) | Serve::UntilStop(serve) => serve(call, &payload),

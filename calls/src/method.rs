@@ -51,29 +51,45 @@ pub enum Cost {
     Unbounded,
     /// Another thread may answer it: what it takes is measured call by call.
     Detached,
-    /// The same, in a batch with other calls.
+    /// The same, in a batch with other calls: those of its turn, at whose end the batch is served, or of other threads.
     Batched,
+}
+
+/// What the methods of a process are served with.
+pub trait Backing: 'static {
+    /// What serves from ready to stop, loaded once a turn.
+    type State;
+    /// Where calls of a net thread's turn wait for its end. Nothing waits in it between turns.
+    type Batch: Default;
+
+    /// Whether calls wait.
+    fn waits(batch: &Self::Batch) -> bool;
+
+    /// The turn hook: serves all that wait, when every connection had its turn and before the thread waits for anything.
+    fn serve(batch: &mut Self::Batch);
 }
 
 /// Serves one call: answers it, takes it to another thread, or says why it is refused.
 pub type Handler<S> = fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>;
+/// A handler of the state that is loaded.
+pub type StateHandler<S> = fn(&<S as Backing>::State, &mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>;
 /// A handler that holds something of its own.
 pub type OwnHandler<S> = dyn Fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status> + Send + Sync;
 
 /// What serves the calls of a method.
-pub enum Serve<S> {
+pub enum Serve<S: Backing> {
     /// The process itself, while it warms up and stops too.
     Always(Handler<S>),
     /// The process itself, until it stops.
     UntilStop(Handler<S>),
     /// The state that is loaded, from ready to stop.
-    Ready(fn(&S, &mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>),
+    Ready(StateHandler<S>),
     /// What the configuration says, from ready to stop.
     Configured(Box<OwnHandler<S>>),
 }
 
 /// One method of the table.
-pub struct MethodSpec<S> {
+pub struct MethodSpec<S: Backing> {
     /// What it is called by.
     pub name: Cow<'static, str>,
     /// Whether it may change something that outlasts its answer. Such a call comes by HTTP's POST alone: any page can have a
@@ -87,7 +103,7 @@ pub struct MethodSpec<S> {
     pub serve: Serve<S>,
 }
 
-impl<S> MethodSpec<S> {
+impl<S: Backing> MethodSpec<S> {
     /// A method of the schema.
     pub const fn of<M: Method>(callers: Callers, cost: Cost, serve: Serve<S>) -> MethodSpec<S> {
         MethodSpec {
@@ -101,7 +117,7 @@ impl<S> MethodSpec<S> {
 }
 
 /// All methods of a process.
-pub struct Methods<S> {
+pub struct Methods<S: Backing> {
     entries: Vec<MethodSpec<S>>,
     /// In the order of their names' lengths, then of the names: most comparisons are of two numbers.
     by_name: Vec<MethodId>,
@@ -112,7 +128,7 @@ fn rank(name: &str) -> (usize, &str) {
     (name.len(), name)
 }
 
-impl<S> Methods<S> {
+impl<S: Backing> Methods<S> {
     /// A table of these methods, which are few.
     pub fn new(entries: Vec<MethodSpec<S>>) -> Methods<S> {
         let mut by_name: Vec<MethodId> = ids(&entries).collect();
@@ -152,7 +168,7 @@ impl<S> Methods<S> {
 }
 
 /// The methods of these rows, in their order.
-fn ids<S>(entries: &[MethodSpec<S>]) -> impl Iterator<Item = MethodId> {
+fn ids<S: Backing>(entries: &[MethodSpec<S>]) -> impl Iterator<Item = MethodId> {
     let places = (0..).zip(entries);
     places.map(|(place, entry)| MethodId::new(place, entry.changes))
 }
@@ -162,6 +178,20 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
     use millpond_wire_schema::METHODS;
+
+    impl Backing for () {
+        type State = ();
+        /// So many calls.
+        type Batch = u32;
+
+        fn waits(batch: &u32) -> bool {
+            *batch > 0
+        }
+
+        fn serve(batch: &mut u32) {
+            *batch = 0;
+        }
+    }
 
     /// The methods of the schema, which nothing serves.
     pub(crate) fn methods() -> Methods<()> {

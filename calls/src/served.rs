@@ -3,9 +3,12 @@
 //! It decides nothing about a call. Its invariant: a call is counted once, as answered or as failed.
 
 use crate::push::Pusher;
-use crate::{Arrival, Call, Calls, Cost, Host, MethodId, MethodSpec, ModelTime, Permit, Reply, Ticket, Turn};
+use crate::{
+    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodSpec, ModelTime, Permit, Reply, Ticket, Turn,
+};
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
+use std::cell::RefMut;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -14,7 +17,7 @@ use std::time::Instant;
 const SHORT_BYTES_MAX: usize = 16 << 10;
 
 /// A call that its method serves.
-pub struct Served<'a, S> {
+pub struct Served<'a, S: Backing> {
     /// What every call meets.
     pub calls: &'a Arc<Calls<S>>,
     /// The process around it.
@@ -29,7 +32,7 @@ pub struct Served<'a, S> {
     reply: Option<Reply<'a>>,
 }
 
-impl<'a, S> Served<'a, S> {
+impl<'a, S: Backing> Served<'a, S> {
     pub(crate) fn new(
         calls: &'a Arc<Calls<S>>,
         host: &'a dyn Host,
@@ -115,7 +118,14 @@ impl<'a, S> Served<'a, S> {
         }
     }
 
-    /// Takes the call to another thread; it holds the permit until it is answered. `trace` is the payload's own.
+    /// Where it may wait for the end of its turn, if its method's calls do: then the hook serves it, on this thread, once it is
+    /// detached. A call of the process's own is of no turn.
+    pub fn batch(&self) -> Option<RefMut<'a, S::Batch>> {
+        let waits = self.entry().cost == Cost::Batched;
+        self.turn.filter(|_| waits).map(Turn::batch)
+    }
+
+    /// Takes the call to another thread, or to the end of its turn; it holds the permit until it is answered. `trace` is the payload's own.
     ///
     /// # Errors
     /// Where it was answered already.
@@ -137,7 +147,7 @@ fn twice() -> Status {
 }
 
 /// A call that any thread answers.
-pub struct Detached<S> {
+pub struct Detached<S: Backing> {
     /// What every call meets.
     pub calls: Arc<Calls<S>>,
     /// Which method it is of, and since when.
@@ -149,7 +159,7 @@ pub struct Detached<S> {
     _permit: Option<Permit>,
 }
 
-impl<S> Detached<S> {
+impl<S: Backing> Detached<S> {
     /// Turns true when the caller has gone: work not begun is not worth doing.
     pub fn gone(&self) -> Arc<AtomicBool> {
         self.ticket.gone()

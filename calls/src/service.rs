@@ -34,6 +34,16 @@ pub trait Service: Clone + Send + 'static {
         let _ = (method, since);
     }
 
+    /// Whether calls wait for the end of a net thread's turn.
+    fn has_batch(&self) -> bool {
+        false
+    }
+
+    /// Serves them: every connection had its turn, and what this answers on the spot leaves before the next.
+    fn serve_batch(&self, began: Instant) {
+        let _ = began;
+    }
+
     /// Told at the end of each turn of a net thread, after what it answered was sent; when the turn began.
     fn turned(&self, began: Instant) {
         let _ = began;

@@ -1,37 +1,41 @@
 //! What a net thread keeps from the beginning of a turn to its end: the state that serves its calls, and what it has answered.
 //!
-//! The answers of a turn leave together, so they are timed together. Its invariant: between two turns it holds nothing.
+//! The answers of a turn leave together, so they are timed together; those of calls that waited for its end leave after that, and
+//! have their own times. Its invariant: between two turns it holds nothing.
 
-use crate::{Calls, MethodId, Statistics};
+use crate::{Backing, Calls, MethodId, Statistics};
 use arc_swap::Guard;
-use std::cell::{Ref, RefCell};
+use std::cell::{Ref, RefCell, RefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The state, the calls and the answers of a turn.
-pub struct Turn<S> {
+pub struct Turn<S: Backing> {
     /// Loaded for the first call of the turn that needs it.
-    state: RefCell<Option<Guard<Arc<S>>>>,
+    state: RefCell<Option<Guard<Arc<S::State>>>>,
+    /// Calls that wait for its end.
+    batch: RefCell<S::Batch>,
     /// Calls that were answered at once.
     answered: RefCell<Vec<(MethodId, u32)>>,
     /// Answers of other threads that have left: their methods, and since when they were ready.
     written: RefCell<Vec<(MethodId, Instant)>>,
 }
 
-impl<S> Default for Turn<S> {
+impl<S: Backing> Default for Turn<S> {
     fn default() -> Turn<S> {
         Turn {
             state: RefCell::default(),
+            batch: RefCell::default(),
             answered: RefCell::default(),
             written: RefCell::default(),
         }
     }
 }
 
-impl<S> Turn<S> {
+impl<S: Backing> Turn<S> {
     /// What serves all calls of this turn; nothing before the process is ready.
     #[inline]
-    pub(crate) fn state(&self, calls: &Calls<S>) -> Option<Ref<'_, S>> {
+    pub(crate) fn state(&self, calls: &Calls<S>) -> Option<Ref<'_, S::State>> {
         if self.state.borrow().is_none() {
             *self.state.borrow_mut() = Some(calls.state()?);
         }
@@ -56,9 +60,29 @@ impl<S> Turn<S> {
         self.written.borrow_mut().push((method, since));
     }
 
+    pub(crate) fn batch(&self) -> RefMut<'_, S::Batch> {
+        self.batch.borrow_mut()
+    }
+
+    /// Whether calls wait for its end.
+    pub fn has_batch(&self) -> bool {
+        S::waits(&self.batch.borrow())
+    }
+
+    /// Every connection had its turn: calls that wait are served. What was answered before them was sent before them, so it is timed
+    /// first.
+    pub fn serve_batch(&self, began: Instant, calls: &Calls<S>) {
+        self.time(began, calls);
+        S::serve(&mut self.batch.borrow_mut());
+    }
+
     /// The turn is over: each of its calls took all of it.
     pub fn end(&self, began: Instant, calls: &Calls<S>) {
         *self.state.borrow_mut() = None;
+        self.time(began, calls);
+    }
+
+    fn time(&self, began: Instant, calls: &Calls<S>) {
         let (mut answered, mut written) = (self.answered.borrow_mut(), self.written.borrow_mut());
         if answered.is_empty() && written.is_empty() {
             return;

@@ -1,7 +1,7 @@
 //! `infer`: tensors straight to a model, or report R1's samples through a pipeline.
 //! Its invariant: inputs are checked against the model's signature before they join a batch.
 
-use crate::model_run::{Printed, Run, no_scores, refusal, run, run_tensors};
+use crate::model_run::{Printed, Run, no_scores, run, run_tensors};
 use crate::{Call, find, no_default};
 use millpond_catalog::{Catalog, LoadedModel};
 use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
@@ -106,7 +106,6 @@ fn serve_tensors(
         deadline,
         trace,
     };
-    refusal(call, &model.batcher, &work)?;
     let version = model.version;
     run_tensors(call, &model.batcher, inputs, &work, move |found| {
         let mut outputs = Vec::with_capacity(wanted.len());

@@ -22,8 +22,9 @@ pub use own::{Kind, Section, check};
 use millpond_calls::Callers::{Admin, Any, Private};
 use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
 use millpond_calls::Serve::{Always, Ready, UntilStop};
-use millpond_calls::{MethodSpec, Methods, Served};
+use millpond_calls::{Backing, MethodSpec, Methods, Served};
 use millpond_catalog::Catalog;
+use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
@@ -33,8 +34,24 @@ use millpond_wire_schema::{
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// What methods are served with: the catalog; and calls to models that are fast enough wait for the end of their turn.
+pub struct Engines;
+
+impl Backing for Engines {
+    type State = Catalog;
+    type Batch = Sweep;
+
+    fn waits(batch: &Sweep) -> bool {
+        !batch.is_empty()
+    }
+
+    fn serve(batch: &mut Sweep) {
+        batch.run();
+    }
+}
+
 /// Every method that a server has whatever its configuration, in the order of the documentation.
-const BUILT_IN: [MethodSpec<Catalog>; METHODS.len()] = [
+const BUILT_IN: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<Ping>(Any, Short, Always(ping::serve)),
     MethodSpec::of::<Serving>(Private, Short, Always(status::serve)),
     MethodSpec::of::<Infos>(Private, Short, UntilStop(infos::serve)),
@@ -48,7 +65,7 @@ const BUILT_IN: [MethodSpec<Catalog>; METHODS.len()] = [
 ];
 
 /// All methods of a server: these, and those of its configuration.
-pub fn table(own: &BTreeMap<String, Section>) -> Methods<Catalog> {
+pub fn table(own: &BTreeMap<String, Section>) -> Methods<Engines> {
     let mut entries = Vec::from(BUILT_IN);
     entries.extend(own.iter().map(|(name, section)| section.method(name)));
     Methods::new(entries)
@@ -61,7 +78,7 @@ pub fn names(own: &BTreeMap<String, Section>) -> Vec<&str> {
 }
 
 /// A call that its method serves.
-type Call<'a> = Served<'a, Catalog>;
+type Call<'a> = Served<'a, Engines>;
 
 /// Answers a call at once with what `serve` writes.
 fn at_once<'p, F: Field, W: FnOnce(&mut Encoder<'_>)>(

@@ -1,11 +1,11 @@
-//! Hands a call to a model's batcher and answers from the instance thread.
+//! Hands a call to a model's batcher, and answers it from the thread that runs the model: this one, at the end of its turn, or an
+//! instance's.
 //!
 //! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
 //! the answer is on its way.
 
-use crate::Call;
+use crate::{Call, Engines};
 use millpond_calls::{Detached, ModelTime};
-use millpond_catalog::Catalog;
 use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
 use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Wait};
 use millpond_tensor::Tensor;
@@ -35,7 +35,7 @@ pub(crate) struct Run<'a> {
 /// The refusal of a run that would find no room now. To be asked before its inputs are made and anything is set up for another
 /// thread: under overload most calls are refused, and they cost the work of the rest; and the inputs of a call that would hold
 /// too many bytes are not made at all.
-pub(crate) fn refusal(call: &Call<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
+fn refusal(call: &Call<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
     let bytes = run.bytes.saturating_add(run.kept_bytes);
     match batcher.refusal(call.asked.caller.connection, run.rows, bytes, Some(run.deadline)) {
         Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
@@ -63,18 +63,16 @@ where
     };
     let (ask, detached) = detach(call, run)?;
     let print = printer();
-    let submitted = waiting.submit(ask, move |output| {
+    let (batcher, request) = waiting.request(ask, move |output| {
         let ran =
             output.and_then(|output| Ok((output.timing.ok_or_else(|| Error::not_given("a run"))?, output)));
         answer(detached, ran, print);
     });
-    if let Err((reason, request)) = submitted {
-        (request.done)(Err(rejected(call, pipeline.batcher(), reason)));
-    }
+    submit(call, &batcher, request);
     Ok(())
 }
 
-/// Runs what [`refusal`] let pass on tensors; `print` makes the answer's map from the model's outputs.
+/// Runs a model on tensors; `print` makes the answer's map from the model's outputs.
 pub(crate) fn run_tensors<P>(
     call: &mut Call<'_>,
     batcher: &Arc<Batcher>,
@@ -85,20 +83,30 @@ pub(crate) fn run_tensors<P>(
 where
     P: FnOnce(&Vec<Tensor>) -> Result<Printed, Status> + Send + 'static,
 {
+    refusal(call, batcher, run)?;
     let wait = Wait::new(batcher, inputs, run.rows);
     let (ask, detached) = detach(call, run)?;
-    let submitted = wait.submit(ask, move |answered| {
+    let (batcher, request) = wait.request(ask, move |answered| {
         let ran = answered.map(|answered| (answered.timing, answered.outputs));
         answer(detached, ran.map_err(Error::from), print);
     });
-    if let Err((reason, request)) = submitted {
-        (request.done)(Err(rejected(call, batcher, reason)));
-    }
+    submit(call, &batcher, request);
     Ok(())
 }
 
-/// Takes an admitted call to the thread that its result comes from, as who asks the batcher.
-fn detach(call: &mut Call<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Catalog>), Status> {
+/// Has a request run: at the end of this turn where its model is fast enough, else by the model's own threads.
+fn submit(call: &Call<'_>, batcher: &Arc<Batcher>, request: batcher::Request) {
+    let submitted = match call.batch() {
+        Some(mut batch) => batch.submit(batcher, request),
+        None => batcher.submit(request),
+    };
+    if let Err((reason, request)) = submitted {
+        (request.done)(Err(rejected(call, batcher, reason)));
+    }
+}
+
+/// Takes an admitted call to where its result comes from, as who asks the batcher.
+fn detach(call: &mut Call<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Engines>), Status> {
     let permit = call.calls.admission.enter()?;
     let detached = call.detach(Some(permit), run.trace)?;
     let ask = Ask {
@@ -112,7 +120,7 @@ fn detach(call: &mut Call<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Catalog>)
 
 /// Answers a call with what its run came to.
 fn answer<T>(
-    mut call: Detached<Catalog>,
+    mut call: Detached<Engines>,
     ran: Result<(Timing, T), Error>,
     print: impl FnOnce(&T) -> Result<Printed, Status>,
 ) {
@@ -157,7 +165,7 @@ pub(crate) fn no_scores() -> Status {
 }
 
 /// The one line a request that level 2 (debug) writes.
-fn log(call: &Detached<Catalog>, scores: &[f32], timing: &Timing) {
+fn log(call: &Detached<Engines>, scores: &[f32], timing: &Timing) {
     tracing::debug!(
         method = call.calls.methods.name(call.arrival.method),
         us = call.arrival.received.elapsed().as_micros() as u64,

@@ -9,10 +9,9 @@ mod section;
 
 pub use section::{Kind, Section, check};
 
-use crate::Call;
+use crate::{Call, Engines};
 use duplex::Duplex;
 use millpond_calls::{Callers, Cost, MethodSpec, OwnHandler, Serve};
-use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Encoding, Payload, Reserved, Value};
 use millpond_wire_schema::Status;
 use section::map_of;
@@ -20,8 +19,8 @@ use std::borrow::Cow;
 
 impl Section {
     /// The method of that name that it describes.
-    pub(crate) fn method(&self, name: &str) -> MethodSpec<Catalog> {
-        let (cost, serve): (_, Box<OwnHandler<Catalog>>) = match (self.kind, &self.answer) {
+    pub(crate) fn method(&self, name: &str) -> MethodSpec<Engines> {
+        let (cost, serve): (_, Box<OwnHandler<Engines>>) = match (self.kind, &self.answer) {
             (Some(Kind::Duplex), _) => {
                 let duplex = Duplex::new(self);
                 let serve = move |call: &mut Call<'_>, payload: &Payload<'_>| duplex.serve(call, payload);

@@ -198,6 +198,19 @@ impl<L> Connection<L> {
             self.link.enter(Phase::Draining);
         }
         self.count_held(net, room);
+        self.end_turn(net, room, now_s, served)
+    }
+
+    /// Sends what was answered since its turn.
+    pub(crate) fn send(&mut self, net: &Net, room: &mut Room, now_s: u32) -> After {
+        self.is_due = false;
+        match self.lingers() {
+            true => self.discard(room),
+            false => self.end_turn(net, room, now_s, false),
+        }
+    }
+
+    fn end_turn(&mut self, net: &Net, room: &mut Room, now_s: u32, served: bool) -> After {
         if self.link.phase > Phase::Open {
             self.session.give_up();
         }

@@ -73,6 +73,8 @@ pub(crate) struct Mailbox {
 pub(crate) struct Left {
     pub(crate) parcels: Vec<Parcel>,
     pub(crate) orders: Vec<Order>,
+    /// The net thread takes everything before it waits again: nobody has to wake it.
+    is_awake: bool,
     /// The net thread has ended: nothing is taken any more.
     closed: bool,
 }
@@ -155,11 +157,11 @@ impl Mailbox {
         })
     }
 
-    /// Rings only if nothing lay there before.
+    /// Rings only if nothing lay there before, and the net thread may wait.
     fn leave<E>(&self, put: impl FnOnce(&mut Left) -> Result<(), E>) -> Result<(), E> {
         let first = {
             let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = left.is_empty();
+            let first = left.is_empty() && !left.is_awake;
             put(&mut left)?;
             first
         };
@@ -179,9 +181,15 @@ impl Mailbox {
         std::mem::replace(&mut left, closed)
     }
 
-    /// Takes everything that is there, after the bell was heard; `into` is empty and gives its memory to the queues.
+    /// The net thread takes everything before it waits again.
+    pub(crate) fn set_awake(&self) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).is_awake = true;
+    }
+
+    /// Takes everything that is there, after the bell was heard or while the thread was awake, which it is no longer; `into` is empty
+    /// and gives its memory to the queues.
     pub(crate) fn take(&self, into: &mut Left) {
-        self.waker.bell.heard();
+        into.is_awake = false;
         std::mem::swap(
             &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),
             into,
@@ -220,6 +228,17 @@ mod tests {
         left.parcels.clear();
         mailbox.take(&mut left);
         assert!(left.is_empty());
+        (0..3).for_each(post);
+        assert_eq!(rings(), 1);
+        left.parcels.clear();
+        mailbox.take(&mut left);
+        mailbox.set_awake();
+        (0..3).for_each(post);
+        assert_eq!(rings(), 0, "the thread looks by itself");
+        left.parcels.clear();
+        mailbox.take(&mut left);
+        assert_eq!(left.parcels.len(), 3);
+        left.parcels.clear();
         (0..3).for_each(post);
         assert_eq!(rings(), 1);
     }

@@ -192,6 +192,7 @@ impl<L: Local> Loop<L> {
             self.began = self.local.begin();
             self.timers.set_now(self.began);
             if rang {
+                mailbox.waker.bell.heard();
                 self.take_mail();
             }
             std::mem::swap(&mut self.due, &mut self.due_next);
@@ -200,6 +201,9 @@ impl<L: Local> Loop<L> {
                 mailbox.waker.pulse.beat();
             }
             self.due.clear();
+            if self.local.has_batch() {
+                self.serve_batch();
+            }
             for (method, since) in self.room.written.drain(..) {
                 self.local.written(method, since);
             }
@@ -335,6 +339,30 @@ impl<L: Local> Loop<L> {
         if let Some(after) = after {
             self.follow(slot, after);
         }
+    }
+
+    /// Has the calls served that wait for the end of the turn, and sends their answers. These come by the mailbox, as those of other
+    /// threads do, but wake nobody.
+    fn serve_batch(&mut self) {
+        self.net.mailbox.set_awake();
+        if let Err(panic) = contain(|| self.local.serve_batch()) {
+            let counters = &self.net.counters;
+            counters.panics.fetch_add(1, Ordering::Relaxed);
+            limited!(error, counters.quiet, quiet::PANICKED, [%panic], "the calls at the end of a turn panicked");
+        }
+        // Connections that want another turn wait for it; those that have answers now only send.
+        std::mem::swap(&mut self.due, &mut self.due_next);
+        self.take_mail();
+        std::mem::swap(&mut self.due, &mut self.due_next);
+        let now_s = self.timers.now_s();
+        for at in 0..self.due.len() {
+            let slot = self.due[at];
+            let after = self.with(slot, |found, _, net, room| found.send(net, room, now_s));
+            if let Some(after) = after {
+                self.follow(slot, after);
+            }
+        }
+        self.due.clear();
     }
 
     /// Does what a connection wants after its turn.

@@ -21,6 +21,14 @@ pub trait Local: Clone + Send + 'static {
     /// The kernel has taken all bytes of an answer that said since when it was ready, and of which method ([`Outlet::answer`]).
     fn written(&self, method: MethodId, since: Instant);
 
+    /// Whether calls wait for the end of the turn.
+    fn has_batch(&self) -> bool {
+        false
+    }
+
+    /// Serves them, when every connection had its turn; answers that are made here leave in this turn.
+    fn serve_batch(&self) {}
+
     /// The turn has ended, after what it answered was sent.
     fn end(&self);
 }

@@ -6,7 +6,7 @@
 use crate::planner::Taken;
 use crate::stage::{Given, Model, Opening, Stage, Step};
 use crate::{Ask, Error, Expected, Items, Parts, Plan, Request, RequestKind, Value, Wait};
-use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
+use millpond_engines_batcher::{self as batcher, Batcher, Timing};
 use millpond_engines_features::Table;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -206,18 +206,15 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Hands what it waits for to the batcher. `done` is called once with what the pipeline came to, on the thread that the answer
-    /// comes from.
-    ///
-    /// # Errors
-    /// Why the batcher refuses it, and its request: `done` was not called, and is when the request's is.
-    pub fn submit<D>(self, ask: Ask, done: D) -> Result<(), (Rejected, batcher::Request)>
+    /// What it waits for: a request, and the batcher that it is for. `done` is called once with what the pipeline came to, on the
+    /// thread that the request is answered on.
+    pub fn request<D>(self, ask: Ask, done: D) -> (Arc<Batcher>, batcher::Request)
     where
         D: FnOnce(Result<Output, Error>) + Send + 'static,
     {
         let Waiting { run, wait } = self;
         let again = ask.clone();
-        wait.submit(ask, move |answer| run.resume(answer, again, done))
+        wait.request(ask, move |answer| run.resume(answer, again, done))
     }
 }
 
@@ -248,8 +245,9 @@ impl Run {
             Err(error) => done(Err(error)),
             Ok(Progress::Done(output)) => done(Ok(output)),
             Ok(Progress::Waits(waiting)) => {
-                let model = waiting.wait.model().to_owned();
-                if let Err((reason, request)) = waiting.submit(ask, done) {
+                let (batcher, request) = waiting.request(ask, done);
+                if let Err((reason, request)) = batcher.submit(request) {
+                    let model = batcher.name().to_owned();
                     (request.done)(Err(batcher::Error::Rejected { model, reason }));
                 }
             }

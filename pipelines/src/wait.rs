@@ -1,6 +1,6 @@
 //! What a stage waits for: a model's batcher. Its invariant: who waits is told exactly once.
 
-use millpond_engines_batcher::{Answer, Batcher, Error, Rejected, Request};
+use millpond_engines_batcher::{Answer, Batcher, Error, Request};
 use millpond_tensor::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,16 +38,8 @@ impl Wait {
         }
     }
 
-    /// The name of the model.
-    pub fn model(&self) -> &str {
-        self.batcher.name()
-    }
-
-    /// Hands it to the batcher; `done` is called as [`Request::done`] is.
-    ///
-    /// # Errors
-    /// Why the batcher refuses it, and the request, its `done` uncalled.
-    pub fn submit<D>(self, ask: Ask, done: D) -> Result<(), (Rejected, Request)>
+    /// The request, and the batcher that it is for; `done` is called as [`Request::done`] is.
+    pub fn request<D>(self, ask: Ask, done: D) -> (Arc<Batcher>, Request)
     where
         D: FnOnce(Result<Answer, Error>) + Send + 'static,
     {
@@ -60,6 +52,6 @@ impl Wait {
             kept_bytes: ask.kept_bytes,
             done: Box::new(done),
         };
-        self.batcher.submit(request)
+        (self.batcher, request)
     }
 }

@@ -155,8 +155,8 @@ fn run(pipeline: &Arc<Pipeline>, call: &Call) -> Output {
                 kept_bytes: 0,
             };
             let (send, done) = mpsc::sync_channel(1);
-            let submitted = waiting.submit(ask, move |output| send.send(output).unwrap());
-            assert!(submitted.is_ok());
+            let (batcher, request) = waiting.request(ask, move |output| send.send(output).unwrap());
+            assert!(batcher.submit(request).is_ok());
             done.recv().unwrap().unwrap()
         }
     }

@@ -42,6 +42,7 @@ use config::Config;
 use millpond_calls::{Access, Admission, Calls};
 use millpond_catalog::{Catalog, Handle};
 use millpond_engines_ordered::Durability;
+use millpond_methods::Engines;
 use millpond_net::{Listener, Transport, raise_file_limit};
 use ports::{Counted, admin_port, data_port};
 use std::net::SocketAddr;
@@ -52,7 +53,7 @@ use watch::{Health, Watch};
 /// What every thread of the server sees.
 pub(crate) struct Shared {
     config: Config,
-    calls: Arc<Calls<Catalog>>,
+    calls: Arc<Calls<Engines>>,
     /// Whether its threads turn.
     health: Health,
     started: Instant,

@@ -3,7 +3,7 @@
 
 use crate::{Shared, infos, tune};
 use millpond_calls::{Call, Host, MethodId, Peer, Reply, Service, Tuned, Turn};
-use millpond_catalog::Catalog;
+use millpond_methods::Engines;
 use millpond_wire_schema::{Code, Status, own::AllInfos, tune::Call as TuneCall};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Instant;
 /// The service of the data port.
 pub(crate) struct Router {
     shared: Arc<Shared>,
-    turn: Turn<Catalog>,
+    turn: Turn<Engines>,
 }
 
 impl Router {
@@ -74,6 +74,14 @@ impl Service for Router {
 
     fn written(&self, method: MethodId, since: Instant) {
         self.turn.written(method, since);
+    }
+
+    fn has_batch(&self) -> bool {
+        self.turn.has_batch()
+    }
+
+    fn serve_batch(&self, began: Instant) {
+        self.turn.serve_batch(began, &self.shared.calls);
     }
 
     fn turned(&self, began: Instant) {

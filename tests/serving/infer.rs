@@ -42,6 +42,35 @@ fn outputs_are_those_of_onnx_runtime() {
     );
 }
 
+/// A net thread's own instance answers what the model's threads answer, to the last digit.
+#[test]
+fn answers_are_the_same_at_the_end_of_a_turn_and_by_way_of_an_instance() {
+    let answers = |inline_us_max: u64| {
+        let folder = r1_folder();
+        let set = format!("models.mlp.inline_us_max={inline_us_max}");
+        let server = Millpond::start(folder.path(), &[&set]);
+        let mut http = Http::connect(&server.addr);
+        let call = |call: usize| {
+            let samples: Vec<[String; 2]> = (0..15)
+                .map(|at| [format!("v{}", at * call), format!("v{}", at + call)])
+                .collect();
+            http.call("infer", &json!({ "samples": samples }))
+        };
+        let answers: Vec<(u16, Value)> = (0..20).map(call).collect();
+        let (_, metrics) = server.admin_get("/metrics");
+        assert!(
+            metrics.contains("millpond_model_requests_total{model=\"mlp\"} 20\n"),
+            "{metrics}"
+        );
+        assert!(
+            metrics.contains("millpond_model_rows_total{model=\"mlp\"} 300\n"),
+            "{metrics}"
+        );
+        answers
+    };
+    assert_eq!(answers(60_000_000), answers(0));
+}
+
 #[test]
 fn samples_score_as_their_rows_do() {
     let folder = r1_folder();

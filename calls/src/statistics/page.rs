@@ -2,7 +2,7 @@
 //! Its invariant: a label is the name of a method of the table, a code, a reason or a part, and nothing that a caller sent.
 
 use super::{Split, Totals};
-use crate::{Calls, Cost, MethodId};
+use crate::{Backing, Calls, Cost, MethodId};
 use millpond_metrics::{Kind, Metric, Samples, Times};
 use millpond_wire_schema::Code;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ pub struct CallCounts {
 
 impl CallCounts {
     /// All of it, beside the requests that were refused `unfinished`, before their methods were known.
-    pub fn read<S>(calls: &Calls<S>, unfinished: u64) -> CallCounts {
+    pub fn read<S: Backing>(calls: &Calls<S>, unfinished: u64) -> CallCounts {
         let (statistics, methods) = (&calls.statistics, &calls.methods);
         let of = |(method, name): (MethodId, &str)| (name.to_owned(), statistics.totals(method));
         let mut counts = CallCounts {

@@ -77,6 +77,24 @@ fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
 }
 
 #[test]
+fn calls_that_were_sent_before_the_batch_of_their_turn_do_not_have_its_time() {
+    let (calls, turn) = (calls(), Turn::default());
+    let ping = calls.methods.named("*ping").unwrap();
+    let began = Instant::now();
+    turn.answered(ping, &calls.statistics);
+    assert!(!turn.has_batch());
+    *turn.batch() = 3;
+    assert!(turn.has_batch());
+    turn.serve_batch(began, &calls);
+    assert!(!turn.has_batch());
+    let before = calls.statistics.totals(ping).times;
+    assert_eq!(before.count(), 1);
+    std::thread::sleep(Duration::from_millis(2));
+    turn.end(began, &calls);
+    assert_eq!(calls.statistics.totals(ping).times.sum_ns(), before.sum_ns());
+}
+
+#[test]
 fn buckets_hold_what_they_say() {
     let calls = calls();
     let (methods, metrics) = (&calls.methods, &calls.statistics);

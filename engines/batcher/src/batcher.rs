@@ -14,25 +14,28 @@ mod queue;
 mod service_time;
 mod state;
 mod stats;
+mod sweep;
 mod turns;
 mod warm_up;
 mod worker;
 
 pub use stats::Stats;
+pub use sweep::Sweep;
 pub use warm_up::WarmUpRun;
 
 use crate::Error;
-use millpond_backends_interface::Model;
+use millpond_backends_interface::{Instance, Model};
 use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
 use queue::{Queue, Waiting};
 use serde::Deserialize;
 use state::Asked;
 use stats::Counters;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 /// How a model is run: these keys of `[models.NAME]`.
@@ -48,6 +51,9 @@ pub struct BatcherOptions {
     /// Bytes that requests may hold together while they wait and run, see [`Request::bytes`]; one that holds more is
     /// refused whatever waits. A run takes as much again for the rows that it joins.
     pub queue_bytes_max: usize,
+    /// A thread runs what its turn asks of the model itself ([`Sweep`]) while that is expected to take no longer, by what runs have
+    /// taken; a run of ten times as long ends that for good. 0: instances run everything.
+    pub inline_us_max: u64,
     /// Row counts to run before the first request; 1, 16 and `batch_size_max` when left out.
     pub warm_up: Option<Vec<usize>>,
     /// Instance `i` runs on `cpus[i % cpus.len()]` only. Empty: wherever the kernel likes.
@@ -55,7 +61,7 @@ pub struct BatcherOptions {
     pub cpus: Vec<usize>,
 }
 
-/// One instance, 256 rows, 4,096 waiting requests, 256 MiB of them, no pinning.
+/// One instance, 256 rows, 4,096 waiting requests, 256 MiB of them, 200 us on the thread that asks, no pinning.
 impl Default for BatcherOptions {
     fn default() -> BatcherOptions {
         BatcherOptions {
@@ -63,6 +69,7 @@ impl Default for BatcherOptions {
             batch_size_max: 256,
             queue_max: 4096,
             queue_bytes_max: 256 << 20,
+            inline_us_max: 200,
             warm_up: None,
             cpus: Vec::new(),
         }
@@ -230,6 +237,8 @@ struct Shared {
     model_panics: LineLimit,
     /// Bounds the log's lines about panics in `done`.
     receiver_panics: LineLimit,
+    /// The instances of threads that run the model themselves: made when they first do, and gone with the model.
+    own: Mutex<HashMap<ThreadId, Box<dyn Instance>>>,
 }
 
 /// The running instances of one model. Dropping it does what [`Batcher::stop`] does.
@@ -272,6 +281,7 @@ impl Batcher {
             counters: Counters::default(),
             model_panics: LineLimit::default(),
             receiver_panics: LineLimit::default(),
+            own: Mutex::default(),
             name,
             model,
             options,
@@ -344,7 +354,7 @@ impl Batcher {
             bytes,
             deadline,
         };
-        let refused = self.shared.queue.refusal(&asked);
+        let refused = self.shared.queue.lock().refusal(&asked, Instant::now());
         if let Some(rejected) = refused {
             self.count_refused(rejected);
         }
@@ -388,7 +398,7 @@ impl Batcher {
 
     /// The counters, now.
     pub fn stats(&self) -> Stats {
-        self.shared.counters.read(self.shared.queue.occupancy())
+        self.shared.counters.read(self.shared.queue.lock().occupancy())
     }
 
     /// Lets the counters begin at zero again; meant for the moment before the first request.
@@ -413,7 +423,7 @@ impl Batcher {
 
     /// Whether every instance thread lives; they end only by a stop, or by a panic outside of a run.
     pub fn is_whole(&self) -> bool {
-        self.shared.queue.is_stopping() || !self.instances.iter().any(JoinHandle::is_finished)
+        self.shared.queue.lock().stopping || !self.instances.iter().any(JoinHandle::is_finished)
     }
 
     /// Refuses new requests from here on, and waits for nothing.

@@ -52,5 +52,7 @@ mod affinity;
 mod batcher;
 mod error;
 
-pub use batcher::{Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Timing, WarmUpRun};
+pub use batcher::{
+    Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Sweep, Timing, WarmUpRun,
+};
 pub use error::Error;

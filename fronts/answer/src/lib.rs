@@ -100,6 +100,14 @@ impl<S: Service> Local for Serving<S> {
         self.service.written(method, since);
     }
 
+    fn has_batch(&self) -> bool {
+        self.service.has_batch()
+    }
+
+    fn serve_batch(&self) {
+        self.service.serve_batch(self.clock.began());
+    }
+
     fn end(&self) {
         self.service.turned(self.clock.began());
     }

@@ -126,8 +126,8 @@ fn scores(pipeline: &Arc<Pipeline>) -> Result<Option<Vec<f32>>, String> {
                 kept_bytes: 0,
             };
             let (send, done) = mpsc::sync_channel(2);
-            let submitted = waiting.submit(ask, move |output| send.send(output).unwrap());
-            assert!(submitted.is_ok());
+            let (batcher, request) = waiting.request(ask, move |output| send.send(output).unwrap());
+            assert!(batcher.submit(request).is_ok());
             let output = done.recv().unwrap();
             assert!(done.recv().is_err(), "one result");
             output

@@ -69,14 +69,23 @@ impl Forecast {
         let Some((began, rows)) = self.running[instance].take() else {
             return;
         };
-        let took = now.saturating_duration_since(began);
+        self.learn(rows, now.saturating_duration_since(began));
+        self.expect_free(instance, self.seconds(now));
+    }
+
+    /// Learns from a run of so many rows, on whichever thread.
+    pub(super) fn learn(&mut self, rows: usize, took: Duration) {
         // Several runs that were one request's are as many equal ones.
         let chunks = rows.div_ceil(self.batch_size_max).max(1);
         self.service_time.observe(Measured {
             rows: rows.div_ceil(chunks),
             took: took / u32::try_from(chunks).unwrap_or(u32::MAX),
         });
-        self.expect_free(instance, self.seconds(now));
+    }
+
+    /// Seconds that runs of so many rows take at most, as far as those of other sizes tell; `None` before anything was measured.
+    pub(super) fn at_most(&self, rows: usize) -> Option<f64> {
+        self.service_time.of_chunks_at_most(rows, self.batch_size_max)
     }
 
     fn expect_free(&mut self, instance: usize, free_at: f64) {

@@ -8,8 +8,7 @@
 //! Who is served next, who gives way and who comes too late is decided by [`State`], which receives
 //! the time and never sleeps.
 
-use super::state::{Asked, State};
-use super::stats::Occupancy;
+use super::state::State;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
 use std::sync::atomic::Ordering;
@@ -77,8 +76,8 @@ impl Queue {
         }
     }
 
-    /// No code that can panic runs under this lock, so its data is consistent even when it is poisoned.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// What waits. No code that can panic runs under this lock, so its data is consistent even when it is poisoned.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,11 +89,6 @@ impl Queue {
             self.wake.notify_one();
         }
         Ok(accepted.evicted)
-    }
-
-    /// Why such a request would be refused now; `None` if it would be accepted.
-    pub(super) fn refusal(&self, asked: &Asked) -> Option<Rejected> {
-        self.lock().refusal(asked, Instant::now())
     }
 
     /// The first turn of an instance, which was counted idle from the beginning.
@@ -166,13 +160,5 @@ impl Queue {
     pub(super) fn stop(&self) {
         self.lock().stopping = true;
         self.wake.notify_all();
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.lock().stopping
-    }
-
-    pub(super) fn occupancy(&self) -> Occupancy {
-        self.lock().occupancy()
     }
 }

@@ -52,19 +52,27 @@ impl ServiceTime {
 
     /// Seconds of a run of `rows` rows; `None` before anything was measured.
     pub(super) fn of(&self, rows: usize) -> Option<f64> {
+        // Unknown, a larger run costs as much as those seen, and a smaller one its share of them.
+        self.estimate(
+            rows,
+            |is_larger, slope_max| if is_larger { 0.0 } else { slope_max },
+        )
+    }
+
+    fn estimate(&self, rows: usize, assumed: impl Fn(bool, f64) -> f64) -> Option<f64> {
         if self.runs == 0.0 {
             return None;
         }
         let rows_off = rows as f64 - self.rows;
-        Some((self.seconds + self.slope(rows_off) * rows_off).max(0.0))
+        let slope = self.slope(|slope_max| assumed(rows_off > 0.0, slope_max));
+        Some((self.seconds + slope * rows_off).max(0.0))
     }
 
-    /// Seconds that each further row adds, for sizes on that side of the mean.
-    fn slope(&self, rows_off: f64) -> f64 {
+    /// Seconds that each further row adds; `assumed` is what it is where that is unknown, of the most that it can be.
+    fn slope(&self, assumed: impl Fn(f64) -> f64) -> f64 {
         // Without rows a run takes no less than nothing, and more rows take no less time than fewer.
         let slope_max = self.seconds / self.rows.max(1.0);
-        // Unknown, a larger run costs as much as those seen, and a smaller one its share of them.
-        let assumed = if rows_off > 0.0 { 0.0 } else { slope_max };
+        let assumed = assumed(slope_max);
         let doubt = SPREAD * self.rows * self.rows;
         let slope = (self.covariance + doubt * assumed) / (self.rows_variance + doubt);
         slope.max(0.0).min(slope_max)
@@ -76,16 +84,26 @@ impl ServiceTime {
             return 0.0;
         }
         // What the sizes of the runs do not explain.
-        let unexplained = self.seconds_variance - self.slope(0.0) * self.covariance;
+        let unexplained = self.seconds_variance - self.slope(|slope_max| slope_max) * self.covariance;
         DOUBT_ERRORS * (unexplained.max(0.0) / self.runs).sqrt()
     }
 
     /// Seconds of a request of `rows` rows that runs alone, in chunks where it must.
     pub(super) fn of_chunks(&self, rows: usize, batch_size_max: usize) -> Option<f64> {
-        let (whole, rest) = (rows / batch_size_max, rows % batch_size_max);
-        let last = if rest > 0 { self.of(rest)? } else { 0.0 };
-        Some(whole as f64 * self.of(batch_size_max)? + last)
+        in_chunks(rows, batch_size_max, |rows| self.of(rows))
     }
+
+    /// The same, but what is unknown of other sizes is assumed against the request that asks.
+    pub(super) fn of_chunks_at_most(&self, rows: usize, batch_size_max: usize) -> Option<f64> {
+        let at_most = |is_larger, slope_max| if is_larger { slope_max } else { 0.0 };
+        in_chunks(rows, batch_size_max, |rows| self.estimate(rows, at_most))
+    }
+}
+
+fn in_chunks(rows: usize, batch_size_max: usize, of: impl Fn(usize) -> Option<f64>) -> Option<f64> {
+    let (whole, rest) = (rows / batch_size_max, rows % batch_size_max);
+    let last = if rest > 0 { of(rest)? } else { 0.0 };
+    Some(whole as f64 * of(batch_size_max)? + last)
 }
 
 #[cfg(test)]
@@ -132,6 +150,24 @@ mod tests {
         check(time, 32, 1320.0, 0.001);
         check(time, 256, 1320.0, 0.001);
         check(time, 8, 330.0, 0.001);
+    }
+
+    #[test]
+    fn sizes_that_were_not_seen_are_at_most_in_proportion() {
+        let time = learnt(&[32], 1000, 10);
+        for (rows, us) in [(32, 1320.0), (256, 8.0 * 1320.0), (8, 1320.0)] {
+            let most = time.of_chunks_at_most(rows, 256).unwrap() * 1e6;
+            assert!(
+                (most - us).abs() <= 0.001 * us,
+                "{rows} rows: {most} us, expected {us}"
+            );
+        }
+        let time = learnt(&[1, 64, 16, 256, 3, 100], 1000, 10);
+        let (of, most) = (
+            time.of_chunks(300, 256).unwrap(),
+            time.of_chunks_at_most(300, 256).unwrap(),
+        );
+        assert!(of <= most && most < 1.2 * of, "{of} {most}");
     }
 
     #[test]

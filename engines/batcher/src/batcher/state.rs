@@ -14,7 +14,10 @@ use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Times its budget that a run may take on the thread that brought its requests, before the model runs on instances alone.
+const INLINE_OVERRUN: u32 = 10;
 
 pub(super) struct State {
     waiting: Turns<Waiting>,
@@ -32,7 +35,11 @@ pub(super) struct State {
     queue_max: usize,
     /// Bytes of the batch that each instance is running.
     running_bytes: Vec<usize>,
+    /// Bytes of requests that wait for the end of their thread's turn.
+    inline_bytes: usize,
     queue_bytes_max: usize,
+    /// What a thread may run at the end of its turn is expected to take no longer; zero: it runs nothing.
+    pub inline_max: Duration,
 }
 
 /// What the caller must do after a request was accepted.
@@ -85,7 +92,9 @@ impl State {
             batch_size_max: options.batch_size_max,
             queue_max: options.queue_max,
             running_bytes: vec![0; options.instances],
+            inline_bytes: 0,
             queue_bytes_max: options.queue_bytes_max,
+            inline_max: Duration::from_micros(options.inline_us_max),
         }
     }
 
@@ -175,7 +184,8 @@ impl State {
     /// Bytes of all requests that wait and run.
     fn bytes_held(&self) -> usize {
         let running: usize = self.running_bytes.iter().sum();
-        self.waiting.backlog().bytes.saturating_add(running)
+        let waiting = self.waiting.backlog().bytes;
+        waiting.saturating_add(running).saturating_add(self.inline_bytes)
     }
 
     /// Refuses a request whose bytes would exceed the limit.
@@ -186,6 +196,36 @@ impl State {
             bytes: asked.bytes,
             queue_bytes_max: self.queue_bytes_max,
         })
+    }
+
+    /// Takes a request for the end of its thread's turn, for which requests of `rows` rows wait already, and what is expected to
+    /// take `others` seconds: the seconds of all these rows. `None` where it has to go the way of all others: nothing was measured
+    /// yet, requests wait, or it would take too long.
+    pub(super) fn takes_inline(&mut self, request: &Request, rows: usize, others: f64) -> Option<f64> {
+        let asked = Asked::of(request);
+        if self.inline_max.is_zero() || self.stopping || self.queued() > 0 || self.no_bytes(&asked).is_some()
+        {
+            return None;
+        }
+        let seconds = self.forecast.at_most(rows.saturating_add(request.rows))?;
+        if others + seconds > self.inline_max.as_secs_f64() {
+            return None;
+        }
+        self.inline_bytes = self.inline_bytes.saturating_add(asked.bytes);
+        Some(seconds)
+    }
+
+    /// What a thread has answered at the end of its turn holds no bytes any more; and rows of it that ran were measured: true if that
+    /// took so long that no thread runs the model itself from now on.
+    pub(super) fn swept(&mut self, bytes: usize, ran: Option<(usize, Duration)>) -> bool {
+        self.inline_bytes = self.inline_bytes.saturating_sub(bytes);
+        let Some((rows, took)) = ran else { return false };
+        self.forecast.learn(rows, took);
+        let is_too_long = took > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
+        if is_too_long {
+            self.inline_max = Duration::ZERO;
+        }
+        is_too_long
     }
 
     /// `instance` has finished the batch that it cut last, if any.

@@ -48,24 +48,25 @@ millpond_metrics::counters! {
     }
 }
 
-/// The counters behind [`Stats`]; times in nanoseconds, so that short runs do not round to nothing.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub accepted: AtomicU64,
-    pub refused: AtomicU64,
-    pub queue_full: AtomicU64,
-    pub queue_bytes: AtomicU64,
-    pub too_late: AtomicU64,
-    pub answered: AtomicU64,
-    pub failed: AtomicU64,
-    pub expired: AtomicU64,
-    pub abandoned: AtomicU64,
-    pub evicted: AtomicU64,
-    pub batches: AtomicU64,
-    pub rows: AtomicU64,
-    pub panics: AtomicU64,
-    pub queue_ns_sum: AtomicU64,
-    pub compute_ns_sum: AtomicU64,
+macro_rules! counted {
+    ($($name:ident,)*) => {
+        /// The counters behind [`Stats`]; times in nanoseconds, so that short runs do not round to nothing.
+        #[derive(Debug, Default)]
+        pub(super) struct Counters {
+            $(pub $name: AtomicU64,)*
+        }
+
+        impl Counters {
+            pub(super) fn clear(&self) {
+                $(self.$name.store(0, Ordering::Relaxed);)*
+            }
+        }
+    };
+}
+
+counted! {
+    accepted, refused, queue_full, queue_bytes, too_late, answered, failed, expired, abandoned, evicted, batches, rows, panics,
+    queue_ns_sum, compute_ns_sum,
 }
 
 /// What the queue knows at one moment.
@@ -92,45 +93,6 @@ pub(super) fn micros(duration: Duration) -> u64 {
 }
 
 impl Counters {
-    pub(super) fn clear(&self) {
-        let Counters {
-            accepted,
-            refused,
-            queue_full,
-            queue_bytes,
-            too_late,
-            answered,
-            failed,
-            expired,
-            abandoned,
-            evicted,
-            batches,
-            rows,
-            panics,
-            queue_ns_sum,
-            compute_ns_sum,
-        } = self;
-        for counter in [
-            accepted,
-            refused,
-            queue_full,
-            queue_bytes,
-            too_late,
-            answered,
-            failed,
-            expired,
-            abandoned,
-            evicted,
-            batches,
-            rows,
-            panics,
-            queue_ns_sum,
-            compute_ns_sum,
-        ] {
-            counter.store(0, Ordering::Relaxed);
-        }
-    }
-
     pub(super) fn read(&self, occupancy: Occupancy) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {

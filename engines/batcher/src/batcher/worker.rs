@@ -20,12 +20,7 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         number,
         instance: None,
     };
-    let started = runner.pin().and_then(|()| {
-        runner
-            .rebuilt()
-            .map(|_| ())
-            .map_err(|error| runner.cannot_start(error.to_string()))
-    });
+    let started = runner.pin().and_then(|()| runner.build());
     let failed = started.is_err();
     drop(ready.send(started));
     drop(ready); // `Batcher::start` listens until nobody can report any more
@@ -56,10 +51,26 @@ pub(super) struct Runner<'a> {
     shared: &'a Shared,
     number: usize,
     /// `None` after a panic, until it is built again.
-    instance: Option<Box<dyn Instance>>,
+    pub(super) instance: Option<Box<dyn Instance>>,
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    /// Runs the model on the thread that calls.
+    pub(super) fn inline(shared: &'a Shared, instance: Option<Box<dyn Instance>>) -> Runner<'a> {
+        let number = shared.options.instances;
+        Runner {
+            shared,
+            number,
+            instance,
+        }
+    }
+
+    /// Has an instance ready.
+    pub(super) fn build(&mut self) -> Result<(), Error> {
+        let built = self.rebuilt().map(|_| ());
+        built.map_err(|error| self.cannot_start(error.to_string()))
+    }
+
     pub(super) fn signature(&self) -> &Signature {
         self.shared.model.signature()
     }
@@ -174,7 +185,7 @@ impl Runner<'_> {
     }
 
     /// Answers everything in `cut` and leaves it empty.
-    fn serve(&mut self, cut: &mut Cut) {
+    pub(super) fn serve(&mut self, cut: &mut Cut) {
         for (waiting, reason) in cut.dropped.drain(..) {
             self.answer_dropped(waiting, reason, Instant::now());
         }

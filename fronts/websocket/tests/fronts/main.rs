@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod authority;
+mod batches;
 mod connections;
 #[cfg(feature = "fpnn-encryption")]
 mod encryption;

@@ -95,8 +95,8 @@ fn run(batcher: &Arc<Batcher>, rows: usize, state: &State) -> Result<(), String>
     }
     let told = state.told.clone();
     let wait = Wait::new(batcher, inputs, rows);
-    wait.submit(state.ask.clone(), move |answer| drop(told.send(answer)))
-        .map_err(|(why, _)| why.to_string())?;
+    let (batcher, request) = wait.request(state.ask.clone(), move |answer| drop(told.send(answer)));
+    batcher.submit(request).map_err(|(why, _)| why.to_string())?;
     let answer = state.waits.recv().map_err(|error| error.to_string())?;
     let answer = answer.map_err(|error| error.to_string())?;
     match answer.outputs.first() {

@@ -282,3 +282,34 @@ fn what_would_be_refused_is_told_without_a_request() {
     bench.state.stopping = true;
     assert_eq!(asked(&bench, 2, None), Some(Rejected::Stopping));
 }
+
+#[test]
+fn a_thread_runs_what_fits_its_budget_until_one_run_takes_ten_times_as_long() {
+    let mut bench = Bench::new(1, 4, 8);
+    let takes = |bench: &mut Bench, rows, others| {
+        let request = bench.request(1, None);
+        bench.state.takes_inline(&request, rows, others).is_some()
+    };
+    assert!(!takes(&mut bench, 0, 0.0), "nothing was measured");
+    bench.teach(MS / 10);
+    assert!(takes(&mut bench, 0, 0.0) && takes(&mut bench, 0, 0.000_09));
+    assert!(!takes(&mut bench, 0, 0.000_11), "of another model");
+    // Sizes that were not seen are taken to cost what their rows do.
+    assert!(takes(&mut bench, 1, 0.0) && !takes(&mut bench, 2, 0.0));
+    for _ in 0..2 {
+        bench.submit(1, None).unwrap();
+    }
+    assert_eq!(bench.next(0), [1, 1]);
+    assert!(
+        takes(&mut bench, 0, 0.0),
+        "the instance is busy, and nothing waits"
+    );
+    bench.submit(1, None).unwrap();
+    assert!(!takes(&mut bench, 0, 0.0), "one waits");
+    assert_eq!(bench.next(0), [1]);
+    assert!(!bench.state.swept(0, Some((1, 2 * MS))) && bench.state.swept(0, Some((1, 2 * MS + MS / 1000))));
+    for _ in 0..64 {
+        assert!(!bench.state.swept(0, Some((1, MS / 10))), "it is said once");
+    }
+    assert!(!takes(&mut bench, 0, 0.0), "it is over for good");
+}

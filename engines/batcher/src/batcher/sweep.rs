@@ -1,0 +1,147 @@
+//! Requests that the thread which brings them runs itself, when its turn ends: no queue, no hop, and batches that grow with
+//! the load by themselves.
+//!
+//! It decides no order. Its invariants: no request sweeps past one that waits; what a turn gathers is expected to take no longer
+//! than its models allow; and whatever is gathered is answered as on an instance thread.
+
+use super::queue::{Cut, Waiting};
+use super::worker::{self, Runner};
+use super::{Batcher, Rejected, Request, Shared, stats};
+use crate::Error;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the calls of a thread's turn ask of models, for the end of that turn.
+#[derive(Default)]
+pub struct Sweep {
+    parts: Vec<Part>,
+    /// Filled for each run, and empty between two.
+    cut: Cut,
+}
+
+/// What they ask of one model.
+struct Part {
+    batcher: Arc<Batcher>,
+    waiting: Vec<Waiting>,
+    rows: usize,
+    /// Seconds that their run is expected to take.
+    seconds: f64,
+}
+
+impl Sweep {
+    /// Whether nothing waits for the end of the turn.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// As [`Batcher::submit`], but the request waits for the end of this turn where the model is known to be fast enough.
+    ///
+    /// # Errors
+    /// As [`Batcher::submit`].
+    pub fn submit(&mut self, batcher: &Arc<Batcher>, request: Request) -> Result<(), (Rejected, Request)> {
+        let is_its = |part: &&mut Part| Arc::ptr_eq(&part.batcher, batcher);
+        let all: f64 = self.parts.iter().map(|part| part.seconds).sum();
+        let part = self.parts.iter_mut().find(is_its);
+        let (rows, seconds) = part.as_ref().map_or((0, 0.0), |part| (part.rows, part.seconds));
+        let submitted = Instant::now();
+        let taken = (batcher.shared.queue.lock()).takes_inline(&request, rows, all - seconds);
+        let Some(seconds) = taken else {
+            return batcher.submit(request);
+        };
+        let rows = rows.saturating_add(request.rows);
+        let waiting = Waiting { request, submitted };
+        match part {
+            Some(part) => {
+                (part.rows, part.seconds) = (rows, seconds);
+                part.waiting.push(waiting);
+            }
+            None => self.parts.push(Part {
+                batcher: Arc::clone(batcher),
+                waiting: vec![waiting],
+                rows,
+                seconds,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Runs and answers what waits.
+    pub fn run(&mut self) {
+        let mut cut = std::mem::take(&mut self.cut);
+        for part in self.parts.drain(..) {
+            part.run(&mut cut);
+        }
+        self.cut = cut;
+    }
+}
+
+impl Part {
+    fn run(self, cut: &mut Cut) {
+        let shared = &*self.batcher.shared;
+        let thread = thread::current().id();
+        let own = || shared.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runner = Runner::inline(shared, own().remove(&thread));
+        let is_new = runner.instance.is_none();
+        match runner.build() {
+            Ok(()) => serve(shared, &mut runner, cut, self.waiting, is_new),
+            Err(error) => {
+                tracing::warn!(model = shared.name, %error, "its own threads run the model");
+                shared.queue.lock().inline_max = Duration::ZERO;
+                let waiting = self.waiting.into_iter();
+                waiting.for_each(|waiting| hand_over(&self.batcher, waiting));
+            }
+        }
+        if let Some(instance) = runner.instance {
+            own().insert(thread, instance);
+        }
+    }
+}
+
+/// Answers all of it, in runs of up to `batch_size_max` rows.
+fn serve(shared: &Shared, runner: &mut Runner<'_>, cut: &mut Cut, waiting: Vec<Waiting>, is_new: bool) {
+    stats::add(&shared.counters.accepted, waiting.len() as u64);
+    let mut waiting = waiting.into_iter().peekable();
+    // The first run of a new instance does what happens once; it tells nothing of the others.
+    let mut is_first = is_new;
+    while waiting.peek().is_some() {
+        let began = Instant::now();
+        let (mut rows, mut bytes) = (0usize, 0usize);
+        let fits = |rows: usize, next: &Waiting| {
+            rows == 0 || rows.saturating_add(next.request.rows) <= shared.options.batch_size_max
+        };
+        while let Some(next) = waiting.next_if(|next| fits(rows, next)) {
+            bytes = bytes.saturating_add(next.request.bytes());
+            match next.dropped(began) {
+                Some(reason) => cut.dropped.push((next, reason)),
+                None => {
+                    rows = rows.saturating_add(next.request.rows);
+                    cut.batch.push(next);
+                }
+            }
+        }
+        runner.serve(cut);
+        let ran = (rows > 0 && !is_first).then(|| (rows, began.elapsed()));
+        if shared.queue.lock().swept(bytes, ran) {
+            let us = stats::micros(began.elapsed());
+            tracing::warn!(
+                model = shared.name,
+                rows,
+                us,
+                "a run held a net thread up (inline_us_max); its own threads run the model from now on"
+            );
+        }
+        is_first &= rows == 0;
+    }
+}
+
+/// Has a request run as others do.
+fn hand_over(batcher: &Batcher, waiting: Waiting) {
+    let Waiting { request, submitted } = waiting;
+    batcher.shared.queue.lock().swept(request.bytes(), None);
+    if let Err((reason, request)) = batcher.submit(request) {
+        let model = batcher.name().to_owned();
+        let waiting = Waiting { request, submitted };
+        worker::deliver(&batcher.shared, waiting, Err(Error::Rejected { model, reason }));
+    }
+}

@@ -1,0 +1,208 @@
+//! Calls to a model at the end of their turn answer what they do by way of an instance, through the same table.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use millpond_calls::access::{Access, Secret};
+use millpond_calls::{
+    Admission, Answer, Call, Caller, Calls, Clock, Host, Later, Meta, Peer, Reply, Sink, Tuned, Turn,
+};
+use millpond_catalog::{Catalog, Handle, Resources, Sections};
+use millpond_engines_batcher::Stats;
+use millpond_methods::{Engines, table};
+use millpond_wire_payload::Encoding;
+use millpond_wire_schema::{Code, Status, own::AllInfos, tune};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// So long that no run of these tests takes it.
+const LONG_US: u64 = 600_000_000;
+
+/// Collects one answer.
+struct Collector {
+    bytes: Vec<u8>,
+    to: SyncSender<String>,
+}
+
+impl Answer for Collector {
+    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
+        Some((&mut self.bytes, Encoding::Json))
+    }
+
+    fn finish(&mut self) {
+        let text = String::from_utf8(std::mem::take(&mut self.bytes)).unwrap();
+        self.to.send(text).unwrap();
+    }
+
+    fn error(&mut self, status: &Status) {
+        self.to.send(status.to_string()).unwrap();
+    }
+
+    fn body(&mut self, _: u16, _: &str, _: &[u8]) {}
+}
+
+impl Sink for Collector {
+    fn later(&mut self) -> Box<dyn Later> {
+        let (bytes, to) = (Vec::new(), self.to.clone());
+        Box::new(Collector { bytes, to })
+    }
+}
+
+impl Later for Collector {
+    fn gone(&self) -> Arc<AtomicBool> {
+        Arc::default()
+    }
+}
+
+struct Nobody;
+
+impl Host for Nobody {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn infos(&self) -> AllInfos<'static> {
+        unreachable!("nobody asks")
+    }
+
+    fn tune(&self, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
+        Err(Status::new(Code::Internal, "nobody asks"))
+    }
+}
+
+/// A net thread's view of a server with one model, and the answers of its calls.
+struct Thread {
+    catalog: Handle,
+    calls: Arc<Calls<Engines>>,
+    turn: Turn<Engines>,
+    clock: Clock,
+    to: SyncSender<String>,
+    answers: Receiver<String>,
+}
+
+impl Thread {
+    fn start(inline_us_max: u64) -> Thread {
+        let model = format!(
+            "backend = \"practice\"\nbehaviour = \"wait\"\nus = 1\nwidth = 2\ninline_us_max = {inline_us_max}"
+        );
+        let sections = Sections {
+            models: BTreeMap::from([("sum".to_owned(), toml::from_str(&model).unwrap())]),
+            ..Sections::default()
+        };
+        let catalog = Handle::open(sections, Resources::default()).unwrap();
+        let methods = table(&BTreeMap::new());
+        let access = Access::new(&Default::default(), Secret::default(), &methods);
+        let admission = Admission::new(3, 0, Duration::from_secs(60));
+        let calls = Calls::new(access, admission, methods, 0, 1 << 20);
+        calls.open(catalog.current());
+        let (to, answers) = sync_channel(64);
+        Thread {
+            catalog,
+            calls: Arc::new(calls),
+            turn: Turn::default(),
+            clock: Clock::start(),
+            to,
+            answers,
+        }
+    }
+
+    fn call(&self, payload: &str) {
+        let call = Call {
+            method: self.calls.methods.named("infer").ok_or("infer"),
+            encoding: Encoding::Json,
+            payload: payload.as_bytes(),
+            meta: Meta::default(),
+            caller: Caller {
+                peer: Peer::Unix,
+                connection: 1,
+                encrypted: true,
+            },
+            received: self.clock.began(),
+            clock: &self.clock,
+        };
+        let (bytes, to) = (Vec::new(), self.to.clone());
+        let mut sink = Collector { bytes, to };
+        self.calls.serve(&call, Reply::to(&mut sink), &self.turn, &Nobody);
+    }
+
+    fn stats(&self) -> Stats {
+        let catalog: &Catalog = &self.catalog.pin();
+        catalog.models["sum"].batcher.stats()
+    }
+
+    /// What these calls of one turn are answered, in their order.
+    fn turn(&self, payloads: &[&str]) -> Vec<String> {
+        self.clock.begin();
+        payloads.iter().for_each(|payload| self.call(payload));
+        let mut answers = Vec::new();
+        if self.turn.has_batch() {
+            answers.extend(self.answers.try_iter());
+            assert!(!answers.iter().any(|answer: &String| answer.contains("outputs")));
+            self.turn.serve_batch(self.clock.began(), &self.calls);
+            answers.extend(self.answers.try_iter());
+            assert_eq!(answers.len(), payloads.len());
+        }
+        answers.extend((answers.len()..payloads.len()).map(|_| self.answers.recv().unwrap()));
+        self.turn.end(self.clock.began(), &self.calls);
+        while self.calls.admission.unfinished() > 0 {
+            std::thread::yield_now();
+        }
+        answers
+    }
+
+    /// Has an instance run once, and come back.
+    fn measure(&self) {
+        self.turn(&[ONE]);
+        while self.stats().busy > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+const ONE: &str = r#"{"inputs": {"x": {"shape": [1, 2], "type": "f32", "data": [1, 2]}}}"#;
+const TWO: &str = r#"{"inputs": {"x": {"shape": [2, 2], "type": "f32", "data": [3, 4, 5, 6.5]}}}"#;
+const LATE: &str =
+    r#"{"inputs": {"x": {"shape": [1, 2], "type": "f32", "data": [1, 2]}}, "_deadline_ms": 0}"#;
+
+#[test]
+fn a_small_model_answers_in_the_turn_what_an_instance_answers() {
+    let (inline, instance) = (Thread::start(LONG_US), Thread::start(0));
+    inline.measure();
+    instance.measure();
+    let before = (inline.stats(), instance.stats());
+    for payloads in [&[ONE, TWO, ONE][..], &[TWO], &[LATE, ONE]] {
+        let mut by_instance = Vec::new();
+        for payload in payloads {
+            by_instance.extend(instance.turn(&[payload]));
+        }
+        let mut by_turn = inline.turn(payloads);
+        // A refusal needs no run.
+        by_turn.sort();
+        by_instance.sort();
+        assert_eq!(by_turn, by_instance);
+    }
+    let after = (inline.stats(), instance.stats());
+    assert_eq!(after.0.wakes, before.0.wakes, "no instance was called");
+    assert_eq!(
+        (after.0.batches, after.0.answered),
+        (before.0.batches + 3, before.0.answered + 5)
+    );
+    assert_eq!(after.1.batches, before.1.batches + 5);
+    let infer = inline.calls.methods.named("infer").unwrap();
+    let totals = inline.calls.statistics.totals(infer);
+    assert_eq!(
+        (totals.answered, totals.times.count(), totals.failed()),
+        (6, 6, 1)
+    );
+}
+
+#[test]
+fn calls_that_wait_for_the_end_of_a_turn_are_in_flight() {
+    let thread = Thread::start(LONG_US);
+    thread.measure();
+    let answers = thread.turn(&[ONE, ONE, ONE, ONE]);
+    let refused = |answer: &&String| answer.contains("3 calls are in flight already");
+    assert_eq!(answers.iter().filter(refused).count(), 1, "{answers:?}");
+}
