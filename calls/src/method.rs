@@ -25,6 +25,19 @@ impl MethodId {
         usize::from(self.place)
     }
 
+    /// Both as one number, for what carries a method without knowing any.
+    pub fn to_bits(self) -> u32 {
+        u32::from(self.place) << 1 | u32::from(self.changes)
+    }
+
+    /// The method of [`MethodId::to_bits`].
+    pub fn from_bits(bits: u32) -> MethodId {
+        MethodId {
+            place: (bits >> 1) as u16,
+            changes: bits & 1 == 1,
+        }
+    }
+
     /// Whether it may change something that outlasts its answer.
     pub fn changes(self) -> bool {
         self.changes

@@ -13,6 +13,12 @@ pub enum Peer {
     Unix,
 }
 
+impl From<Option<SocketAddr>> for Peer {
+    fn from(address: Option<SocketAddr>) -> Peer {
+        address.map_or(Peer::Unix, Peer::Inet)
+    }
+}
+
 impl Peer {
     /// Its address, an IPv4 one that came over IPv6 as what it is; none over a Unix socket.
     pub fn ip(self) -> Option<IpAddr> {

@@ -3,6 +3,7 @@
 //! It runs on a thread of its own, so that no work starves it. Its invariant: a connection over the limit is still
 //! accepted and told so, as long as no more than [`beside_max`] are being told at once.
 
+use crate::RemoteAddr;
 use crate::listener::Bound;
 use crate::mailbox::ORDERS_MAX;
 use crate::net_thread::{self, Kind, NetThread, Newcomer, Order, PARTING};
@@ -11,7 +12,6 @@ use crate::quiet::{self, limited};
 use crate::session::{Fronts, Local};
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
-use millpond_calls::Peer;
 use millpond_threads::join_by;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -268,10 +268,10 @@ impl Accept {
         std::thread::sleep(ACCEPT_PAUSE);
     }
 
-    fn place(&self, socket: OwnedFd, peer: Peer, listener: &Listener) {
+    fn place(&self, socket: OwnedFd, peer: RemoteAddr, listener: &Listener) {
         let counters = &self.counters;
         counters.accepted.fetch_add(1, Ordering::Relaxed);
-        if let Peer::Inet(_) = peer {
+        if peer.0.is_some() {
             let _ = sockopt::set_tcp_nodelay(&socket, true);
         }
         let refused = counters.live.load(Ordering::Relaxed) >= self.connections_max;
@@ -314,10 +314,8 @@ impl Accept {
 }
 
 /// Who was accepted; a Unix socket's peer has no address.
-fn peer(address: Option<SocketAddrAny>) -> Peer {
-    address
-        .and_then(|address| SocketAddr::try_from(address).ok())
-        .map_or(Peer::Unix, Peer::Inet)
+fn peer(address: Option<SocketAddrAny>) -> RemoteAddr {
+    RemoteAddr(address.and_then(|address| SocketAddr::try_from(address).ok()))
 }
 
 /// Connections that may be refused at a time beside as many as may be served; and as many again may linger.
@@ -379,7 +377,7 @@ mod tests {
             net_thread::count(&transport.counters, &transport.threads[0].live, Kind::Refused);
             let order = Order::Adopt(Newcomer {
                 socket: ours.try_clone().unwrap().into(),
-                peer: Peer::Unix,
+                peer: RemoteAddr(None),
                 kind: Kind::Refused,
                 tls: None,
                 is_loopback: true,

@@ -23,6 +23,7 @@ mod outlet;
 mod poller;
 mod pulse;
 mod quiet;
+mod remote;
 mod session;
 mod timers;
 mod tls;
@@ -37,7 +38,8 @@ pub use memory::{MemoryPart, MemoryUse};
 pub use outlet::{Outlet, PushOutlet, Unsent};
 pub use pulse::{Pulses, Stuck};
 pub use quiet::{LeftOut, Quiet};
-pub use session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn};
+pub use remote::RemoteAddr;
+pub use session::{Front, Fronts, Goodbye, Local, Mark, Match, Received, Session, Turn};
 pub use timers::{Overdue, Timeouts};
 pub use tls::{Tls, TlsFiles, Validity};
 #[doc(hidden)]

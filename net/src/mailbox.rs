@@ -4,11 +4,11 @@
 //! what their connection may owe; the bytes of both by what all connections may keep. Its invariant: one wake-up for all that
 //! is left while the net thread has not yet looked, and what is left by one thread is taken in its order.
 
+use crate::Mark;
 use crate::net_thread::Order;
 use crate::outlet::Unsent;
 use crate::pulse::Waker;
 use crate::totals::Totals;
-use millpond_calls::MethodId;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ pub(crate) enum What {
         /// Whether the connection ends with it (HTTP without keep-alive).
         close: bool,
         /// Since when it is only to be written, and of which method it is, if anybody wants to know.
-        ready: Option<(Instant, MethodId)>,
+        ready: Option<(Instant, Mark)>,
     },
     /// Any other.
     Push {
@@ -249,7 +249,7 @@ mod tests {
         let adopt = || {
             Order::Adopt(crate::net_thread::Newcomer {
                 socket: Bell::new().unwrap().into(),
-                peer: millpond_calls::Peer::Unix,
+                peer: crate::RemoteAddr(None),
                 kind: crate::net_thread::Kind::Served,
                 tls: None,
                 is_loopback: true,

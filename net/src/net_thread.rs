@@ -21,7 +21,7 @@ use crate::timers::Timers;
 use crate::tls::{self, Tls};
 use crate::totals::Keepers;
 use crate::{Counters, Options};
-use millpond_calls::{MethodId, Peer};
+use crate::{Mark, RemoteAddr};
 use millpond_threads::contain;
 use slab::Slab;
 use std::os::fd::OwnedFd;
@@ -57,7 +57,7 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     pub(crate) socket: OwnedFd,
-    pub(crate) peer: Peer,
+    pub(crate) peer: RemoteAddr,
     pub(crate) kind: Kind,
     /// What it begins with, where it is by TLS.
     pub(crate) tls: Option<Arc<Tls>>,
@@ -123,8 +123,8 @@ pub(crate) struct Room {
     pub(crate) out: Vec<u8>,
     /// The same for the times of answers that are measured.
     pub(crate) timed: Vec<Timed>,
-    /// Measured answers that have left: their methods, and since when they were ready.
-    pub(crate) written: Vec<(MethodId, Instant)>,
+    /// Measured answers that have left: their marks, and since when they were ready.
+    pub(crate) written: Vec<(Mark, Instant)>,
     /// Where sessions work.
     pub(crate) scratch: Vec<u8>,
     /// Answers that are being encrypted.
@@ -204,8 +204,8 @@ impl<L: Local> Loop<L> {
             if self.local.has_batch() {
                 self.serve_batch();
             }
-            for (method, since) in self.room.written.drain(..) {
-                self.local.written(method, since);
+            for (mark, since) in self.room.written.drain(..) {
+                self.local.written(mark, since);
             }
             self.local.end();
             if self.room.scratch.capacity() > SCRATCH_BYTES {

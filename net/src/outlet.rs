@@ -3,8 +3,8 @@
 //! It knows no protocol. Its invariant: what one thread sends to one connection leaves in its order.
 
 use crate::Counters;
+use crate::Mark;
 use crate::mailbox::{Delivery, Key, Mailbox, What};
-use millpond_calls::MethodId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -23,8 +23,8 @@ pub struct Outlet {
 
 impl Outlet {
     /// Sends the answer, which may be empty; the connection ends with it where `close` says so. `ready` is since when it is only to be
-    /// written, and of which method it is.
-    pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, MethodId)>) {
+    /// written, and the mark to tell that with ([`Local::written`](crate::Local::written)).
+    pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, Mark)>) {
         self.mailbox.post(Delivery {
             key: self.key,
             bytes,

@@ -4,22 +4,25 @@
 //! [`Turn`]. Neither knows the other's work. Its invariant: a session lives and dies on one net thread, and never waits.
 
 use crate::Counters;
+use crate::RemoteAddr;
 use crate::connection::{Link, Phase};
 use crate::layer::Layer;
 use crate::net_thread::{Kind, Net};
 use crate::outlet::{Outlet, PushOutlet};
 use crate::timers::Overdue;
-use millpond_calls::{MethodId, Peer};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// A number that a front gives an answer, and is told when the answer has left.
+pub type Mark = u32;
 
 /// What each net thread has of its own: its sessions are lent it. The transport clones it for each thread.
 pub trait Local: Clone + Send + 'static {
     /// A turn of the thread begins: reads the clock.
     fn begin(&self) -> Instant;
 
-    /// The kernel has taken all bytes of an answer that said since when it was ready, and of which method ([`Outlet::answer`]).
-    fn written(&self, method: MethodId, since: Instant);
+    /// The kernel has taken all bytes of an answer that said since when it was ready ([`Outlet::answer`]): its mark, and since when.
+    fn written(&self, mark: Mark, since: Instant);
 
     /// Whether calls wait for the end of the turn.
     fn has_batch(&self) -> bool {
@@ -190,7 +193,7 @@ impl<'t> Turn<'t> {
 
     /// Who asks.
     #[inline]
-    pub fn peer(&self) -> Peer {
+    pub fn peer(&self) -> RemoteAddr {
         self.link.peer
     }
 

@@ -18,8 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("threads", &[]),
     ("fleet", &["threads"]),
     ("tensor", &[]),
-    // It knows no protocol. Passing: a connection's peer is still the type of a call's.
-    ("net", &["calls", "threads"]),
+    // It knows no protocol, and no call.
+    ("net", &["threads"]),
     ("fronts/answer", &["calls", "net", "wire/payload", "wire/schema"]),
     (
         "fronts/websocket",

@@ -5,7 +5,7 @@
 use millpond_calls::{
     Answer, Call, Caller, Clock, Later, Meta, MethodId, Peer, PushError, Pusher, Reply, Service, Sink,
 };
-use millpond_net::{Local, Outlet, Turn};
+use millpond_net::{Local, Mark, Outlet, Turn};
 use millpond_wire_payload::Encoding;
 use millpond_wire_schema::{Code, Status};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl<S: Service> Serving<S> {
         encoding: Encoding,
         payload: &'a [u8],
     ) -> Call<'a> {
-        let peer = turn.peer();
+        let peer = Peer::from(turn.peer().0);
         Call {
             method: self.service.find(name).ok_or(name),
             encoding,
@@ -96,8 +96,8 @@ impl<S: Service> Local for Serving<S> {
         self.clock.begin()
     }
 
-    fn written(&self, method: MethodId, since: Instant) {
-        self.service.written(method, since);
+    fn written(&self, mark: Mark, since: Instant) {
+        self.service.written(MethodId::from_bits(mark), since);
     }
 
     fn has_batch(&self) -> bool {
@@ -205,8 +205,8 @@ struct Deferred<F: Form> {
     open: F::Open,
     out: Vec<u8>,
     outlet: Outlet,
-    /// When the work was done and only its writing was left, and of which method; nothing is measured where it is not told.
-    ready: Option<(Instant, MethodId)>,
+    /// When the work was done and only its writing was left, and of which method ([`MethodId::to_bits`]); nothing is measured where it is not told.
+    ready: Option<(Instant, Mark)>,
 }
 
 impl<F: Form> Deferred<F> {
@@ -246,6 +246,6 @@ impl<F: Form> Later for Deferred<F> {
     }
 
     fn set_ready(&mut self, ready: Instant, method: MethodId) {
-        self.ready = Some((ready, method));
+        self.ready = Some((ready, method.to_bits()));
     }
 }

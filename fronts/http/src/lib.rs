@@ -203,7 +203,7 @@ fn make_call<S: Service>(local: &Serving<S>, turn: &mut Turn<'_>, request: &Http
     let service = &local.service;
     let Some(name) = service_method(request.path) else {
         let HttpRequest { verb, path, .. } = request;
-        let peer = turn.peer();
+        let peer = turn.peer().0.into();
         return serve(turn, form, None, |reply| service.visit(verb, path, peer, reply));
     };
     let mut call = Call {

@@ -5,8 +5,7 @@
 //! leaves or comes in clear.
 //! Source: fpnn-wire.md, 1.4.
 
-use millpond_calls::Peer;
-use millpond_net::{Counters, Layer, Opened, Turn, limited};
+use millpond_net::{Counters, Layer, Opened, RemoteAddr, Turn, limited};
 use millpond_wire_channel::{Channel, Curve, KeyBits, Mode, Opened as Package, Opener, PrivateKey};
 use millpond_wire_payload::{Encoding, Map, Value, decode_map};
 use std::path::Path;
@@ -88,7 +87,7 @@ pub(super) struct Secure {
     pending: Vec<u8>,
     /// Bytes of a frame at most.
     frame_bytes_max: usize,
-    peer: Peer,
+    peer: RemoteAddr,
     counters: Arc<Counters>,
 }
 

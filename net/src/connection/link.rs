@@ -9,7 +9,7 @@ use crate::mailbox::Key;
 use crate::net_thread::{Kind, Net, Room};
 use crate::outlet::Owed;
 use crate::quiet::{self, limited};
-use millpond_calls::{MethodId, Peer};
+use crate::{Mark, RemoteAddr};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,7 @@ pub(crate) struct Timed {
     /// Where it ends among the bytes that are not sent, those before them included.
     end: usize,
     since: Instant,
-    method: MethodId,
+    mark: Mark,
 }
 
 /// Bytes that are counted for a connection among those of all.
@@ -69,7 +69,7 @@ impl Kept {
 pub(crate) struct Link {
     /// Dropping it sends the end of the stream.
     pub(super) socket: OwnedFd,
-    pub(crate) peer: Peer,
+    pub(crate) peer: RemoteAddr,
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     /// It came over loopback.
@@ -101,7 +101,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(socket: OwnedFd, peer: Peer, kind: Kind, key: Key) -> Link {
+    pub(crate) fn new(socket: OwnedFd, peer: RemoteAddr, kind: Kind, key: Key) -> Link {
         Link {
             socket,
             peer,
@@ -216,16 +216,16 @@ impl Link {
     }
 
     /// Takes what another thread has sent, as one message. A push is worth nothing once no answer to it can come.
-    pub(super) fn take(&mut self, bytes: &[u8], ready: Option<(Instant, MethodId)>) {
+    pub(super) fn take(&mut self, bytes: &[u8], ready: Option<(Instant, Mark)>) {
         let start = self.out.len();
         self.out.extend_from_slice(bytes);
         self.seal(start);
-        if let Some((since, method)) = ready
+        if let Some((since, mark)) = ready
             && self.kind == Kind::Served
             && self.out.len() > start
         {
             let end = self.out.len();
-            self.timed.push(Timed { end, since, method });
+            self.timed.push(Timed { end, since, mark });
         }
     }
 
@@ -258,7 +258,7 @@ impl Link {
                 _ => self.timed.partition_point(|timed| timed.end <= self.sent),
             };
             let left = self.timed.drain(..left);
-            room.written.extend(left.map(|timed| (timed.method, timed.since)));
+            room.written.extend(left.map(|timed| (timed.mark, timed.since)));
         }
         sent
     }
@@ -387,13 +387,13 @@ mod tests {
     use crate::mailbox::{Delivery, What};
     use std::io::Read as _;
 
-    fn numbered(number: u16) -> Option<(Instant, MethodId)> {
-        Some((Instant::now(), MethodId::new(number, false)))
+    fn numbered(number: u16) -> Option<(Instant, Mark)> {
+        Some((Instant::now(), u32::from(number)))
     }
 
     /// The numbers of the answers that have left.
     fn numbers(room: &Room) -> Vec<usize> {
-        room.written.iter().map(|(method, _)| method.index()).collect()
+        room.written.iter().map(|(mark, _)| *mark as usize).collect()
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
 use crate::session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn, Undecided};
 use crate::totals::Totals;
+use crate::{Mark, RemoteAddr};
 use crate::{Options, Timeouts};
-use millpond_calls::{MethodId, Peer};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Local for Nothing {
         Instant::now()
     }
 
-    fn written(&self, _: MethodId, _: Instant) {}
+    fn written(&self, _: Mark, _: Instant) {}
 
     fn end(&self) {}
 }
@@ -150,7 +150,7 @@ impl Rig {
         };
         Rig {
             connection: Connection::new(
-                Link::new(ours.into(), Peer::Unix, Kind::Served, key),
+                Link::new(ours.into(), RemoteAddr(None), Kind::Served, key),
                 Box::new(Undecided(fronts())),
                 0,
             ),

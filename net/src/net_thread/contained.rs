@@ -4,10 +4,10 @@
 //! out, and nothing that it had borrowed of its thread is used again.
 
 use super::{Loop, Net, Room, SCRATCH_BYTES, uncount};
+use crate::RemoteAddr;
 use crate::connection::Connection;
 use crate::quiet::{self, limited};
 use crate::session::Local;
-use millpond_calls::Peer;
 use millpond_threads::{Panic, contain};
 use std::sync::atomic::Ordering;
 
@@ -71,7 +71,7 @@ impl<L: Local> Loop<L> {
         }
     }
 
-    pub(super) fn note_panic(&self, peer: Peer, panic: &Panic) {
+    pub(super) fn note_panic(&self, peer: RemoteAddr, panic: &Panic) {
         let counters = &self.net.counters;
         counters.panics.fetch_add(1, Ordering::Relaxed);
         // A call that panics can be sent at any rate.

@@ -108,10 +108,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::Counters;
+    use crate::RemoteAddr;
     use crate::mailbox::{Delivery, Key, What};
     use crate::net_thread::{Kind, count};
     use crate::poller::Bell;
-    use millpond_calls::Peer;
 
     #[test]
     fn what_nobody_takes_any_more_is_counted_out() {
@@ -137,7 +137,7 @@ mod tests {
             count(&counters, &net_thread.live, kind);
             let order = Order::Adopt(Newcomer {
                 socket: Bell::new().unwrap().into(),
-                peer: Peer::Unix,
+                peer: RemoteAddr(None),
                 kind,
                 tls: None,
                 is_loopback: false,

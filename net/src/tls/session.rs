@@ -6,10 +6,10 @@
 //! it keeps no byte but those of a record, or of a handshake message, that is not whole.
 
 use crate::Counters;
+use crate::RemoteAddr;
 use crate::connection::OUT_BYTES_KEPT;
 use crate::layer::{Layer, Opened};
 use crate::quiet::{self, limited};
-use millpond_calls::Peer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
@@ -49,7 +49,7 @@ pub(crate) struct Session {
     pending: Vec<u8>,
     /// How much of `out` is ciphertext.
     sealed: usize,
-    peer: Peer,
+    peer: RemoteAddr,
     counters: Arc<Counters>,
 }
 
@@ -63,7 +63,7 @@ struct Taken {
 }
 
 impl Session {
-    pub(crate) fn new(tls: UnbufferedServerConnection, peer: Peer, counters: Arc<Counters>) -> Session {
+    pub(crate) fn new(tls: UnbufferedServerConnection, peer: RemoteAddr, counters: Arc<Counters>) -> Session {
         Session {
             tls,
             stage: Stage::New,
