@@ -283,6 +283,6 @@ impl<L> Connection<L> {
     pub(crate) fn is_quiet(&self) -> bool {
         let is_read = self.link.phase > Phase::Open || self.has_ended || self.is_drained;
         let unread = self.link.kind == Kind::Served && !is_read;
-        self.link.in_flight == 0 && self.link.unsent() == 0 && !unread
+        self.link.in_flight == 0 && self.link.unsent() == 0 && !unread && !self.servable()
     }
 }

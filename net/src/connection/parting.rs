@@ -83,9 +83,10 @@ impl<L> Connection<L> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::rig::Rig;
+    use super::super::rig::{CALL, Nothing, Rig, message};
     use super::*;
     use crate::mailbox::{Delivery, What};
+    use crate::poller::Ready;
     use crate::session::{Received, Session};
     use std::cell::Cell;
     use std::io::{Read as _, Write as _};
@@ -193,5 +194,28 @@ mod tests {
         assert_eq!(again, After::Wait, "it goes on for as long as it may");
         drop(rig.theirs.shutdown(std::net::Shutdown::Both));
         assert_eq!(rig.turns(2), After::End);
+    }
+
+    #[test]
+    fn a_stop_waits_for_requests_that_were_read_and_not_served() {
+        const CALLS: usize = 300;
+        let mut rig = Rig::connected();
+        rig.theirs.write_all(&message(CALL, b"").repeat(CALLS)).unwrap();
+        rig.connection.note(Ready {
+            slot: 0,
+            generation: 1,
+            readable: true,
+            writable: true,
+            ended: false,
+            gone: false,
+        });
+        rig.connection.look_again();
+        let mut turns = 1;
+        while rig.connection.turn(&Nothing, &rig.net, &mut rig.room, 0) == After::Again {
+            assert!(!rig.connection.is_quiet(), "after {turns} turns");
+            turns += 1;
+        }
+        assert!(turns > 1 && rig.connection.is_quiet());
+        assert_eq!(rig.read_answers(), b"answer".repeat(CALLS));
     }
 }
