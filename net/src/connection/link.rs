@@ -236,6 +236,7 @@ impl Link {
             if !layer.seal(&mut self.out, &mut room.plain) {
                 self.phase = Phase::Broken;
                 self.out.truncate(layer.sealed(self.out.len()));
+                self.timed.retain(|timed| timed.end <= before);
             }
             // What was sealed now ends together, or nearly.
             for timed in self.timed.iter_mut().filter(|timed| timed.end > before) {
@@ -317,8 +318,8 @@ impl Link {
         if fits(self) {
             return true;
         }
-        // The kernel may have room by now.
-        self.write(room);
+        // The kernel may have room by now; what a layer has not sealed could not leave.
+        self.send(room);
         if fits(self) {
             return true;
         }
@@ -384,6 +385,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
     use crate::connection::rig::Rig;
+    use crate::layer::Opened;
     use crate::mailbox::{Delivery, What};
     use std::io::Read as _;
 
@@ -485,6 +487,59 @@ mod tests {
             let wrong = (chunk[..count].iter().zip(read..)).find(|(found, at)| **found != byte(*at));
             assert_eq!(wrong, None);
             read += count;
+        }
+    }
+
+    /// Lets bytes leave that were there at the end of a turn.
+    #[derive(Default)]
+    struct AtTheEnd {
+        sealed: usize,
+    }
+
+    impl Layer for AtTheEnd {
+        fn open(&mut self, _: &mut [u8], _: &mut Vec<u8>, _: &mut Vec<u8>) -> Opened {
+            Opened::Open
+        }
+
+        fn seal(&mut self, out: &mut Vec<u8>, _: &mut Vec<u8>) -> bool {
+            self.sealed = out.len();
+            true
+        }
+
+        fn sealed(&self, _: usize) -> usize {
+            self.sealed
+        }
+
+        fn forget_sealed(&mut self, bytes: usize) {
+            self.sealed = self.sealed.saturating_sub(bytes);
+        }
+
+        fn held_bytes(&self) -> usize {
+            0
+        }
+
+        fn forget_held(&mut self) {}
+    }
+
+    #[test]
+    fn answers_of_one_turn_that_fill_the_bound_are_sealed_and_leave() {
+        let mut rig = Rig::connected();
+        rig.net.options.owed_bytes_max = 64 << 10;
+        rig.connection.link.layer = Some(Box::<AtTheEnd>::default());
+        rig.connection.link.is_writable = true;
+        for round in 0..4 {
+            let what = What::Answer {
+                close: false,
+                ready: None,
+            };
+            let delivery = Delivery {
+                key: rig.connection.link.key,
+                bytes: vec![round; 32 << 10],
+                what,
+            };
+            rig.connection.deliver(delivery, &rig.net, &mut rig.room);
+            assert_eq!(rig.connection.link.phase, Phase::Open, "round {round}");
+            rig.read_answers();
         }
     }
 }
