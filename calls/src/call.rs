@@ -17,7 +17,8 @@ pub struct Call<'a> {
     pub meta: Meta<'a>,
     /// Who calls.
     pub caller: Caller,
-    /// When its last byte was there to be read: deadlines count from here.
+    /// When its last byte was there to be read, though it may have waited for other calls of its connection since: deadlines count
+    /// from here.
     pub received: Instant,
     /// The clock of the turn that serves it.
     pub clock: &'a Clock,

@@ -214,6 +214,8 @@ impl<L> Connection<L> {
         if self.link.phase > Phase::Open {
             self.session.give_up();
         }
+        let waits = !self.input.is_empty() && self.blocked();
+        self.link.waits_since = self.link.waits_since.or(room.began).filter(|_| waits);
         let sent = self.link.send(room);
         self.link.give_out_back(room);
         // A handshake has the time of one request, however often the peer makes this server answer.

@@ -117,6 +117,8 @@ pub(crate) struct Net {
 /// What connections borrow for one turn.
 #[derive(Default)]
 pub(crate) struct Room {
+    /// When the thread's turn began.
+    pub(crate) began: Option<Instant>,
     /// Where bytes are read to.
     pub(crate) read: Vec<u8>,
     /// An empty buffer for answers: who sends all of them gives it back, so that an idle connection holds none.
@@ -190,6 +192,7 @@ impl<L: Local> Loop<L> {
             let rang = self.wait();
             mailbox.waker.pulse.beat();
             self.began = self.local.begin();
+            self.room.began = Some(self.began);
             self.timers.set_now(self.began);
             if rang {
                 mailbox.waker.bell.heard();

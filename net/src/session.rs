@@ -197,6 +197,12 @@ impl<'t> Turn<'t> {
         self.link.peer
     }
 
+    /// When what is served was read, in a turn that began then: before it, where it has waited for calls in flight.
+    #[inline]
+    pub fn received(&self, began: Instant) -> Instant {
+        self.link.waits_since.unwrap_or(began)
+    }
+
     /// Whether it came over loopback.
     pub fn is_loopback(&self) -> bool {
         self.link.is_loopback

@@ -85,7 +85,7 @@ impl<S: Service> Serving<S> {
                 connection: turn.connection(),
                 encrypted: turn.has_layer() || peer == Peer::Unix,
             },
-            received: self.clock.began(),
+            received: turn.received(self.clock.began()),
             clock: &self.clock,
         }
     }

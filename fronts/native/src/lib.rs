@@ -187,7 +187,7 @@ impl Frames {
             return self.agree(turn, encryption, frame, form, is_first);
         }
         if self.must_hold(turn.in_flight()) {
-            if let Some(status) = self.hold(local.began(), turn, frame, name, form) {
+            if let Some(status) = self.hold(turn.received(local.began()), turn, frame, name, form) {
                 local.service.refused(local.service.find(name), &status);
             }
         } else {

@@ -87,6 +87,8 @@ pub(crate) struct Link {
     pub(crate) in_flight: usize,
     /// Messages that may still be served in this turn.
     pub(crate) budget: usize,
+    /// Since when requests lie read that could not be served: as many calls as may be were in flight.
+    pub(crate) waits_since: Option<Instant>,
     /// A request was served since the ages were last taken down, not just a piece of one.
     pub(crate) has_served: bool,
     /// The kernel may have room for its answers.
@@ -111,6 +113,7 @@ impl Link {
             phase: Phase::Open,
             layer: None,
             has_new_layer: false,
+            waits_since: None,
             gone: None,
             owed: None,
             in_flight: 0,

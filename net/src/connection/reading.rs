@@ -41,6 +41,7 @@ impl<L> Connection<L> {
         if self.link.layer.is_some() {
             self.open(bytes);
         } else if self.input.is_empty() {
+            self.link.waits_since = None;
             let used = self.serve(local, net, bytes, &mut room.scratch);
             return self.keep(&mut bytes[used..]);
         } else {

@@ -3,11 +3,12 @@
 use crate::probe::{
     Probe, Timed, Turns, answers, connect, http, loopback, options, quest, serve, start, started,
 };
-use millpond_calls::Ticket;
+use millpond_calls::{Call, Reply, Service, Ticket};
 use millpond_net::Timeouts;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -347,4 +348,41 @@ fn connections_that_linger_are_bounded_like_those_that_are_refused() {
         std::thread::sleep(Duration::from_millis(1));
     }
     transport.close(Duration::from_secs(5));
+}
+
+/// Hands out its tickets, and when their calls were received.
+#[derive(Clone)]
+struct Waiting(mpsc::SyncSender<(Instant, Ticket)>);
+
+impl Service for Waiting {
+    fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        self.0.send((call.received, reply.later())).unwrap();
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_calls_in_flight_was_received_when_it_was_read() {
+    let (tickets, taken) = mpsc::sync_channel(8);
+    let mut options = options(1, Timeouts::default());
+    options.native.in_flight_max = 1;
+    let transport = started(vec![loopback()], options, Waiting(tickets));
+    let mut stream = connect(&transport);
+    let calls: Vec<u8> = (0..3).flat_map(|seq| quest("later", seq, b"\x80")).collect();
+    stream.write_all(&calls).unwrap();
+    let (read, mut ticket) = taken.recv().unwrap();
+    for _ in 1..3 {
+        ticket.ok(|out| out.map(|_| ()));
+        let (received, next) = taken.recv().unwrap();
+        assert_eq!(received, read);
+        ticket = next;
+    }
+    ticket.ok(|out| out.map(|_| ()));
+    assert_eq!(answers(&mut stream, 3).len(), 3);
+    // What is read anew has not waited.
+    let before = Instant::now();
+    stream.write_all(&quest("later", 3, b"\x80")).unwrap();
+    let (received, ticket) = taken.recv().unwrap();
+    assert!(received >= before);
+    ticket.ok(|out| out.map(|_| ()));
+    assert_eq!(answers(&mut stream, 1), [(0, 3)]);
 }
