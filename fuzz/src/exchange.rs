@@ -11,7 +11,7 @@ use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, Encryption, NativeOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Listener, Options, Timeouts, Transport};
+use millpond_net::{Hints, Listener, Options, Timeouts, Transport};
 use millpond_wire_frame::Limits;
 use millpond_wire_payload::decode_map;
 use millpond_wire_schema::Status;
@@ -160,13 +160,12 @@ impl Running {
             threads: 1,
             cpus: Vec::new(),
             connections_max: 64,
-            connections_hint: "raise it",
             idlest_gives_way: false,
             owed_bytes_max: 1 << 20,
             write_buffers_total_bytes_max: 16 << 20,
             unfinished_bytes_max: 16 << 20,
-            unfinished_hint: "raise it",
             timeouts: Timeouts::default(),
+            hints: Hints::default(),
         };
         let native = Arc::new(NativeOptions {
             in_flight_max: IN_FLIGHT_MAX,

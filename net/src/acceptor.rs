@@ -75,6 +75,7 @@ impl Transport {
             Arc::clone(&counters),
             count,
             options.write_buffers_total_bytes_max,
+            options.hints.write_buffers_total_key,
         ));
         let mut threads = Vec::with_capacity(count);
         let mut joins = Vec::with_capacity(count);

@@ -1,7 +1,8 @@
 //! What can fail when a listener starts.
 
 use crate::listener::Bound;
-use std::path::{Path, PathBuf};
+use crate::tls::TlsFile;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why a transport did not start.
@@ -28,7 +29,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A thread cannot be pinned.
-    #[error("cannot pin {what} to processor {cpu}: {source}; name processors that exist in server.cpus")]
+    #[error("cannot pin {what} to processor {cpu}: {source}; {hint}")]
     Pin {
         /// Which thread.
         what: String,
@@ -36,6 +37,8 @@ pub enum Error {
         cpu: usize,
         /// The system's words.
         source: std::io::Error,
+        /// What to do.
+        hint: &'static str,
     },
     /// A file of TLS cannot be used.
     #[error("{key}: {} {problem}", path.display())]
@@ -60,8 +63,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn tls(key: &'static str, path: &Path, problem: String) -> Error {
-        let path = path.to_owned();
+    pub(crate) fn tls(file: &TlsFile, problem: String) -> Error {
+        let (key, path) = (file.key, file.path.clone());
         Error::Tls { key, path, problem }
     }
 }

@@ -41,7 +41,7 @@ pub use quiet::{LeftOut, Quiet};
 pub use remote::RemoteAddr;
 pub use session::{Front, Fronts, Goodbye, Local, Mark, Match, Received, Session, Turn};
 pub use timers::{Overdue, Timeouts};
-pub use tls::{Tls, TlsFiles, Validity};
+pub use tls::{Tls, TlsFile, TlsFiles, Validity};
 #[doc(hidden)]
 pub use tracing;
 
@@ -54,8 +54,6 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Connections served at a time; further ones are answered `Overloaded` and closed.
     pub connections_max: usize,
-    /// The hint in that refusal, behind "try again later, or".
-    pub connections_hint: &'static str,
     /// A connection over the limit is served in the place of the one that has done nothing for longest, if there is one that
     /// awaits no answer. Finding it takes a look at all of a thread's connections: for one thread, and few of them.
     pub idlest_gives_way: bool,
@@ -67,8 +65,23 @@ pub struct Options {
     /// Bytes of requests that have not come whole, over all connections, beyond 8 KiB of each: a connection that would hold
     /// more of its request then is answered `Overloaded` and closed.
     pub unfinished_bytes_max: usize,
-    /// The hint in that refusal, behind "try again later, or".
-    pub unfinished_hint: &'static str,
     /// How long peers may keep the server waiting.
     pub timeouts: Timeouts,
+    /// What to do about these bounds.
+    pub hints: Hints,
+}
+
+/// What texts say to do about the bounds of a port; only the caller knows their configuration keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hints {
+    /// About a processor that does not exist.
+    pub cpus: &'static str,
+    /// About `connections_max`, behind "try again later, or".
+    pub connections: &'static str,
+    /// About `unfinished_bytes_max`, behind the same.
+    pub unfinished: &'static str,
+    /// The key of `owed_bytes_max`.
+    pub write_buffer_key: &'static str,
+    /// The key of `write_buffers_total_bytes_max`.
+    pub write_buffers_total_key: &'static str,
 }

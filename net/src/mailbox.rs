@@ -112,9 +112,9 @@ impl Mailbox {
     /// [`Unsent`], when there is no place for it, or the net thread has ended.
     pub(crate) fn push(&self, push: Delivery) -> Result<(), Unsent> {
         if !self.totals.admit(push.bytes.len()) {
-            let limit = self.totals.write_bytes_max;
+            let (limit, key) = (self.totals.write_bytes_max, self.totals.write_bytes_key);
             return Err(Unsent::Full(format!(
-                "{limit} bytes wait for all peers to read them; push again later, or raise server.write_buffers_total_bytes_max"
+                "{limit} bytes wait for all peers to read them; push again later, or raise {key}"
             )));
         }
         self.leave_parcel(Parcel::Message(push))
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_answers_rings_once() {
-        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20)), 0).unwrap();
+        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, "")), 0).unwrap();
         let rings = || {
             let mut count = [0; 8];
             rustix::io::read(&mailbox.waker.bell, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn orders_are_bounded() {
-        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20)), 0).unwrap();
+        let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, "")), 0).unwrap();
         let adopt = || {
             Order::Adopt(crate::net_thread::Newcomer {
                 socket: Bell::new().unwrap().into(),

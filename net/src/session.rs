@@ -186,7 +186,7 @@ impl<'t> Turn<'t> {
         (self.link.kind == Kind::Refused).then(|| {
             format!(
                 "the connection limit of {} is reached; try again later, or {}",
-                options.connections_max, options.connections_hint
+                options.connections_max, options.hints.connections
             )
         })
     }

@@ -25,20 +25,24 @@ use rustls::version::TLS13;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The configuration keys that name the files.
-const CERTIFICATE: &str = "server.tls.certificate";
-const PRIVATE_KEY: &str = "server.tls.private_key";
-const CLIENT_CERTIFICATES: &str = "server.tls.client_certificates";
+/// A file of PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFile {
+    /// The configuration key that names it.
+    pub key: &'static str,
+    /// Where it lies.
+    pub path: PathBuf,
+}
 
-/// Where everything lies, in PEM.
+/// The files of a port.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     /// The server's certificate and, after it, those between it and what clients trust.
-    pub certificate: PathBuf,
+    pub certificate: TlsFile,
     /// Its private key, not encrypted.
-    pub private_key: PathBuf,
+    pub private_key: TlsFile,
     /// Certificates of those who sign clients' certificates; none asks clients for nothing.
-    pub client_certificates: Option<PathBuf>,
+    pub client_certificates: Option<TlsFile>,
     /// Whether a client without a certificate is refused; one with a wrong certificate always is.
     pub client_certificates_required: bool,
 }
@@ -98,7 +102,7 @@ impl Tls {
 
     /// Where the private key lies, if users other than the owner and its group may read it.
     pub fn open_private_key(&self) -> Option<&Path> {
-        Some(self.files.private_key.as_path()).filter(|path| files::is_open_to_all(path))
+        Some(self.files.private_key.path.as_path()).filter(|path| files::is_open_to_all(path))
     }
 
     /// The beginning of a connection.
@@ -120,9 +124,9 @@ impl std::fmt::Debug for Tls {
 }
 
 fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
-    let wrong = |problem| Error::tls(CERTIFICATE, &files.certificate, problem);
-    let chain = certificates(CERTIFICATE, &files.certificate)?;
-    let key = private_key(PRIVATE_KEY, &files.private_key)?;
+    let wrong = |problem| Error::tls(&files.certificate, problem);
+    let chain = certificates(&files.certificate)?;
+    let key = private_key(&files.private_key)?;
     let validity = chain.first().and_then(|own| Validity::of(own));
     let validity =
         validity.ok_or_else(|| wrong(problem::bad_certificate("it does not say until when it holds")))?;
@@ -134,9 +138,9 @@ fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
         .map_err(|error| wrong(problem::refused(error)))?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key);
-    let mut config = config.map_err(|error| match problem::of_pair(&error, &files.certificate) {
+    let mut config = config.map_err(|error| match problem::of_pair(&error, &files.certificate.path) {
         Err(of_certificate) => wrong(of_certificate),
-        Ok(of_key) => Error::tls(PRIVATE_KEY, &files.private_key, of_key),
+        Ok(of_key) => Error::tls(&files.private_key, of_key),
     })?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if asks {
@@ -151,12 +155,12 @@ fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
 
 /// Who looks at the certificates of clients.
 fn verifier(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, Error> {
-    let Some(path) = &files.client_certificates else {
+    let Some(file) = &files.client_certificates else {
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
-    let wrong = |problem| Error::tls(CLIENT_CERTIFICATES, path, problem);
+    let wrong = |problem| Error::tls(file, problem);
     let mut roots = RootCertStore::empty();
-    let trusted: Vec<CertificateDer<'static>> = certificates(CLIENT_CERTIFICATES, path)?;
+    let trusted: Vec<CertificateDer<'static>> = certificates(file)?;
     for certificate in trusted {
         let added = roots.add(certificate);
         added.map_err(|error| wrong(problem::bad_certificate(error)))?;

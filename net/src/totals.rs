@@ -19,6 +19,8 @@ const SPARED_BYTES: usize = 256 << 10;
 pub(crate) struct Totals {
     pub(crate) counters: Arc<Counters>,
     pub(crate) write_bytes_max: usize,
+    /// The configuration key of that.
+    pub(crate) write_bytes_key: &'static str,
     threads: Vec<Share>,
 }
 
@@ -54,10 +56,16 @@ pub(crate) enum Level {
 }
 
 impl Totals {
-    pub(crate) fn new(counters: Arc<Counters>, threads: usize, write_bytes_max: usize) -> Totals {
+    pub(crate) fn new(
+        counters: Arc<Counters>,
+        threads: usize,
+        write_bytes_max: usize,
+        write_bytes_key: &'static str,
+    ) -> Totals {
         Totals {
             counters,
             write_bytes_max,
+            write_bytes_key,
             threads: std::iter::repeat_with(Share::default).take(threads).collect(),
         }
     }
@@ -215,7 +223,7 @@ mod tests {
 
     /// The totals of two net threads, and their mailboxes.
     fn introduced(write_bytes_max: usize) -> (Arc<Totals>, [Arc<Mailbox>; 2]) {
-        let totals = Arc::new(Totals::new(Arc::default(), 2, write_bytes_max));
+        let totals = Arc::new(Totals::new(Arc::default(), 2, write_bytes_max, ""));
         let mailboxes = [0, 1].map(|thread| Arc::new(Mailbox::new(Arc::clone(&totals), thread).unwrap()));
         for (thread, mailbox) in mailboxes.iter().enumerate() {
             totals.introduce(thread, mailbox);

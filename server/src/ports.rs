@@ -8,7 +8,7 @@ use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Counters, Listener, Options, Timeouts, Transport};
+use millpond_net::{Counters, Hints, Listener, Options, Timeouts, Transport};
 use millpond_wire_frame::Limits;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,16 +93,21 @@ pub(crate) fn data_bounds(config: &Config) -> Port {
         threads: net_threads(&config.server),
         cpus: config.server.cpus.clone(),
         connections_max: config.server.connections_max,
-        connections_hint: "raise server.connections_max",
         idlest_gives_way: false,
         owed_bytes_max: config.server.write_buffer_bytes_max,
         write_buffers_total_bytes_max: config.server.write_buffers_total_bytes_max,
         unfinished_bytes_max: config.server.unfinished_bytes_max,
-        unfinished_hint: "raise server.unfinished_bytes_max",
         timeouts: Timeouts {
             idle: Duration::from_secs(config.server.idle_timeout_s),
             request: Duration::from_secs(config.server.request_timeout_s),
             write: Duration::from_secs(config.server.write_timeout_s),
+        },
+        hints: Hints {
+            cpus: "name processors that exist in server.cpus",
+            connections: "raise server.connections_max",
+            unfinished: "raise server.unfinished_bytes_max",
+            write_buffer_key: "server.write_buffer_bytes_max",
+            write_buffers_total_key: "server.write_buffers_total_bytes_max",
         },
     };
     Port {
@@ -133,13 +138,18 @@ pub(crate) fn admin_port(admin: &config::Admin) -> Port {
         threads: 1,
         cpus: Vec::new(),
         connections_max: 100,
-        connections_hint: "close some to the admin port, which takes no more",
         idlest_gives_way: true,
         owed_bytes_max: config::Server::default().write_buffer_bytes_max,
         write_buffers_total_bytes_max: 16 << 20,
         unfinished_bytes_max: 16 << 20,
-        unfinished_hint: "send less",
         timeouts: Timeouts::default(),
+        hints: Hints {
+            cpus: "it is pinned to none",
+            connections: "close some to the admin port, which takes no more",
+            unfinished: "send less",
+            write_buffer_key: "the admin port's own bound",
+            write_buffers_total_key: "the admin port's own bound",
+        },
     };
     Port {
         options,

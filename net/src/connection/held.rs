@@ -75,7 +75,7 @@ impl<L> Connection<L> {
         let why = format!(
             "requests that have not come whole hold {limit} bytes over all connections, and there is no room for the rest of this one; \
              try again later, or {}",
-            net.options.unfinished_hint
+            net.options.hints.unfinished
         );
         let (input, scratch) = (std::mem::take(&mut self.input), &mut room.scratch);
         let link = &mut self.link;

@@ -327,7 +327,8 @@ impl Link {
             return true;
         }
         let (peer, owed) = (self.peer, self.unsent() + bytes);
-        limited!(info, net.counters.quiet, quiet::SLOW_READER, [%peer, owed, limit], "connection closed: its peer does not read its answers (server.write_buffer_bytes_max)");
+        let key = net.options.hints.write_buffer_key;
+        limited!(info, net.counters.quiet, quiet::SLOW_READER, [%peer, owed, limit], "connection closed: its peer does not read its answers ({key})");
         net.counters.overfull_readers.fetch_add(1, Ordering::Relaxed);
         self.cut_off();
         false
@@ -335,13 +336,17 @@ impl Link {
 
     /// Ends because too much is kept: of all connections it keeps most, or there was no place for an answer of so many bytes.
     pub(crate) fn give_way(&mut self, net: &Net, missed: Option<usize>) {
-        let (peer, limit) = (self.peer, net.mailbox.totals.write_bytes_max);
+        let (peer, limit, key) = (
+            self.peer,
+            net.options.write_buffers_total_bytes_max,
+            net.options.hints.write_buffers_total_key,
+        );
         let bytes = missed.unwrap_or(self.kept.kept);
         let why = match missed {
             None => "its peer reads least",
             Some(_) => "no place for its answer",
         };
-        limited!(info, net.counters.quiet, quiet::WRITE_BUFFERS, [%peer, bytes, limit], "connection closed: {why} while too much waits for all peers (server.write_buffers_total_bytes_max)");
+        limited!(info, net.counters.quiet, quiet::WRITE_BUFFERS, [%peer, bytes, limit], "connection closed: {why} while too much waits for all peers ({key})");
         net.counters.write_buffers_cut.fetch_add(1, Ordering::Relaxed);
         self.cut_off();
     }

@@ -9,8 +9,8 @@ use crate::net_thread::{Kind, Net, Room};
 use crate::poller::Ready;
 use crate::session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn, Undecided};
 use crate::totals::Totals;
+use crate::{Hints, Options, Timeouts};
 use crate::{Mark, RemoteAddr};
-use crate::{Options, Timeouts};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -200,7 +200,7 @@ impl Rig {
 /// Bounds that no test of one connection meets.
 fn net() -> Net {
     let options = options();
-    let totals = Totals::new(Arc::default(), 1, options.write_buffers_total_bytes_max);
+    let totals = Totals::new(Arc::default(), 1, options.write_buffers_total_bytes_max, "");
     Net {
         options,
         counters: Arc::default(),
@@ -214,12 +214,11 @@ pub(crate) fn options() -> Options {
         threads: 1,
         cpus: Vec::new(),
         connections_max: 100_000,
-        connections_hint: "raise it",
         idlest_gives_way: false,
         owed_bytes_max: 1 << 20,
         write_buffers_total_bytes_max: 64 << 20,
         unfinished_bytes_max: 64 << 20,
-        unfinished_hint: "raise it",
         timeouts: Timeouts::default(),
+        hints: Hints::default(),
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn start<L: Local>(
         mailbox: Arc::clone(&mailbox),
         live: Arc::clone(&live),
     };
+    let hint = options.hints.cpus;
     let net = Net {
         options,
         counters: Arc::clone(&totals.counters),
@@ -60,6 +61,7 @@ pub(crate) fn start<L: Local>(
             what: name,
             cpu,
             source,
+            hint,
         }),
         _ => Ok((NetThread { mailbox, live }, join)),
     }
@@ -116,7 +118,7 @@ mod tests {
     #[test]
     fn what_nobody_takes_any_more_is_counted_out() {
         let counters = Arc::<Counters>::default();
-        let totals = Arc::new(Totals::new(Arc::clone(&counters), 1, 1 << 20));
+        let totals = Arc::new(Totals::new(Arc::clone(&counters), 1, 1 << 20, ""));
         let mailbox = Arc::new(Mailbox::new(Arc::clone(&totals), 0).unwrap());
         let net_thread = NetThread {
             mailbox: Arc::clone(&mailbox),

@@ -1,7 +1,7 @@
 //! The files of TLS: PEM in, certificates and keys out, and whether a file has changed.
 //! Its invariant: no more than [`FILE_BYTES_MAX`] of a file are read.
 
-use super::{TlsFiles, problem};
+use super::{TlsFile, TlsFiles, problem};
 use crate::Error;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,8 +24,8 @@ pub(super) struct Stamps([Stamp; 3]);
 
 impl Stamps {
     pub(super) fn of(files: &TlsFiles) -> Stamps {
-        let stamp = |path: &Path| {
-            let found = std::fs::metadata(path).ok()?;
+        let stamp = |file: &TlsFile| {
+            let found = std::fs::metadata(&file.path).ok()?;
             let times = [
                 found.mtime(),
                 found.mtime_nsec(),
@@ -37,7 +37,7 @@ impl Stamps {
         Stamps([
             stamp(&files.certificate),
             stamp(&files.private_key),
-            files.client_certificates.as_deref().and_then(stamp),
+            files.client_certificates.as_ref().and_then(stamp),
         ])
     }
 }
@@ -47,20 +47,17 @@ pub(super) fn is_open_to_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.mode() & OTHERS_READ != 0)
 }
 
-fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
+fn read(file: &TlsFile) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+    File::open(&file.path)
+        .and_then(|open| open.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|source| {
-            Error::tls(
-                key,
-                path,
-                format!("cannot be read: {source}; let this process read it, or correct the path"),
-            )
+            let hint = "let this process read it, or correct the path";
+            Error::tls(file, format!("cannot be read: {source}; {hint}"))
         })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let problem = format!("has more than {FILE_BYTES_MAX} bytes; name a file of PEM");
-        return Err(Error::tls(key, path, problem));
+        return Err(Error::tls(file, problem));
     }
     Ok(bytes)
 }
@@ -91,29 +88,26 @@ fn holds(bytes: &[u8], text: &[u8]) -> bool {
 }
 
 /// All certificates of a file, in its order; at least one.
-pub(super) fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let bytes = read(key, path)?;
+pub(super) fn certificates(file: &TlsFile) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let bytes = read(file)?;
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let found = found.map_err(|error| Error::tls(key, path, problem::not_pem(&error)))?;
+    let found = found.map_err(|error| Error::tls(file, problem::not_pem(&error)))?;
     if found.is_empty() {
-        return Err(Error::tls(
-            key,
-            path,
-            holds_no("certificate", "CERTIFICATE", &bytes),
-        ));
+        let problem = holds_no("certificate", "CERTIFICATE", &bytes);
+        return Err(Error::tls(file, problem));
     }
     Ok(found)
 }
 
 /// The first private key of a file.
-pub(super) fn private_key(key: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let bytes = read(key, path)?;
+pub(super) fn private_key(file: &TlsFile) -> Result<PrivateKeyDer<'static>, Error> {
+    let bytes = read(file)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
         let problem = match error {
             _ if holds(&bytes, b"ENCRYPTED") => "holds an encrypted key, and no password can be given; decrypt it: openssl pkey -in FILE -out OTHER".to_owned(),
             pem::Error::NoItemsFound => holds_no("private key", "PRIVATE KEY", &bytes),
             other => problem::not_pem(&other),
         };
-        Error::tls(key, path, problem)
+        Error::tls(file, problem)
     })
 }

@@ -2,7 +2,7 @@
 //! It opens no file. Its invariant: a section that passes [`check`] says what a client without a certificate gets.
 
 use super::{Config, address};
-use millpond_net::TlsFiles;
+use millpond_net::{TlsFile, TlsFiles};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,10 +31,15 @@ fn listen() -> SocketAddr {
 impl Tls {
     /// Where its files lie.
     pub(crate) fn files(&self) -> TlsFiles {
+        let file = |key, path: &PathBuf| TlsFile {
+            key,
+            path: path.clone(),
+        };
+        let clients = self.client_certificates.as_ref();
         TlsFiles {
-            certificate: self.certificate.clone(),
-            private_key: self.private_key.clone(),
-            client_certificates: self.client_certificates.clone(),
+            certificate: file("server.tls.certificate", &self.certificate),
+            private_key: file("server.tls.private_key", &self.private_key),
+            client_certificates: clients.map(|path| file("server.tls.client_certificates", path)),
             client_certificates_required: self.client_certificates_required.unwrap_or(true),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::probe::{Probe, Transport, options, started};
 use millpond_calls::{Service, Ticket};
-use millpond_net::{Bound, Listener, Timeouts, Tls, TlsFiles};
+use millpond_net::{Bound, Listener, Timeouts, Tls, TlsFile, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -106,11 +106,12 @@ impl Files {
 
     /// What names them; clients are asked for certificates that `clients` signed, where it is given.
     pub(crate) fn named(&self, clients: Option<(&Authority, bool)>) -> TlsFiles {
+        let file = |key, path| TlsFile { key, path };
+        let trusted = clients.map(|(authority, _)| self.write("clients.pem", &authority.certificate));
         TlsFiles {
-            certificate: self.path("server.pem"),
-            private_key: self.path("server.key"),
-            client_certificates: clients
-                .map(|(authority, _)| self.write("clients.pem", &authority.certificate)),
+            certificate: file("server.tls.certificate", self.path("server.pem")),
+            private_key: file("server.tls.private_key", self.path("server.key")),
+            client_certificates: trusted.map(|path| file("server.tls.client_certificates", path)),
             client_certificates_required: clients.is_some_and(|(_, required)| required),
         }
     }

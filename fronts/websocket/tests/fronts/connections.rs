@@ -280,7 +280,7 @@ fn where_the_idlest_gives_way_only_calls_in_work_keep_others_out() {
     let (service, tickets) = Probe::new();
     let mut options = options(1, Timeouts::default());
     options.connections_max = 2;
-    options.connections_hint = "ask elsewhere";
+    options.hints.connections = "ask elsewhere";
     options.idlest_gives_way = true;
     let transport = started(vec![loopback()], options, service);
     let mut silent = connect(&transport);

@@ -5,7 +5,7 @@ use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Listener, Options as NetOptions, Timeouts, Transport as Net};
+use millpond_net::{Hints, Listener, Options as NetOptions, Timeouts, Transport as Net};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -285,13 +285,12 @@ pub(crate) fn options(threads: usize, timeouts: Timeouts) -> Options {
         threads,
         cpus: Vec::new(),
         connections_max: 1000,
-        connections_hint: "raise it",
         idlest_gives_way: false,
         owed_bytes_max: 32 << 20,
         write_buffers_total_bytes_max: 64 << 20,
         unfinished_bytes_max: 64 << 20,
-        unfinished_hint: "raise it",
         timeouts,
+        hints: Hints::default(),
     };
     Options {
         net,

@@ -1,7 +1,7 @@
 //! Files of TLS that cannot be used: each is named with its key and the hint.
 
 use crate::authority::{Authority, Files};
-use millpond_net::{Tls, TlsFiles};
+use millpond_net::{Tls, TlsFile, TlsFiles};
 
 fn check(files: TlsFiles, expected: &[&str]) {
     let error = Tls::read(files).unwrap_err().to_string();
@@ -85,7 +85,10 @@ fn the_authority_of_clients() {
     let files = Files::new(&authority.signs("localhost"));
     let with = |text: &str, expected: &[&str]| {
         let mut named = files.named(Some((&authority, true)));
-        named.client_certificates = Some(files.write("others.pem", text));
+        named.client_certificates = Some(TlsFile {
+            key: "server.tls.client_certificates",
+            path: files.write("others.pem", text),
+        });
         let place = ["server.tls.client_certificates: ", "others.pem "];
         check(named, &[&place, expected].concat());
     };
