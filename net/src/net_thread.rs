@@ -18,7 +18,7 @@ use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
 use crate::session::{Fronts, Goodbye, Local, Undecided};
 use crate::timers::Timers;
-use crate::tls::{self, Tls};
+use crate::tls::{Tls, TlsLayer};
 use crate::totals::Keepers;
 use crate::{Counters, Options};
 use crate::{Mark, RemoteAddr};
@@ -299,7 +299,7 @@ impl<L: Local> Loop<L> {
         } = newcomer;
         let kind = self.find_place(kind);
         let counters = &self.net.counters;
-        let begin = |tls: &Tls| Ok(tls::Session::new(tls.begin()?, peer, Arc::clone(counters)));
+        let begin = |tls: &Tls| Ok(TlsLayer::new(tls.begin()?, peer, Arc::clone(counters)));
         let layer = match contain(|| newcomer.tls.as_deref().map(begin).transpose()) {
             Ok(Ok(layer)) => layer,
             Err(panic) => {

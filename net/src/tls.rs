@@ -5,11 +5,11 @@
 //! Sources: RFC 8446 (TLS 1.3), RFC 5280 (certificates), RFC 7468 (PEM).
 
 mod files;
+mod layer;
 mod problem;
-mod session;
 mod validity;
 
-pub(crate) use session::Session;
+pub(crate) use layer::TlsLayer;
 pub use validity::Validity;
 
 use crate::Error;

@@ -31,7 +31,7 @@ const ALERT_BYTES: usize = 64;
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum Progress {
     /// Nothing has come.
     New,
     /// Not all of the handshake has.
@@ -42,9 +42,9 @@ enum Stage {
 }
 
 /// One connection's TLS.
-pub(crate) struct Session {
+pub(crate) struct TlsLayer {
     tls: UnbufferedServerConnection,
-    stage: Stage,
+    progress: Progress,
     /// Received, and not a whole record or handshake message.
     pending: Vec<u8>,
     /// How much of `out` is ciphertext.
@@ -62,11 +62,15 @@ struct Taken {
     error: Option<rustls::Error>,
 }
 
-impl Session {
-    pub(crate) fn new(tls: UnbufferedServerConnection, peer: RemoteAddr, counters: Arc<Counters>) -> Session {
-        Session {
+impl TlsLayer {
+    pub(crate) fn new(
+        tls: UnbufferedServerConnection,
+        peer: RemoteAddr,
+        counters: Arc<Counters>,
+    ) -> TlsLayer {
+        TlsLayer {
             tls,
-            stage: Stage::New,
+            progress: Progress::New,
             pending: Vec::new(),
             sealed: 0,
             peer,
@@ -76,8 +80,8 @@ impl Session {
 
     /// Decrypts to `plain`; what TLS itself answers goes to `out`.
     fn receive(&mut self, fresh: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Taken {
-        if self.stage == Stage::New {
-            self.stage = Stage::Shaking;
+        if self.progress == Progress::New {
+            self.progress = Progress::Shaking;
         }
         let taken = if self.pending.is_empty() {
             let taken = self.process(fresh, plain, out);
@@ -135,8 +139,8 @@ impl Session {
                     true
                 }
                 Ok(ConnectionState::WriteTraffic(_)) => {
-                    if self.stage == Stage::Shaking {
-                        self.stage = Stage::Open;
+                    if self.progress == Progress::Shaking {
+                        self.progress = Progress::Open;
                     }
                     false
                 }
@@ -170,7 +174,7 @@ impl Session {
         {
             self.sealed = insert(&mut data, out, self.sealed);
         }
-        self.stage = Stage::Over;
+        self.progress = Progress::Over;
     }
 
     /// Lets TLS write behind `out`, which is ciphertext all through, into so much room or into as much as it asks for.
@@ -225,7 +229,7 @@ fn insert(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>,
     at + len
 }
 
-impl Layer for Session {
+impl Layer for TlsLayer {
     fn read_bytes_max(&self) -> usize {
         READ_BYTES
     }
@@ -257,7 +261,7 @@ impl Layer for Session {
         if out.len() <= self.sealed {
             return true;
         }
-        if self.stage != Stage::Open {
+        if self.progress != Progress::Open {
             return false;
         }
         spare.clear();
@@ -283,8 +287,8 @@ impl Layer for Session {
 
     fn close(&mut self) -> Vec<u8> {
         let mut last = Vec::new();
-        if self.stage == Stage::Open {
-            self.stage = Stage::Over;
+        if self.progress == Progress::Open {
+            self.progress = Progress::Over;
             self.write(&mut last, ALERT_BYTES, |traffic, room| {
                 traffic.queue_close_notify(room)
             });
@@ -293,7 +297,7 @@ impl Layer for Session {
     }
 
     fn is_shaking(&self) -> bool {
-        matches!(self.stage, Stage::New | Stage::Shaking)
+        matches!(self.progress, Progress::New | Progress::Shaking)
     }
 
     fn held_bytes(&self) -> usize {
@@ -306,9 +310,9 @@ impl Layer for Session {
 }
 
 /// A handshake that begins and does not end is counted.
-impl Drop for Session {
+impl Drop for TlsLayer {
     fn drop(&mut self) {
-        if self.stage == Stage::Shaking {
+        if self.progress == Progress::Shaking {
             self.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
         }
     }
