@@ -161,9 +161,9 @@ impl Running {
             cpus: Vec::new(),
             connections_max: 64,
             idlest_gives_way: false,
-            owed_bytes_max: 1 << 20,
+            write_buffer_bytes_max: 1 << 20,
             write_buffers_total_bytes_max: 16 << 20,
-            unfinished_bytes_max: 16 << 20,
+            partial_bytes_max: 16 << 20,
             timeouts: Timeouts::default(),
             hints: Hints::default(),
         };

@@ -1,7 +1,7 @@
-//! Accepts connections and gives each to the net thread that has the fewest.
+//! Accepts connections and hands each to the net thread with the fewest connections.
 //!
 //! It runs on a thread of its own, so that no work starves it. Its invariant: a connection over the limit is still
-//! accepted and told so, as long as no more than [`beside_max`] are being told at once.
+//! accepted and refused with an answer, as long as no more than [`beside_max`] are refused at once.
 
 use crate::RemoteAddr;
 use crate::listener::Bound;
@@ -32,9 +32,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Connections accepted from one socket before the others are looked at.
 const ACCEPTS_IN_A_ROW: usize = 256;
 
-/// What the acceptor may take to end: it waits for nobody.
+/// How long the acceptor may take to end.
 const ACCEPTOR_END: Duration = Duration::from_millis(50);
-/// What a net thread may take to end beside what it owes and the parting.
+/// How long a net thread may take to end, beside its unsent answers and the parting.
 const NET_THREAD_END: Duration = Duration::from_millis(100);
 
 /// Running listeners with their threads.
@@ -158,7 +158,7 @@ impl Transport {
     /// Closes the listening sockets; connections go on.
     pub fn stop_accepting(&self) {
         self.stop.asked.store(true, Ordering::Relaxed);
-        self.stop.waker.bell.ring();
+        self.stop.waker.wake_up.send();
     }
 
     /// Its threads, to be asked whether they turn.
@@ -172,7 +172,7 @@ impl Transport {
         Pulses(net.chain([acceptor]).collect())
     }
 
-    /// Sends what is owed, for at most `grace`, closes every connection and waits for the threads, for less than half a second more.
+    /// Sends all answers, for at most `grace`, closes every connection and waits for the threads, for less than half a second more.
     /// Returns the names of those that have not ended by then: they are left to themselves, and end when they come back.
     pub fn close(self, grace: Duration) -> Vec<String> {
         Transport::close_all(vec![self], grace)
@@ -225,15 +225,15 @@ impl Accept {
     fn run(self) {
         self.stop.waker.pulse.begin();
         loop {
-            let bell = PollFd::new(&self.stop.waker.bell, PollFlags::IN);
+            let wake_up = PollFd::new(&self.stop.waker.wake_up, PollFlags::IN);
             let sockets = self.listeners.iter();
             let mut watched: Vec<PollFd<'_>> = sockets
                 .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
-                .chain([bell])
+                .chain([wake_up])
                 .collect();
             let waited = poll(&mut watched, None);
-            self.stop.waker.pulse.beat();
-            self.stop.waker.bell.heard();
+            self.stop.waker.pulse.turned();
+            self.stop.waker.wake_up.clear();
             if self.stop.asked.load(Ordering::Relaxed) {
                 return self.stop.waker.pulse.end();
             }

@@ -17,7 +17,7 @@ pub(crate) use held::UNCOUNTED_BYTES;
 pub(crate) use link::{Link, OUT_BYTES_KEPT, Phase, Timed};
 
 use crate::mailbox::{Delivery, What};
-use crate::net_thread::{Kind, Net, Room};
+use crate::net_thread::{Buffers, Kind, Net};
 use crate::poller::Ready;
 use crate::session::{Received, Session, Turn};
 use crate::timers::{Ages, Nanos};
@@ -38,7 +38,7 @@ pub(crate) struct Connection<L> {
     input: Vec<u8>,
     /// Input length below which no request can be whole.
     needed: usize,
-    /// Bytes counted for it among those that all connections hold of unfinished requests.
+    /// Its share of the counted bytes of partial requests.
     counted: usize,
     ages: Ages,
     /// When its session is to be woken, or it is to end.
@@ -60,11 +60,11 @@ pub(crate) struct Connection<L> {
 /// What a connection wants after its turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// To be told of its socket, or of an answer.
+    /// Its socket, or an answer of another thread.
     Wait,
     /// Another turn, behind the others.
     Again,
-    /// Everything is said: to be held for a moment while the peer reads it.
+    /// To be held for a moment, while the peer reads what was sent.
     Linger,
     /// To be closed.
     End,
@@ -142,15 +142,15 @@ impl<L> Connection<L> {
     }
 
     /// Takes what another thread has sent; true if it is to be queued for a turn.
-    pub(crate) fn deliver(&mut self, delivery: Delivery, net: &Net, room: &mut Room) -> bool {
+    pub(crate) fn deliver(&mut self, delivery: Delivery, net: &Net, buffers: &mut Buffers) -> bool {
         let link = &mut self.link;
         let bytes = delivery.bytes.as_slice();
         // The mailbox has counted them.
         link.kept.mailed += bytes.len();
         match delivery.what {
             What::Answer { close, ready } => {
-                if link.phase <= Phase::Draining && link.may_owe(net, room, bytes.len()) {
-                    link.borrow_out(room);
+                if link.phase <= Phase::Draining && link.has_place_for(net, buffers, bytes.len()) {
+                    link.borrow_out(buffers);
                     link.take(bytes, ready);
                 }
                 link.in_flight = link.in_flight.saturating_sub(1);
@@ -159,11 +159,11 @@ impl<L> Connection<L> {
                 }
             }
             What::Push { wake_at } => {
-                if let Some(owed) = &link.owed {
-                    owed.take(bytes.len());
+                if let Some(backlog) = &link.backlog {
+                    backlog.take(bytes.len());
                 }
                 if link.phase == Phase::Open && !self.has_ended {
-                    link.borrow_out(room);
+                    link.borrow_out(buffers);
                     link.take(bytes, None);
                     self.wake_at = self.wake_at.into_iter().chain(wake_at).min();
                 } else {
@@ -181,52 +181,52 @@ impl<L> Connection<L> {
     }
 
     /// One turn: serve what was read before, read once, serve that, send.
-    pub(crate) fn turn(&mut self, local: &L, net: &Net, room: &mut Room, now_s: u32) -> After {
+    pub(crate) fn turn(&mut self, local: &L, net: &Net, buffers: &mut Buffers, now_s: u32) -> After {
         self.is_due = false;
         if self.lingers() {
-            return self.discard(room);
+            return self.discard(buffers);
         }
         let refused = self.link.kind == Kind::Refused;
         self.link.budget = if refused { 1 } else { SERVED_PER_TURN };
-        self.link.borrow_out(room);
-        self.serve_input(local, net, room);
+        self.link.borrow_out(buffers);
+        self.serve_input(local, net, buffers);
         if self.link.budget > 0 && self.is_readable && self.wants_bytes() {
-            self.read(local, net, room);
+            self.read(local, net, buffers);
         }
         let served = self.link.budget < SERVED_PER_TURN;
         if refused && self.link.budget == 0 {
             self.link.enter(Phase::Draining);
         }
-        self.count_held(net, room);
-        self.end_turn(net, room, now_s, served)
+        self.count_held(net, buffers);
+        self.end_turn(net, buffers, now_s, served)
     }
 
     /// Sends what was answered since its turn.
-    pub(crate) fn send(&mut self, net: &Net, room: &mut Room, now_s: u32) -> After {
+    pub(crate) fn send(&mut self, net: &Net, buffers: &mut Buffers, now_s: u32) -> After {
         self.is_due = false;
         match self.lingers() {
-            true => self.discard(room),
-            false => self.end_turn(net, room, now_s, false),
+            true => self.discard(buffers),
+            false => self.end_turn(net, buffers, now_s, false),
         }
     }
 
-    fn end_turn(&mut self, net: &Net, room: &mut Room, now_s: u32, served: bool) -> After {
+    fn end_turn(&mut self, net: &Net, buffers: &mut Buffers, now_s: u32, served: bool) -> After {
         if self.link.phase > Phase::Open {
             self.session.give_up();
         }
         let waits = !self.input.is_empty() && self.blocked();
-        self.link.waits_since = self.link.waits_since.or(room.began).filter(|_| waits);
-        let sent = self.link.send(room);
-        self.link.give_out_back(room);
+        self.link.waits_since = self.link.waits_since.or(buffers.began).filter(|_| waits);
+        let sent = self.link.send(buffers);
+        self.link.give_out_back(buffers);
         // A handshake has the time of one request, however often the peer makes this server answer.
         self.age(now_s, served || (sent && !self.link.is_shaking()));
         if self.link.phase == Phase::Broken {
             return After::End;
         }
         let servable = self.servable();
-        // TLS can tell of the end together with the last requests.
+        // One read of TLS can hold the last requests and the end.
         if self.finished() && !servable {
-            return self.finish(net, room);
+            return self.finish(net, buffers);
         }
         self.is_due = servable || (self.is_readable && self.wants_bytes());
         if self.is_due { After::Again } else { After::Wait }
@@ -281,7 +281,7 @@ impl<L> Connection<L> {
         self.ask_for_turn()
     }
 
-    /// Whether nothing is owed to the peer, not even the look at what it had sent when the stop came.
+    /// Whether everything is answered and sent, with what the peer had sent before the stop.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_read = self.link.phase > Phase::Open || self.has_ended || self.is_drained;
         let unread = self.link.kind == Kind::Served && !is_read;

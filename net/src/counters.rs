@@ -38,7 +38,7 @@ millpond_metrics::counters! {
                 "Bytes of answers and of calls to peers that wait for their peers, and that lie in mailboxes."),
             pub panics: AtomicU64 = counter("millpond_connections_panicked_total",
                 "Connections closed because serving them panicked: a fault of this server, told in the log."),
-            pub unfinished_bytes: AtomicU64 = gauge("millpond_unfinished_bytes",
+            pub partial_bytes: AtomicU64 = gauge("millpond_unfinished_bytes",
                 "Bytes held of requests that have not come whole, beyond 8 KiB of each."),
             pub undelivered: AtomicU64 = counter("millpond_answers_undelivered_total",
                 "Answers whose connection was gone."),
@@ -53,8 +53,8 @@ millpond_metrics::counters! {
     and {
         /// Limits the lines of the log that connections cause.
         pub quiet: Quiet,
-        /// Requests refused, and their connections closed, because all unfinished ones together held too much.
-        pub unfinished_refused: AtomicU64,
+        /// Requests refused, and their connections closed, because all partial ones together held too much.
+        pub partial_refused: AtomicU64,
     }
 }
 

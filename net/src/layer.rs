@@ -9,7 +9,7 @@ pub trait Layer {
         usize::MAX
     }
 
-    /// Takes received bytes, in which it may work. What they hold joins `plain`, and what it answers by itself `out`.
+    /// Opens received bytes, in place or not. The content is appended to `plain`, the layer's own answers to `out`.
     fn open(&mut self, received: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened;
 
     /// One whole message was written to `out` from `start` on.
@@ -25,10 +25,10 @@ pub trait Layer {
         out_bytes
     }
 
-    /// So many bytes at the front of `out` are gone, or all there were.
+    /// So many bytes at the front of `out` were sent, or all of them.
     fn forget_sealed(&mut self, _bytes: usize) {}
 
-    /// What tells the peer that nothing more is sent; nothing where that cannot be said.
+    /// The message that ends its stream; empty if it has none.
     fn close(&mut self) -> Vec<u8> {
         Vec::new()
     }
@@ -38,10 +38,10 @@ pub trait Layer {
         false
     }
 
-    /// Bytes of memory that hold what cannot be opened yet, and whether the peer is late with the rest of it.
+    /// Bytes of memory that hold what cannot be opened yet; if there are any, the peer is late with the rest.
     fn held_bytes(&self) -> usize;
 
-    /// Lets go of it: nothing more is received.
+    /// Frees it: nothing more is received.
     fn forget_held(&mut self);
 }
 
@@ -50,8 +50,8 @@ pub trait Layer {
 pub enum Opened {
     /// More may follow.
     Open,
-    /// The peer has said that it sends no more.
+    /// The peer has ended its stream.
     Ended,
-    /// They are not what was agreed on: nothing more can be opened.
+    /// They cannot be opened, nor anything after them.
     Failed,
 }

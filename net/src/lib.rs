@@ -1,14 +1,12 @@
 //! Bytes in, bytes out: the listeners, the net threads and their connections. It knows no protocol.
 //!
-//! One acceptor gives each connection to the net thread that has the fewest; a net thread is a loop over epoll, and a
-//! connection lives and dies on it. Each [`Front`] of a port says whether a connection's first bytes are its own, and its
-//! [`Session`] serves the connection from then on: what is readable is read, every whole message in it is served, and what was answered
-//! is flushed once a turn; a connection that has more to do waits behind the others. Answers made on other threads come back through the net
-//! thread's mailbox with one wake-up a batch. All of it works behind TLS, on listeners that say so.
+//! The acceptor hands each connection to the net thread with the fewest connections. It stays on that thread, a loop over
+//! epoll, until it closes. The [`Front`] that knows its first bytes makes its [`Session`]. A turn of a connection reads once,
+//! serves every complete message and sends the answers at its end; a connection with more to do waits behind the others.
+//! Answers of other threads come through the net thread's mailbox with one wake-up a batch. TLS is per listener.
 //!
-//! Its invariant: a connection holds at most its input limit and its output bound; and all of them together hold no more of
-//! unfinished requests ([`Options::unfinished_bytes_max`]), and of answers and pushes that wait
-//! for their peers ([`Options::write_buffers_total_bytes_max`]), than may be held.
+//! Its invariant: a connection holds at most its input limit and its write buffer, and all connections together at most
+//! [`Options::partial_bytes_max`] of partial requests and [`Options::write_buffers_total_bytes_max`] of answers and pushes.
 
 mod acceptor;
 mod connection;
@@ -54,17 +52,16 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Connections served at a time; further ones are answered `Overloaded` and closed.
     pub connections_max: usize,
-    /// A connection over the limit is served in the place of the one that has done nothing for longest, if there is one that
-    /// awaits no answer. Finding it takes a look at all of a thread's connections: for one thread, and few of them.
+    /// A connection over the limit takes the place of the one that is idle for longest, if one awaits no answer. Finding that one
+    /// looks at all connections of a thread: meant for one thread with few.
     pub idlest_gives_way: bool,
-    /// Bytes of answers that may wait for a peer to read them, beyond a single answer: more, and the connection is closed.
-    pub owed_bytes_max: usize,
-    /// Bytes of answers and pushes that may wait for all peers together, in buffers and mailboxes: near it, the connection that
-    /// keeps most is closed.
+    /// Maximum bytes of answers in one connection's write buffer, beyond a single answer; further ones close the connection.
+    pub write_buffer_bytes_max: usize,
+    /// Maximum bytes in all write buffers and mailboxes together; near it, the connection with the largest buffer is closed.
     pub write_buffers_total_bytes_max: usize,
-    /// Bytes of requests that have not come whole, over all connections, beyond 8 KiB of each: a connection that would hold
-    /// more of its request then is answered `Overloaded` and closed.
-    pub unfinished_bytes_max: usize,
+    /// Maximum bytes of partial requests over all connections, beyond 8 KiB of each; a connection that needs more is answered
+    /// `Overloaded` and closed.
+    pub partial_bytes_max: usize,
     /// How long peers may keep the server waiting.
     pub timeouts: Timeouts,
     /// What to do about these bounds.
@@ -78,9 +75,9 @@ pub struct Hints {
     pub cpus: &'static str,
     /// About `connections_max`, behind "try again later, or".
     pub connections: &'static str,
-    /// About `unfinished_bytes_max`, behind the same.
-    pub unfinished: &'static str,
-    /// The key of `owed_bytes_max`.
+    /// About `partial_bytes_max`, behind the same.
+    pub partial_requests: &'static str,
+    /// The key of `write_buffer_bytes_max`.
     pub write_buffer_key: &'static str,
     /// The key of `write_buffers_total_bytes_max`.
     pub write_buffers_total_key: &'static str,

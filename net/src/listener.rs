@@ -68,10 +68,10 @@ impl Listener {
 
     /// As [`Listener::bind`], on an address that other processes of this user share, each with a socket of its own
     /// (`SO_REUSEPORT`, socket(7)): the kernel gives a new connection to one of those that listen, by a hash of its addresses and
-    /// ports. This one does not until [`Listener::listen`]: who is bound has the address and gets nothing.
+    /// ports. This one does so from [`Listener::listen`] on.
     ///
     /// # Errors
-    /// As [`Listener::bind`]; an address is in use for whoever does not share it too.
+    /// As [`Listener::bind`]; an address is in use too if another process has it unshared.
     pub fn bind_shared(addr: SocketAddr, key: &str) -> Result<Listener, Error> {
         Listener::open(addr, key, true)
     }
@@ -105,7 +105,7 @@ impl Listener {
     /// Listens, where it does not yet: from now on the kernel takes connections for it.
     ///
     /// # Errors
-    /// [`Error::Bind`]: somebody who does not share the address listens there meanwhile.
+    /// [`Error::Bind`]: a process that does not share the address listens there meanwhile.
     pub fn listen(&mut self) -> Result<(), Error> {
         let Some(key) = &self.deaf else {
             return Ok(());
@@ -175,7 +175,7 @@ impl Listener {
         }
         let local = rustix::net::getsockname(accepted).ok();
         let local = local.and_then(|local| SocketAddr::try_from(local).ok());
-        // Where that cannot be told, the stricter of the two.
+        // If the system does not say, the stricter of the two.
         local.is_none_or(|local| local.ip().to_canonical().is_loopback())
     }
 

@@ -1,15 +1,15 @@
-//! Where other threads leave answers and orders for a net thread.
+//! The queue of a net thread for answers and orders of other threads.
 //!
-//! Answers are bounded by what is in flight: every answer belongs to a call that a connection counts against its bound; pushes by
-//! what their connection may owe; the bytes of both by what all connections may keep. Its invariant: one wake-up for all that
-//! is left while the net thread has not yet looked, and what is left by one thread is taken in its order.
+//! Answers are bounded by the calls in flight, pushes by their connection's backlog, the bytes of both by the bound of all write
+//! buffers. Its invariant: one wake-up for all that is queued before the net thread looks; what one thread queues is taken in
+//! its order.
 
 use crate::Mark;
 use crate::net_thread::Order;
 use crate::outlet::Unsent;
 use crate::pulse::Waker;
 use crate::totals::Totals;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Orders that may wait to be carried out; further connections are closed.
@@ -50,18 +50,18 @@ pub(crate) enum What {
 
 /// What is on its way to a connection.
 #[derive(Debug)]
-pub(crate) enum Parcel {
-    Message(Delivery),
+pub(crate) enum Message {
+    Delivery(Delivery),
     /// An answer of so many bytes found no place: its connection ends.
     NoPlace(Key, usize),
     /// Too much is kept for peers that do not read.
     MakeRoom,
 }
 
-/// The queues and their bell.
+/// The queues and their wake-up.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    left: Mutex<Left>,
+    queues: Mutex<Queues>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) totals: Arc<Totals>,
     /// Its net thread's number.
@@ -70,8 +70,8 @@ pub(crate) struct Mailbox {
 
 /// What lies in a mailbox.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
-    pub(crate) parcels: Vec<Parcel>,
+pub(crate) struct Queues {
+    pub(crate) messages: Vec<Message>,
     pub(crate) orders: Vec<Order>,
     /// The net thread takes everything before it waits again: nobody has to wake it.
     is_awake: bool,
@@ -79,16 +79,16 @@ pub(crate) struct Left {
     closed: bool,
 }
 
-impl Left {
+impl Queues {
     fn is_empty(&self) -> bool {
-        self.parcels.is_empty() && self.orders.is_empty()
+        self.messages.is_empty() && self.orders.is_empty()
     }
 }
 
 impl Mailbox {
     pub(crate) fn new(totals: Arc<Totals>, thread: usize) -> std::io::Result<Mailbox> {
         Ok(Mailbox {
-            left: Mutex::default(),
+            queues: Mutex::default(),
             waker: Waker::new()?,
             totals,
             thread,
@@ -98,12 +98,12 @@ impl Mailbox {
     /// Leaves an answer; where there is no place for it, its connection ends instead. Nobody takes it where the net thread has ended.
     pub(crate) fn post(&self, delivery: Delivery) {
         let (key, bytes) = (delivery.key, delivery.bytes.len());
-        let parcel = match self.totals.admit(bytes) {
-            true => Parcel::Message(delivery),
-            false => Parcel::NoPlace(key, bytes),
+        let message = match self.totals.admit(bytes) {
+            true => Message::Delivery(delivery),
+            false => Message::NoPlace(key, bytes),
         };
         // Nobody misses it where the net thread has ended.
-        let _ = self.leave_parcel(parcel);
+        let _ = self.put_message(message);
     }
 
     /// Leaves a push.
@@ -117,25 +117,25 @@ impl Mailbox {
                 "{limit} bytes wait for all peers to read them; push again later, or raise {key}"
             )));
         }
-        self.leave_parcel(Parcel::Message(push))
+        self.put_message(Message::Delivery(push))
     }
 
     /// Has the net thread close connections that keep most.
     pub(crate) fn ask_for_room(&self) {
-        let _ = self.leave_parcel(Parcel::MakeRoom);
+        let _ = self.put_message(Message::MakeRoom);
     }
 
-    fn leave_parcel(&self, parcel: Parcel) -> Result<(), Unsent> {
-        let left = self.leave(|left| {
-            if left.closed {
-                return Err(parcel);
+    fn put_message(&self, message: Message) -> Result<(), Unsent> {
+        let put = self.put(|queues| {
+            if queues.closed {
+                return Err(message);
             }
-            left.parcels.push(parcel);
+            queues.messages.push(message);
             Ok(())
         });
         // Dropped outside of the lock.
-        left.map_err(|parcel| {
-            if let Parcel::Message(delivery) = parcel {
+        put.map_err(|message| {
+            if let Message::Delivery(delivery) = message {
                 self.totals.take(delivery.bytes.len());
             }
             Unsent::Closed
@@ -147,53 +147,53 @@ impl Mailbox {
     /// # Errors
     /// The order, when the net thread has ended, or too many wait already. The order to close always finds a place.
     pub(crate) fn order(&self, order: Order) -> Result<(), Order> {
-        self.leave(|left| {
-            let is_full = left.orders.len() >= ORDERS_MAX && !matches!(order, Order::Close { .. });
-            if left.closed || is_full {
+        self.put(|queues| {
+            let is_full = queues.orders.len() >= ORDERS_MAX && !matches!(order, Order::Close { .. });
+            if queues.closed || is_full {
                 return Err(order);
             }
-            left.orders.push(order);
+            queues.orders.push(order);
             Ok(())
         })
     }
 
-    /// Rings only if nothing lay there before, and the net thread may wait.
-    fn leave<E>(&self, put: impl FnOnce(&mut Left) -> Result<(), E>) -> Result<(), E> {
+    /// Wakes the net thread only if nothing lay there before, and it may wait.
+    fn put<E>(&self, put: impl FnOnce(&mut Queues) -> Result<(), E>) -> Result<(), E> {
         let first = {
-            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = left.is_empty() && !left.is_awake;
-            put(&mut left)?;
+            let mut queues = self.queues();
+            let first = queues.is_empty() && !queues.is_awake;
+            put(&mut queues)?;
             first
         };
         if first {
-            self.waker.bell.ring();
+            self.waker.wake_up.send();
         }
         Ok(())
     }
 
     /// Nothing is taken any more: what lies there is given back, to be dropped.
-    pub(crate) fn close(&self) -> Left {
-        let closed = Left {
+    pub(crate) fn close(&self) -> Queues {
+        let closed = Queues {
             closed: true,
-            ..Left::default()
+            ..Queues::default()
         };
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut left, closed)
+        std::mem::replace(&mut *self.queues(), closed)
     }
 
     /// The net thread takes everything before it waits again.
     pub(crate) fn set_awake(&self) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).is_awake = true;
+        self.queues().is_awake = true;
     }
 
-    /// Takes everything that is there, after the bell was heard or while the thread was awake, which it is no longer; `into` is empty
+    /// Takes everything that is there, after a wake-up or while the thread was awake, which it is no longer; `into` is empty
     /// and gives its memory to the queues.
-    pub(crate) fn take(&self, into: &mut Left) {
+    pub(crate) fn take(&self, into: &mut Queues) {
         into.is_awake = false;
-        std::mem::swap(
-            &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),
-            into,
-        );
+        std::mem::swap(&mut *self.queues(), into);
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,14 +201,14 @@ impl Mailbox {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::poller::Bell;
+    use crate::poller::WakeUp;
 
     #[test]
     fn a_batch_of_answers_rings_once() {
         let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, "")), 0).unwrap();
         let rings = || {
             let mut count = [0; 8];
-            rustix::io::read(&mailbox.waker.bell, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+            rustix::io::read(&mailbox.waker.wake_up, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
         };
         let post = |slot| {
             mailbox.post(Delivery {
@@ -222,23 +222,23 @@ mod tests {
         };
         (0..10).for_each(post);
         assert_eq!(rings(), 1);
-        let mut left = Left::default();
-        mailbox.take(&mut left);
-        assert_eq!(left.parcels.len(), 10);
-        left.parcels.clear();
-        mailbox.take(&mut left);
-        assert!(left.is_empty());
+        let mut queues = Queues::default();
+        mailbox.take(&mut queues);
+        assert_eq!(queues.messages.len(), 10);
+        queues.messages.clear();
+        mailbox.take(&mut queues);
+        assert!(queues.is_empty());
         (0..3).for_each(post);
         assert_eq!(rings(), 1);
-        left.parcels.clear();
-        mailbox.take(&mut left);
+        queues.messages.clear();
+        mailbox.take(&mut queues);
         mailbox.set_awake();
         (0..3).for_each(post);
         assert_eq!(rings(), 0, "the thread looks by itself");
-        left.parcels.clear();
-        mailbox.take(&mut left);
-        assert_eq!(left.parcels.len(), 3);
-        left.parcels.clear();
+        queues.messages.clear();
+        mailbox.take(&mut queues);
+        assert_eq!(queues.messages.len(), 3);
+        queues.messages.clear();
         (0..3).for_each(post);
         assert_eq!(rings(), 1);
     }
@@ -248,7 +248,7 @@ mod tests {
         let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, "")), 0).unwrap();
         let adopt = || {
             Order::Adopt(crate::net_thread::Newcomer {
-                socket: Bell::new().unwrap().into(),
+                socket: WakeUp::new().unwrap().into(),
                 peer: crate::RemoteAddr(None),
                 kind: crate::net_thread::Kind::Served,
                 tls: None,

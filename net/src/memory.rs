@@ -61,7 +61,7 @@ impl Options {
         // Those that linger hold nothing of requests.
         let asking = connections.saturating_sub(beside_max(self.connections_max as u64));
         let uncounted = asking.saturating_mul(UNCOUNTED_BYTES as u64);
-        let waiting = (self.unfinished_bytes_max as u64).saturating_add(uncounted);
+        let waiting = (self.partial_bytes_max as u64).saturating_add(uncounted);
         let at_work = used.message_bytes_max.saturating_mul(FRAMES_AT_WORK)
             + (SCRATCH_BYTES + 1024 * size_of::<Timed>()) as u64;
         vec![

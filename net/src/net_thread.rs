@@ -13,7 +13,7 @@ mod start;
 pub(crate) use start::start;
 
 use crate::connection::{After, Connection, Link, Timed};
-use crate::mailbox::{Delivery, Key, Left, Mailbox, Parcel, What};
+use crate::mailbox::{Delivery, Key, Mailbox, Message, Queues, What};
 use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
 use crate::session::{Fronts, Goodbye, Local, Undecided};
@@ -44,12 +44,12 @@ const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
 /// The next connection's number in this process.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// What a net thread is told.
+/// What a net thread is ordered to do.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Serve (or refuse) this connection.
     Adopt(Newcomer),
-    /// Send what is owed, for this long at most, then close everything and end.
+    /// Send all answers, for this long at most, then close everything and end.
     Close { grace: Duration },
 }
 
@@ -116,12 +116,12 @@ pub(crate) struct Net {
 
 /// What connections borrow for one turn.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct Buffers {
     /// When the thread's turn began.
     pub(crate) began: Option<Instant>,
     /// Where bytes are read to.
     pub(crate) read: Vec<u8>,
-    /// An empty buffer for answers: who sends all of them gives it back, so that an idle connection holds none.
+    /// An empty buffer for answers. A connection that has sent all of them gives it back, so that an idle one holds none.
     pub(crate) out: Vec<u8>,
     /// The same for the times of answers that are measured.
     pub(crate) timed: Vec<Timed>,
@@ -148,8 +148,8 @@ struct Loop<L: Local> {
     /// Slots of the connections that have something to do, and of those that will have in the turn after it.
     due: Vec<usize>,
     due_next: Vec<usize>,
-    room: Room,
-    left: Left,
+    buffers: Buffers,
+    drained: Queues,
     /// When this turn began.
     began: Instant,
     timers: Timers,
@@ -159,8 +159,8 @@ struct Loop<L: Local> {
 /// A stop under way.
 struct Closing {
     until: Instant,
-    /// Until when peers that have heard of it may take to go; none while some have not.
-    told: Option<Instant>,
+    /// When the peers must have gone; none until the closing messages are sent.
+    gone_by: Option<Instant>,
 }
 
 impl<L: Local> Loop<L> {
@@ -179,8 +179,8 @@ impl<L: Local> Loop<L> {
             wants_room: false,
             due: Vec::new(),
             due_next: Vec::new(),
-            room: Room::new(),
-            left: Left::default(),
+            buffers: Buffers::new(),
+            drained: Queues::default(),
             closing: None,
         }
     }
@@ -189,30 +189,30 @@ impl<L: Local> Loop<L> {
         let mailbox = Arc::clone(&self.net.mailbox);
         mailbox.waker.pulse.begin();
         loop {
-            let rang = self.wait();
-            mailbox.waker.pulse.beat();
+            let woken = self.wait();
+            mailbox.waker.pulse.turned();
             self.began = self.local.begin();
-            self.room.began = Some(self.began);
+            self.buffers.began = Some(self.began);
             self.timers.set_now(self.began);
-            if rang {
-                mailbox.waker.bell.heard();
+            if woken {
+                mailbox.waker.wake_up.clear();
                 self.take_mail();
             }
             std::mem::swap(&mut self.due, &mut self.due_next);
             for at in 0..self.due.len() {
                 self.turn(self.due[at]);
-                mailbox.waker.pulse.beat();
+                mailbox.waker.pulse.turned();
             }
             self.due.clear();
             if self.local.has_batch() {
                 self.serve_batch();
             }
-            for (mark, since) in self.room.written.drain(..) {
+            for (mark, since) in self.buffers.written.drain(..) {
                 self.local.written(mark, since);
             }
             self.local.end();
-            if self.room.scratch.capacity() > SCRATCH_BYTES {
-                self.room.scratch = Vec::new();
+            if self.buffers.scratch.capacity() > SCRATCH_BYTES {
+                self.buffers.scratch = Vec::new();
             }
             self.look_at_the_time();
             self.make_wanted_room();
@@ -222,7 +222,7 @@ impl<L: Local> Loop<L> {
         }
     }
 
-    /// Waits for the kernel or the bell, and notes which connections have something to do.
+    /// Waits for the kernel or a wake-up, and notes which connections have something to do.
     fn wait(&mut self) -> bool {
         let span = if !self.due_next.is_empty() {
             Some(Duration::ZERO)
@@ -250,23 +250,23 @@ impl<L: Local> Loop<L> {
 
     /// Takes the mailbox's answers to their connections, and carries out orders.
     fn take_mail(&mut self) {
-        let mut left = std::mem::take(&mut self.left);
-        self.net.mailbox.take(&mut left);
-        for parcel in left.parcels.drain(..) {
-            match parcel {
-                Parcel::Message(delivery) => self.deliver(delivery),
-                Parcel::NoPlace(key, bytes) => self.give_up(key, bytes),
+        let mut drained = std::mem::take(&mut self.drained);
+        self.net.mailbox.take(&mut drained);
+        for message in drained.messages.drain(..) {
+            match message {
+                Message::Delivery(delivery) => self.deliver(delivery),
+                Message::NoPlace(key, bytes) => self.give_up(key, bytes),
                 // Made after the turns: what came with it may leave at once, and is counted until then.
-                Parcel::MakeRoom => self.wants_room = true,
+                Message::MakeRoom => self.wants_room = true,
             }
         }
-        for order in left.orders.drain(..) {
+        for order in drained.orders.drain(..) {
             match order {
                 Order::Adopt(newcomer) => self.adopt(newcomer),
                 Order::Close { grace } => self.begin_close(grace),
             }
         }
-        self.left = left;
+        self.drained = drained;
     }
 
     fn deliver(&mut self, delivery: Delivery) {
@@ -279,7 +279,9 @@ impl<L: Local> Loop<L> {
             }
             return;
         }
-        let is_due = self.with(key.slot, |found, _, net, room| found.deliver(delivery, net, room));
+        let is_due = self.with(key.slot, |found, _, net, buffers| {
+            found.deliver(delivery, net, buffers)
+        });
         if is_due == Some(true) {
             self.due_next.push(key.slot);
         }
@@ -336,8 +338,8 @@ impl<L: Local> Loop<L> {
     /// Gives a connection its turn.
     fn turn(&mut self, slot: usize) {
         let now_s = self.timers.now_s();
-        let after = self.with(slot, |found, local, net, room| {
-            found.turn(local, net, room, now_s)
+        let after = self.with(slot, |found, local, net, buffers| {
+            found.turn(local, net, buffers, now_s)
         });
         if let Some(after) = after {
             self.follow(slot, after);
@@ -360,7 +362,7 @@ impl<L: Local> Loop<L> {
         let now_s = self.timers.now_s();
         for at in 0..self.due.len() {
             let slot = self.due[at];
-            let after = self.with(slot, |found, _, net, room| found.send(net, room, now_s));
+            let after = self.with(slot, |found, _, net, buffers| found.send(net, buffers, now_s));
             if let Some(after) = after {
                 self.follow(slot, after);
             }
@@ -383,9 +385,9 @@ impl<L: Local> Loop<L> {
         }
     }
 
-    /// Ends a connection by this server's own will; who can be told of it is told.
+    /// Closes a connection, with a closing message if its protocol has one.
     fn part(&mut self, slot: usize, why: Goodbye) {
-        if let Some(after) = self.with(slot, |found, _, net, room| found.part(net, room, why)) {
+        if let Some(after) = self.with(slot, |found, _, net, buffers| found.part(net, buffers, why)) {
             self.follow(slot, after);
         }
     }
@@ -422,7 +424,7 @@ impl<L: Local> Loop<L> {
     fn begin_close(&mut self, grace: Duration) {
         self.closing = Some(Closing {
             until: Instant::now() + grace,
-            told: None,
+            gone_by: None,
         });
         // What a peer had sent by now is read once more, so that it is answered.
         for (slot, connection) in &mut self.connections {
@@ -437,16 +439,16 @@ impl<L: Local> Loop<L> {
             return false;
         };
         let now = Instant::now();
-        if closing.told.is_none() {
+        if closing.gone_by.is_none() {
             let mut connections = self.connections.iter();
             let quiet = connections.all(|(_, connection)| connection.is_quiet());
             if quiet || now >= closing.until {
-                closing.told = Some(now + PARTING);
+                closing.gone_by = Some(now + PARTING);
                 (0..self.connections.capacity()).for_each(|slot| self.part(slot, Goodbye::Stop));
             }
         }
-        let over = closing.told.is_some_and(|until| now >= until);
-        if !over && (closing.told.is_none() || !self.connections.is_empty()) {
+        let over = closing.gone_by.is_some_and(|until| now >= until);
+        if !over && (closing.gone_by.is_none() || !self.connections.is_empty()) {
             self.closing = Some(closing);
             return false;
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Bytes that a connection may owe its peer before nothing but answers is refused; the last one taken may be as large as a frame.
-const OWED_BYTES_MAX: usize = 256 << 10;
+/// Unsent bytes of a connection from which on pushes are refused; the last push may be as large as a frame.
+const BACKLOG_BYTES_MAX: usize = 256 << 10;
 
 /// The way of one answer.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Outlet {
 
 impl Outlet {
     /// Sends the answer, which may be empty; the connection ends with it where `close` says so. `ready` is since when it is only to be
-    /// written, and the mark to tell that with ([`Local::written`](crate::Local::written)).
+    /// written, and the mark for [`Local::written`](crate::Local::written).
     pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, Mark)>) {
         self.mailbox.post(Delivery {
             key: self.key,
@@ -47,7 +47,7 @@ pub enum Unsent {
 pub struct PushOutlet {
     pub(crate) key: Key,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) owed: Arc<Owed>,
+    pub(crate) backlog: Arc<Backlog>,
 }
 
 impl PushOutlet {
@@ -56,12 +56,12 @@ impl PushOutlet {
     /// # Errors
     /// [`Unsent`].
     pub fn send(&self, bytes: Vec<u8>, wake_at: Option<Instant>) -> Result<(), Unsent> {
-        let before = self.owed.queued.fetch_add(bytes.len(), Ordering::Relaxed);
-        let owed = before + self.owed.unsent.load(Ordering::Relaxed);
-        if owed >= OWED_BYTES_MAX {
-            self.owed.take(bytes.len());
+        let before = self.backlog.queued.fetch_add(bytes.len(), Ordering::Relaxed);
+        let owed = before + self.backlog.unsent.load(Ordering::Relaxed);
+        if owed >= BACKLOG_BYTES_MAX {
+            self.backlog.take(bytes.len());
             return Err(Unsent::Full(format!(
-                "{owed} bytes wait for the peer to read them; the limit is {OWED_BYTES_MAX}"
+                "{owed} bytes wait for the peer to read them; the limit is {BACKLOG_BYTES_MAX}"
             )));
         }
         let count = bytes.len();
@@ -70,8 +70,8 @@ impl PushOutlet {
             bytes,
             what: What::Push { wake_at },
         });
-        // Where its connection is gone, nobody counts any more.
-        pushed.inspect_err(|_| self.owed.take(count))
+        // A connection that is gone counts nothing.
+        pushed.inspect_err(|_| self.backlog.take(count))
     }
 
     /// The totals of its transport.
@@ -80,17 +80,17 @@ impl PushOutlet {
     }
 }
 
-/// What a connection owes its peer, as far as pushes want to know.
+/// What waits for a connection's peer, as its pushers see it.
 #[derive(Debug, Default)]
-pub(crate) struct Owed {
+pub(crate) struct Backlog {
     /// Bytes of pushes in the mailbox.
     queued: AtomicUsize,
     /// Bytes that are written and not sent, as of its last turn.
     pub(crate) unsent: AtomicUsize,
 }
 
-impl Owed {
-    /// So many bytes are in the mailbox no more.
+impl Backlog {
+    /// So many bytes have left the mailbox.
     pub(crate) fn take(&self, bytes: usize) {
         self.queued.fetch_sub(bytes, Ordering::Relaxed);
     }

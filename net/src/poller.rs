@@ -1,7 +1,7 @@
-//! Which sockets of a net thread are ready, and the bell that other threads ring.
+//! Which sockets of a net thread are ready, and the wake-up of other threads.
 //!
-//! Sockets are told once for every change (edge-triggered), so a connection costs one system call in its life for being
-//! watched; who is told remembers it. Its invariant: an event names the key that its socket was added with, or the bell.
+//! Events are edge-triggered, so that watching costs a connection one system call in its life; the connection remembers its
+//! last event. Its invariant: an event names the key that its socket was added with, or is the wake-up.
 
 use crate::mailbox::Key;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Events that one wait takes.
 const EVENTS_MAX: usize = 512;
-/// Stands for the bell; no slot reaches it.
-const BELL: u64 = u64::MAX;
+/// Stands for the wake-up; no slot reaches it.
+const WAKE_UP: u64 = u64::MAX;
 
 /// One epoll instance.
 pub(crate) struct Poller {
@@ -37,42 +37,45 @@ pub(crate) struct Ready {
     pub(crate) gone: bool,
 }
 
-/// Wakes the thread that waits for it; rings that nobody has heard yet are one.
+/// Wakes the thread that waits; several before it has waited again are one.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct WakeUp(OwnedFd);
 
-impl Bell {
-    pub(crate) fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+impl WakeUp {
+    pub(crate) fn new() -> io::Result<WakeUp> {
+        Ok(WakeUp(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?))
     }
 
-    pub(crate) fn ring(&self) {
-        // It fails only when it rings already, more often than 2^64 times.
+    pub(crate) fn send(&self) {
+        // It fails only when 2^64 of them wait already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    pub(crate) fn heard(&self) {
+    pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
 #[cfg(test)]
-impl From<Bell> for OwnedFd {
-    fn from(bell: Bell) -> OwnedFd {
-        bell.0
+impl From<WakeUp> for OwnedFd {
+    fn from(wake_up: WakeUp) -> OwnedFd {
+        wake_up.0
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for WakeUp {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// An epoll instance that watches `bell`, and nothing else yet.
-pub(crate) fn watch(bell: &Bell) -> io::Result<OwnedFd> {
+/// An epoll instance that watches `wake_up`, and nothing else yet.
+pub(crate) fn watch(wake_up: &WakeUp) -> io::Result<OwnedFd> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    epoll::add(&epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+    epoll::add(&epoll, wake_up, EventData::new_u64(WAKE_UP), EventFlags::IN)?;
     Ok(epoll)
 }
 
@@ -97,7 +100,7 @@ impl Poller {
         )?)
     }
 
-    /// Waits (for ever, where no span is given) and hands each ready socket to `each`; returns whether the bell rang.
+    /// Waits (for ever, where no span is given) and hands each ready socket to `each`; returns whether there was a wake-up.
     pub(crate) fn wait(&mut self, span: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<bool> {
         let span = span.map(timespec);
         let (events, _) = match epoll::wait(&self.epoll, self.room.as_mut_slice(), span.as_ref()) {
@@ -105,11 +108,11 @@ impl Poller {
             Err(rustix::io::Errno::INTR) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let mut rang = false;
+        let mut woken = false;
         for event in events.iter() {
             let (data, flags) = (event.data.u64(), event.flags);
-            if data == BELL {
-                rang = true;
+            if data == WAKE_UP {
+                woken = true;
                 continue;
             }
             let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -123,7 +126,7 @@ impl Poller {
                 gone,
             });
         }
-        Ok(rang)
+        Ok(woken)
     }
 }
 

@@ -1,17 +1,17 @@
 //! Whether threads still turn: each is asked from outside, and answers with its next turn.
 //!
-//! A thread that sleeps is woken by its bell for it, so that an idle one costs a wake-up a question and a busy one nothing. It
+//! A thread that sleeps is woken for it, so that an idle one costs a wake-up a question and a busy one nothing. It
 //! reads no clock. Its invariant: silence is counted in questions and not in time, so a machine or a process that stood still blames
 //! no thread.
 
-use crate::poller::Bell;
+use crate::poller::WakeUp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A thread's side of it.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
-    /// The thread's loop has begun, and nobody has told it to end.
+    /// The thread's loop has begun and was not asked to end.
     is_expected: AtomicBool,
     asked: AtomicU64,
     answered: AtomicU64,
@@ -24,14 +24,14 @@ impl Pulse {
         self.is_expected.store(true, Ordering::Relaxed);
     }
 
-    /// The thread's loop ends because it was told to; a panic's unwinding does not come here.
+    /// The thread's loop ends because it was asked to; a panic's unwinding does not come here.
     pub(crate) fn end(&self) {
         self.is_expected.store(false, Ordering::Relaxed);
     }
 
     /// The thread turns.
     #[inline]
-    pub(crate) fn beat(&self) {
+    pub(crate) fn turned(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
         if self.answered.load(Ordering::Relaxed) != asked {
             self.answered.store(asked, Ordering::Relaxed);
@@ -67,14 +67,14 @@ impl Pulse {
 pub(crate) struct Waker {
     /// Whether it turns.
     pub(crate) pulse: Pulse,
-    pub(crate) bell: Bell,
+    pub(crate) wake_up: WakeUp,
 }
 
 impl Waker {
     pub(crate) fn new() -> std::io::Result<Arc<Waker>> {
         Ok(Arc::new(Waker {
             pulse: Pulse::default(),
-            bell: Bell::new()?,
+            wake_up: WakeUp::new()?,
         }))
     }
 }
@@ -107,7 +107,7 @@ impl Pulses {
     pub fn ask(&self) -> Vec<Stuck> {
         let asked = self.0.iter().map(|(thread, waker)| {
             let silent = waker.pulse.ask();
-            waker.bell.ring();
+            waker.wake_up.send();
             let thread = thread.clone();
             Stuck { thread, silent }
         });
@@ -128,7 +128,7 @@ mod tests {
         assert!(!pulse.is_stuck());
         assert_eq!(pulse.ask(), 3);
         assert!(pulse.is_stuck());
-        pulse.beat();
+        pulse.turned();
         assert!(!pulse.is_stuck());
         assert_eq!([pulse.ask(), pulse.ask()], [0, 1]);
         pulse.end();

@@ -1,6 +1,6 @@
 //! Lines of the log that anybody can cause by a connection: of each kind one a second is written, the others are counted.
 //!
-//! Its invariant: a line that is left out is told of by a number, in the next line of its kind or in one of its own.
+//! Its invariant: lines left out are counted in the next line of their kind, or in a line of their own.
 
 pub use millpond_threads::LeftOut;
 use millpond_threads::LineLimit;
@@ -20,7 +20,7 @@ pub(crate) use limited;
 /// What lines are about that have no protocol.
 pub(crate) const NOT_TLS: &str = "TLS that failed";
 pub(crate) const CUT_SHORT: &str = "peers that closed in the middle of a request";
-pub(crate) const UNFINISHED: &str = "too much held of requests that are not whole";
+pub(crate) const PARTIAL: &str = "too much held of requests that are not whole";
 pub(crate) const SLOW_READER: &str = "peers that do not read their answers";
 pub(crate) const WRITE_BUFFERS: &str = "too much waiting for all peers";
 pub(crate) const DROPPED: &str = "connections that could not begin";
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn each_kind_has_lines_of_its_own() {
         let quiet = Quiet::default();
-        for of in [NOT_TLS, CUT_SHORT, UNFINISHED] {
+        for of in [NOT_TLS, CUT_SHORT, PARTIAL] {
             assert_eq!(quiet.admits(of), Some(LeftOut(None)), "{of}");
         }
         assert_eq!(quiet.admits(NOT_TLS), None);

@@ -1,7 +1,6 @@
 //! What a protocol is to a connection: a front that knows its own first bytes, and a session that turns bytes into calls.
 //!
-//! A connection asks its session for nothing but what stands here, and a session sees of its connection no more than a
-//! [`Turn`]. Neither knows the other's work. Its invariant: a session lives and dies on one net thread, and never waits.
+//! A session sees no more of its connection than a [`Turn`]. Its invariant: a session stays on one net thread and never waits.
 
 use crate::Counters;
 use crate::RemoteAddr;
@@ -13,15 +12,15 @@ use crate::timers::Overdue;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A number that a front gives an answer, and is told when the answer has left.
+/// A number that a front gives an answer, and gets back when the answer has left.
 pub type Mark = u32;
 
-/// What each net thread has of its own: its sessions are lent it. The transport clones it for each thread.
+/// What the sessions of one net thread share. The transport clones it for each thread.
 pub trait Local: Clone + Send + 'static {
     /// A turn of the thread begins: reads the clock.
     fn begin(&self) -> Instant;
 
-    /// The kernel has taken all bytes of an answer that said since when it was ready ([`Outlet::answer`]): its mark, and since when.
+    /// The kernel has taken all bytes of an answer with this mark, ready `since` then ([`Outlet::answer`]).
     fn written(&self, mark: Mark, since: Instant);
 
     /// Whether calls wait for the end of the turn.
@@ -29,7 +28,7 @@ pub trait Local: Clone + Send + 'static {
         false
     }
 
-    /// Serves them, when every connection had its turn; answers that are made here leave in this turn.
+    /// Serves them after every connection's turn; their answers leave in this turn.
     fn serve_batch(&self) {}
 
     /// The turn has ended, after what it answered was sent.
@@ -57,7 +56,7 @@ pub trait Session<L> {
     /// Serves the message at the front of `input`, which is not empty.
     fn receive(&mut self, local: &L, turn: &mut Turn<'_>, input: &[u8]) -> Received<L>;
 
-    /// Whether so many calls in flight keep it from receiving more; none never do.
+    /// Whether it receives nothing more with so many calls in flight; with none it always does.
     fn is_full(&self, in_flight: usize) -> bool;
 
     /// Whether it holds a message that it can serve while so many calls are in flight.
@@ -68,11 +67,10 @@ pub trait Session<L> {
     /// Serves that message.
     fn resume(&mut self, _local: &L, _turn: &mut Turn<'_>) {}
 
-    /// Refuses the message that `input` begins, for which there is no room, and lets go of everything it holds. The connection
-    /// closes after it.
+    /// Answers the partial message in `input` with the refusal `why` and frees all memory it holds; the connection then closes.
     fn refuse(&mut self, turn: &mut Turn<'_>, input: &[u8], why: &str);
 
-    /// Whether the protocol has a message for the end: a peer whose stream ends without it has gone, and it is told itself.
+    /// Whether the protocol has a closing message: this server sends one, and a peer whose stream ends without one has gone.
     fn has_last_word(&self) -> bool {
         false
     }
@@ -80,7 +78,7 @@ pub trait Session<L> {
     /// Writes that message, where there is one.
     fn part(&mut self, _turn: &mut Turn<'_>, _why: Goodbye) {}
 
-    /// No further message of the peer is received: whoever waits for one is told.
+    /// No further message of the peer is received: calls to it fail.
     fn give_up(&mut self) {}
 
     /// Whether it awaits an answer of the peer.
@@ -88,7 +86,7 @@ pub trait Session<L> {
         false
     }
 
-    /// The moment has come that was asked for by [`PushOutlet::send`]; the next one, if there is one.
+    /// The `wake_at` of a [`PushOutlet::send`] has come; returns the next one.
     fn wake(&mut self, _now: Instant) -> Option<Instant> {
         None
     }
@@ -98,7 +96,7 @@ pub trait Session<L> {
         false
     }
 
-    /// Bytes of memory that hold messages which are not complete, or not served yet.
+    /// Bytes of memory that hold messages not complete, or not served yet.
     fn held_bytes(&self) -> usize {
         0
     }
@@ -114,18 +112,18 @@ pub enum Received<L> {
     More(usize),
     /// They are no message, and nothing after them can be trusted: the connection closes once its answers have left.
     Malformed,
-    /// So many of them were a message, and what comes behind them is another session's.
+    /// So many of them were a message, and the bytes behind it are for this session.
     Become(usize, Box<dyn Session<L>>),
 }
 
-/// Why this server ends a connection by its own will.
+/// Why this server closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goodbye {
-    /// The peer has kept it waiting for too long.
+    /// A timeout.
     Overdue(Overdue),
-    /// It stops.
+    /// The server stops.
     Stop,
-    /// Another one came, and no connection has done nothing for longer.
+    /// A new connection takes its place.
     Crowded,
 }
 
@@ -133,12 +131,12 @@ pub enum Goodbye {
 pub struct Turn<'t> {
     pub(crate) net: &'t Net,
     pub(crate) link: &'t mut Link,
-    /// Empty room to work in, of the net thread.
+    /// An empty buffer of the net thread, for the session's use.
     pub scratch: &'t mut Vec<u8>,
 }
 
 impl<'t> Turn<'t> {
-    /// Where answers are written to. What an answer was written to from some length on is passed to [`Turn::finish`].
+    /// Where answers are written. Each ends with [`Turn::finish`], given the length before it.
     #[inline]
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.link.out
@@ -161,13 +159,12 @@ impl<'t> Turn<'t> {
         self.link.enter(Phase::Draining);
     }
 
-    /// As [`Turn::close`], but nothing is said any more after what is written by now: no answer is waited for.
+    /// As [`Turn::close`], but answers that are not written yet are dropped.
     pub fn close_at_once(&mut self) {
         self.link.enter(Phase::Parted);
     }
 
-    /// From here on all bytes go through that layer, in both directions: those that come behind the message that is being served,
-    /// and its answer.
+    /// From here on all bytes go through that layer: those received behind the message being served, and its answer.
     pub fn set_layer(&mut self, layer: Box<dyn Layer>) {
         self.link.layer = Some(layer);
         self.link.has_new_layer = true;
@@ -179,7 +176,7 @@ impl<'t> Turn<'t> {
         self.link.layer.is_some()
     }
 
-    /// Why the connection's first request is refused, where it is one over the limit.
+    /// Why the first request is refused, on a connection over the limit.
     #[inline]
     pub fn over_limit(&self) -> Option<String> {
         let options = &self.net.options;
@@ -191,7 +188,7 @@ impl<'t> Turn<'t> {
         })
     }
 
-    /// Who asks.
+    /// The address of the peer.
     #[inline]
     pub fn peer(&self) -> RemoteAddr {
         self.link.peer
@@ -229,27 +226,27 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// The way to send the peer what is no answer, from any thread.
+    /// Sends the peer messages that are no answers, from any thread.
     pub fn push_outlet(&mut self) -> PushOutlet {
         PushOutlet {
             key: self.link.key,
             mailbox: Arc::clone(&self.net.mailbox),
-            owed: Arc::clone(self.link.owed.get_or_insert_default()),
+            backlog: Arc::clone(self.link.backlog.get_or_insert_default()),
         }
     }
 }
 
-/// The session of a connection whose first bytes have not told its protocol.
+/// The session of a connection whose protocol is not known yet.
 pub(crate) struct Undecided<L>(pub(crate) Fronts<L>);
 
 impl<L> Session<L> for Undecided<L> {
     fn receive(&mut self, _: &L, _: &mut Turn<'_>, input: &[u8]) -> Received<L> {
-        let told = self.0.iter().find_map(|front| match front(input) {
+        let found = self.0.iter().find_map(|front| match front(input) {
             Match::Yes(session) => Some(Received::Become(0, session)),
             Match::More => Some(Received::More(input.len() + 1)),
             Match::No => None,
         });
-        told.unwrap_or(Received::Malformed)
+        found.unwrap_or(Received::Malformed)
     }
 
     fn is_full(&self, _: usize) -> bool {

@@ -24,7 +24,7 @@ pub(crate) struct Totals {
     threads: Vec<Share>,
 }
 
-/// What one net thread tells the others.
+/// What the other net threads see of one.
 #[derive(Debug, Default)]
 struct Share {
     /// Bytes of the connection on it that keeps most.
@@ -235,9 +235,9 @@ mod tests {
     fn the_thread_with_the_largest_is_asked_once_until_it_looks() {
         let (totals, mailboxes) = introduced(800);
         let asked = |thread: usize| {
-            let mut left = crate::mailbox::Left::default();
+            let mut left = crate::mailbox::Queues::default();
             mailboxes[thread].take(&mut left);
-            left.parcels.len()
+            left.messages.len()
         };
         assert!(totals.admit(700) && asked(0) + asked(1) == 0);
         totals.tell_kept(0, &keeping(&[10]));
@@ -288,7 +288,7 @@ mod tests {
         }
         assert_eq!((totals.larger(0), totals.larger(10)), (Some((10, 0)), None));
         assert!(!totals.helps(Level::High, 10), "what it keeps cannot be had");
-        pulse.beat();
+        pulse.turned();
         assert_eq!(totals.larger(10), Some((500, 1)), "it turns again");
         drop(mailboxes);
         assert_eq!(totals.larger(0), None);

@@ -1,6 +1,6 @@
 //! How long a connection's peer has kept this server waiting, in whole seconds of its thread's clock.
 //!
-//! It reads no clock and closes nothing: turns tell it what came of them, sweeps ask it. Its invariant: the time of a request
+//! It reads no clock and closes nothing: turns note what they did, sweeps read it. Its invariant: the time of a request
 //! counts from its first byte, as long as this server would read the next. A message in fragments is one request, and what may
 //! stand between them (a ping, its pong) gives it no more time.
 
@@ -24,7 +24,7 @@ impl<L> Connection<L> {
         self.ages.partial_s = self.awaits_rest().then(|| begun.unwrap_or(now_s));
     }
 
-    /// Whether the peer is late with the rest of a request, or of what its layer wants before it.
+    /// Whether the peer is late with the rest of a request or of its layer's handshake.
     fn awaits_rest(&self) -> bool {
         // What waits for this server alone is no request that the peer is late with.
         let layer = self.link.layer.as_ref();
@@ -36,8 +36,8 @@ impl<L> Connection<L> {
             || (self.session.is_partial() && !self.session.is_full(self.link.in_flight))
     }
 
-    /// Since when it has asked and been told nothing, in the order in which connections came; nothing while calls of it are
-    /// worked on, or it was not served at all. What has only begun to come is no request.
+    /// Since when it has neither asked nor been answered, then its age; nothing while calls are in flight, or if it is not served.
+    /// A partial request is no request.
     pub(crate) fn idle_since(&self) -> Option<(u32, u64)> {
         let is_served = self.link.kind == Kind::Served && !self.lingers();
         (is_served && self.link.in_flight == 0).then_some((self.ages.active_s, self.link.key.generation))

@@ -1,22 +1,20 @@
-//! What a connection holds of requests that have not come whole: room for it, and its share of what all connections may hold.
+//! Partial requests: the memory of each connection's, and the bound of all.
 //!
-//! It reads and serves nothing. Its invariants: a connection that holds little is counted nowhere and refused nothing, however
-//! much others hold; everything else that one keeps of its requests is counted; and what is counted for a connection is taken
-//! back when it ends.
+//! It reads and serves nothing. Its invariants: a connection with less than [`UNCOUNTED_BYTES`] is never refused, however
+//! much others hold; every further byte is counted until it is freed or its connection ends.
 
 use super::{Connection, Phase};
-use crate::net_thread::{Net, Room, SCRATCH_BYTES};
+use crate::net_thread::{Buffers, Net, SCRATCH_BYTES};
 use crate::quiet::{self, limited};
 use crate::session::Turn;
 use std::sync::atomic::Ordering;
 
-/// Bytes that each connection may hold whatever the others do: requests of that size come in pieces at any time.
+/// Bytes that each connection may hold whatever the others do: small requests come in pieces at any time.
 pub(crate) const UNCOUNTED_BYTES: usize = 8 << 10;
 
 impl<L> Connection<L> {
-    /// Makes room behind an unfinished request for so many bytes more: doubled like any Vec, but not far past what the request
-    /// is known to need.
-    pub(super) fn make_room(&mut self, bytes: usize) {
+    /// Reserves so many bytes behind a partial request: doubling like any Vec, but not far past what the request needs.
+    pub(super) fn reserve(&mut self, bytes: usize) {
         let (len, capacity) = (self.input.len(), self.input.capacity());
         let wanted = len + bytes;
         if len == 0 || wanted <= capacity {
@@ -26,24 +24,23 @@ impl<L> Connection<L> {
             needed if needed > len => needed.saturating_add(SCRATCH_BYTES),
             _ => usize::MAX,
         };
-        let room = (2 * capacity).min(most).max(wanted);
-        self.input.reserve_exact(room - len);
+        let reserved = (2 * capacity).min(most).max(wanted);
+        self.input.reserve_exact(reserved - len);
     }
 
-    /// Bytes of memory that hold what has not come whole, or is not served yet.
+    /// Bytes of memory that hold messages not complete, or not served yet.
     fn held(&self) -> usize {
         let sealed = self.link.layer.as_ref().map_or(0, |layer| layer.held_bytes());
         self.input.capacity() + sealed + self.session.held_bytes()
     }
 
-    /// Counts what it holds beyond a little among what all connections hold. Where that is too much, a connection that came to
-    /// hold more is told so, as far as its protocol has a way, and closed.
-    pub(super) fn count_held(&mut self, net: &Net, room: &mut Room) {
+    /// Counts what it holds. Where all connections hold too much, one that came to hold more is refused and closed.
+    pub(super) fn count_held(&mut self, net: &Net, buffers: &mut Buffers) {
         let held = self.held().saturating_sub(UNCOUNTED_BYTES);
         if held == self.counted {
             return;
         }
-        let total = &net.counters.unfinished_bytes;
+        let total = &net.counters.partial_bytes;
         if held < self.counted {
             total.fetch_sub((self.counted - held) as u64, Ordering::Relaxed);
             self.counted = held;
@@ -52,32 +49,32 @@ impl<L> Connection<L> {
         let more = (held - self.counted) as u64;
         self.counted = held;
         let before = total.fetch_add(more, Ordering::Relaxed);
-        let is_over = before.saturating_add(more) > net.options.unfinished_bytes_max as u64;
+        let is_over = before.saturating_add(more) > net.options.partial_bytes_max as u64;
         if is_over && self.link.phase == Phase::Open {
-            self.refuse_unfinished(net, room);
-            self.count_held(net, room);
+            self.refuse_partial(net, buffers);
+            self.count_held(net, buffers);
         }
     }
 
-    /// What was counted for it is held no more.
+    /// Counts it out.
     pub(super) fn uncount_held(&self, net: &Net) {
         if self.counted > 0 {
-            let total = &net.counters.unfinished_bytes;
+            let total = &net.counters.partial_bytes;
             total.fetch_sub(self.counted as u64, Ordering::Relaxed);
         }
     }
 
-    /// Says that there is no room for the rest of its request, and lets go of what has come of it.
-    fn refuse_unfinished(&mut self, net: &Net, room: &mut Room) {
-        net.counters.unfinished_refused.fetch_add(1, Ordering::Relaxed);
-        let (peer, bytes, limit) = (self.link.peer, self.held(), net.options.unfinished_bytes_max);
-        limited!(info, net.counters.quiet, quiet::UNFINISHED, [%peer, bytes, limit], "connection closed: too much is held of requests that are not whole");
+    /// Refuses the rest of its request and frees what has come of it.
+    fn refuse_partial(&mut self, net: &Net, buffers: &mut Buffers) {
+        net.counters.partial_refused.fetch_add(1, Ordering::Relaxed);
+        let (peer, bytes, limit) = (self.link.peer, self.held(), net.options.partial_bytes_max);
+        limited!(info, net.counters.quiet, quiet::PARTIAL, [%peer, bytes, limit], "connection closed: too much is held of requests that are not whole");
         let why = format!(
             "requests that have not come whole hold {limit} bytes over all connections, and there is no room for the rest of this one; \
              try again later, or {}",
-            net.options.hints.unfinished
+            net.options.hints.partial_requests
         );
-        let (input, scratch) = (std::mem::take(&mut self.input), &mut room.scratch);
+        let (input, scratch) = (std::mem::take(&mut self.input), &mut buffers.scratch);
         let link = &mut self.link;
         self.session
             .refuse(&mut Turn { net, link, scratch }, &input, &why);
@@ -106,7 +103,7 @@ mod tests {
     }
 
     fn bounded(mut rig: Rig) -> Rig {
-        rig.net.options.unfinished_bytes_max = BOUND;
+        rig.net.options.partial_bytes_max = BOUND;
         rig
     }
 
@@ -130,8 +127,8 @@ mod tests {
 
     fn check(mut rig: Rig, bytes: &[u8]) -> Vec<u8> {
         assert_eq!(rig.sends(bytes), After::Linger);
-        assert_eq!(rig.counted(|counters| &counters.unfinished_refused), 1);
-        assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
+        assert_eq!(rig.counted(|counters| &counters.partial_refused), 1);
+        assert_eq!(rig.counted(|counters| &counters.partial_bytes), 0);
         assert_eq!(rig.connection.held(), 0);
         rig.read_answers()
     }
@@ -152,7 +149,7 @@ mod tests {
         let mut rig = bounded(Rig::connected());
         rig.net
             .counters
-            .unfinished_bytes
+            .partial_bytes
             .store(BOUND as u64, Ordering::Relaxed);
         let small = call(7_000);
         for _ in 0..20 {
@@ -161,7 +158,7 @@ mod tests {
             }
             assert!(!rig.read_answers().is_empty());
         }
-        assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), BOUND as u64);
+        assert_eq!(rig.counted(|counters| &counters.partial_bytes), BOUND as u64);
     }
 
     #[test]
@@ -171,16 +168,16 @@ mod tests {
         let (most, rest) = request.split_at(600_000);
         for _ in 0..5 {
             assert_eq!(rig.sends(most), After::Wait);
-            let counted = rig.counted(|counters| &counters.unfinished_bytes);
+            let counted = rig.counted(|counters| &counters.partial_bytes);
             assert!((600_000 - UNCOUNTED_BYTES as u64..BOUND as u64).contains(&counted));
             assert_eq!(rig.sends(rest), After::Wait);
-            assert_eq!(rig.counted(|counters| &counters.unfinished_bytes), 0);
+            assert_eq!(rig.counted(|counters| &counters.partial_bytes), 0);
             assert!(!rig.read_answers().is_empty());
         }
         rig.sends(most);
         let Rig { connection, net, .. } = rig;
         connection.ended(&net);
-        assert_eq!(net.counters.unfinished_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(net.counters.partial_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The outward half of a connection: its socket, what is on its way out of it, and how far the connection is.
 //!
-//! It receives nothing. Its invariants: it never waits; what the kernel does not take stays where it is, in its order, and is told
-//! written when its own last byte has left; what waits for a peer is at most `owed_bytes_max`, or a single answer; and the
-//! room that it takes is counted at the end of every turn.
+//! It receives nothing. Its invariants: it never waits; what the kernel does not take stays in its order; an answer counts as
+//! written when its own last byte has left; the write buffer holds at most `write_buffer_bytes_max`, or a single answer; and its
+//! capacity is counted at the end of every turn.
 
 use crate::layer::Layer;
 use crate::mailbox::Key;
-use crate::net_thread::{Kind, Net, Room};
-use crate::outlet::Owed;
+use crate::net_thread::{Buffers, Kind, Net};
+use crate::outlet::Backlog;
 use crate::quiet::{self, limited};
 use crate::{Mark, RemoteAddr};
 use rustix::io::Errno;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Unsent answers past which no further request is served: a reader that stops reading holds this much, and of what is in
-/// flight by then no more than `Options::owed_bytes_max`.
+/// Unsent answers past which no further request is served; those in flight by then may add up to
+/// [`Options::write_buffer_bytes_max`](crate::Options).
 pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
 /// A buffer for answers that grew beyond this is not kept for the next connection.
 pub(crate) const OUT_BYTES_KEPT: usize = 256 << 10;
-/// Room that a connection may keep unused while answers wait in it.
+/// Unused capacity that a connection may keep beside unsent answers.
 const OUT_SPARE_BYTES: usize = 64 << 10;
 /// Measured answers of one buffer that is kept for the next connection.
 const TIMED_KEPT: usize = 1024;
@@ -32,13 +32,13 @@ const TIMED_KEPT: usize = 1024;
 pub(crate) enum Phase {
     /// It is served.
     Open,
-    /// Nothing more is received: it closes once everything is answered and sent.
+    /// It receives nothing more, and closes once everything is answered and sent.
     Draining,
-    /// The last word is written: it closes once that is sent, and no answer is waited for.
+    /// Its closing message is written: it closes once that is sent, and drops later answers.
     Parted,
-    /// Everything is said, and what the peer still sends is thrown away.
+    /// Everything is sent, and what the peer still sends is thrown away.
     Lingering,
-    /// Reading or writing failed: nothing more can be said.
+    /// Reading or writing failed.
     Broken,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Timed {
 /// Bytes that are counted for a connection among those of all.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kept {
-    /// Room that its unsent answers took at the end of its last turn.
+    /// Capacity of its write buffer at the end of its last turn.
     pub(crate) kept: usize,
-    /// Bytes that came from the mailbox since then, and were counted there.
+    /// Bytes from the mailbox since then, counted there.
     pub(crate) mailed: usize,
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct Link {
     pub(crate) has_new_layer: bool,
     /// Turns true when the peer has gone; made when somebody else wants to know.
     pub(crate) gone: Option<Arc<AtomicBool>>,
-    /// What those who push to the peer may know; made for the first of them.
-    pub(crate) owed: Option<Arc<Owed>>,
+    /// What waits for the peer, for its pushers; made for the first of them.
+    pub(crate) backlog: Option<Arc<Backlog>>,
     /// Calls that are answered later.
     pub(crate) in_flight: usize,
     /// Messages that may still be served in this turn.
@@ -98,7 +98,7 @@ pub(crate) struct Link {
     sent: usize,
     /// The answers in `out` that are measured; fewer than `out` has bytes.
     timed: Vec<Timed>,
-    /// What is counted for it among what all connections keep for their peers.
+    /// Its share of the counted write buffers.
     pub(crate) kept: Kept,
 }
 
@@ -115,7 +115,7 @@ impl Link {
             has_new_layer: false,
             waits_since: None,
             gone: None,
-            owed: None,
+            backlog: None,
             in_flight: 0,
             budget: 0,
             has_served: false,
@@ -155,41 +155,41 @@ impl Link {
         self.layer.as_ref().is_some_and(|layer| layer.is_shaking())
     }
 
-    /// Nobody takes answers any more, nor those of calls that are still to be served.
+    /// Nobody takes answers any more.
     pub(super) fn tell_gone(&mut self) {
         let gone = self.gone.get_or_insert_default();
         gone.store(true, Ordering::Relaxed);
     }
 
     /// Answers are written to the thread's buffer, unless some of this connection's wait in one of its own.
-    pub(super) fn borrow_out(&mut self, room: &mut Room) {
+    pub(super) fn borrow_out(&mut self, buffers: &mut Buffers) {
         if self.out.capacity() == 0 {
-            std::mem::swap(&mut self.out, &mut room.out);
+            std::mem::swap(&mut self.out, &mut buffers.out);
         }
         if self.timed.capacity() == 0 {
-            std::mem::swap(&mut self.timed, &mut room.timed);
+            std::mem::swap(&mut self.timed, &mut buffers.timed);
         }
     }
 
     /// What was borrowed is given back, if nothing is in it.
-    pub(super) fn give_out_back(&mut self, room: &mut Room) {
-        if let Some(owed) = &self.owed {
-            owed.unsent.store(self.unsent(), Ordering::Relaxed);
+    pub(super) fn give_out_back(&mut self, buffers: &mut Buffers) {
+        if let Some(backlog) = &self.backlog {
+            backlog.unsent.store(self.unsent(), Ordering::Relaxed);
         }
-        self.keep_no_spare_room(room);
+        self.shrink_out(buffers);
         if self.timed.is_empty() {
             let timed = std::mem::take(&mut self.timed);
-            if room.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
-                room.timed = timed;
+            if buffers.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
+                buffers.timed = timed;
             }
         }
         if self.out.is_empty() {
-            give_back(std::mem::take(&mut self.out), room);
+            give_back(std::mem::take(&mut self.out), buffers);
         }
     }
 
-    /// A few bytes that wait do not keep the room that all answers of a turn took.
-    fn keep_no_spare_room(&mut self, room: &mut Room) {
+    /// A few unsent bytes do not keep the buffer that all answers of a turn took.
+    fn shrink_out(&mut self, buffers: &mut Buffers) {
         let capacity = self.out.capacity();
         if self.out.is_empty() || capacity < OUT_SPARE_BYTES || self.unsent() > capacity / 4 {
             return;
@@ -198,10 +198,10 @@ impl Link {
         let rest = self.out.as_slice().to_vec();
         let mut out = std::mem::replace(&mut self.out, rest);
         out.clear();
-        give_back(out, room);
+        give_back(out, buffers);
     }
 
-    /// What was counted for it, and what its unsent answers take now, which is counted from here on.
+    /// What was counted for its write buffer, and what it takes now, which is counted from here on.
     pub(crate) fn recount_kept(&mut self) -> (Kept, usize) {
         let keeps = self.out.capacity() + self.timed.capacity() * size_of::<Timed>();
         let (kept, mailed) = (keeps, 0);
@@ -233,10 +233,10 @@ impl Link {
     }
 
     /// Seals what is not yet, and writes without waiting; true if any byte left.
-    pub(super) fn send(&mut self, room: &mut Room) -> bool {
+    pub(super) fn send(&mut self, buffers: &mut Buffers) -> bool {
         if let Some(layer) = &mut self.layer {
             let before = layer.sealed(self.out.len());
-            if !layer.seal(&mut self.out, &mut room.plain) {
+            if !layer.seal(&mut self.out, &mut buffers.plain) {
                 self.phase = Phase::Broken;
                 self.out.truncate(layer.sealed(self.out.len()));
                 self.timed.retain(|timed| timed.end <= before);
@@ -246,7 +246,7 @@ impl Link {
                 timed.end = self.out.len();
             }
         }
-        let sent = self.write(room);
+        let sent = self.write(buffers);
         if self.sent >= OUT_BYTES_HIGH.max(self.out.len() / 2) {
             self.forget_sent();
         }
@@ -254,7 +254,7 @@ impl Link {
     }
 
     /// Writes what may leave, and notes the measured answers that have left: their ends mean nothing once the buffer begins anew.
-    fn write(&mut self, room: &mut Room) -> bool {
+    fn write(&mut self, buffers: &mut Buffers) -> bool {
         let sent = self.flush();
         if !self.timed.is_empty() {
             let left = match self.unsent() {
@@ -262,7 +262,9 @@ impl Link {
                 _ => self.timed.partition_point(|timed| timed.end <= self.sent),
             };
             let left = self.timed.drain(..left);
-            room.written.extend(left.map(|timed| (timed.mark, timed.since)));
+            buffers
+                .written
+                .extend(left.map(|timed| (timed.mark, timed.since)));
         }
         sent
     }
@@ -311,9 +313,9 @@ impl Link {
         }
     }
 
-    /// Whether the peer may be owed another answer; one that is owed too much without taking it is cut off.
-    pub(super) fn may_owe(&mut self, net: &Net, room: &mut Room, bytes: usize) -> bool {
-        let limit = net.options.owed_bytes_max;
+    /// Whether the write buffer takes another answer; a peer that does not read a full one is cut off.
+    pub(super) fn has_place_for(&mut self, net: &Net, buffers: &mut Buffers, bytes: usize) -> bool {
+        let limit = net.options.write_buffer_bytes_max;
         let fits = |link: &Link| {
             let unsent = link.unsent();
             unsent == 0 || unsent.saturating_add(bytes) <= limit
@@ -321,8 +323,8 @@ impl Link {
         if fits(self) {
             return true;
         }
-        // The kernel may have room by now; what a layer has not sealed could not leave.
-        self.send(room);
+        // The kernel may have space by now; what a layer has not sealed could not leave.
+        self.send(buffers);
         if fits(self) {
             return true;
         }
@@ -334,7 +336,7 @@ impl Link {
         false
     }
 
-    /// Ends because too much is kept: of all connections it keeps most, or there was no place for an answer of so many bytes.
+    /// Ends because write buffers hold too much: its own is the largest, or an answer of so many bytes found no place.
     pub(crate) fn give_way(&mut self, net: &Net, missed: Option<usize>) {
         let (peer, limit, key) = (
             self.peer,
@@ -351,7 +353,7 @@ impl Link {
         self.cut_off();
     }
 
-    /// Nothing more is sent, nor what the kernel has of it.
+    /// Drops everything unsent, what the kernel has of it too.
     fn cut_off(&mut self) {
         self.reset_at_end();
         (self.out, self.sent, self.timed) = (Vec::new(), 0, Vec::new());
@@ -360,14 +362,14 @@ impl Link {
         self.tell_gone();
     }
 
-    /// Has the kernel drop what its peer did not take as soon as the socket is closed. It would keep megabytes of it else, and go on
-    /// asking the peer whether there is room: of thousands of such peers that is what delays everybody else.
+    /// Has the kernel drop unsent bytes when the socket is closed. Else it keeps megabytes and goes on probing the peer; with
+    /// thousands of such peers that delays everybody else.
     pub(super) fn reset_at_end(&self) {
         // A Unix socket has no such thing, and needs none.
         let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
-    /// Tells the peer that nothing more comes where its layer has a word for it, as far as the kernel takes that without waiting.
+    /// Sends the layer's closing message, if it has one and the kernel takes it without waiting.
     pub(super) fn end_layer(&mut self) {
         if let Some(layer) = &mut self.layer
             && self.out.is_empty()
@@ -382,9 +384,9 @@ impl Link {
 }
 
 /// An empty buffer is the thread's again, unless it has one or this one is large.
-fn give_back(out: Vec<u8>, room: &mut Room) {
-    if room.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
-        room.out = out;
+fn give_back(out: Vec<u8>, buffers: &mut Buffers) {
+    if buffers.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
+        buffers.out = out;
     }
 }
 
@@ -402,8 +404,8 @@ mod tests {
     }
 
     /// The numbers of the answers that have left.
-    fn numbers(room: &Room) -> Vec<usize> {
-        room.written.iter().map(|(mark, _)| *mark as usize).collect()
+    fn numbers(buffers: &Buffers) -> Vec<usize> {
+        buffers.written.iter().map(|(mark, _)| *mark as usize).collect()
     }
 
     #[test]
@@ -413,7 +415,7 @@ mod tests {
         let Rig {
             mut connection,
             mut theirs,
-            mut room,
+            mut buffers,
             ..
         } = Rig::connected();
         for number in 0..ANSWERS {
@@ -422,11 +424,11 @@ mod tests {
         let mut chunk = vec![0; 32 << 10];
         loop {
             connection.link.is_writable = true;
-            connection.link.send(&mut room);
+            connection.link.send(&mut buffers);
             let left = ANSWERS as usize * BYTES - connection.link.unsent();
             assert!(left > 0);
             let expected: Vec<usize> = (0..left / BYTES).collect();
-            assert_eq!(numbers(&room), expected, "{left} bytes have left");
+            assert_eq!(numbers(&buffers), expected, "{left} bytes have left");
             if connection.link.unsent() == 0 {
                 return;
             }
@@ -440,35 +442,35 @@ mod tests {
             mut connection,
             mut theirs,
             net,
-            mut room,
+            mut buffers,
         } = Rig::connected();
         const PIECE: usize = 10_000;
         let (mut answers, mut sent) = (0, 0);
         while connection.link.unsent() == 0 {
             connection.link.take(&[7; PIECE], numbered(answers));
-            connection.link.send(&mut room);
+            connection.link.send(&mut buffers);
             answers += 1;
             sent = usize::from(answers) * PIECE - connection.link.unsent();
         }
         let told: Vec<usize> = (0..usize::from(answers - 1)).collect();
-        assert_eq!(numbers(&room), told, "one waits");
+        assert_eq!(numbers(&buffers), told, "one waits");
         theirs.read_exact(&mut vec![0; sent]).unwrap();
         connection.link.is_writable = true;
         // More than fits beside what waits, and more than the kernel takes at a time.
         let next = Delivery {
             key: connection.link.key,
-            bytes: vec![8; net.options.owed_bytes_max],
+            bytes: vec![8; net.options.write_buffer_bytes_max],
             what: What::Answer {
                 close: false,
                 ready: numbered(answers),
             },
         };
-        connection.deliver(next, &net, &mut room);
+        connection.deliver(next, &net, &mut buffers);
         let told: Vec<usize> = (0..usize::from(answers)).collect();
-        assert_eq!(numbers(&room), told);
-        connection.link.send(&mut room);
+        assert_eq!(numbers(&buffers), told);
+        connection.link.send(&mut buffers);
         assert!(connection.link.unsent() > 0 && connection.link.phase == Phase::Open);
-        assert_eq!(numbers(&room), told, "the last one waits");
+        assert_eq!(numbers(&buffers), told, "the last one waits");
     }
 
     #[test]
@@ -477,7 +479,7 @@ mod tests {
         let Rig {
             mut connection,
             mut theirs,
-            mut room,
+            mut buffers,
             ..
         } = Rig::connected();
         let (mut written, mut read, mut chunk) = (0, 0, vec![0; 32 << 10]);
@@ -487,7 +489,7 @@ mod tests {
             connection.link.out.extend((written..written + more).map(byte));
             written += more;
             connection.link.is_writable = true;
-            connection.link.send(&mut room);
+            connection.link.send(&mut buffers);
             assert!(connection.link.unsent() > 0, "the peer has caught up");
             let kept = connection.link.out.len();
             assert!(kept <= 9 * OUT_BYTES_HIGH, "{kept} bytes are kept");
@@ -545,7 +547,7 @@ mod tests {
                 bytes: vec![round; 32 << 10],
                 what,
             };
-            rig.connection.deliver(delivery, &rig.net, &mut rig.room);
+            rig.connection.deliver(delivery, &rig.net, &mut rig.buffers);
             assert_eq!(rig.connection.link.phase, Phase::Open, "round {round}");
             rig.read_answers();
         }

@@ -1,9 +1,9 @@
-//! The ends of a connection: what its peer is told, and who else.
+//! The ends of a connection: its closing messages, and the notice to its calls.
 //!
-//! Its invariant: nothing is said after the last word, and whoever works for a connection that is gone is told.
+//! Its invariant: nothing is sent after the closing message, and every call of a connection that is gone can see it.
 
 use super::{After, Connection, Phase};
-use crate::net_thread::{Kind, Net, Room};
+use crate::net_thread::{Buffers, Kind, Net};
 use crate::quiet::{self, limited};
 use crate::session::{Goodbye, Turn};
 use crate::timers::Overdue;
@@ -11,8 +11,8 @@ use rustix::net::Shutdown;
 use std::sync::atomic::Ordering;
 
 impl<L> Connection<L> {
-    /// Everything was said: the peer is told, and given time to read it if it has not closed itself.
-    pub(super) fn finish(&mut self, net: &Net, room: &mut Room) -> After {
+    /// Everything is sent: ends the stream, and leaves a peer that has not closed itself time to read.
+    pub(super) fn finish(&mut self, net: &Net, buffers: &mut Buffers) -> After {
         self.link.end_layer();
         if self.has_ended || rustix::net::shutdown(&self.link.socket, Shutdown::Write).is_err() {
             return After::End;
@@ -20,15 +20,15 @@ impl<L> Connection<L> {
         self.link.phase = Phase::Lingering;
         self.tell_gone();
         self.input = Vec::new();
-        self.count_held(net, room);
+        self.count_held(net, buffers);
         self.is_due = true;
         After::Linger
     }
 
-    /// Ends the connection by this server's own will: the peer is told why where its protocol has a word for it, and has a moment to
-    /// read it where the kernel takes all of it now. In a stop every peer to whom all is said has that moment: it may be sending,
-    /// and a reset would take answers from it.
-    pub(crate) fn part(&mut self, net: &Net, room: &mut Room, why: Goodbye) -> After {
+    /// Closes the connection, with a closing message that says why if its protocol has one. The peer has a moment to read it if
+    /// the kernel takes all of it now. In a stop every peer that got all answers has that moment: it may be sending, and a
+    /// reset would take answers from it.
+    pub(crate) fn part(&mut self, net: &Net, buffers: &mut Buffers, why: Goodbye) -> After {
         if why == Goodbye::Overdue(Overdue::Write) {
             self.link.reset_at_end();
         }
@@ -39,18 +39,18 @@ impl<L> Connection<L> {
         }
         if has_last_word && phase == Phase::Open {
             self.session.give_up();
-            self.link.borrow_out(room);
-            let (link, scratch) = (&mut self.link, &mut room.scratch);
+            self.link.borrow_out(buffers);
+            let (link, scratch) = (&mut self.link, &mut buffers.scratch);
             self.session.part(&mut Turn { net, link, scratch }, why);
-            self.link.send(room);
-            self.link.give_out_back(room);
+            self.link.send(buffers);
+            self.link.give_out_back(buffers);
         } else if has_last_word || !is_stop || self.link.in_flight > 0 {
             return After::End;
         }
         if self.link.phase == Phase::Broken || self.link.unsent() > 0 {
             return After::End;
         }
-        self.finish(net, room)
+        self.finish(net, buffers)
     }
 
     /// Nobody takes answers any more, nor those of calls that are still to be served.
@@ -59,7 +59,7 @@ impl<L> Connection<L> {
         self.link.tell_gone();
     }
 
-    /// It is over: whoever works for it is told, and so is the log where that is worth a line.
+    /// It is over: notifies its calls, and logs a request that was cut short.
     pub(crate) fn ended(mut self, net: &Net) {
         self.link.end_layer();
         let link = &self.link;
@@ -73,7 +73,7 @@ impl<L> Connection<L> {
         self.lost(net);
     }
 
-    /// It is over in the middle of a turn: whoever works for it is told, and its peer hears nothing but the end.
+    /// It is over in the middle of a turn: notifies its calls, and sends nothing.
     pub(crate) fn lost(mut self, net: &Net) {
         self.uncount_held(net);
         self.tell_gone();
@@ -92,7 +92,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::rc::Rc;
 
-    /// Counts how often it was told that nothing more is received.
+    /// Counts calls of `give_up`.
     struct Told(Rc<Cell<u32>>);
 
     impl<S> Session<S> for Told {
@@ -117,7 +117,7 @@ mod tests {
         let Rig {
             mut connection,
             net,
-            mut room,
+            mut buffers,
             theirs: _theirs,
         } = Rig::connected();
         connection.session = Box::new(Told(Rc::clone(&told)));
@@ -126,10 +126,10 @@ mod tests {
             bytes: b"push".to_vec(),
             what: What::Push { wake_at: None },
         };
-        connection.deliver(push(&connection), &net, &mut room);
+        connection.deliver(push(&connection), &net, &mut buffers);
         assert_eq!((told.get(), connection.link.unsent()), (0, 4));
         connection.has_ended = true;
-        connection.deliver(push(&connection), &net, &mut room);
+        connection.deliver(push(&connection), &net, &mut buffers);
         assert_eq!((told.get(), connection.link.unsent()), (1, 4));
     }
 
@@ -139,7 +139,7 @@ mod tests {
         rig.connection.link.in_flight = 1;
         let turn = rig
             .connection
-            .part(&rig.net, &mut rig.room, Goodbye::Overdue(Overdue::Request));
+            .part(&rig.net, &mut rig.buffers, Goodbye::Overdue(Overdue::Request));
         assert_eq!(turn, After::Linger);
         // An answer that comes too late.
         let late = Delivery {
@@ -150,13 +150,13 @@ mod tests {
                 ready: None,
             },
         };
-        rig.connection.deliver(late, &rig.net, &mut rig.room);
+        rig.connection.deliver(late, &rig.net, &mut rig.buffers);
         assert_eq!(rig.turns(1), After::Wait);
         assert_eq!(rig.connection.link.unsent(), 0);
         let mut said = Vec::new();
         rig.theirs.read_to_end(&mut said).unwrap();
         assert_eq!(said, b"Overdue(Request)");
-        let again = rig.connection.part(&rig.net, &mut rig.room, Goodbye::Stop);
+        let again = rig.connection.part(&rig.net, &mut rig.buffers, Goodbye::Stop);
         assert_eq!(again, After::Wait, "it is said once");
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert!(rig.connection.link.unsent() > 0);
         let turn = rig
             .connection
-            .part(&rig.net, &mut rig.room, Goodbye::Overdue(Overdue::Write));
+            .part(&rig.net, &mut rig.buffers, Goodbye::Overdue(Overdue::Write));
         assert_eq!(turn, After::End);
     }
 
@@ -176,7 +176,7 @@ mod tests {
     fn nobody_is_told_without_a_last_word() {
         let mut rig = Rig::connected();
         let overdue = Goodbye::Overdue(Overdue::Idle);
-        let turn = rig.connection.part(&rig.net, &mut rig.room, overdue);
+        let turn = rig.connection.part(&rig.net, &mut rig.buffers, overdue);
         assert_eq!(turn, After::End);
         assert_eq!(rig.read_answers(), b"");
     }
@@ -184,13 +184,13 @@ mod tests {
     #[test]
     fn a_stop_reads_on_until_its_peer_goes() {
         let mut rig = Rig::connected();
-        let turn = rig.connection.part(&rig.net, &mut rig.room, Goodbye::Stop);
+        let turn = rig.connection.part(&rig.net, &mut rig.buffers, Goodbye::Stop);
         assert_eq!(turn, After::Linger);
         // What comes too late does no harm: the peer reads the end of the stream, no reset.
         rig.theirs.write_all(b"too late").unwrap();
         assert_eq!(rig.turns(1), After::Wait);
         assert_eq!(rig.theirs.read(&mut [0; 8]).unwrap(), 0);
-        let again = rig.connection.part(&rig.net, &mut rig.room, Goodbye::Stop);
+        let again = rig.connection.part(&rig.net, &mut rig.buffers, Goodbye::Stop);
         assert_eq!(again, After::Wait, "it goes on for as long as it may");
         drop(rig.theirs.shutdown(std::net::Shutdown::Both));
         assert_eq!(rig.turns(2), After::End);

@@ -1,24 +1,24 @@
 //! A connection's bytes on their way from the kernel to where they are served.
 //!
-//! It decides nothing about them. Its invariants: one turn reads once; only the beginning of an unfinished request is kept,
-//! and room for much more than that is given back.
+//! It decides nothing about them. Its invariants: one turn reads once; only a partial request is kept, and capacity far beyond
+//! it is given back.
 
 use super::{After, Connection, Phase};
 use crate::layer::Opened;
-use crate::net_thread::{Net, Room};
+use crate::net_thread::{Buffers, Net};
 use rustix::io::Errno;
 
-/// Room that is kept beyond twice what lies in it.
+/// Capacity that is kept beyond twice the bytes in it.
 const INPUT_SPARE_BYTES: usize = 64 << 10;
 
 impl<L> Connection<L> {
-    /// Reads once into the thread's buffer and serves from there; only an unfinished request is copied out.
-    pub(super) fn read(&mut self, local: &L, net: &Net, room: &mut Room) {
+    /// Reads once into the thread's buffer and serves from there; only a partial request is copied out.
+    pub(super) fn read(&mut self, local: &L, net: &Net, buffers: &mut Buffers) {
         let layer = self.link.layer.as_ref();
-        let most = layer.map_or(room.read.len(), |layer| {
-            room.read.len().min(layer.read_bytes_max())
+        let most = layer.map_or(buffers.read.len(), |layer| {
+            buffers.read.len().min(layer.read_bytes_max())
         });
-        let count = match rustix::io::read(&self.link.socket, &mut room.read[..most]) {
+        let count = match rustix::io::read(&self.link.socket, &mut buffers.read[..most]) {
             Ok(0) => return self.tell_end(),
             Ok(count) => count,
             Err(Errno::AGAIN) => {
@@ -33,22 +33,22 @@ impl<L> Connection<L> {
             }
         };
         if count < most && !self.has_hung_up {
-            // The kernel tells of what comes after.
+            // An event will come for what follows.
             self.is_readable = false;
             self.is_drained = true;
         }
-        let bytes = &mut room.read[..count];
+        let bytes = &mut buffers.read[..count];
         if self.link.layer.is_some() {
             self.open(bytes);
         } else if self.input.is_empty() {
             self.link.waits_since = None;
-            let used = self.serve(local, net, bytes, &mut room.scratch);
+            let used = self.serve(local, net, bytes, &mut buffers.scratch);
             return self.keep(&mut bytes[used..]);
         } else {
-            self.make_room(count);
+            self.reserve(count);
             self.input.extend_from_slice(bytes);
         }
-        self.serve_input(local, net, room);
+        self.serve_input(local, net, buffers);
     }
 
     /// Keeps what was not served; behind the message that has brought a layer, it is what that layer opens.
@@ -62,7 +62,7 @@ impl<L> Connection<L> {
 
     /// Takes sealed bytes; the input grows by what they hold.
     fn open(&mut self, bytes: &mut [u8]) {
-        self.make_room(bytes.len());
+        self.reserve(bytes.len());
         let link = &mut self.link;
         let Some(layer) = &mut link.layer else { return };
         match layer.open(bytes, &mut self.input, &mut link.out) {
@@ -78,12 +78,12 @@ impl<L> Connection<L> {
     }
 
     /// Serves what was read before and could not be served then.
-    pub(super) fn serve_input(&mut self, local: &L, net: &Net, room: &mut Room) {
+    pub(super) fn serve_input(&mut self, local: &L, net: &Net, buffers: &mut Buffers) {
         if self.link.budget == 0 || !self.servable() {
             return;
         }
         let mut input = std::mem::take(&mut self.input);
-        let used = self.serve(local, net, &input, &mut room.scratch);
+        let used = self.serve(local, net, &input, &mut buffers.scratch);
         if std::mem::take(&mut self.link.has_new_layer) {
             return self.open(&mut input[used..]);
         }
@@ -98,8 +98,8 @@ impl<L> Connection<L> {
     }
 
     /// Reads on, keeping nothing, as long as the peer sends.
-    pub(super) fn discard(&mut self, room: &mut Room) -> After {
-        match rustix::io::read(&self.link.socket, room.read.as_mut_slice()) {
+    pub(super) fn discard(&mut self, buffers: &mut Buffers) -> After {
+        match rustix::io::read(&self.link.socket, buffers.read.as_mut_slice()) {
             Ok(1..) => {
                 self.is_due = true;
                 After::Again

@@ -5,7 +5,7 @@
 
 use super::{After, Connection, Link};
 use crate::mailbox::{Key, Mailbox};
-use crate::net_thread::{Kind, Net, Room};
+use crate::net_thread::{Buffers, Kind, Net};
 use crate::poller::Ready;
 use crate::session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Turn, Undecided};
 use crate::totals::Totals;
@@ -136,7 +136,7 @@ pub(crate) struct Rig {
     pub(crate) connection: Connection<Nothing>,
     pub(crate) theirs: UnixStream,
     pub(crate) net: Net,
-    pub(crate) room: Room,
+    pub(crate) buffers: Buffers,
 }
 
 impl Rig {
@@ -156,7 +156,7 @@ impl Rig {
             ),
             theirs,
             net,
-            room: Room::new(),
+            buffers: Buffers::new(),
         }
     }
 
@@ -179,7 +179,9 @@ impl Rig {
             gone: false,
         });
         loop {
-            let turn = self.connection.turn(&Nothing, &self.net, &mut self.room, now_s);
+            let turn = self
+                .connection
+                .turn(&Nothing, &self.net, &mut self.buffers, now_s);
             if turn != After::Again {
                 return turn;
             }
@@ -215,9 +217,9 @@ pub(crate) fn options() -> Options {
         cpus: Vec::new(),
         connections_max: 100_000,
         idlest_gives_way: false,
-        owed_bytes_max: 1 << 20,
+        write_buffer_bytes_max: 1 << 20,
         write_buffers_total_bytes_max: 64 << 20,
-        unfinished_bytes_max: 64 << 20,
+        partial_bytes_max: 64 << 20,
         timeouts: Timeouts::default(),
         hints: Hints::default(),
     }

@@ -3,7 +3,7 @@
 //! It knows no protocol and decides nothing about connections. Its invariants: after a panic the connection is closed and counted
 //! out, and nothing that it had borrowed of its thread is used again.
 
-use super::{Loop, Net, Room, SCRATCH_BYTES, uncount};
+use super::{Buffers, Loop, Net, SCRATCH_BYTES, uncount};
 use crate::RemoteAddr;
 use crate::connection::Connection;
 use crate::quiet::{self, limited};
@@ -11,11 +11,11 @@ use crate::session::Local;
 use millpond_threads::{Panic, contain};
 use std::sync::atomic::Ordering;
 
-impl Room {
-    pub(crate) fn new() -> Room {
-        Room {
+impl Buffers {
+    pub(crate) fn new() -> Buffers {
+        Buffers {
             read: vec![0; SCRATCH_BYTES],
-            ..Room::default()
+            ..Buffers::default()
         }
     }
 }
@@ -26,10 +26,10 @@ impl<L: Local> Loop<L> {
     pub(super) fn with<T>(
         &mut self,
         slot: usize,
-        work: impl FnOnce(&mut Connection<L>, &L, &Net, &mut Room) -> T,
+        work: impl FnOnce(&mut Connection<L>, &L, &Net, &mut Buffers) -> T,
     ) -> Option<T> {
         let connection = self.connections.get_mut(slot)?;
-        match contain(|| work(connection, &self.local, &self.net, &mut self.room)) {
+        match contain(|| work(connection, &self.local, &self.net, &mut self.buffers)) {
             Ok(done) => Some(done),
             Err(panic) => {
                 self.lose(slot, &panic);
@@ -41,7 +41,7 @@ impl<L: Local> Loop<L> {
     /// Ends a connection that a panic has left in an unknown state: nothing more is said on it.
     #[cold]
     fn lose(&mut self, slot: usize, panic: &Panic) {
-        self.room = Room::new();
+        self.buffers = Buffers::new();
         if let Some(connection) = self.connections.get(slot) {
             self.note_panic(connection.link.peer, panic);
         }

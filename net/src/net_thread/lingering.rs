@@ -1,7 +1,7 @@
-//! Connections to which everything was said, and which are held so that no reset overtakes the last answer.
+//! Connections that have sent everything, held open so that no reset overtakes the last answer.
 //!
-//! They are counted apart from those that are served, and bounded as well: a file is open for each. Its invariant: where as
-//! many linger as may, the one on this thread that has done so for longest makes room, or the new one does not linger.
+//! They are counted apart from served ones, and bounded as well: a file is open for each. Its invariant: at the limit, the one
+//! that lingers on this thread for longest is closed, which may be the new one.
 
 use super::Loop;
 use crate::acceptor::beside_max;

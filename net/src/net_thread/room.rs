@@ -1,8 +1,7 @@
-//! Room for answers when peers do not read theirs: what each connection of this thread keeps is counted, and the one that
-//! keeps most is closed when all of them together keep too much.
+//! The bound of all write buffers: each connection's is counted, and the largest is closed when all of them hold too much.
 //!
-//! Its invariant: a connection whose turn sent everything costs this nothing; what a connection keeps is counted from the end of
-//! its turn until it is gone.
+//! Its invariant: a connection whose turn sent everything costs nothing here; an unsent answer is counted from the end of its
+//! turn until its connection is gone.
 
 use super::Loop;
 use crate::mailbox::Key;
@@ -48,9 +47,11 @@ impl<L: Local> Loop<L> {
         mailbox.totals.tell_kept(mailbox.thread, &self.keepers);
     }
 
-    /// Closes connections, that which keeps most first, until no more is kept than `until` says, another thread has a larger one
-    /// (that thread is asked), or closing would not help. Where more is kept than may be, and another thread must free the memory or
-    /// nobody can, `grown`, the connection that just came to keep more, is closed at once.
+    /// Closes the connection with the largest buffer, and the next, until the level is `until`. It stops early
+    /// - where another thread has a larger one: that thread is asked to close it;
+    /// - where closing does not help, because the bytes lie in mailboxes.
+    ///
+    /// If the level is `Over` then, it closes `grown`, the connection whose buffer just grew.
     fn make_room(&mut self, until: Level, grown: Option<usize>) {
         loop {
             let totals = &self.net.mailbox.totals;
@@ -77,8 +78,7 @@ impl<L: Local> Loop<L> {
         }
     }
 
-    /// Makes room where a turn or another thread has asked for it: by now everything that could leave has left, and only what
-    /// its peer does not read is kept.
+    /// Makes room if a turn or another thread has asked for it. At the end of a turn, buffers hold only what peers do not read.
     pub(super) fn make_wanted_room(&mut self) {
         if std::mem::take(&mut self.wants_room) {
             let mailbox = &self.net.mailbox;

@@ -1,9 +1,9 @@
 //! The start of a net thread: its mailbox, its processor, its loop.
 //!
-//! Its invariant: a thread that could not be pinned runs no loop, and whoever starts it hears why.
+//! Its invariant: a thread that could not be pinned runs no loop, and its start fails.
 
 use super::{Loop, Net, NetThread, Newcomer, Order, uncount};
-use crate::mailbox::{Mailbox, Parcel};
+use crate::mailbox::{Mailbox, Message};
 use crate::poller::{self, Poller};
 use crate::session::{Fronts, Local};
 use crate::totals::Totals;
@@ -29,7 +29,7 @@ pub(crate) fn start<L: Local>(
     };
     let mailbox = Arc::new(Mailbox::new(Arc::clone(totals), number).map_err(thread_error)?);
     totals.introduce(number, &mailbox);
-    let epoll = poller::watch(&mailbox.waker.bell).map_err(thread_error)?;
+    let epoll = poller::watch(&mailbox.waker.wake_up).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
     let end = End {
@@ -67,8 +67,8 @@ pub(crate) fn start<L: Local>(
     }
 }
 
-/// The end of a net thread, however it comes: nothing is left in its mailbox any more, so whoever waits for something of it hears
-/// that there will be nothing, and nothing stays counted that nobody takes.
+/// The end of a net thread, by a panic too: its mailbox closes, and what lies in it is counted out and dropped, by which its
+/// senders see that nothing will come.
 struct End {
     mailbox: Arc<Mailbox>,
     live: Arc<AtomicUsize>,
@@ -76,13 +76,13 @@ struct End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        let (left, totals) = (self.mailbox.close(), &self.mailbox.totals);
-        for parcel in &left.parcels {
-            if let Parcel::Message(delivery) = parcel {
+        let (queues, totals) = (self.mailbox.close(), &self.mailbox.totals);
+        for message in &queues.messages {
+            if let Message::Delivery(delivery) = message {
                 totals.take(delivery.bytes.len());
             }
         }
-        for order in &left.orders {
+        for order in &queues.orders {
             if let Order::Adopt(Newcomer { kind, .. }) = order {
                 uncount(&totals.counters, &self.live, *kind);
             }
@@ -113,7 +113,7 @@ mod tests {
     use crate::RemoteAddr;
     use crate::mailbox::{Delivery, Key, What};
     use crate::net_thread::{Kind, count};
-    use crate::poller::Bell;
+    use crate::poller::WakeUp;
 
     #[test]
     fn what_nobody_takes_any_more_is_counted_out() {
@@ -138,7 +138,7 @@ mod tests {
         for kind in [Kind::Served, Kind::Refused] {
             count(&counters, &net_thread.live, kind);
             let order = Order::Adopt(Newcomer {
-                socket: Bell::new().unwrap().into(),
+                socket: WakeUp::new().unwrap().into(),
                 peer: RemoteAddr(None),
                 kind,
                 tls: None,

@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Of a file's mode: others may read it.
 const OTHERS_READ: u32 = 0o004;
 
-/// What is told of a file without reading it: where it lies and its size, and when it changed.
+/// What is known of a file without reading it: where it lies, its size, and when it changed.
 type Stamp = Option<([u64; 3], [i64; 4])>;
 
 /// What all of them were at one moment; files behind links are the ones that are meant.

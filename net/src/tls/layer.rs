@@ -24,7 +24,7 @@ const READ_BYTES: usize = RECORD_BYTES_MAX + 5 + 256;
 const RECORD_BYTES_MAX: usize = 16 << 10;
 /// What a record has beside its content: header, type, tag.
 const RECORD_OVERHEAD: usize = 5 + 1 + 16;
-/// Unfinished records and handshake messages that are kept: the largest message rustls takes has 64 KiB.
+/// Partial records and handshake messages that are kept: the largest message rustls takes has 64 KiB.
 const PENDING_BYTES_MAX: usize = 96 << 10;
 /// Room for the alert that ends a connection.
 const ALERT_BYTES: usize = 64;
@@ -37,7 +37,7 @@ enum Progress {
     /// Not all of the handshake has.
     Shaking,
     Open,
-    /// It was told that nothing more will be sent, or why.
+    /// The closing message is written, or an alert.
     Over,
 }
 
@@ -166,7 +166,7 @@ impl TlsLayer {
         }
     }
 
-    /// Puts into `out` what TLS tells its peer of an error.
+    /// Puts TLS's alert about an error into `out`.
     fn complain(&mut self, out: &mut Vec<u8>) {
         // What was not taken is shown again: TLS may still count on it.
         while let Ok(ConnectionState::EncodeTlsData(mut data)) =
@@ -177,7 +177,7 @@ impl TlsLayer {
         self.progress = Progress::Over;
     }
 
-    /// Lets TLS write behind `out`, which is ciphertext all through, into so much room or into as much as it asks for.
+    /// Lets TLS write behind `out`, which is ciphertext all through, into `room` bytes, or as many as it asks for.
     fn write(
         &mut self,
         out: &mut Vec<u8>,

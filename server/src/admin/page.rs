@@ -30,7 +30,7 @@ millpond_metrics::counters! {
 pub(crate) fn metrics(shared: &Shared) -> Page {
     let counted = shared.data_counted.get();
     let unfinished = counted.map_or(0, |counted| {
-        counted.net.unfinished_refused.load(Ordering::Relaxed)
+        counted.net.partial_refused.load(Ordering::Relaxed)
     });
     let condition = Condition {
         ready: shared.is_ready(),

@@ -126,7 +126,7 @@ fn a_peer_that_is_owed_too_much_is_cut_off_and_counted() {
         tickets: Arc::new(Mutex::new(tickets)),
     };
     let mut options = options(1, Timeouts::default());
-    options.owed_bytes_max = 4 << 20;
+    options.write_buffer_bytes_max = 4 << 20;
     options.native.in_flight_max = 64;
     let transport = started(vec![loopback()], options, service);
     let counters = transport.counters();
@@ -253,7 +253,7 @@ fn said(transport: &Transport, upgraded: bool, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn each_protocol_says_in_its_own_words_that_too_much_is_held() {
     let mut options = options(1, Timeouts::default());
-    options.unfinished_bytes_max = 1 << 20;
+    options.partial_bytes_max = 1 << 20;
     options.native.limits.frame_bytes_max = 8 << 20;
     options.http.limits = options.native.limits;
     let transport = started(vec![loopback()], options, Probe::new().0);
@@ -290,7 +290,7 @@ fn each_protocol_says_in_its_own_words_that_too_much_is_held() {
     let kind = FrameKind::Oneway { method: "any" };
     write_frame(&mut oneway, Encoding::Msgpack, kind, &vec![0xc0; 4 << 20]).unwrap();
     assert_eq!(said(&transport, false, &oneway), b"");
-    let refused = &transport.counters().unfinished_refused;
+    let refused = &transport.counters().partial_refused;
     assert_eq!(refused.load(Ordering::Relaxed), 4);
     transport.close(Duration::from_secs(5));
 }

@@ -93,7 +93,7 @@ fn check(method: &str) {
     assert_eq!(answers(&mut other, 1), [(0, 1)]);
     assert_eq!(counters.undelivered.load(Ordering::Relaxed), 3);
     assert_eq!(counters.live.load(Ordering::Relaxed), 1);
-    assert_eq!(counters.unfinished_bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(counters.partial_bytes.load(Ordering::Relaxed), 0);
     transport.close(Duration::from_secs(5));
 }
 
@@ -118,12 +118,12 @@ fn bytes_that_were_held_are_counted_out() {
     write_frame(&mut large, Encoding::Msgpack, kind, &vec![0xc0; 900_000]).unwrap();
     let (begin, rest) = large.split_at(800_000);
     stream.write_all(begin).unwrap();
-    while counters.unfinished_bytes.load(Ordering::Relaxed) == 0 {
+    while counters.partial_bytes.load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
     stream.write_all(rest).unwrap();
     closes(&mut stream);
-    assert_eq!(counters.unfinished_bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(counters.partial_bytes.load(Ordering::Relaxed), 0);
     assert_eq!(counters.live.load(Ordering::Relaxed), 0);
     transport.close(Duration::from_secs(5));
 }
@@ -175,15 +175,14 @@ fn a_thread_that_panics_counts_its_connections_out() {
     let (mut large, kind) = (Vec::new(), FrameKind::Oneway { method: "any" });
     write_frame(&mut large, Encoding::Msgpack, kind, &vec![0xc0; 900_000]).unwrap();
     held.write_all(&large[..800_000]).unwrap();
-    while counters.unfinished_bytes.load(Ordering::Relaxed) == 0 {
+    while counters.partial_bytes.load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
     let mut stream = connect(&transport);
     stream.write_all(&quest("any", 1, &[0x80])).unwrap();
     // It may close before its answer, and with a reset.
     let _ = stream.read_to_end(&mut Vec::new());
-    let counted =
-        || [&counters.live, &counters.unfinished_bytes].map(|counter| counter.load(Ordering::Relaxed));
+    let counted = || [&counters.live, &counters.partial_bytes].map(|counter| counter.load(Ordering::Relaxed));
     let until = Instant::now() + WAIT_MAX;
     while counted() != [0, 0] {
         assert!(Instant::now() < until, "{:?} stay counted", counted());

@@ -286,9 +286,9 @@ pub(crate) fn options(threads: usize, timeouts: Timeouts) -> Options {
         cpus: Vec::new(),
         connections_max: 1000,
         idlest_gives_way: false,
-        owed_bytes_max: 32 << 20,
+        write_buffer_bytes_max: 32 << 20,
         write_buffers_total_bytes_max: 64 << 20,
-        unfinished_bytes_max: 64 << 20,
+        partial_bytes_max: 64 << 20,
         timeouts,
         hints: Hints::default(),
     };
