@@ -190,7 +190,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// The processes share their ports with whoever of this user shares them too; so it is looked before that nobody does.
+/// Binds each address without sharing it, which fails where another process of this user already shares it.
 fn look_whether_free(config: &Config) -> Result<(), Error> {
     for (key, listen) in config.server.listens() {
         if let Listen::Inet(addr) = listen {
