@@ -1,31 +1,34 @@
 //! One connection on its net thread: read what is readable, have its session serve it, send once.
 //!
-//! It is not shared with other threads: answers from them come through the mailbox. It knows no protocol. Its invariants: a turn is
-//! bounded, and whoever has more to do waits behind the others; while it is blocked (a bound is reached, or its session is full)
-//! it serves nothing and reads little; an idle one holds no buffer. A peer that sends no more is answered what it has
-//! asked: it has gone only when it takes nothing either, or where its protocol has a word for the end.
+//! It is not shared with other threads: their answers come through the mailbox. It knows no protocol. Its invariants: a turn
+//! is bounded and reads once; while a bound is reached or its session is full, it serves nothing and reads little; an idle
+//! one holds no buffer, and one that awaits the rest of a request little more than what has come of it. A peer that has
+//! ended its stream still gets its answers, unless it reads nothing either, or its protocol has a closing message.
 
 mod ages;
 mod held;
 mod link;
 mod parting;
-mod reading;
 #[cfg(test)]
 pub(crate) mod rig;
 
 pub(crate) use held::UNCOUNTED_BYTES;
 pub(crate) use link::{Link, OUT_BYTES_KEPT, Phase, Timed};
 
+use crate::layer::Opened;
 use crate::mailbox::{Delivery, What};
 use crate::net_thread::{Buffers, Kind, Net};
 use crate::poller::Ready;
 use crate::session::{Received, Session, Turn};
 use crate::timers::{Ages, Nanos};
+use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Bytes that a blocked connection reads ahead to see a last word once its peer has closed.
 const READ_AHEAD_BYTES: usize = 64 << 10;
+/// Capacity of an input that is kept beyond twice the bytes in it.
+const INPUT_SPARE_BYTES: usize = 64 << 10;
 /// Requests served in one turn.
 const SERVED_PER_TURN: usize = 256;
 
@@ -199,6 +202,87 @@ impl<L> Connection<L> {
         }
         self.count_held(net, buffers);
         self.end_turn(net, buffers, now_s, served)
+    }
+
+    /// Reads once into the thread's buffer and serves from there; only a partial request is copied out.
+    fn read(&mut self, local: &L, net: &Net, buffers: &mut Buffers) {
+        let layer = self.link.layer.as_ref();
+        let most = layer.map_or(buffers.read.len(), |layer| {
+            buffers.read.len().min(layer.read_bytes_max())
+        });
+        let count = match rustix::io::read(&self.link.socket, &mut buffers.read[..most]) {
+            Ok(0) => return self.tell_end(),
+            Ok(count) => count,
+            Err(Errno::AGAIN) => {
+                self.is_readable = false;
+                self.is_drained = true;
+                return;
+            }
+            Err(Errno::INTR) => return,
+            Err(_) => {
+                self.link.phase = Phase::Broken;
+                return self.tell_gone();
+            }
+        };
+        if count < most && !self.has_hung_up {
+            // An event will come for what follows.
+            self.is_readable = false;
+            self.is_drained = true;
+        }
+        let bytes = &mut buffers.read[..count];
+        if self.link.layer.is_some() {
+            self.open(bytes);
+        } else if self.input.is_empty() {
+            self.link.waits_since = None;
+            let used = self.serve(local, net, bytes, &mut buffers.scratch);
+            let rest = &mut bytes[used..];
+            return match std::mem::take(&mut self.link.has_new_layer) {
+                // Behind the message that has brought a layer.
+                true => self.open(rest),
+                false => self.input.extend_from_slice(rest),
+            };
+        } else {
+            self.reserve(count);
+            self.input.extend_from_slice(bytes);
+        }
+        self.serve_input(local, net, buffers);
+    }
+
+    /// Takes sealed bytes; the input grows by what they hold.
+    fn open(&mut self, bytes: &mut [u8]) {
+        self.reserve(bytes.len());
+        let link = &mut self.link;
+        let Some(layer) = &mut link.layer else { return };
+        match layer.open(bytes, &mut self.input, &mut link.out) {
+            Opened::Open => {}
+            // It is said of one direction alone (RFC 8446, 6.1).
+            Opened::Ended if self.has_ended => {}
+            Opened::Ended => self.tell_end(),
+            Opened::Failed => {
+                link.enter(Phase::Draining);
+                self.input = Vec::new();
+            }
+        }
+    }
+
+    /// Serves what was read before and could not be served then.
+    fn serve_input(&mut self, local: &L, net: &Net, buffers: &mut Buffers) {
+        if self.link.budget == 0 || !self.servable() {
+            return;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.serve(local, net, &input, &mut buffers.scratch);
+        if std::mem::take(&mut self.link.has_new_layer) {
+            return self.open(&mut input[used..]);
+        }
+        input.drain(..used);
+        if input.capacity() > 2 * input.len() + INPUT_SPARE_BYTES {
+            // What is left may be the beginning of a small request, and wait for long.
+            input.shrink_to_fit();
+        }
+        if !input.is_empty() {
+            self.input = input;
+        }
     }
 
     /// Sends what was answered since its turn.

@@ -89,6 +89,7 @@ impl<L> Connection<L> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::INPUT_SPARE_BYTES;
     use super::super::rig::{CALL, FRAGMENT, ONEWAY, Rig, message};
     use super::*;
     use crate::connection::After;
@@ -190,5 +191,24 @@ mod tests {
             (request.len() - 1..=request.len() + SCRATCH_BYTES).contains(&room),
             "{room}"
         );
+    }
+
+    #[test]
+    fn room_for_a_large_request_is_given_back_with_a_byte_of_the_next_behind_it() {
+        const LARGE: usize = 6 << 20;
+        let mut bytes = message(ONEWAY, &vec![0xc0; LARGE]);
+        // The first byte of the next.
+        bytes.push(bytes[0]);
+        let mut rig = Rig::connected();
+        let mut held = 0;
+        for piece in bytes.chunks(50_000) {
+            rig.theirs.write_all(piece).unwrap();
+            rig.turns(0);
+            held = held.max(rig.connection.input.capacity());
+        }
+        assert!(held > LARGE, "the request was never held: {held} bytes");
+        assert_eq!(rig.connection.input.len(), 1);
+        let kept = rig.connection.input.capacity();
+        assert!(kept <= 2 + INPUT_SPARE_BYTES, "one byte keeps {kept}");
     }
 }

@@ -7,6 +7,7 @@ use crate::net_thread::{Buffers, Kind, Net};
 use crate::quiet::{self, limited};
 use crate::session::{Goodbye, Turn};
 use crate::timers::Overdue;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::sync::atomic::Ordering;
 
@@ -51,6 +52,27 @@ impl<L> Connection<L> {
             return After::End;
         }
         self.finish(net, buffers)
+    }
+
+    /// Throws away what the peer still sends.
+    pub(super) fn discard(&mut self, buffers: &mut Buffers) -> After {
+        match rustix::io::read(&self.link.socket, buffers.read.as_mut_slice()) {
+            Ok(1..) => {
+                self.is_due = true;
+                After::Again
+            }
+            Err(Errno::AGAIN | Errno::INTR) => After::Wait,
+            Ok(0) | Err(_) => After::End,
+        }
+    }
+
+    /// The peer has sent its last byte.
+    pub(super) fn tell_end(&mut self) {
+        self.has_ended = true;
+        self.session.give_up();
+        if self.session.has_last_word() {
+            self.tell_gone();
+        }
     }
 
     /// Nobody takes answers any more, nor those of calls that are still to be served.

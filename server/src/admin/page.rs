@@ -29,9 +29,7 @@ millpond_metrics::counters! {
 /// All that this process has counted.
 pub(crate) fn metrics(shared: &Shared) -> Page {
     let counted = shared.data_counted.get();
-    let unfinished = counted.map_or(0, |counted| {
-        counted.net.partial_refused.load(Ordering::Relaxed)
-    });
+    let unfinished = counted.map_or(0, |counted| counted.net.partial_refused.load(Ordering::Relaxed));
     let condition = Condition {
         ready: shared.is_ready(),
         threads_stuck: shared.health.stuck() as usize,
