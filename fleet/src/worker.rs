@@ -1,4 +1,4 @@
-//! A process that takes orders: told over its input, heard from its output, each on a thread of its own.
+//! A process that reads orders from its input and answers on its output, each on a thread of its own.
 //!
 //! The invariant: the parent never waits for a process that does not read.
 
@@ -19,7 +19,7 @@ const ORDERS_MAX: usize = 2048;
 pub enum Heard<S> {
     /// It said this.
     Said(S),
-    /// It says nothing any more: it has ended, or it said what is no message, and why that is none.
+    /// It says nothing any more: it has ended, or said something that is no message, and why.
     Gone(Option<String>),
 }
 

@@ -27,7 +27,7 @@ impl Hosts {
         is_address(name) || name.eq_ignore_ascii_case("localhost") || self.listed.iter().any(is_name)
     }
 
-    /// What a refused caller is told.
+    /// The text of a refusal.
     pub(crate) fn refusal(&self, host: &str) -> String {
         let key = self.key;
         format!(

@@ -96,7 +96,7 @@ struct Requests<S> {
     upgrade: Upgrade<S>,
     /// What is known of a request that is not whole.
     progress: HttpProgress,
-    /// Its peer was told to go on with it.
+    /// `100 Continue` was sent for it.
     continue_sent: bool,
 }
 

@@ -1,10 +1,8 @@
-//! Calls in the other direction: from this server to the peer of a connection.
+//! Calls in the other direction, over FPNN: the [`Push`] of a connection.
 //!
-//! A [`Pusher`](millpond_calls::Pusher) comes from a [`Reply`](millpond_calls::Reply), and any thread may keep it and call with it. What it sends takes its turn
-//! in the mailbox of the connection's net thread, behind what lies there: in order with the answers of tickets, and after an
-//! answer that was made on the spot. It is not for HTTP, where a server has no word of its own. Its invariants: whoever asks is
-//! told exactly once, by the answer or by why there is none, and under no lock; a number is not used again while an answer to it is
-//! awaited; and what a connection has outstanding is bounded.
+//! A push goes through the mailbox of the connection's net thread: in order with the answers of tickets, and after an answer
+//! that was made on the spot. Its invariants: callbacks run under no lock; a number is not used again while its answer is
+//! awaited; and the pushes that await an answer are bounded.
 //! Source: fpnn-wire.md, 1.3.
 
 use super::NativeOptions;
@@ -91,7 +89,7 @@ impl Line {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No answer will come any more: whoever waits for one is told.
+    /// No answer will come any more: every push that awaits one fails.
     pub(crate) fn close(&self) {
         let waiting = {
             let mut calls = self.calls();
@@ -128,7 +126,7 @@ impl Line {
         true
     }
 
-    /// Tells whoever has waited long enough; when to look again.
+    /// Fails the pushes whose time is up; when to look again.
     pub(crate) fn time_out(&self, now: Instant) -> Option<Instant> {
         let late: Vec<(u32, Waiting)> = {
             let mut calls = self.calls();
@@ -189,7 +187,7 @@ impl Line {
         Ok(())
     }
 
-    /// Gives whoever waits for an answer its number.
+    /// Numbers a push that awaits an answer.
     fn register(&self, waiting: &mut Option<Waiting>) -> Result<Option<u32>, PushError> {
         let mut calls = self.calls();
         let limit = self.options.pushes_max;
@@ -209,7 +207,7 @@ impl Line {
     }
 }
 
-/// Somebody who waits for an answer; who is dropped unanswered is told that the connection closed.
+/// A push that awaits its answer; dropped without one, it fails with `Closed`.
 struct Waiting {
     until: Instant,
     after: Duration,
@@ -220,12 +218,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Tells whoever waits. The code is the caller's: a panic in it ends nothing else.
+    /// Runs the callback. It is the caller's code: a panic in it ends nothing else.
     fn tell(&mut self, result: Result<PushAnswer<'_>, PushError>) {
         let Some(on_answer) = self.on_answer.take() else {
             return;
         };
-        // Counted out first: who is told may ask the next thing.
+        // Counted out first: the callback may push again.
         let waiting = &self.options.counters.pushes_waiting;
         waiting.fetch_sub(1, Ordering::Relaxed);
         if let Err(panic) = contain(|| on_answer(result)) {

@@ -1,7 +1,7 @@
 //! FPNN frames, HTTP/1.1 messages and WebSocket frames of Millpond.
 //!
-//! It is not a connection: nothing here reads or writes a socket, and both ends of the wire use this one copy. What a frame
-//! carries is wire/payload's to read.
+//! It is not a connection: nothing here reads or writes a socket. The server and the Rust client share this copy; press has
+//! its own. What a frame carries is wire/payload's to read.
 //! Its invariant: no input makes it panic or allocate beyond what the caller's limits and the input's own length allow.
 //!
 //! ```

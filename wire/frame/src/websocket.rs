@@ -120,9 +120,9 @@ pub enum Progress<'a> {
 pub struct WebSocket {
     role: Role,
     bytes_max: usize,
-    /// Fragments of the unfinished message, unmasked.
+    /// Fragments of the partial message, unmasked.
     joined: Vec<u8>,
-    /// Whether the unfinished message is text; `None` between messages.
+    /// Whether the partial message is text; `None` between messages.
     joining: Option<bool>,
 }
 
@@ -142,7 +142,7 @@ impl WebSocket {
         self.joining.is_some()
     }
 
-    /// Bytes of memory that hold fragments of the unfinished message.
+    /// Bytes of memory that hold fragments of the partial message.
     pub fn held_bytes(&self) -> usize {
         self.joined.capacity()
     }
