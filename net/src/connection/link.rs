@@ -534,7 +534,7 @@ mod tests {
     #[test]
     fn answers_of_one_turn_that_fill_the_bound_are_sealed_and_leave() {
         let mut rig = Rig::connected();
-        rig.net.options.owed_bytes_max = 64 << 10;
+        rig.net.options.write_buffer_bytes_max = 64 << 10;
         rig.connection.link.layer = Some(Box::<AtTheEnd>::default());
         rig.connection.link.is_writable = true;
         for round in 0..4 {

@@ -233,7 +233,7 @@ mod tests {
         });
         rig.connection.look_again();
         let mut turns = 1;
-        while rig.connection.turn(&Nothing, &rig.net, &mut rig.room, 0) == After::Again {
+        while rig.connection.turn(&Nothing, &rig.net, &mut rig.buffers, 0) == After::Again {
             assert!(!rig.connection.is_quiet(), "after {turns} turns");
             turns += 1;
         }
