@@ -1,7 +1,7 @@
-//! The server: configuration, engines, router, admission, drain and the admin port.
+//! The server: configuration, wiring, warm-up, drain and the admin port.
 //!
-//! It is the only crate where wire and engines meet. Its invariant: it is ready only when every table is resident, every
-//! model has run its warm-up sizes and every pipeline has answered calls; and a stop finishes what was accepted.
+//! It serves no method itself. Its invariant: it is ready only when every table is resident, every model has run its warm-up
+//! sizes and every pipeline has answered calls; and a stop finishes what was accepted.
 //!
 //! ```no_run
 //! use millpond_server::{Server, config::Config};

@@ -1,11 +1,11 @@
-//! The documents and manifests that list things list them all: crates in ARCHITECTURE.md, dependencies in
+//! The documents and manifests that list things list them all: crates in docs/crates.md, dependencies in
 //! docs/dependencies.md, the workspace's lints in every crate, and no dependency that nothing uses.
 
 use super::{File, holds_word};
 use crate::finding::Finding;
 use crate::workspace::{Member, Workspace};
 
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const CRATES: &str = "docs/crates.md";
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
 /// Holds the lists against the workspace.
@@ -16,7 +16,7 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
             .find(|file| file.path == path)
             .map_or("", |file| file.text.as_str())
     };
-    let mut findings = crates(&workspace.members, text(ARCHITECTURE));
+    let mut findings = crates(&workspace.members, text(CRATES));
     findings.extend(dependencies(
         text("Cargo.toml"),
         text(DEPENDENCIES),
@@ -30,13 +30,13 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Every crate's folder is named in the architecture, in code quotes.
-fn crates(members: &[Member], architecture: &str) -> Vec<Finding> {
+/// Every crate's folder is named in the list, in code quotes.
+fn crates(members: &[Member], list: &str) -> Vec<Finding> {
     let missing = members
         .iter()
-        .filter(|member| !architecture.contains(&format!("`{}`", member.folder)));
+        .filter(|member| !list.contains(&format!("`{}`", member.folder)));
     missing
-        .map(|member| Finding::refused(ARCHITECTURE, format!("does not name `{}`", member.folder)))
+        .map(|member| Finding::refused(CRATES, format!("does not name `{}`", member.folder)))
         .collect()
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_the_architecture_does_not_name_is_refused() {
+    fn a_crate_that_the_list_does_not_name_is_refused() {
         let members = [member("wire/frame", &[]), member("wire", &[])];
         assert_eq!(
             messages(&crates(&members, "`wire/frame`")),
