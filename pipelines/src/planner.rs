@@ -260,43 +260,27 @@ impl Place<'_, '_> {
         form
     }
 
-    /// Takes what the earlier stage `other` gives, which must be what `fits` accepts.
+    /// Takes what the earlier stage `other` gives, which must be `kind`.
     ///
     /// # Errors
     /// Which stages there are that would fit.
-    pub fn take(
-        &mut self,
-        key: &str,
-        other: &str,
-        wanted: &str,
-        fits: impl Fn(Form) -> bool,
-    ) -> Result<Form, Error> {
+    pub fn take(&mut self, key: &str, other: &str, kind: Kind) -> Result<Form, Error> {
         let stages = &self.planner.description.stages;
         let Some(found) = stages.iter().position(|candidate| candidate.name == other) else {
             let problem = format!("no stage is called `{other}`");
-            return Err(self.error(key, problem, self.candidates(wanted, &fits)));
+            return Err(self.error(key, problem, self.candidates(kind)));
         };
         if found >= self.index {
             return Err(self.planner.refers_forward(self.index, found, key));
         }
         let form = self.planner.planned[found].gives;
-        if !fits(form) {
+        if form.kind != kind {
             let problem = format!("stage `{other}` gives {}", form.kind.as_str());
-            return Err(self.error(key, problem, self.candidates(wanted, &fits)));
+            return Err(self.error(key, problem, self.candidates(kind)));
         }
         self.planner.used[found] = true;
         self.takes.push(Taken::Stage(found));
         Ok(form)
-    }
-
-    /// Takes the floats of an earlier stage.
-    ///
-    /// # Errors
-    /// As [`Place::take`].
-    pub fn take_floats(&mut self, key: &str, other: &str) -> Result<Form, Error> {
-        self.take(key, other, "a lookup or assemble stage", |form| {
-            form.kind == Kind::Floats
-        })
     }
 
     /// Checks that a key names something.
@@ -310,15 +294,19 @@ impl Place<'_, '_> {
         }
     }
 
-    /// "name a hash stage: `a`, `b`", of the stages so far.
-    fn candidates(&self, wanted: &str, fits: &impl Fn(Form) -> bool) -> String {
-        let fitting = self.planner.planned.iter().filter(|stage| fits(stage.gives));
+    /// "name a stage that gives keys: `a`, `b`", of the stages so far.
+    fn candidates(&self, kind: Kind) -> String {
+        let planned = self.planner.planned.iter();
+        let fitting = planned.filter(|stage| stage.gives.kind == kind);
         let names: Vec<String> = fitting
             .map(|stage| format!("`{}`", stage.description.name))
             .collect();
         match names.is_empty() {
-            true => format!("put {wanted} before this one and name it"),
-            false => format!("name {wanted}: {}", names.join(", ")),
+            true => format!(
+                "put a stage that gives {} before this one and name it",
+                kind.as_str()
+            ),
+            false => format!("name a stage that gives {}: {}", kind.as_str(), names.join(", ")),
         }
     }
 }

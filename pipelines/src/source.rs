@@ -71,7 +71,7 @@ impl Reference<'_> {
             },
             _ => Err((
                 format!("`{text}` is no source of text"),
-                "write user.FIELD, items, samples.J, or the name of a scan stage".to_string(),
+                "write user.FIELD, items, samples.J, or the name of a stage that gives texts".to_string(),
             )),
         }
     }

@@ -203,7 +203,7 @@ pub trait Stage: Send + Sync {
 pub enum Step {
     /// Its value is there.
     Value(Value),
-    /// Its value comes from another thread.
+    /// Its value is what a model gives.
     Wait(Wait),
     /// It has no value for this request; stages that take it are left out as well.
     Skip,

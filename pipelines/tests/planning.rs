@@ -232,42 +232,42 @@ fn what_a_stage_reads_must_exist_and_fit() {
         "keys = \"histroy\"",
         "stage `history_vec`, key `lookup.keys`",
         "no stage is called `histroy`",
-        "name a hash stage: `user_key`, `genre_keys`, `item_keys`, `history`",
+        "name a stage that gives keys: `user_key`, `genre_keys`, `item_keys`, `history`",
     );
     check_stage(
         "keys = \"history\"",
         "keys = \"events\"",
         "stage `history_vec`, key `lookup.keys`",
         "stage `events` gives texts",
-        "name a hash stage",
+        "name a stage that gives keys",
     );
     check_stage(
         "\"genre_vec\", \"item_vec\"",
         "\"genre_keys\", \"item_vec\"",
         "stage `x`, key `assemble.columns`",
         "stage `genre_keys` gives keys",
-        "name a lookup or assemble stage: `user_vec`",
+        "name a stage that gives floats: `user_vec`",
     );
     check_stage(
         "from = \"events\"",
         "from = \"user_vec\"",
         "stage `history`, key `hash.from`",
         "stage `user_vec` gives floats",
-        "name a scan stage: `events`",
+        "name a stage that gives texts: `events`",
     );
     check_stage(
         "from = \"items\"",
         "from = \"item.s\"",
         "stage `item_keys`, key `hash.from`",
         "`item.s` is no source of text",
-        "user.FIELD, items, samples.J, or the name of a scan stage",
+        "user.FIELD, items, samples.J, or the name of a stage that gives texts",
     );
     check_stage(
         "columns = [\"user_vec\", \"genre_vec\", \"item_vec\", \"history_vec\"]",
         "columns = []",
         "stage `x`, key `assemble.columns`",
         "it is empty",
-        "at least one lookup stage",
+        "at least one stage that gives floats",
     );
 }
 

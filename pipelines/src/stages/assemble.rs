@@ -20,11 +20,11 @@ impl Describe for Assemble {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
         let key = "assemble.columns";
         if self.columns.is_empty() {
-            return Err(place.error(key, "it is empty", "name at least one lookup stage"));
+            return Err(place.error(key, "it is empty", "name at least one stage that gives floats"));
         }
         let mut rows = Rows::One;
         for column in &self.columns {
-            if place.take_floats(key, column)?.rows == Rows::Each {
+            if place.take(key, column, Kind::Floats)?.rows == Rows::Each {
                 rows = Rows::Each;
             }
         }

@@ -29,9 +29,7 @@ impl Describe for Hash {
             Reference::parse(&self.from).map_err(|(problem, hint)| place.error(key, problem, hint))?;
         let is_field = matches!(reference, Reference::Request(Source::User(_)));
         let from = match reference {
-            Reference::Stage(other) => {
-                place.take(key, other, "a scan stage", |form| form.kind == Kind::Texts)?
-            }
+            Reference::Stage(other) => place.take(key, other, Kind::Texts)?,
             Reference::Request(source) if source.request() == place.request() => place.read(source),
             Reference::Request(_) => {
                 let hint = match place.request() {

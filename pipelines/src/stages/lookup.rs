@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct Lookup {
     /// The feature table.
     table: String,
-    /// The hash stage whose keys are looked up.
+    /// The stage whose keys are looked up.
     keys: String,
     /// How several keys of one row become one row of floats.
     #[serde(default)]
@@ -40,9 +40,7 @@ enum Pool {
 impl Describe for Lookup {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
         place.check_named("lookup.table", &self.table)?;
-        let keys = place.take("lookup.keys", &self.keys, "a hash stage", |form| {
-            form.kind == Kind::Keys
-        })?;
+        let keys = place.take("lookup.keys", &self.keys, Kind::Keys)?;
         if self.pool == Pool::None && keys.per_row == PerRow::Several {
             let problem = format!("`{}` gives several keys a row and none pools them", self.keys);
             return Err(place.error("lookup.pool", problem, "write pool = \"mean\" or pool = \"sum\""));

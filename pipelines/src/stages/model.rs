@@ -24,7 +24,7 @@ pub struct Model {
 impl Describe for Model {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
         place.check_named("model.model", &self.model)?;
-        let input = place.take_floats("model.input", &self.input)?;
+        let input = place.take("model.input", &self.input, Kind::Floats)?;
         if input.rows == Rows::One {
             let problem = format!(
                 "`{}` has one row, but a score is due for each item or sample",
