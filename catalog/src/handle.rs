@@ -141,7 +141,10 @@ fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
     for (name, model) in old.models_beside(next) {
         ends_by(until, || Arc::strong_count(old) == 1);
         for pipeline in old.pipelines.values() {
-            if Arc::ptr_eq(pipeline.batcher(), &model.batcher) {
+            if pipeline
+                .batchers()
+                .any(|batcher| Arc::ptr_eq(batcher, &model.batcher))
+            {
                 ends_by(until, || Arc::strong_count(pipeline) == 1);
             }
         }

@@ -1,4 +1,4 @@
-//! A pipeline with its tables, stores and model found, and the executor of its stages.
+//! A pipeline with its tables, stores and models found, and the executor of its stages.
 //!
 //! It keeps what it found: another version of a table makes another pipeline. Its invariant: one request reads one version of
 //! each table, from its first stage to its last, and gets one result.
@@ -6,8 +6,10 @@
 use crate::planner::Taken;
 use crate::stage::{Given, Model, Opening, Stage, Step};
 use crate::{Ask, Error, Expected, Items, Parts, Plan, Request, RequestKind, Value, Wait};
+use millpond_backends_interface::Port;
 use millpond_engines_batcher::{self as batcher, Batcher, Timing};
 use millpond_engines_features::Table;
+use millpond_tensor::{ElementType, Tensor};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ pub struct Pipeline {
     tables: Vec<(String, Arc<Table>)>,
     /// What requests wait for first.
     model: Model,
+    /// What they wait for after it, in order.
+    later: Vec<Model>,
 }
 
 /// A stage with its place among the values: those of the inputs, then those of the stages.
@@ -40,10 +44,10 @@ impl Pipeline {
             pipeline: &plan.name,
             parts,
             tables: Vec::new(),
-            model: None,
+            models: Vec::new(),
         };
         let inputs = plan.inputs.len();
-        let mut widths = vec![0; inputs];
+        let mut ports: Vec<Option<Port>> = vec![None; inputs];
         let mut stages: Vec<Ready> = Vec::with_capacity(plan.stages.len());
         for planned in &plan.stages {
             let index = |taken: &Taken| match taken {
@@ -51,14 +55,14 @@ impl Pipeline {
                 Taken::Stage(at) => inputs + at,
             };
             let takes: Vec<usize> = planned.takes.iter().map(index).collect();
-            let given: Vec<usize> = takes.iter().map(|at| widths[*at]).collect();
+            let given: Vec<Option<Port>> = takes.iter().map(|at| ports[*at].clone()).collect();
             let name = &planned.description.name;
             let (_, action) = planned
                 .description
                 .action()
                 .ok_or_else(|| Error::not_given("its key"))?;
             let opened = action.open(name, &given, &mut opening)?;
-            widths.push(opened.width);
+            ports.push(opened.gives);
             // Whoever takes a value last is found last.
             stages
                 .iter_mut()
@@ -69,14 +73,21 @@ impl Pipeline {
                 takes,
             });
         }
-        let Opening { tables, model, .. } = opening;
-        let model = model.ok_or_else(|| Error::not_given("a model"))?;
+        if let Some(last) = ports.last().and_then(Option::as_ref)
+            && !(last.element_type == ElementType::F32 && matches!(last.row_len(), None | Some(1)))
+        {
+            return Err(opening.unfit(format!("the last model gives {last}; expected one f32 a row")));
+        }
+        let Opening { tables, models, .. } = opening;
+        let mut models = models.into_iter();
+        let model = models.next().ok_or_else(|| Error::not_given("a model"))?;
         Ok(Pipeline {
             sample_width: plan.sample_width(),
             plan,
             stages,
             tables,
             model,
+            later: models.collect(),
         })
     }
 
@@ -99,17 +110,24 @@ impl Pipeline {
         self.plan.user_fields()
     }
 
-    /// The name of its model.
+    /// The name of the model that gives the scores.
     pub fn model(&self) -> &str {
-        &self.model.name
+        &self.later.last().unwrap_or(&self.model).name
     }
 
-    /// What runs its model.
+    /// What runs the model that requests wait for first.
     pub fn batcher(&self) -> &Arc<Batcher> {
         &self.model.batcher
     }
 
-    /// Bytes that the model's input takes for so many rows.
+    /// What runs its models.
+    pub fn batchers(&self) -> impl Iterator<Item = &Arc<Batcher>> {
+        std::iter::once(&self.model)
+            .chain(&self.later)
+            .map(|model| &model.batcher)
+    }
+
+    /// Bytes that the first model's input takes for so many rows.
     pub fn input_bytes(&self, rows: usize) -> usize {
         self.model.row_bytes.saturating_mul(rows)
     }
@@ -171,7 +189,7 @@ struct Run {
     /// Of the inputs, then of the stages that have run. `None`: skipped, or no later stage takes it.
     values: Vec<Option<Value>>,
     rows: usize,
-    /// Of the model that it waited for last.
+    /// Of the models that it waited for: their times together, and the batch of the last one.
     timing: Option<Timing>,
 }
 
@@ -188,7 +206,7 @@ pub enum Progress {
 pub struct Output {
     /// What its last stage gave; `None` where that was skipped.
     pub value: Option<Value>,
-    /// Where the time went, if a model ran.
+    /// Where the time of its models went, if one ran; the batch is the last one's.
     pub timing: Option<Timing>,
 }
 
@@ -208,12 +226,14 @@ pub struct Waiting {
 impl Waiting {
     /// What it waits for: a request, and the batcher that it is for. `done` is called once with what the pipeline came to, on the
     /// thread that the request is answered on.
-    pub fn request<D>(self, ask: Ask, done: D) -> (Arc<Batcher>, batcher::Request)
+    pub fn request<D>(self, mut ask: Ask, done: D) -> (Arc<Batcher>, batcher::Request)
     where
         D: FnOnce(Result<Output, Error>) + Send + 'static,
     {
         let Waiting { run, wait } = self;
         let again = ask.clone();
+        let kept = run.values.iter().flatten().map(Value::bytes_held);
+        ask.kept_bytes = kept.fold(ask.kept_bytes, usize::saturating_add);
         wait.request(ask, move |answer| run.resume(answer, again, done))
     }
 }
@@ -230,15 +250,37 @@ impl Run {
         })
     }
 
+    /// What a model gave: a tensor of as many rows as the request has; behind the last stage as many floats.
+    fn checked(&self, outputs: Vec<Tensor>) -> Result<Tensor, Error> {
+        let given = outputs.into_iter().next();
+        let output = given.ok_or_else(|| Error::not_given("an output of its model"))?;
+        let stages = self.pipeline.plan.inputs.len() + self.pipeline.stages.len();
+        let is_last = self.values.len() + 1 == stages;
+        let is_scores = !is_last || output.f32().is_some_and(|scores| scores.len() == self.rows);
+        if output.rows() == self.rows && is_scores {
+            return Ok(output);
+        }
+        let (element_type, shape, rows) = (output.element_type(), output.shape(), self.rows);
+        let problem = format!(
+            "a model of pipeline {:?} gave {element_type}{shape:?} for {rows} rows",
+            self.pipeline.plan.name
+        );
+        Err(Error::Internal { problem })
+    }
+
     fn resume<D>(mut self, answer: Result<batcher::Answer, batcher::Error>, ask: Ask, done: D)
     where
         D: FnOnce(Result<Output, Error>) + Send + 'static,
     {
         let progress = answer.map_err(Error::from).and_then(|answer| {
-            let output = answer.outputs.into_iter().next();
-            self.values
-                .push(output.map(|output| Value::rows(Items::Tensor(output))));
-            self.timing = Some(answer.timing);
+            let output = self.checked(answer.outputs)?;
+            self.values.push(Some(Value::rows(Items::Tensor(output))));
+            let timing = answer.timing;
+            self.timing = Some(self.timing.map_or(timing, |before| Timing {
+                queue: before.queue + timing.queue,
+                compute: before.compute + timing.compute,
+                ..timing
+            }));
             self.go_on()
         });
         match progress {

@@ -5,9 +5,11 @@
 
 use crate::planner::Place;
 use crate::{Error, Value, Wait};
+use millpond_backends_interface::Port;
 use millpond_engines_batcher::Batcher;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
+use millpond_tensor::ElementType;
 use std::sync::Arc;
 
 /// What kind of value a stage takes or gives, as far as the plan knows it.
@@ -28,9 +30,9 @@ pub enum Kind {
     Texts,
     /// Keys of feature tables.
     Keys,
-    /// Rows of floats.
+    /// Rows of floats, or what a model gives to a later stage.
     Floats,
-    /// What a model gives: one float a row.
+    /// What the last stage gives: one float a row.
     Scores,
 }
 
@@ -92,19 +94,40 @@ pub trait Describe {
         None
     }
 
-    /// Finds what it works with. `widths` are the floats a row of what it takes, in its plan's order; 0 where they are none.
+    /// Finds what it works with. `given` are the tensors that it takes, in its plan's order; `None` is a text or a key.
     ///
     /// # Errors
     /// [`Error::Unfit`].
-    fn open(&self, stage: &str, widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error>;
+    fn open(&self, stage: &str, given: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error>;
 }
 
 /// A stage that can run.
 pub struct Opened {
     /// What runs.
     pub stage: Box<dyn Stage>,
-    /// Floats a row of what it gives; 0 where it gives none.
-    pub width: usize,
+    /// The tensor that it gives; `None` for texts and keys.
+    pub gives: Option<Port>,
+}
+
+impl Opened {
+    /// A stage that gives texts or keys.
+    pub fn plain(stage: impl Stage + 'static) -> Opened {
+        let stage = Box::new(stage);
+        Opened { stage, gives: None }
+    }
+
+    /// The stage `name`, which gives f32 rows of `width`; `None` where that is known when it runs.
+    pub fn floats(name: &str, width: Option<usize>, stage: impl Stage + 'static) -> Opened {
+        let gives = Port {
+            name: name.to_owned(),
+            element_type: ElementType::F32,
+            shape: vec![None, width],
+        };
+        Opened {
+            stage: Box::new(stage),
+            gives: Some(gives),
+        }
+    }
 }
 
 /// Where stages find what they name.
@@ -125,8 +148,8 @@ pub struct Opening<'p> {
     pub(crate) parts: &'p dyn Parts,
     /// Each table once, with its name.
     pub(crate) tables: Vec<(String, Arc<Table>)>,
-    /// The model that the pipeline's requests wait for first.
-    pub(crate) model: Option<Model>,
+    /// Its models, in the order in which requests wait for them.
+    pub(crate) models: Vec<Model>,
 }
 
 /// A model that a pipeline runs.
@@ -169,7 +192,7 @@ impl Opening<'_> {
             .parts
             .model(name)
             .ok_or_else(|| self.missing("model", name))?;
-        self.model.get_or_insert_with(|| Model {
+        self.models.push(Model {
             name: name.to_owned(),
             batcher: Arc::clone(&found),
             row_bytes,

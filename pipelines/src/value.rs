@@ -47,6 +47,15 @@ impl Value {
         Value { items, offsets }
     }
 
+    /// Bytes of its items.
+    pub(crate) fn bytes_held(&self) -> usize {
+        match &self.items {
+            Items::Tensor(tensor) => tensor.bytes(),
+            Items::Keys(keys) => size_of_val(keys.as_slice()),
+            Items::Bytes(bytes) => bytes.bytes.len() + size_of_val(bytes.ends.as_slice()),
+        }
+    }
+
     /// The texts.
     ///
     /// # Errors

@@ -318,12 +318,30 @@ fn unused_stages_and_a_missing_model_are_refused() {
         "the last stage is not a model",
         "add a last stage with model",
     );
-    check_stage(
+}
+
+#[test]
+fn a_stage_may_read_a_model() {
+    let early = RANK.replacen(
         "[[pipelines.rank.stages]]\nname = \"x\"",
-        "[[pipelines.rank.stages]]\nname = \"early\"\nmodel = { model = \"ranker\", input = \"item_vec\" }\n[[pipelines.rank.stages]]\nname = \"x\"",
-        "stage `early`, key `model`",
-        "it is not the last stage",
-        "a pipeline has one model",
+        "[[pipelines.rank.stages]]\nname = \"early\"\nmodel = { model = \"first\", input = \"item_vec\" }\n[[pipelines.rank.stages]]\nname = \"x\"",
+        1,
+    );
+    let read = early.replacen("\"item_vec\", \"history_vec\"]", "\"early\", \"history_vec\"]", 1);
+    let plan_of = |text: &str| plan(text, "rank");
+    let planned = plan_of(&read).unwrap();
+    let kinds: Vec<Kind> = planned.stages[9..].iter().map(|stage| stage.gives.kind).collect();
+    assert_eq!(kinds, [Kind::Floats, Kind::Floats, Kind::Scores]);
+    let models: Vec<&str> = planned
+        .names()
+        .filter(|(_, name)| name.section == "models")
+        .map(|(_, name)| name.name)
+        .collect();
+    assert_eq!(models, ["first", "ranker"]);
+    assert!(
+        plan_of(&early)
+            .unwrap_err()
+            .contains("stage `early`: no later stage reads it")
     );
 }
 

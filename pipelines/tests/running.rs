@@ -185,10 +185,19 @@ fn every_stage_does_its_part() {
 
 #[test]
 fn a_model_that_takes_something_else_is_refused() {
-    let refused = |width, batched| Catalog::new(width, batched).open().err().unwrap().to_string();
+    let refused = Catalog::new(4, true).open().err().unwrap().to_string();
     assert_eq!(
-        refused(4, true),
-        "pipelines.films: model \"digits\" takes x: f32[N, 4]; its stage gives f32 rows of 3"
+        refused,
+        "pipelines.films: model \"digits\" takes x: f32[N, 4]; its stage gives x: f32[N, 3]"
     );
-    assert!(refused(3, false).contains("without a batch"));
+}
+
+#[test]
+fn a_model_without_a_batch_runs_once_a_request() {
+    let catalog = Catalog::new(3, false);
+    let pipeline = Arc::new(catalog.open().unwrap());
+    let output = run(&pipeline, &Call("7", "a|b", &["a", "c", "unknown"]));
+    assert_eq!(output.scores(), Some(&[132.5, 432.5, 32.5][..]));
+    // The three rows are one call of the model.
+    assert_eq!(output.timing.map(|timing| timing.batch_rows), Some(1));
 }

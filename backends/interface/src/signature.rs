@@ -28,8 +28,16 @@ impl Port {
             .try_fold(1usize, |product, dim| product.checked_mul((*dim)?))
     }
 
+    /// Whether tensors that are as `given` says can fit: no size that both know differs.
+    pub fn may_fit(&self, given: &Port) -> bool {
+        let mut dims = self.shape.iter().zip(&given.shape);
+        let agree =
+            |(own, given): (&Option<usize>, &Option<usize>)| own.is_none() || given.is_none() || own == given;
+        self.element_type == given.element_type && self.shape.len() == given.shape.len() && dims.all(agree)
+    }
+
     /// Whether a tensor of `shape` fits.
-    fn fits(&self, shape: &[usize]) -> bool {
+    pub fn fits(&self, shape: &[usize]) -> bool {
         self.shape.len() == shape.len()
             && self
                 .shape

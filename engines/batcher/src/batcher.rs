@@ -233,6 +233,8 @@ struct Shared {
     options: BatcherOptions,
     queue: Queue,
     counters: Counters,
+    /// 1 for a model without a batch, each of whose calls counts as one row.
+    request_rows_max: usize,
     /// Bounds the log's lines about panics in the model.
     model_panics: LineLimit,
     /// Bounds the log's lines about panics in `done`.
@@ -272,13 +274,14 @@ impl Batcher {
         let name = name.into();
         let problem = |problem| Error::Option { problem };
         options.check(&format!("models.{name}")).map_err(problem)?;
+        let mut request_rows_max = usize::MAX;
         if !model.signature().batched {
-            // Each call counts as one row.
-            options.batch_size_max = 1;
+            (options.batch_size_max, request_rows_max) = (1, 1);
         }
         let shared = Arc::new(Shared {
             queue: Queue::new(&options),
             counters: Counters::default(),
+            request_rows_max,
             model_panics: LineLimit::default(),
             receiver_panics: LineLimit::default(),
             own: Mutex::default(),
@@ -350,7 +353,7 @@ impl Batcher {
     ) -> Option<Rejected> {
         let asked = Asked {
             source,
-            rows,
+            rows: rows.min(self.shared.request_rows_max),
             bytes,
             deadline,
         };

@@ -3,9 +3,8 @@
 
 use super::*;
 use crate::Samples;
-use millpond_backends_interface::{Error as ModelError, Instance, Model as LoadedModel, Port, Signature};
+use millpond_backends_interface::{Error as ModelError, Instance, Model as LoadedModel, Signature};
 use millpond_engines_batcher::BatcherOptions;
-use millpond_tensor::{ElementType, Tensor};
 use std::borrow::Cow;
 use std::sync::mpsc;
 
@@ -107,6 +106,7 @@ fn pipeline(batcher: &Arc<Batcher>, stages: Vec<(Act, &[usize])>) -> Arc<Pipelin
             batcher: Arc::clone(batcher),
             row_bytes: 4,
         },
+        later: Vec::new(),
     })
 }
 

@@ -5,7 +5,8 @@
 use crate::planner::Place;
 use crate::stage::Opening;
 use crate::{Describe, Error, Form, Given, Items, Kind, Opened, PerRow, Rows, Stage, Step, Value};
-use millpond_tensor::Tensor;
+use millpond_backends_interface::Port;
+use millpond_tensor::{ElementType, Tensor};
 use serde::Deserialize;
 
 /// One row of floats after the other, side by side.
@@ -39,19 +40,17 @@ impl Describe for Assemble {
         self.columns.iter().map(String::as_str).collect()
     }
 
-    fn open(&self, _stage: &str, widths: &[usize], _opening: &mut Opening<'_>) -> Result<Opened, Error> {
-        let width = widths.iter().sum();
-        Ok(Opened {
-            stage: Box::new(Assembling { width }),
-            width,
-        })
+    fn open(&self, stage: &str, given: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
+        let is_other = |port: &&Port| port.element_type != ElementType::F32;
+        if let Some(other) = given.iter().flatten().find(is_other) {
+            return Err(opening.unfit(format!("stage {stage:?} takes floats, not {other}")));
+        }
+        let widths = given.iter().map(|port| port.as_ref()?.row_len());
+        Ok(Opened::floats(stage, widths.sum(), Assembling))
     }
 }
 
-struct Assembling {
-    /// Floats a row of all columns together.
-    width: usize,
-}
+struct Assembling;
 
 impl Stage for Assembling {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
@@ -67,14 +66,15 @@ impl Stage for Assembling {
                 _ => return Err(Error::not_given("one row, or one an item")),
             }
         }
-        let mut values = Vec::with_capacity(rows * self.width);
+        let width = columns.iter().map(|(_, dim, _)| dim).sum();
+        let mut values = Vec::with_capacity(rows * width);
         for row in 0..rows {
             for (step, dim, column) in &columns {
                 let from = row * step;
                 values.extend_from_slice(&column[from..from + dim]);
             }
         }
-        let floats = Tensor::new(vec![rows, self.width], values);
+        let floats = Tensor::new(vec![rows, width], values);
         let floats = floats.map_err(|error| Error::Internal {
             problem: error.to_string(),
         })?;
@@ -97,15 +97,15 @@ mod tests {
             column([1, 2], vec![1.0, 2.0]),
             column([3, 1], vec![7.0, 8.0, 9.0]),
         ];
-        let run = |takes: &[usize], rows, width| {
+        let run = |takes: &[usize], rows| {
             let given = Given {
                 values: &values,
                 takes,
                 rows,
             };
-            Assembling { width }.run(&given)
+            Assembling.run(&given)
         };
-        let Ok(Step::Value(value)) = run(&[0, 1], 3, 3) else {
+        let Ok(Step::Value(value)) = run(&[0, 1], 3) else {
             panic!()
         };
         let tensor = value.tensor().unwrap();
@@ -114,6 +114,6 @@ mod tests {
             tensor.f32(),
             Some(&[1.0, 2.0, 7.0, 1.0, 2.0, 8.0, 1.0, 2.0, 9.0][..])
         );
-        assert!(run(&[1], 2, 1).is_err());
+        assert!(run(&[1], 2).is_err());
     }
 }

@@ -8,6 +8,7 @@ use crate::stage::Opening;
 use crate::{
     Describe, Error, Form, Given, Items, Kind, Opened, PerRow, RequestKind, Source, Stage, Step, Value,
 };
+use millpond_backends_interface::Port;
 use serde::Deserialize;
 
 /// Keys of texts, by [`key_hash`].
@@ -64,11 +65,8 @@ impl Describe for Hash {
         vec![&self.from]
     }
 
-    fn open(&self, _stage: &str, _widths: &[usize], _opening: &mut Opening<'_>) -> Result<Opened, Error> {
-        Ok(Opened {
-            stage: Box::new(self.clone()),
-            width: 0,
-        })
+    fn open(&self, _: &str, _: &[Option<Port>], _: &mut Opening<'_>) -> Result<Opened, Error> {
+        Ok(Opened::plain(self.clone()))
     }
 }
 

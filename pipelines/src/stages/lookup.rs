@@ -6,6 +6,7 @@
 use crate::planner::Place;
 use crate::stage::Opening;
 use crate::{Describe, Error, Form, Given, Items, Kind, Name, Opened, PerRow, Stage, Step, Value};
+use millpond_backends_interface::Port;
 use millpond_engines_features::{self as features, Table};
 use millpond_tensor::Tensor;
 use serde::Deserialize;
@@ -64,7 +65,7 @@ impl Describe for Lookup {
         })
     }
 
-    fn open(&self, stage: &str, _widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error> {
+    fn open(&self, stage: &str, _: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
         let table = opening.table(&self.table)?;
         let pool = match self.pool {
             Pool::None => None,
@@ -72,10 +73,8 @@ impl Describe for Lookup {
             Pool::Mean => Some(features::Pool::Mean),
         };
         let name = stage.to_owned();
-        Ok(Opened {
-            width: table.dim(),
-            stage: Box::new(LookingUp { name, table, pool }),
-        })
+        let width = Some(table.dim());
+        Ok(Opened::floats(stage, width, LookingUp { name, table, pool }))
     }
 }
 

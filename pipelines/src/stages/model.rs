@@ -1,23 +1,23 @@
-//! `model = { model = "ranker", input = "x" }`: one score a row, by the model's batcher.
+//! `model = { model = "ranker", input = "x" }`: what a model gives for a tensor, by the model's batcher. The last stage is a model.
 //!
-//! Its invariant: the model takes what the stages give, or the pipeline does not open.
+//! Its invariant: a model that cannot take what its stage gives is refused when the pipeline opens; what is known only when a
+//! request runs is checked before its model runs.
 
 use crate::planner::Place;
 use crate::stage::Opening;
 use crate::{Describe, Error, Form, Given, Kind, Name, Opened, PerRow, Rows, Stage, Step, Wait};
-use millpond_backends_interface::Signature;
+use millpond_backends_interface::{Port, Signature};
 use millpond_engines_batcher::Batcher;
-use millpond_tensor::ElementType;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// One score a row; always the last stage.
+/// A tensor a row; of the last stage one score a row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// The model.
     model: String,
-    /// The stage whose floats go in.
+    /// The stage whose tensor goes in.
     input: String,
 }
 
@@ -33,12 +33,12 @@ impl Describe for Model {
             let hint = "assemble it with a column looked up for items or samples.J";
             return Err(place.error("model.input", problem, hint));
         }
-        if !place.is_last() {
-            let hint = "move it behind all others; a pipeline has one model";
-            return Err(place.error("model", "it is not the last stage", hint));
-        }
+        let kind = match place.is_last() {
+            true => Kind::Scores,
+            false => Kind::Floats,
+        };
         Ok(Form {
-            kind: Kind::Scores,
+            kind,
             rows: Rows::Each,
             per_row: PerRow::One,
         })
@@ -56,43 +56,40 @@ impl Describe for Model {
         })
     }
 
-    fn open(&self, _stage: &str, widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error> {
-        let width = widths.first().copied().unwrap_or(0);
-        let batcher = opening.model(&self.model, width.saturating_mul(size_of::<f32>()))?;
-        match problem(batcher.model().signature(), width) {
-            Some(problem) => Err(opening.unfit(format!("model {:?} {problem}", self.model))),
-            None => Ok(Opened {
-                stage: Box::new(Running { batcher }),
-                width: 1,
-            }),
+    fn open(&self, stage: &str, given: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
+        let [Some(given)] = given else {
+            return Err(Error::not_given("one tensor"));
+        };
+        let row_bytes = given
+            .row_len()
+            .unwrap_or(0)
+            .saturating_mul(given.element_type.bytes());
+        let batcher = opening.model(&self.model, row_bytes)?;
+        let signature = batcher.model().signature();
+        let ([input], [output]) = (signature.inputs.as_slice(), signature.outputs.as_slice()) else {
+            let (inputs, outputs) = (signature.inputs.len(), signature.outputs.len());
+            return Err(opening.unfit(format!(
+                "model {:?} has {inputs} inputs and {outputs} outputs; a pipeline's model has one of each",
+                self.model
+            )));
+        };
+        if !input.may_fit(given) {
+            let problem = format!("model {:?} takes {input}; its stage gives {given}", self.model);
+            return Err(opening.unfit(problem));
         }
+        let gives = Some(Port {
+            name: stage.to_owned(),
+            ..output.clone()
+        });
+        let signature = signature.clone();
+        let stage = Box::new(Running { batcher, signature });
+        Ok(Opened { stage, gives })
     }
-}
-
-/// Why a model of that signature cannot score rows of `width` floats, if it cannot.
-fn problem(signature: &Signature, width: usize) -> Option<String> {
-    let ([input], [output]) = (signature.inputs.as_slice(), signature.outputs.as_slice()) else {
-        let (inputs, outputs) = (signature.inputs.len(), signature.outputs.len());
-        return Some(format!(
-            "has {inputs} inputs and {outputs} outputs; a pipeline's model has one of each"
-        ));
-    };
-    if input.element_type != ElementType::F32 || input.shape.len() != 2 || input.row_len() != Some(width) {
-        return Some(format!("takes {input}; its stage gives f32 rows of {width}"));
-    }
-    if !signature.batched {
-        return Some(format!(
-            "takes {input} without a batch; a pipeline's model scores rows"
-        ));
-    }
-    if output.element_type != ElementType::F32 || output.row_len() != Some(1) {
-        return Some(format!("gives {output}; expected one f32 a row"));
-    }
-    None
 }
 
 struct Running {
     batcher: Arc<Batcher>,
+    signature: Signature,
 }
 
 impl Stage for Running {
@@ -100,7 +97,15 @@ impl Stage for Running {
         if given.rows == 0 {
             return Ok(Step::Skip);
         }
-        let inputs = vec![given.value(0)?.tensor()?.clone()];
-        Ok(Step::Wait(Wait::new(&self.batcher, inputs, given.rows)))
+        let input = given.value(0)?.tensor()?;
+        let mut ports = self.signature.inputs.iter();
+        if let Some(port) = ports.find(|port| !port.fits(input.shape())) {
+            let (model, shape) = (self.batcher.name(), input.shape());
+            let problem = format!("model {model:?} takes {port}; this request gives it {shape:?}");
+            return Err(Error::Request { problem });
+        }
+        let inputs = vec![input.clone()];
+        let rows = self.signature.rows(&inputs);
+        Ok(Step::Wait(Wait::new(&self.batcher, inputs, rows)))
     }
 }

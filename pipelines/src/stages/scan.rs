@@ -8,6 +8,7 @@ use crate::{
     Bytes, Describe, Error, Form, Given, Items, Kind, Name, Opened, PerRow, RequestKind, Rows, Source, Stage,
     Step, Template, Value,
 };
+use millpond_backends_interface::Port;
 use millpond_engines_ordered::{self as ordered, Store};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -64,16 +65,12 @@ impl Describe for Scan {
         })
     }
 
-    fn open(&self, _stage: &str, _widths: &[usize], opening: &mut Opening<'_>) -> Result<Opened, Error> {
-        let stage = Scanning {
+    fn open(&self, _: &str, _: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
+        Ok(Opened::plain(Scanning {
             store: opening.store(&self.store)?,
             prefix: Template::parse(&self.prefix).map_err(|problem| opening.unfit(problem))?,
             limit: self.limit,
-        };
-        Ok(Opened {
-            stage: Box::new(stage),
-            width: 0,
-        })
+        }))
     }
 }
 
