@@ -1,14 +1,8 @@
-//! The one way of every call: from its name to what serves it, and to what is counted and logged of it.
-//!
-//! It decodes the payload's map and nothing of its meaning. Its invariant: a call is refused for the first reason that
-//! holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token.
+//! What the calls of all threads share: the table of methods, access, admission, what serves, and what is counted and logged.
+//! It serves nothing. Its invariant: what a call is counted as, it is logged as.
 
-use crate::{
-    Access, Admission, Arrival, Backing, Call, Host, MethodId, Methods, ModelTime, Peer, Reply, Serve,
-    Served, SlowLog, Statistics, Turn,
-};
+use crate::{Access, Admission, Arrival, Backing, Methods, ModelTime, Peer, Reply, SlowLog, Statistics};
 use arc_swap::{ArcSwap, Guard};
-use millpond_wire_payload::{Payload, Reserved};
 use millpond_wire_schema::{Code, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -80,59 +74,8 @@ impl<S: Backing> Calls<S> {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Serves a call in that turn of a net thread.
-    pub fn serve(self: &Arc<Self>, asked: &Call<'_>, mut reply: Reply<'_>, turn: &Turn<S>, host: &dyn Host) {
-        let method = match asked.method {
-            Ok(method) => method,
-            Err(name) => return self.unknown(name, asked.caller.peer, reply),
-        };
-        let mut call = Served::new(self, host, method, asked, Some(turn), reply.hand_on());
-        let (connection, bytes) = (asked.caller.connection, asked.payload.len());
-        tracing::trace!(method = self.methods.name(method), connection, bytes, "called");
-        let served = self.admit(&call).and_then(|()| {
-            if let Serve::Always(serve) | Serve::UntilStop(serve) = &call.entry().serve {
-                let payload = self.read(&call)?;
-                return serve(&mut call, &payload);
-            }
-            let state = turn.state(self).ok_or_else(|| {
-                let ex = "the server is warming up; /readyz on the admin port turns 200 when it is done";
-                Status::new(Code::NotReady, ex)
-            })?;
-            self.serve_from(&state, &mut call)
-        });
-        if let Err(status) = served {
-            call.refuse(&status);
-        }
-    }
-
-    /// Serves a call of the process's own, before it is ready: from `state`, and counted nowhere.
-    pub fn rehearse(
-        self: &Arc<Self>,
-        state: &S::State,
-        asked: &Call<'_>,
-        mut reply: Reply<'_>,
-        host: &dyn Host,
-    ) {
-        if let Ok(method) = asked.method {
-            let mut call = Served::new(self, host, method, asked, None, reply.hand_on());
-            if let Err(status) = self.serve_from(state, &mut call) {
-                call.refuse(&status);
-            }
-        }
-    }
-
-    /// Has what serves its method serve it.
-    #[inline]
-    fn serve_from(&self, state: &S::State, call: &mut Served<'_, S>) -> Result<(), Status> {
-        let payload = self.read(call)?;
-        match &call.entry().serve {
-            Serve::Always(serve) | Serve::UntilStop(serve) => serve(call, &payload),
-            Serve::Ready(serve) => serve(state, call, &payload),
-            Serve::Configured(serve) => serve(call, &payload),
-        }
-    }
-
-    fn unknown(&self, name: &str, peer: Peer, reply: Reply<'_>) {
+    /// Refuses a call of that name, which no method has.
+    pub(crate) fn unknown(&self, name: &str, peer: Peer, reply: Reply<'_>) {
         if let Err(status) = self.access.admit_peer(peer) {
             return reply.error(&status);
         }
@@ -143,47 +86,9 @@ impl<S: Backing> Calls<S> {
         reply.error(&Status::new(Code::UnknownMethod, ex));
     }
 
-    /// Refuses by address, by the method's rules, and while the process stops.
-    fn admit(&self, call: &Served<'_, S>) -> Result<(), Status> {
-        let (method, entry) = (call.arrival.method, call.entry());
-        if !self.access.is_open(method) {
-            let caller = call.asked.caller;
-            self.access.admit_peer(caller.peer)?;
-            self.access
-                .admit(method, &entry.name, caller.peer, caller.encrypted)?;
-        }
-        // What is asked while a server stops is whether it does.
-        if !matches!(entry.serve, Serve::Always(_)) && self.is_stopping() {
-            let ex = "the server is stopping; call another one";
-            return Err(Status::new(Code::Stopping, ex));
-        }
-        Ok(())
-    }
-
-    /// Reads a payload as far as everybody must, and checks its token, or else that of its headers.
-    #[inline]
-    fn read<'c>(&self, call: &Served<'c, S>) -> Result<Payload<'c>, Status> {
-        let payload = Payload::new(call.asked.encoding, call.asked.payload)?;
-        let method = call.arrival.method;
-        if !call.arrival.is_own && !self.access.is_open(method) {
-            let token = Reserved::of(&payload)?.token.map(|token| token.0);
-            let token = token.or(call.asked.meta.token);
-            self.access.open(method, &call.entry().name, token)?;
-        }
-        Ok(payload)
-    }
-
-    /// Counts a call that its front refused.
-    pub fn refused_before(&self, method: Option<MethodId>, status: &Status) {
-        match method {
-            Some(method) => self.statistics.failed(method, status),
-            None => self.statistics.unknown(),
-        }
-    }
-
     /// Counts and logs a call that gets an error.
     pub(crate) fn refused(&self, arrival: &Arrival, trace: Option<&str>, status: &Status) {
-        if arrival.is_own {
+        if arrival.is_rehearsal {
             return;
         }
         self.statistics.failed(arrival.method, status);
@@ -204,7 +109,7 @@ impl<S: Backing> Calls<S> {
         trace: Option<&str>,
         model: Option<ModelTime>,
     ) {
-        if arrival.is_own {
+        if arrival.is_rehearsal {
             return;
         }
         self.statistics.answered(arrival, ready, model);

@@ -1,11 +1,13 @@
 //! What the process that serves calls says of itself, and lets be changed.
-//! It is asked by `*status`, `*infos` and `*tune` alone. Its invariant: no answer of it blocks a net thread.
+//! It is asked by `*status`, `*infos` and `*tune`, and for paths that are no method's. Its invariant: no answer of it blocks a net thread.
 
+use crate::Reply;
 use millpond_wire_schema::{Status, own::AllInfos, tune};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The process around the methods.
-pub trait Host {
+pub trait Host: Send + Sync {
     /// Whether calls should come.
     fn is_ready(&self) -> bool;
 
@@ -16,7 +18,10 @@ pub trait Host {
     ///
     /// # Errors
     /// Why it stays as it was.
-    fn tune(&self, call: &tune::Call<'_>, keeps: Option<IpAddr>) -> Result<Tuned, Status>;
+    fn tune(self: Arc<Self>, call: &tune::Call<'_>, keeps: Option<IpAddr>) -> Result<Tuned, Status>;
+
+    /// Answers an HTTP request for a path that is no method's.
+    fn visit(&self, verb: &str, path: &str, reply: Reply<'_>);
 }
 
 /// What became of a change.

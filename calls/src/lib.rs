@@ -60,7 +60,6 @@ mod served;
 mod service;
 mod slow;
 mod statistics;
-mod turn;
 
 pub use access::Access;
 pub use admission::{Admission, Permit};
@@ -68,14 +67,11 @@ pub use call::{Call, Caller, Meta};
 pub use calls::Calls;
 pub use clock::Clock;
 pub use host::{Host, OnDecision, Tuned};
-pub use method::{
-    Backing, Callers, Cost, Handler, MethodId, MethodSpec, Methods, OwnHandler, Serve, StateHandler,
-};
+pub use method::{Callers, Cost, Handler, MethodId, MethodSpec, Methods, OwnHandler, Serve, StateHandler};
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};
 pub use served::{Detached, Served};
-pub use service::Service;
+pub use service::{Backing, MethodService, Service};
 pub use slow::{ModelTime, SlowLog, TARGET as SLOW_TARGET};
 pub use statistics::{Arrival, CallCounts, Split, Statistics, Totals};
-pub use turn::Turn;

@@ -2,7 +2,7 @@
 //!
 //! It answers nothing. Its invariant: a [`MethodId`] is a place in the table that gave it, and looking a name up allocates nothing.
 
-use crate::Served;
+use crate::{Backing, Served};
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Method, Status};
 use std::borrow::Cow;
@@ -66,20 +66,6 @@ pub enum Cost {
     Detached,
     /// The same, in a batch with other calls: those of its turn, at whose end the batch is served, or of other threads.
     Batched,
-}
-
-/// What the methods of a process are served with.
-pub trait Backing: 'static {
-    /// What serves from ready to stop, loaded once a turn.
-    type State;
-    /// Where calls of a net thread's turn wait for its end. Nothing waits in it between turns.
-    type Batch: Default;
-
-    /// Whether calls wait.
-    fn waits(batch: &Self::Batch) -> bool;
-
-    /// The turn hook: serves all that wait, when every connection had its turn and before the thread waits for anything.
-    fn serve(batch: &mut Self::Batch);
 }
 
 /// Serves one call: answers it, takes it to another thread, or says why it is refused.

@@ -4,7 +4,8 @@
 
 use crate::push::Pusher;
 use crate::{
-    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodSpec, ModelTime, Permit, Reply, Ticket, Turn,
+    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, ModelTime, Permit, Reply,
+    Ticket,
 };
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
@@ -21,41 +22,40 @@ pub struct Served<'a, S: Backing> {
     /// What every call meets.
     pub calls: &'a Arc<Calls<S>>,
     /// The process around it.
-    pub host: &'a dyn Host,
+    pub host: &'a Arc<dyn Host>,
     /// What is asked, and by whom.
     pub asked: &'a Call<'a>,
     /// Which method it is of, and since when.
     pub arrival: Arrival,
-    /// The turn of a net thread that may answer it; a call of the process's own is of none.
-    turn: Option<&'a Turn<S>>,
+    /// The service of its net thread, at the end of whose turn it may be served.
+    service: &'a MethodService<S>,
     /// Taken by whatever answers.
     reply: Option<Reply<'a>>,
 }
 
 impl<'a, S: Backing> Served<'a, S> {
     pub(crate) fn new(
-        calls: &'a Arc<Calls<S>>,
-        host: &'a dyn Host,
+        service: &'a MethodService<S>,
         method: MethodId,
         asked: &'a Call<'a>,
-        turn: Option<&'a Turn<S>>,
+        is_rehearsal: bool,
         reply: Reply<'a>,
     ) -> Served<'a, S> {
         let arrival = Arrival {
             method,
             received: asked.received,
-            entered: match calls.methods.entry(method).cost {
+            entered: match service.calls.methods.entry(method).cost {
                 Cost::Detached | Cost::Batched => asked.clock.read(),
                 Cost::Short | Cost::Unbounded => asked.clock.last(),
             },
-            is_own: turn.is_none(),
+            is_rehearsal,
         };
         Served {
-            calls,
-            host,
+            calls: &service.calls,
+            host: &service.host,
             asked,
             arrival,
-            turn,
+            service,
             reply: Some(reply),
         }
     }
@@ -95,9 +95,11 @@ impl<'a, S: Backing> Served<'a, S> {
     pub fn answer(&mut self, trace: Option<&str>, write: impl FnOnce(&mut Encoder<'_>)) {
         let Some(reply) = self.reply.take() else { return };
         reply.ok(write);
+        if self.arrival.is_rehearsal {
+            return;
+        }
+        self.service.answered(self.arrival.method);
         let calls = self.calls;
-        let Some(turn) = self.turn else { return };
-        turn.answered(self.arrival.method, &calls.statistics);
         if self.is_long() || calls.slow.ms() > 0 || tracing::enabled!(tracing::Level::DEBUG) {
             let trace = trace.or(self.asked.meta.trace);
             calls.tell(&self.arrival, self.asked.clock.read(), trace);
@@ -119,10 +121,10 @@ impl<'a, S: Backing> Served<'a, S> {
     }
 
     /// Where it may wait for the end of its turn, if its method's calls do: then the hook serves it, on this thread, once it is
-    /// detached. A call of the process's own is of no turn.
+    /// detached. A rehearsal is of no turn.
     pub fn batch(&self) -> Option<RefMut<'a, S::Batch>> {
-        let waits = self.entry().cost == Cost::Batched;
-        self.turn.filter(|_| waits).map(Turn::batch)
+        let waits = self.entry().cost == Cost::Batched && !self.arrival.is_rehearsal;
+        waits.then(|| self.service.batch())
     }
 
     /// Takes the call to another thread, or to the end of its turn; it holds the permit until it is answered. `trace` is the payload's own.

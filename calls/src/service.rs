@@ -1,11 +1,19 @@
-//! What a front calls for every request.
-//! Its invariant: it is called on net threads, and must not block them.
+//! What a front calls for every request; and the service that has methods serve: the one way of every call, and its turn.
+//!
+//! It decodes the payload's map and nothing of its meaning. The answers of a turn leave together, so they are timed together; those
+//! of calls that waited for its end leave after that, and have their own times. Its invariants: a call is refused for the first
+//! reason that holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token; and
+//! between two turns a service holds nothing.
 
-use crate::{Call, MethodId, Peer, Reply};
+use crate::{Call, Calls, Host, MethodId, Peer, Reply, Serve, Served};
+use arc_swap::Guard;
+use millpond_wire_payload::{Payload, Reserved};
 use millpond_wire_schema::{Code, Status};
+use std::cell::{Ref, RefCell, RefMut};
+use std::sync::Arc;
 use std::time::Instant;
 
-/// Answers requests. It is called on the net threads and must not block them.
+/// Answers requests. Each net thread has a copy, which must not block it.
 pub trait Service: Clone + Send + 'static {
     /// The method of that name. A front asks once a call; a service that serves all calls alike has one method of all names.
     fn find(&self, name: &str) -> Option<MethodId> {
@@ -28,13 +36,12 @@ pub trait Service: Clone + Send + 'static {
         reply.error(&Status::new(Code::UnknownMethod, ex));
     }
 
-    /// Told in the turn in which the kernel has taken all bytes of a ticket's answer that said since when it was ready
-    /// ([`Ticket::set_ready`](crate::Ticket::set_ready)), and of which method. Answers that never left are not told.
-    fn written(&self, method: MethodId, since: Instant) {
-        let _ = (method, since);
+    /// Counts a call that its front refused with `status`: by the connection's bounds, or for its verb.
+    fn refused(&self, method: Option<MethodId>, status: &Status) {
+        let _ = (method, status);
     }
 
-    /// Whether calls wait for the end of a net thread's turn.
+    /// Whether calls wait for the end of the turn.
     fn has_batch(&self) -> bool {
         false
     }
@@ -44,13 +51,208 @@ pub trait Service: Clone + Send + 'static {
         let _ = began;
     }
 
-    /// Told at the end of each turn of a net thread, after what it answered was sent; when the turn began.
-    fn turned(&self, began: Instant) {
-        let _ = began;
+    /// Ends a turn that began then, after what it answered was sent. `written` are the tickets' answers whose last bytes the kernel
+    /// took in it, and since when they were ready, of those that said it ([`Ticket::set_ready`](crate::Ticket::set_ready)).
+    fn turned(&self, began: Instant, written: impl Iterator<Item = (MethodId, Instant)>) {
+        let _ = (began, written);
+    }
+}
+
+/// What the methods of a process are served with.
+pub trait Backing: 'static {
+    /// What serves from ready to stop, loaded once a turn.
+    type State: Send + Sync;
+    /// Where calls of a net thread's turn wait for its end. Nothing waits in it between turns.
+    type Batch: Default + Send;
+
+    /// Whether calls wait.
+    fn waits(batch: &Self::Batch) -> bool;
+
+    /// The turn hook: serves all that wait, when every connection had its turn and before the thread waits for anything.
+    fn serve(batch: &mut Self::Batch);
+}
+
+/// Has the methods of a table serve; with what a net thread keeps from the beginning of a turn to its end.
+pub struct MethodService<S: Backing> {
+    /// What all threads share.
+    pub calls: Arc<Calls<S>>,
+    pub(crate) host: Arc<dyn Host>,
+    /// Loaded for the first call of the turn that needs it.
+    state: RefCell<Option<Guard<Arc<S::State>>>>,
+    /// Calls that wait for its end.
+    batch: RefCell<S::Batch>,
+    /// Calls that were answered at once.
+    answered: RefCell<Vec<(MethodId, u32)>>,
+}
+
+/// Another net thread has turns of its own.
+impl<S: Backing> Clone for MethodService<S> {
+    fn clone(&self) -> MethodService<S> {
+        MethodService::new(Arc::clone(&self.calls), Arc::clone(&self.host))
+    }
+}
+
+impl<S: Backing> MethodService<S> {
+    /// Serves those calls in that process.
+    pub fn new(calls: Arc<Calls<S>>, host: Arc<dyn Host>) -> MethodService<S> {
+        MethodService {
+            calls,
+            host,
+            state: RefCell::default(),
+            batch: RefCell::default(),
+            answered: RefCell::default(),
+        }
     }
 
-    /// Told of a call that its front refused with `status`: by the connection's bounds, or for its verb.
+    /// Serves a call of the process's own, before it is ready: from `state`, and counted nowhere.
+    pub fn rehearse(&self, state: &S::State, asked: &Call<'_>, mut reply: Reply<'_>) {
+        if let Ok(method) = asked.method {
+            let mut call = Served::new(self, method, asked, true, reply.hand_on());
+            if let Err(status) = self.serve_from(state, &mut call) {
+                call.refuse(&status);
+            }
+        }
+    }
+
+    /// Has what serves its method serve it.
+    #[inline]
+    fn serve_from(&self, state: &S::State, call: &mut Served<'_, S>) -> Result<(), Status> {
+        let payload = self.read(call)?;
+        match &call.entry().serve {
+            Serve::Always(serve) | Serve::UntilStop(serve) => serve(call, &payload),
+            Serve::Ready(serve) => serve(state, call, &payload),
+            Serve::Configured(serve) => serve(call, &payload),
+        }
+    }
+
+    /// Refuses by address, by the method's rules, and while the process stops.
+    fn admit(&self, call: &Served<'_, S>) -> Result<(), Status> {
+        let (method, entry) = (call.arrival.method, call.entry());
+        let access = &self.calls.access;
+        if !access.is_open(method) {
+            let caller = call.asked.caller;
+            access.admit_peer(caller.peer)?;
+            access.admit(method, &entry.name, caller.peer, caller.encrypted)?;
+        }
+        // What is asked while a server stops is whether it does.
+        if !matches!(entry.serve, Serve::Always(_)) && self.calls.is_stopping() {
+            let ex = "the server is stopping; call another one";
+            return Err(Status::new(Code::Stopping, ex));
+        }
+        Ok(())
+    }
+
+    /// Reads a payload as far as everybody must, and checks its token, or else that of its headers.
+    #[inline]
+    fn read<'c>(&self, call: &Served<'c, S>) -> Result<Payload<'c>, Status> {
+        let payload = Payload::new(call.asked.encoding, call.asked.payload)?;
+        let (method, access) = (call.arrival.method, &self.calls.access);
+        if !call.arrival.is_rehearsal && !access.is_open(method) {
+            let token = Reserved::of(&payload)?.token.map(|token| token.0);
+            let token = token.or(call.asked.meta.token);
+            access.open(method, &call.entry().name, token)?;
+        }
+        Ok(payload)
+    }
+
+    /// What serves all calls of this turn; nothing before the process is ready.
+    #[inline]
+    fn state(&self) -> Option<Ref<'_, S::State>> {
+        if self.state.borrow().is_none() {
+            *self.state.borrow_mut() = Some(self.calls.state()?);
+        }
+        Ref::filter_map(self.state.borrow(), |state| state.as_ref().map(|state| &***state)).ok()
+    }
+
+    pub(crate) fn batch(&self) -> RefMut<'_, S::Batch> {
+        self.batch.borrow_mut()
+    }
+
+    /// A call was answered; it is counted, unless nothing is.
+    #[inline]
+    pub(crate) fn answered(&self, method: MethodId) {
+        if !self.calls.statistics.answered_at_once(method) {
+            return;
+        }
+        let mut answered = self.answered.borrow_mut();
+        match answered.iter_mut().find(|(of, _)| *of == method) {
+            Some((_, calls)) => *calls += 1,
+            None => answered.push((method, 1)),
+        }
+    }
+
+    /// What has left now: each call that was answered at once took all of the turn.
+    fn time(&self, began: Instant, written: impl Iterator<Item = (MethodId, Instant)>) {
+        let (mut answered, mut written) = (self.answered.borrow_mut(), written.peekable());
+        if answered.is_empty() && written.peek().is_none() {
+            return;
+        }
+        let (now, statistics) = (Instant::now(), &self.calls.statistics);
+        for (method, calls) in answered.drain(..) {
+            statistics.timed(method, now.saturating_duration_since(began), calls);
+        }
+        for (method, since) in written {
+            statistics.wrote(method, now.saturating_duration_since(since));
+        }
+    }
+}
+
+impl<S: Backing> Service for MethodService<S> {
+    fn find(&self, name: &str) -> Option<MethodId> {
+        self.calls.methods.named(name)
+    }
+
+    fn call(&self, asked: &Call<'_>, mut reply: Reply<'_>) {
+        let calls = &self.calls;
+        let method = match asked.method {
+            Ok(method) => method,
+            Err(name) => return calls.unknown(name, asked.caller.peer, reply),
+        };
+        let mut call = Served::new(self, method, asked, false, reply.hand_on());
+        let (connection, bytes) = (asked.caller.connection, asked.payload.len());
+        tracing::trace!(method = calls.methods.name(method), connection, bytes, "called");
+        let served = self.admit(&call).and_then(|()| {
+            if let Serve::Always(serve) | Serve::UntilStop(serve) = &call.entry().serve {
+                let payload = self.read(&call)?;
+                return serve(&mut call, &payload);
+            }
+            let state = self.state().ok_or_else(|| {
+                let ex = "the server is warming up; /readyz on the admin port turns 200 when it is done";
+                Status::new(Code::NotReady, ex)
+            })?;
+            self.serve_from(&state, &mut call)
+        });
+        if let Err(status) = served {
+            call.refuse(&status);
+        }
+    }
+
+    fn visit(&self, verb: &str, path: &str, peer: Peer, reply: Reply<'_>) {
+        match self.calls.access.admit_peer(peer) {
+            Ok(()) => self.host.visit(verb, path, reply),
+            Err(status) => reply.error(&status),
+        }
+    }
+
     fn refused(&self, method: Option<MethodId>, status: &Status) {
-        let _ = (method, status);
+        match method {
+            Some(method) => self.calls.statistics.failed(method, status),
+            None => self.calls.statistics.unknown(),
+        }
+    }
+
+    fn has_batch(&self) -> bool {
+        S::waits(&self.batch.borrow())
+    }
+
+    /// What was answered before the batch was sent before it, so it is timed first.
+    fn serve_batch(&self, began: Instant) {
+        self.time(began, std::iter::empty());
+        S::serve(&mut self.batch.borrow_mut());
+    }
+
+    fn turned(&self, began: Instant, written: impl Iterator<Item = (MethodId, Instant)>) {
+        *self.state.borrow_mut() = None;
+        self.time(began, written);
     }
 }

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 /// parts: they are answered when it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// From the read to the router.
+    /// From the read to the service of its thread.
     Queue,
-    /// From the router to the ready answer.
+    /// From the service to the ready answer.
     Work,
     /// From the ready answer to its last byte's being the kernel's; not of its time, which ends with the ready answer.
     Write,
@@ -41,14 +41,14 @@ pub struct Arrival {
     pub method: MethodId,
     /// When the request's last byte was read.
     pub received: Instant,
-    /// When the router had it; of a call that is answered at once, when the clock was last read before that.
+    /// When the service had it; of a call that is answered at once, when the clock was last read before that.
     pub entered: Instant,
-    /// The server called itself: the call is counted and logged nowhere.
-    pub is_own: bool,
+    /// The server calls itself while it warms up: the call is counted and logged nowhere.
+    pub is_rehearsal: bool,
 }
 
 impl Arrival {
-    /// From the read to the router.
+    /// From the read to the service of its thread.
     pub fn queue(&self) -> Duration {
         self.entered.saturating_duration_since(self.received)
     }

@@ -133,7 +133,7 @@ fn answer<T>(
                 batch_wait: timing.queue,
                 compute: timing.compute,
             }));
-            if !call.arrival.is_own {
+            if !call.arrival.is_rehearsal {
                 log(&call, &printed.scores, &timing);
             }
             call.ok(printed.write);
@@ -144,7 +144,7 @@ fn answer<T>(
 
 /// The error of a request that was not let in; one that would be answered too late is counted by that reason.
 fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
-    if matches!(reason, Rejected::TooLate { .. }) && !call.arrival.is_own {
+    if matches!(reason, Rejected::TooLate { .. }) && !call.arrival.is_rehearsal {
         call.calls.statistics.too_late();
     }
     let model = batcher.name().to_owned();

@@ -5,11 +5,12 @@ use crate::Call;
 use millpond_calls::Tuned;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Field as _, Status, tune as schema};
+use std::sync::Arc;
 
 pub(crate) fn serve(call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, _) = schema::Call::decode(payload)?;
     let keeps = call.asked.caller.peer.ip().filter(|_| !decoded.force);
-    match call.host.tune(&decoded, keeps)? {
+    match Arc::clone(call.host).tune(&decoded, keeps)? {
         Tuned::Done(answer) => call.answer(None, |out| schema::Answer::write(&answer, out)),
         Tuned::Asks(ask) => {
             // A stop waits for it; where the server is full of calls, tuning it is what may help.

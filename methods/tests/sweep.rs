@@ -3,7 +3,8 @@
 
 use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    Admission, Answer, Call, Caller, Calls, Clock, Host, Later, Meta, Peer, Reply, Sink, Tuned, Turn,
+    Admission, Answer, Call, Caller, Calls, Clock, Host, Later, Meta, MethodService, Peer, Reply,
+    Service as _, Sink, Tuned,
 };
 use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_batcher::Stats;
@@ -67,16 +68,17 @@ impl Host for Nobody {
         unreachable!("nobody asks")
     }
 
-    fn tune(&self, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
+    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
         Err(Status::new(Code::Internal, "nobody asks"))
     }
+
+    fn visit(&self, _: &str, _: &str, _: Reply<'_>) {}
 }
 
 /// A net thread's view of a server with one model, and the answers of its calls.
 struct Thread {
     catalog: Handle,
-    calls: Arc<Calls<Engines>>,
-    turn: Turn<Engines>,
+    service: MethodService<Engines>,
     clock: Clock,
     to: SyncSender<String>,
     answers: Receiver<String>,
@@ -100,8 +102,7 @@ impl Thread {
         let (to, answers) = sync_channel(64);
         Thread {
             catalog,
-            calls: Arc::new(calls),
-            turn: Turn::default(),
+            service: MethodService::new(Arc::new(calls), Arc::new(Nobody)),
             clock: Clock::start(),
             to,
             answers,
@@ -110,7 +111,7 @@ impl Thread {
 
     fn call(&self, payload: &str) {
         let call = Call {
-            method: self.calls.methods.named("infer").ok_or("infer"),
+            method: self.service.find("infer").ok_or("infer"),
             encoding: Encoding::Json,
             payload: payload.as_bytes(),
             meta: Meta::default(),
@@ -124,7 +125,7 @@ impl Thread {
         };
         let (bytes, to) = (Vec::new(), self.to.clone());
         let mut sink = Collector { bytes, to };
-        self.calls.serve(&call, Reply::to(&mut sink), &self.turn, &Nobody);
+        self.service.call(&call, Reply::to(&mut sink));
     }
 
     fn stats(&self) -> Stats {
@@ -137,16 +138,16 @@ impl Thread {
         self.clock.begin();
         payloads.iter().for_each(|payload| self.call(payload));
         let mut answers = Vec::new();
-        if self.turn.has_batch() {
+        if self.service.has_batch() {
             answers.extend(self.answers.try_iter());
             assert!(!answers.iter().any(|answer: &String| answer.contains("outputs")));
-            self.turn.serve_batch(self.clock.began(), &self.calls);
+            self.service.serve_batch(self.clock.began());
             answers.extend(self.answers.try_iter());
             assert_eq!(answers.len(), payloads.len());
         }
         answers.extend((answers.len()..payloads.len()).map(|_| self.answers.recv().unwrap()));
-        self.turn.end(self.clock.began(), &self.calls);
-        while self.calls.admission.unfinished() > 0 {
+        self.service.turned(self.clock.began(), std::iter::empty());
+        while self.service.calls.admission.unfinished() > 0 {
             std::thread::yield_now();
         }
         answers
@@ -190,8 +191,8 @@ fn a_small_model_answers_in_the_turn_what_an_instance_answers() {
         (before.0.batches + 3, before.0.answered + 5)
     );
     assert_eq!(after.1.batches, before.1.batches + 5);
-    let infer = inline.calls.methods.named("infer").unwrap();
-    let totals = inline.calls.statistics.totals(infer);
+    let infer = inline.service.find("infer").unwrap();
+    let totals = inline.service.calls.statistics.totals(infer);
     assert_eq!(
         (totals.answered, totals.times.count(), totals.failed()),
         (6, 6, 1)

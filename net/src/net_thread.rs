@@ -207,10 +207,7 @@ impl<L: Local> Loop<L> {
             if self.local.has_batch() {
                 self.serve_batch();
             }
-            for (mark, since) in self.buffers.written.drain(..) {
-                self.local.written(mark, since);
-            }
-            self.local.end();
+            self.local.end(self.buffers.written.drain(..));
             if self.buffers.scratch.capacity() > SCRATCH_BYTES {
                 self.buffers.scratch = Vec::new();
             }

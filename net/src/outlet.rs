@@ -23,7 +23,7 @@ pub struct Outlet {
 
 impl Outlet {
     /// Sends the answer, which may be empty; the connection ends with it where `close` says so. `ready` is since when it is only to be
-    /// written, and the mark for [`Local::written`](crate::Local::written).
+    /// written, and the mark to tell that with ([`Local::end`](crate::Local::end)).
     pub fn answer(&self, bytes: Vec<u8>, close: bool, ready: Option<(Instant, Mark)>) {
         self.mailbox.post(Delivery {
             key: self.key,

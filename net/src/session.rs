@@ -20,9 +20,6 @@ pub trait Local: Clone + Send + 'static {
     /// A turn of the thread begins: reads the clock.
     fn begin(&self) -> Instant;
 
-    /// The kernel has taken all bytes of an answer with this mark, ready `since` then ([`Outlet::answer`]).
-    fn written(&self, mark: Mark, since: Instant);
-
     /// Whether calls wait for the end of the turn.
     fn has_batch(&self) -> bool {
         false
@@ -31,8 +28,9 @@ pub trait Local: Clone + Send + 'static {
     /// Serves them after every connection's turn; their answers leave in this turn.
     fn serve_batch(&self) {}
 
-    /// The turn has ended, after what it answered was sent.
-    fn end(&self);
+    /// The turn has ended, after what it answered was sent. `written` are the marks of answers whose last bytes the kernel took in it,
+    /// and since when they were ready, of those that said it ([`Outlet::answer`]).
+    fn end(&self, written: impl Iterator<Item = (Mark, Instant)>);
 }
 
 /// A protocol that a port speaks: whether a connection with these first bytes, of which there is one at least, speaks it.

@@ -3,7 +3,7 @@
 
 use crate::Shared;
 use crate::log::LogHandle;
-use millpond_calls::{Admission, Split};
+use millpond_calls::{Admission, Host as _, Split};
 use millpond_catalog::Catalog;
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;

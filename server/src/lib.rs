@@ -1,4 +1,4 @@
-//! The server: configuration, wiring, warm-up, drain and the admin port.
+//! The server: configuration, wiring, drain and the admin port.
 //!
 //! It serves no method itself. Its invariant: it is ready only when every table is resident, every model has run its warm-up
 //! sizes and every pipeline has answered calls; and a stop finishes what was accepted.
@@ -18,6 +18,7 @@ pub mod config;
 pub mod doctor;
 mod encryption;
 mod error;
+mod host;
 mod infos;
 mod log;
 mod panics;
@@ -25,7 +26,6 @@ mod ports;
 mod processes;
 mod program;
 mod rehearsal;
-mod router;
 mod stop;
 mod tls;
 mod tune;
@@ -39,7 +39,7 @@ pub use program::Program;
 pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 
 use config::Config;
-use millpond_calls::{Access, Admission, Calls};
+use millpond_calls::{Access, Admission, Calls, Host, MethodService};
 use millpond_catalog::{Catalog, Handle};
 use millpond_engines_ordered::Durability;
 use millpond_methods::Engines;
@@ -87,8 +87,9 @@ impl Shared {
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.why_not_ready().is_none()
+    /// What a net thread of the data port serves calls with.
+    fn service(self: &Arc<Shared>) -> MethodService<Engines> {
+        MethodService::new(Arc::clone(&self.calls), Arc::clone(self) as Arc<dyn Host>)
     }
 
     /// Why no call should come, if there is a reason.
@@ -195,9 +196,8 @@ impl Server {
             admin_port(&shared.config.admin).start(listener, "admin", admin::Admin { view })
         };
         let admin = admin.map(start_admin).transpose()?;
-        let router = router::Router::new(Arc::clone(&shared));
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
-        let (mut data, counted) = port.prepare(listeners, "net", router)?;
+        let (mut data, counted) = port.prepare(listeners, "net", shared.service())?;
         let state = match shared.program.member {
             Some(_) => "bound",
             None => {

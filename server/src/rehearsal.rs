@@ -4,8 +4,7 @@
 //! memory that nothing has touched. Its invariant: it writes to no store, and its calls are counted and logged nowhere.
 
 use crate::Shared;
-use crate::router::Router;
-use millpond_calls::{Answer, Call as Asked, Caller, Clock, Later, Meta, Peer, Reply, Sink};
+use millpond_calls::{Answer, Call as Asked, Caller, Clock, Later, Meta, Peer, Reply, Service as _, Sink};
 use millpond_catalog::Catalog;
 use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_payload::{Encoder, Encoding, Map, Value};
@@ -60,13 +59,13 @@ fn rehearse(
     engines: &Catalog,
     (method, write): &Call<'_>,
 ) -> Result<usize, RecvTimeoutError> {
-    let (started, host, mut made) = (Instant::now(), Router::new(Arc::clone(shared)), 0);
+    let (started, service, mut made) = (Instant::now(), shared.service(), 0);
     for round in 0..ROUNDS {
         for encoding in [Encoding::Json, Encoding::Msgpack] {
             let (mut payload, clock) = (Vec::new(), Clock::start());
             write(&mut Encoder::new(&mut payload, encoding, false), round);
             let asked = Asked {
-                method: shared.calls.methods.named(method).ok_or(method),
+                method: service.find(method).ok_or(method),
                 encoding,
                 payload: &payload,
                 meta: Meta::default(),
@@ -85,8 +84,7 @@ fn rehearse(
                 bytes,
                 told,
             };
-            let reply = Reply::to(&mut listener);
-            shared.calls.rehearse(engines, &asked, reply, &host);
+            service.rehearse(engines, &asked, Reply::to(&mut listener));
             drop(listener);
             heard.recv_timeout(ANSWER_WAIT)?;
             made += 1;

@@ -116,7 +116,7 @@ impl CallCounts {
         Metric::samples(
             "millpond_call_part_seconds",
             Kind::Histogram,
-            "The same in its parts, where another thread answers: from the read to the router (queue), from the router to the ready \
+            "The same in its parts, where another thread answers: from the read to the service (queue), from the service to the ready \
              answer (work); and after it, from the ready answer to the kernel (write).",
             |calls: &CallCounts, samples| {
                 for (method, totals) in &calls.methods {
@@ -129,7 +129,7 @@ impl CallCounts {
         Metric::samples(
             "millpond_stage_seconds",
             Kind::Histogram,
-            "Parts of the time of answered infer and rank calls: from the read to the router (queue), from the batcher to the \
+            "Parts of the time of answered infer and rank calls: from the read to the service (queue), from the batcher to the \
              run (batch_wait), the run, once a request (compute), from the ready answer to the kernel (write).",
             |calls: &CallCounts, samples| {
                 for (stage, times) in &calls.stages {

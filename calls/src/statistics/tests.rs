@@ -3,8 +3,11 @@
 
 use super::*;
 use crate::access::{Access, Secret};
-use crate::{Admission, Calls, Methods, Turn, method};
+use crate::{Admission, Calls, Host, MethodService, Methods, Reply, Service as _, Tuned, method};
 use millpond_metrics::Page;
+use millpond_wire_schema::{own::AllInfos, tune};
+use std::iter::empty;
+use std::net::IpAddr;
 
 fn methods() -> Methods<()> {
     method::tests::methods()
@@ -16,7 +19,7 @@ fn arrival(method: MethodId, queue: Duration) -> Arrival {
         method,
         received,
         entered: received + queue,
-        is_own: false,
+        is_rehearsal: false,
     }
 }
 
@@ -25,6 +28,29 @@ fn calls() -> Calls<()> {
     let methods = method::tests::methods();
     let access = Access::new(&Default::default(), Secret::default(), &methods);
     Calls::new(access, Admission::new(1, 0, Duration::ZERO), methods, 0, 0)
+}
+
+struct Nobody;
+
+impl Host for Nobody {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn infos(&self) -> AllInfos<'static> {
+        unreachable!("nobody asks")
+    }
+
+    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
+        unreachable!("nobody asks")
+    }
+
+    fn visit(&self, _: &str, _: &str, _: Reply<'_>) {}
+}
+
+/// A net thread's service of them.
+fn service() -> MethodService<()> {
+    MethodService::new(Arc::new(calls()), Arc::new(Nobody))
 }
 
 fn check(calls: &Calls<()>, expected: &[&str]) {
@@ -39,23 +65,23 @@ fn check(calls: &Calls<()>, expected: &[&str]) {
 
 #[test]
 fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
-    let (calls, turn) = (calls(), Turn::default());
+    let service = service();
+    let calls = &service.calls;
     let (methods, metrics) = (&calls.methods, &calls.statistics);
     let named = |name| methods.named(name).unwrap();
     let began = Instant::now() - Duration::from_secs(1);
     for name in ["features.lookup", "*ping", "features.lookup"] {
-        turn.answered(named(name), metrics);
+        service.answered(named(name));
     }
-    turn.written(named("infer"), began);
     check(
-        &calls,
+        calls,
         &[
             "millpond_calls_total{method=\"features.lookup\"} 2",
             "millpond_call_seconds_count{method=\"features.lookup\"} 0",
         ],
     );
-    turn.end(began, &calls);
-    turn.end(began, &calls);
+    service.turned(began, [(named("infer"), began)].into_iter());
+    service.turned(began, empty());
     let ping = metrics.totals(named("*ping")).times;
     assert!(ping.count() == 1 && ping.sum_ns() >= 1_000_000_000);
     assert_eq!(
@@ -63,7 +89,7 @@ fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
         2 * ping.sum_ns()
     );
     check(
-        &calls,
+        calls,
         &[
             "millpond_calls_total{method=\"features.lookup\"} 2",
             "millpond_call_seconds_count{method=\"features.lookup\"} 2",
@@ -78,19 +104,20 @@ fn calls_of_a_turn_are_counted_at_once_and_have_its_time() {
 
 #[test]
 fn calls_that_were_sent_before_the_batch_of_their_turn_do_not_have_its_time() {
-    let (calls, turn) = (calls(), Turn::default());
+    let service = service();
+    let calls = &service.calls;
     let ping = calls.methods.named("*ping").unwrap();
     let began = Instant::now();
-    turn.answered(ping, &calls.statistics);
-    assert!(!turn.has_batch());
-    *turn.batch() = 3;
-    assert!(turn.has_batch());
-    turn.serve_batch(began, &calls);
-    assert!(!turn.has_batch());
+    service.answered(ping);
+    assert!(!service.has_batch());
+    *service.batch() = 3;
+    assert!(service.has_batch());
+    service.serve_batch(began);
+    assert!(!service.has_batch());
     let before = calls.statistics.totals(ping).times;
     assert_eq!(before.count(), 1);
     std::thread::sleep(Duration::from_millis(2));
-    turn.end(began, &calls);
+    service.turned(began, empty());
     assert_eq!(calls.statistics.totals(ping).times.sum_ns(), before.sum_ns());
 }
 

@@ -96,10 +96,6 @@ impl<S: Service> Local for Serving<S> {
         self.clock.begin()
     }
 
-    fn written(&self, mark: Mark, since: Instant) {
-        self.service.written(MethodId::from_bits(mark), since);
-    }
-
     fn has_batch(&self) -> bool {
         self.service.has_batch()
     }
@@ -108,8 +104,9 @@ impl<S: Service> Local for Serving<S> {
         self.service.serve_batch(self.clock.began());
     }
 
-    fn end(&self) {
-        self.service.turned(self.clock.began());
+    fn end(&self, written: impl Iterator<Item = (Mark, Instant)>) {
+        let written = written.map(|(mark, since)| (MethodId::from_bits(mark), since));
+        self.service.turned(self.clock.began(), written);
     }
 }
 

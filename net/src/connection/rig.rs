@@ -47,9 +47,7 @@ impl Local for Nothing {
         Instant::now()
     }
 
-    fn written(&self, _: Mark, _: Instant) {}
-
-    fn end(&self) {}
+    fn end(&self, _: impl Iterator<Item = (Mark, Instant)>) {}
 }
 
 /// The session of the protocol.

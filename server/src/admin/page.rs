@@ -4,7 +4,7 @@
 use crate::Shared;
 use crate::log::LogHandle;
 use crate::tls::Certificate;
-use millpond_calls::{Admission, CallCounts};
+use millpond_calls::{Admission, CallCounts, Host as _};
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;

@@ -48,10 +48,6 @@ impl Service for Gathering {
         self.events.send(Event::Called).unwrap();
     }
 
-    fn written(&self, _: MethodId, _: Instant) {
-        self.events.send(Event::Written).unwrap();
-    }
-
     fn has_batch(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
@@ -66,7 +62,8 @@ impl Service for Gathering {
         }
     }
 
-    fn turned(&self, _: Instant) {
+    fn turned(&self, _: Instant, written: impl Iterator<Item = (MethodId, Instant)>) {
+        written.for_each(|_| self.events.send(Event::Written).unwrap());
         if self.was_called.take() {
             self.events.send(Event::TurnEnded).unwrap();
         }

@@ -161,7 +161,7 @@ impl Service for Turning {
         reply.ok(|out| out.map(|_| ()));
     }
 
-    fn turned(&self, _: Instant) {
+    fn turned(&self, _: Instant, _: impl Iterator<Item = (MethodId, Instant)>) {
         assert!(!self.0.get(), "between two turns");
     }
 }

@@ -103,8 +103,10 @@ impl Service for Timed {
         }
     }
 
-    fn written(&self, method: MethodId, since: Instant) {
-        self.0.send((name(method), since.elapsed())).unwrap();
+    fn turned(&self, _: Instant, written: impl Iterator<Item = (MethodId, Instant)>) {
+        for (method, since) in written {
+            self.0.send((name(method), since.elapsed())).unwrap();
+        }
     }
 }
 
@@ -131,7 +133,7 @@ impl Service for Turns {
         reply.ok(|out| out.map(|_| ()));
     }
 
-    fn turned(&self, began: Instant) {
+    fn turned(&self, began: Instant, _: impl Iterator<Item = (MethodId, Instant)>) {
         let received = self.received.take();
         if !received.is_empty() {
             self.told.send((began, received)).unwrap();
