@@ -7,7 +7,7 @@ mod addresses;
 mod secret;
 mod section;
 
-pub use addresses::{Addresses, AllowList, ListChange, Net};
+pub use addresses::{AddressRange, Addresses, AllowList, ListChange};
 pub use secret::Secret;
 pub use section::{MethodRule, Section, TokenGroup};
 
@@ -187,7 +187,7 @@ mod tests {
             all.map(|(_, name)| name).collect::<Vec<_>>()
         };
         assert_eq!(open(), ["*ping", "features.lookup"]);
-        let net = Net::parse("10.0.0.0/8").unwrap();
+        let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
             (ListChange::Add(net), 2),
             (ListChange::Enable(true), 0),

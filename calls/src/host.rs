@@ -2,7 +2,7 @@
 //! It is asked by `*status`, `*infos` and `*tune`, and for paths that are no method's. Its invariant: no answer of it blocks a net thread.
 
 use crate::Reply;
-use millpond_wire_schema::{Status, own::AllInfos, tune};
+use millpond_wire_schema::{Status, system::AllInfos, tune};
 use std::net::IpAddr;
 use std::sync::Arc;
 

@@ -67,7 +67,9 @@ pub use call::{Call, Caller, Meta};
 pub use calls::Calls;
 pub use clock::Clock;
 pub use host::{Host, OnDecision, Tuned};
-pub use method::{Callers, Cost, Handler, MethodId, MethodSpec, Methods, OwnHandler, Serve, StateHandler};
+pub use method::{
+    Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,
+};
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};

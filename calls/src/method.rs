@@ -72,8 +72,8 @@ pub enum Cost {
 pub type Handler<S> = fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>;
 /// A handler of the state that is loaded.
 pub type StateHandler<S> = fn(&<S as Backing>::State, &mut Served<'_, S>, &Payload<'_>) -> Result<(), Status>;
-/// A handler that holds something of its own.
-pub type OwnHandler<S> = dyn Fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status> + Send + Sync;
+/// A handler that holds what its section of the configuration says.
+pub type ConfiguredHandler<S> = dyn Fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status> + Send + Sync;
 
 /// What serves the calls of a method.
 pub enum Serve<S: Backing> {
@@ -84,7 +84,7 @@ pub enum Serve<S: Backing> {
     /// The state that is loaded, from ready to stop.
     Ready(StateHandler<S>),
     /// What the configuration says, from ready to stop.
-    Configured(Box<OwnHandler<S>>),
+    Configured(Box<ConfiguredHandler<S>>),
 }
 
 /// One method of the table.

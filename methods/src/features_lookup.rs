@@ -1,13 +1,13 @@
 //! `features.lookup`, answered on the net thread: a lookup costs less than a hop.
 //! Its invariant: an answer is checked against the frame limit before its rows are allocated.
 
-use crate::{Call, at_once, find};
+use crate::{Served, at_once, find};
 use millpond_catalog::Catalog;
 use millpond_engines_features::Pool;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
 
-pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let mut bytes = 0;
         let answer = match &decoded {
@@ -26,7 +26,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_
 
 fn look_up(
     catalog: &Catalog,
-    call: &Call<'_>,
+    call: &Served<'_>,
     lookup: &schema::Lookup<'_>,
     bytes: &mut usize,
 ) -> Result<schema::Rows<'static>, Status> {

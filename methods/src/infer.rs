@@ -2,7 +2,7 @@
 //! Its invariant: inputs are checked against the model's signature before they join a batch.
 
 use crate::model_run::{Printed, Run, no_scores, run, run_tensors};
-use crate::{Call, find, no_default};
+use crate::{Served, find, no_default};
 use millpond_catalog::{Catalog, LoadedModel};
 use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
 use millpond_tensor::Tensor;
@@ -11,7 +11,7 @@ use millpond_wire_schema::{Code, Field as _, Status, infer as schema};
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let deadline = call.deadline(reserved.deadline_ms)?;
     match decoded {
@@ -25,7 +25,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_
 
 fn serve_samples(
     catalog: &Catalog,
-    call: &mut Call<'_>,
+    call: &mut Served<'_>,
     decoded: &schema::Samples<'_>,
     deadline: Instant,
     trace: Option<&str>,
@@ -85,7 +85,7 @@ fn samples_pipeline<'e>(catalog: &'e Catalog, name: Option<&str>) -> Result<&'e 
 
 fn serve_tensors(
     catalog: &Catalog,
-    call: &mut Call<'_>,
+    call: &mut Served<'_>,
     decoded: schema::Tensors<'_>,
     deadline: Instant,
     trace: Option<&str>,

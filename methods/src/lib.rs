@@ -4,6 +4,7 @@
 //! method returns as an error is answered, counted and logged by `millpond-calls`.
 
 mod candidates;
+mod configured;
 mod features_lookup;
 mod infer;
 mod infos;
@@ -11,25 +12,24 @@ mod model_run;
 mod ordered_get;
 mod ordered_put;
 mod ordered_scan;
-mod own;
 mod ping;
 mod rank;
 mod status;
 mod tune;
 
-pub use own::{Kind, Section, check};
+pub use configured::{Kind, Section, check};
 
 use millpond_calls::Callers::{Admin, Any, Private};
 use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
 use millpond_calls::Serve::{Always, Ready, UntilStop};
-use millpond_calls::{Backing, MethodSpec, Methods, Served};
+use millpond_calls::{Backing, MethodSpec, Methods};
 use millpond_catalog::Catalog;
 use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesLookup, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank,
-    Serving, Status, Tune,
+    ServerStatus, Status, Tune,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -51,9 +51,9 @@ impl Backing for Engines {
 }
 
 /// Every method that a server has whatever its configuration, in the order of the documentation.
-const BUILT_IN: [MethodSpec<Engines>; METHODS.len()] = [
+const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<Ping>(Any, Short, Always(ping::serve)),
-    MethodSpec::of::<Serving>(Private, Short, Always(status::serve)),
+    MethodSpec::of::<ServerStatus>(Private, Short, Always(status::serve)),
     MethodSpec::of::<Infos>(Private, Short, UntilStop(infos::serve)),
     MethodSpec::of::<Tune>(Admin, Detached, UntilStop(tune::serve)),
     MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve)),
@@ -65,26 +65,26 @@ const BUILT_IN: [MethodSpec<Engines>; METHODS.len()] = [
 ];
 
 /// All methods of a server: these, and those of its configuration.
-pub fn table(own: &BTreeMap<String, Section>) -> Methods<Engines> {
-    let mut entries = Vec::from(BUILT_IN);
-    entries.extend(own.iter().map(|(name, section)| section.method(name)));
+pub fn table(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
+    let mut entries = Vec::from(SPECS);
+    entries.extend(configured.iter().map(|(name, section)| section.method(name)));
     Methods::new(entries)
 }
 
 /// The names of those methods.
-pub fn names(own: &BTreeMap<String, Section>) -> Vec<&str> {
+pub fn names(configured: &BTreeMap<String, Section>) -> Vec<&str> {
     let built_in = METHODS.iter().map(|method| method.name);
-    built_in.chain(own.keys().map(String::as_str)).collect()
+    built_in.chain(configured.keys().map(String::as_str)).collect()
 }
 
 /// A call that its method serves.
-type Call<'a> = Served<'a, Engines>;
+type Served<'a> = millpond_calls::Served<'a, Engines>;
 
 /// Answers a call at once with what `serve` writes.
 fn at_once<'p, F: Field, W: FnOnce(&mut Encoder<'_>)>(
-    call: &mut Call<'_>,
+    call: &mut Served<'_>,
     payload: &'p Payload<'_>,
-    serve: impl FnOnce(&Call<'_>, F::Of<'p>) -> Result<W, Status>,
+    serve: impl FnOnce(&Served<'_>, F::Of<'p>) -> Result<W, Status>,
 ) -> Result<(), Status> {
     let (decoded, reserved) = F::decode(payload)?;
     call.deadline(reserved.deadline_ms)?;
@@ -95,7 +95,7 @@ fn at_once<'p, F: Field, W: FnOnce(&mut Encoder<'_>)>(
 }
 
 /// Answers what the server says of itself to calls without keys, whatever their deadlines.
-fn tell<F: Field>(call: &mut Call<'_>, payload: &Payload<'_>, answer: &F::Of<'_>) -> Result<(), Status> {
+fn tell<F: Field>(call: &mut Served<'_>, payload: &Payload<'_>, answer: &F::Of<'_>) -> Result<(), Status> {
     <()>::decode(payload)?;
     call.answer(None, |out| F::write(answer, out));
     Ok(())
@@ -138,11 +138,11 @@ mod tests {
 
     #[test]
     fn the_table_has_the_methods_of_the_schema_and_of_the_configuration() {
-        let own: BTreeMap<String, Section> =
+        let configured: BTreeMap<String, Section> =
             toml::from_str("b = { answer = { a = 1 } }\na = { kind = \"echo\" }").unwrap_or_default();
-        let methods = table(&own);
+        let methods = table(&configured);
         let found: Vec<&str> = methods.all().map(|(_, name)| name).collect();
-        assert_eq!(found, names(&own));
+        assert_eq!(found, names(&configured));
         assert_eq!(found.len(), METHODS.len() + 2);
     }
 }

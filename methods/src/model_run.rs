@@ -4,7 +4,7 @@
 //! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
 //! the answer is on its way.
 
-use crate::{Call, Engines};
+use crate::{Engines, Served};
 use millpond_calls::{Detached, ModelTime};
 use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
 use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Wait};
@@ -35,7 +35,7 @@ pub(crate) struct Run<'a> {
 /// The refusal of a run that would find no room now. To be asked before its inputs are made and anything is set up for another
 /// thread: under overload most calls are refused, and they cost the work of the rest; and the inputs of a call that would hold
 /// too many bytes are not made at all.
-fn refusal(call: &Call<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
+fn refusal(call: &Served<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
     let bytes = run.bytes.saturating_add(run.kept_bytes);
     match batcher.refusal(call.asked.caller.connection, run.rows, bytes, Some(run.deadline)) {
         Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
@@ -46,7 +46,7 @@ fn refusal(call: &Call<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Stat
 /// Runs a pipeline for one request. What `printer` gives makes the answer's map from what the pipeline came to; it is asked once
 /// the request is on its way to the model.
 pub(crate) fn run<P>(
-    call: &mut Call<'_>,
+    call: &mut Served<'_>,
     pipeline: &Arc<Pipeline>,
     request: &dyn Request,
     run: &Run<'_>,
@@ -74,7 +74,7 @@ where
 
 /// Runs a model on tensors; `print` makes the answer's map from the model's outputs.
 pub(crate) fn run_tensors<P>(
-    call: &mut Call<'_>,
+    call: &mut Served<'_>,
     batcher: &Arc<Batcher>,
     inputs: Vec<Tensor>,
     run: &Run<'_>,
@@ -95,7 +95,7 @@ where
 }
 
 /// Has a request run: at the end of this turn where its model is fast enough, else by the model's own threads.
-fn submit(call: &Call<'_>, batcher: &Arc<Batcher>, request: batcher::Request) {
+fn submit(call: &Served<'_>, batcher: &Arc<Batcher>, request: batcher::Request) {
     let submitted = match call.batch() {
         Some(mut batch) => batch.submit(batcher, request),
         None => batcher.submit(request),
@@ -106,7 +106,7 @@ fn submit(call: &Call<'_>, batcher: &Arc<Batcher>, request: batcher::Request) {
 }
 
 /// Takes an admitted call to where its result comes from, as who asks the batcher.
-fn detach(call: &mut Call<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Engines>), Status> {
+fn detach(call: &mut Served<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Engines>), Status> {
     let permit = call.calls.admission.enter()?;
     let detached = call.detach(Some(permit), run.trace)?;
     let ask = Ask {
@@ -143,7 +143,7 @@ fn answer<T>(
 }
 
 /// The error of a request that was not let in; one that would be answered too late is counted by that reason.
-fn rejected(call: &Call<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
+fn rejected(call: &Served<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
     if matches!(reason, Rejected::TooLate { .. }) && !call.arrival.is_rehearsal {
         call.calls.statistics.too_late();
     }

@@ -1,13 +1,13 @@
 //! `ordered.get`, answered on the net thread.
 //! Its invariant: the answer stays within the frame limit, or the call is refused.
 
-use crate::{Call, at_once, store};
+use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_get as schema};
 use std::borrow::Cow;
 
-pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let store = store(catalog, decoded.table.as_ref())?;
         let (limit, mut bytes) = (call.calls.answer_bytes_max, 0);

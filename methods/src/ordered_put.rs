@@ -1,7 +1,7 @@
 //! `ordered.put`: handed to the store's log and answered when it is as durable as configured.
 //! Its invariant: "ok" is said only by the log's own callback.
 
-use crate::{Call, store};
+use crate::{Served, store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Put, PutError, PutOutcome};
 use millpond_wire_payload::Payload;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// What an entry takes beside its bytes while it waits for the log.
 const ENTRY_BYTES: usize = 128;
 
-pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let lengths = decoded.entries.iter().map(|(key, value)| key.len() + value.len());
     let bytes = lengths.map(|length| length + ENTRY_BYTES).sum();

@@ -1,14 +1,14 @@
 //! `ordered.scan`, answered on the net thread; its limit bounds how long that takes.
 //! Its invariant: a scan that would outgrow a frame ends early with a cursor.
 
-use crate::{Call, at_once, store};
+use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::Scan;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Field as _, Status, ordered_scan as schema};
 use std::borrow::Cow;
 
-pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let store = store(catalog, decoded.table.as_ref())?;
         let owned = |bytes: &Option<Cow<'_, [u8]>>| bytes.as_ref().map(|bytes| bytes.to_vec());

@@ -3,14 +3,14 @@
 
 use crate::candidates::Candidates;
 use crate::model_run::{Printed, Run, no_scores, run};
-use crate::{Call, find, no_default};
+use crate::{Served, find, no_default};
 use millpond_catalog::Catalog;
 use millpond_pipelines::{Pipeline, RequestKind};
 use millpond_wire_payload::{Payload, Value};
 use millpond_wire_schema::{Field as _, Status, rank as schema};
 use std::sync::Arc;
 
-pub(crate) fn serve(catalog: &Catalog, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let named = decoded.pipeline.as_deref();
     let name = named.or_else(|| catalog.sections().pipeline_default(RequestKind::Rank));

@@ -1,13 +1,13 @@
 //! `*tune`: changes one setting of the running server, which says what became of it.
 //! Its invariant: no caller shuts itself out who does not say so.
 
-use crate::Call;
+use crate::Served;
 use millpond_calls::Tuned;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Field as _, Status, tune as schema};
 use std::sync::Arc;
 
-pub(crate) fn serve(call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+pub(crate) fn serve(call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, _) = schema::Call::decode(payload)?;
     let keeps = call.asked.caller.peer.ip().filter(|_| !decoded.force);
     match Arc::clone(call.host).tune(&decoded, keeps)? {

@@ -10,7 +10,7 @@ use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_batcher::Stats;
 use millpond_methods::{Engines, table};
 use millpond_wire_payload::Encoding;
-use millpond_wire_schema::{Code, Status, own::AllInfos, tune};
+use millpond_wire_schema::{Code, Status, system::AllInfos, tune};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use crate::{Shared, infos, tune};
 use millpond_calls::{Host, Reply, Tuned};
-use millpond_wire_schema::{Code, Status, own::AllInfos, tune::Call};
+use millpond_wire_schema::{Code, Status, system::AllInfos, tune::Call};
 use std::net::IpAddr;
 use std::sync::Arc;
 

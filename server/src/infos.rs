@@ -11,7 +11,7 @@ use millpond_engines_ordered::Store;
 use millpond_metrics::{Metric, Times};
 use millpond_net::Counters;
 use millpond_wire_payload::{Map, Value};
-use millpond_wire_schema::own::AllInfos;
+use millpond_wire_schema::system::AllInfos;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -6,7 +6,7 @@
 use crate::Shared;
 use crate::config::Level;
 use millpond_calls::Tuned;
-use millpond_calls::access::{AllowList, ListChange, Net};
+use millpond_calls::access::{AddressRange, AllowList, ListChange};
 use millpond_wire_schema::{Code, Status, tune as schema};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -81,12 +81,12 @@ static KEYS: [Key; 6] = [
     },
     Key {
         name: "server.security.ip.whiteList.addIP",
-        read: |value| Ok(Change::List(ListChange::Add(Net::parse(value)?))),
+        read: |value| Ok(Change::List(ListChange::Add(AddressRange::parse(value)?))),
         now: |shared| shared.calls.access.addresses.shown(),
     },
     Key {
         name: "server.security.ip.whiteList.removeIP",
-        read: |value| Ok(Change::List(ListChange::Remove(Net::parse(value)?))),
+        read: |value| Ok(Change::List(ListChange::Remove(AddressRange::parse(value)?))),
         now: |shared| shared.calls.access.addresses.shown(),
     },
 ];

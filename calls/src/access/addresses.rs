@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// An address, or a network of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct Net {
+pub struct AddressRange {
     base: IpAddr,
     bits: u32,
 }
 
-impl Net {
+impl AddressRange {
     /// Reads `10.0.0.0/8`, `127.0.0.1`, `fd00::/8`.
     ///
     /// # Errors
     /// What belongs there.
-    pub fn parse(text: &str) -> Result<Net, String> {
+    pub fn parse(text: &str) -> Result<AddressRange, String> {
         let expected = || "expected an address or ADDRESS/BITS, as in \"10.0.0.0/8\" or \"::1\"".to_owned();
         let (base, bits) = match text.split_once('/') {
             None => (text, None),
@@ -41,7 +41,7 @@ impl Net {
         if bits > width {
             return Err(format!("expected at most /{width} behind this address"));
         }
-        let net = Net { base, bits };
+        let net = AddressRange { base, bits };
         if net.prefix(base) != net.number(base) {
             return Err(format!(
                 "the address has bits behind its first {bits}; they must be 0"
@@ -68,7 +68,7 @@ impl Net {
     }
 }
 
-impl fmt::Display for Net {
+impl fmt::Display for AddressRange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.base, self.bits) {
             (IpAddr::V4(ip), 32) => ip.fmt(out),
@@ -78,16 +78,16 @@ impl fmt::Display for Net {
     }
 }
 
-impl TryFrom<String> for Net {
+impl TryFrom<String> for AddressRange {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Net, String> {
-        Net::parse(&text)
+    fn try_from(text: String) -> Result<AddressRange, String> {
+        AddressRange::parse(&text)
     }
 }
 
-impl From<Net> for String {
-    fn from(net: Net) -> String {
+impl From<AddressRange> for String {
+    fn from(net: AddressRange) -> String {
         net.to_string()
     }
 }
@@ -98,16 +98,16 @@ pub enum ListChange {
     /// Let it count, or not.
     Enable(bool),
     /// Names one more.
-    Add(Net),
+    Add(AddressRange),
     /// Names it no more.
-    Remove(Net),
+    Remove(AddressRange),
 }
 
 /// What the list is: whether it counts, and whom it names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowList {
     on: bool,
-    nets: Vec<Net>,
+    nets: Vec<AddressRange>,
 }
 
 impl AllowList {
@@ -115,7 +115,10 @@ impl AllowList {
     pub fn of(texts: &[String]) -> AllowList {
         AllowList {
             on: !texts.is_empty(),
-            nets: texts.iter().filter_map(|text| Net::parse(text).ok()).collect(),
+            nets: texts
+                .iter()
+                .filter_map(|text| AddressRange::parse(text).ok())
+                .collect(),
         }
     }
 
@@ -155,7 +158,7 @@ impl AllowList {
 
     /// Whom it names, in one line.
     pub fn shown(&self) -> String {
-        let nets: Vec<String> = self.nets.iter().map(Net::to_string).collect();
+        let nets: Vec<String> = self.nets.iter().map(AddressRange::to_string).collect();
         format!("[{}]", nets.join(", "))
     }
 }
@@ -245,9 +248,9 @@ mod tests {
             ("fd00::/8", "fe80::1", false),
             ("::/0", "2001::1", true),
         ] {
-            let found = Net::parse(net).unwrap().holds(ip.parse().unwrap());
+            let found = AddressRange::parse(net).unwrap().holds(ip.parse().unwrap());
             assert_eq!(found, expected, "{net} {ip}");
-            assert_eq!(Net::parse(net).unwrap().to_string(), net);
+            assert_eq!(AddressRange::parse(net).unwrap().to_string(), net);
         }
         // A peer of IPv4 that came over IPv6 is known by its own address.
         for (net, known) in [
@@ -255,7 +258,7 @@ mod tests {
             ("::ffff:10.0.0.7", "10.0.0.7"),
             ("::ffff:0:0/96", "0.0.0.0/0"),
         ] {
-            assert_eq!(Net::parse(net).unwrap().to_string(), known);
+            assert_eq!(AddressRange::parse(net).unwrap().to_string(), known);
         }
         for (text, word) in [
             ("localhost", "ADDRESS/BITS"),
@@ -263,7 +266,7 @@ mod tests {
             ("10.0.0.0/33", "at most /32"),
             ("10.1.0.0/8", "must be 0"),
         ] {
-            assert!(Net::parse(text).unwrap_err().contains(word), "{text}");
+            assert!(AddressRange::parse(text).unwrap_err().contains(word), "{text}");
         }
     }
 
@@ -273,7 +276,7 @@ mod tests {
         let peer = |ip: &str| Peer::Inet(format!("{ip}:1").parse().unwrap());
         let list = Addresses::new(AllowList::of(&[]));
         assert!(list.admits(peer("8.8.8.8")) && list.change(Enable(true), None).is_err());
-        let ten = Net::parse("10.0.0.0/8").unwrap();
+        let ten = AddressRange::parse("10.0.0.0/8").unwrap();
         list.change(Add(ten), None).unwrap();
         list.change(Add(ten), None).unwrap();
         assert!(list.admits(peer("8.8.8.8")) && list.shown() == "[10.0.0.0/8]");
@@ -303,7 +306,10 @@ mod tests {
     fn who_may_call_does_not_lock_himself_out_unless_he_wants_to() {
         use ListChange::{Add, Enable, Remove};
         let (own, other) = ("10.0.0.1".parse().ok(), "8.8.8.8".parse().ok());
-        let (ten, eight) = (Net::parse("10.0.0.0/8").unwrap(), Net::parse("8.8.8.8").unwrap());
+        let (ten, eight) = (
+            AddressRange::parse("10.0.0.0/8").unwrap(),
+            AddressRange::parse("8.8.8.8").unwrap(),
+        );
         let list = Addresses::new(AllowList::of(&[]));
         list.change(Add(eight), own).unwrap();
         assert!(

@@ -1,7 +1,7 @@
 //! `[access]`: from where, with which token and how protected methods may be called.
 //! It decides about no call. Its invariant: a rule that passes [`Section::check`] names methods that exist.
 
-use super::{Net, Secret, matches};
+use super::{AddressRange, Secret, matches};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,7 +48,8 @@ impl Section {
     /// The problem, its key, and what to do.
     pub fn check(&self, methods: &[&str]) -> Result<(), String> {
         for (at, text) in self.ip_allow.iter().enumerate() {
-            Net::parse(text).map_err(|problem| format!("access.ip_allow[{at}] is {text:?}; {problem}"))?;
+            AddressRange::parse(text)
+                .map_err(|problem| format!("access.ip_allow[{at}] is {text:?}; {problem}"))?;
         }
         for (name, group) in &self.tokens {
             let key = format!("access.tokens.{name}");

@@ -5,7 +5,7 @@ use super::*;
 use crate::access::{Access, Secret};
 use crate::{Admission, Calls, Host, MethodService, Methods, Reply, Service as _, Tuned, method};
 use millpond_metrics::Page;
-use millpond_wire_schema::{own::AllInfos, tune};
+use millpond_wire_schema::{system::AllInfos, tune};
 use std::iter::empty;
 use std::net::IpAddr;
 

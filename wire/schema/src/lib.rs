@@ -20,9 +20,9 @@ mod method;
 pub mod ordered_get;
 pub mod ordered_put;
 pub mod ordered_scan;
-pub mod own;
 pub mod rank;
 pub mod status;
+pub mod system;
 #[cfg(test)]
 mod tests;
 pub mod tune;
@@ -33,9 +33,9 @@ pub use millpond_wire_payload as payload;
 pub use status::{Code, Status};
 
 method::methods! {
-    Ping: "*ping" reads, () => own::Pong<'static>;
-    Serving: "*status" reads, () => own::IsServing<'static>;
-    Infos: "*infos" reads, () => own::AllInfos<'static>;
+    Ping: "*ping" reads, () => system::Pong<'static>;
+    ServerStatus: "*status" reads, () => system::IsServing<'static>;
+    Infos: "*infos" reads, () => system::AllInfos<'static>;
     Tune: "*tune" changes, tune::Call<'static> => tune::Answer<'static>;
     FeaturesLookup: "features.lookup" reads, features_lookup::Call<'static> => features_lookup::Answer<'static>;
     OrderedGet: "ordered.get" reads, ordered_get::Call<'static> => ordered_get::Answer<'static>;

@@ -135,8 +135,8 @@ fn answers_that_do_not_fit_are_named() {
         r#"{"items": [], "scores": [], "model": "m", "versions": {"t": "x"}}"#,
         "key \"versions.t\" is text; expected an integer",
     );
-    check::<own::Pong<'_>>("{}", "\"ts\" is missing");
-    check::<own::IsServing<'_>>("{}", "\"status\" is missing");
+    check::<system::Pong<'_>>("{}", "\"ts\" is missing");
+    check::<system::IsServing<'_>>("{}", "\"status\" is missing");
 }
 
 #[test]
@@ -230,10 +230,10 @@ fn methods_of_the_server_itself_round_trip() {
     };
     let json = round_trip::<tune::Answer<'_>>(&answer);
     assert_eq!(json, r#"{"return":true,"key":"server.stat","value":"false"}"#);
-    round_trip::<own::Pong<'_>>(&own::Pong {
+    round_trip::<system::Pong<'_>>(&system::Pong {
         ts: 1_700_000_000_123,
     });
-    round_trip::<own::IsServing<'_>>(&own::IsServing { status: false });
+    round_trip::<system::IsServing<'_>>(&system::IsServing { status: false });
     check::<()>(r#"{"_trace": "t", "base64": true}"#, "()");
     check::<()>(
         r#"{"a": 1}"#,

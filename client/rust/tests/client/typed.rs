@@ -4,7 +4,7 @@ use crate::peer::{answer, pair};
 use millpond_client_rust::schema::payload::{Encoder, Encoding, Map, Payload, Value};
 use millpond_client_rust::schema::{
     FeaturesLookup, Field as _, Infer, Method, Of, OrderedGet, OrderedPut, OrderedScan, Ping, Rank,
-    features_lookup, infer, ordered_get, ordered_put, ordered_scan, own, rank,
+    features_lookup, infer, ordered_get, ordered_put, ordered_scan, rank, system,
 };
 use millpond_client_rust::{CallError, Client};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ where
 #[tokio::test]
 async fn ping_reads_the_clock() {
     let ping = async |client: Client| client.ping(None).await;
-    let pong = own::Pong {
+    let pong = system::Pong {
         ts: 1_700_000_000_000,
     };
     assert_eq!(check::<Ping, _, _>(ping, &(), &pong).await, pong.ts);

@@ -1,4 +1,4 @@
-//! `*ping`, `*status` and `*infos`: what a server says of itself.
+//! The system methods `*ping`, `*status` and `*infos`: what a server says of itself.
 //! Their invariant: they touch no engine, and are answered before everything else.
 
 use crate::declare::schema;

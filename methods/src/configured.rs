@@ -1,4 +1,4 @@
-//! Methods of one's own, `[methods."NAME"]`, for trying clients: the payload as it came, or one map always; and those that call
+//! Configured methods, `[methods."NAME"]`, for trying clients: the payload as it came, or one map always; and those that call
 //! their caller.
 //!
 //! Echo and constant are the shortest way through the server. Their invariant: what is echoed is one valid map, byte for byte as it
@@ -9,9 +9,9 @@ mod section;
 
 pub use section::{Kind, Section, check};
 
-use crate::{Call, Engines};
+use crate::{Engines, Served};
 use duplex::Duplex;
-use millpond_calls::{Callers, Cost, MethodSpec, OwnHandler, Serve};
+use millpond_calls::{Callers, ConfiguredHandler, Cost, MethodSpec, Serve};
 use millpond_wire_payload::{Encoder, Encoding, Payload, Reserved, Value};
 use millpond_wire_schema::Status;
 use section::map_of;
@@ -20,15 +20,15 @@ use std::borrow::Cow;
 impl Section {
     /// The method of that name that it describes.
     pub(crate) fn method(&self, name: &str) -> MethodSpec<Engines> {
-        let (cost, serve): (_, Box<OwnHandler<Engines>>) = match (self.kind, &self.answer) {
+        let (cost, serve): (_, Box<ConfiguredHandler<Engines>>) = match (self.kind, &self.answer) {
             (Some(Kind::Duplex), _) => {
                 let duplex = Duplex::new(self);
-                let serve = move |call: &mut Call<'_>, payload: &Payload<'_>| duplex.serve(call, payload);
+                let serve = move |call: &mut Served<'_>, payload: &Payload<'_>| duplex.serve(call, payload);
                 (Cost::Detached, Box::new(serve))
             }
             (_, Some(answer)) => {
                 let map = Constant::new(answer);
-                let serve = move |call: &mut Call<'_>, payload: &Payload<'_>| {
+                let serve = move |call: &mut Served<'_>, payload: &Payload<'_>| {
                     answer_bytes(call, payload, map.bytes(call.asked.encoding))
                 };
                 (Cost::Short, Box::new(serve))
@@ -46,7 +46,7 @@ impl Section {
     }
 }
 
-fn echo(call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+fn echo(call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let bytes = as_it_came(call.asked.encoding, call.asked.payload);
     answer_bytes(call, payload, bytes)
 }
@@ -89,7 +89,7 @@ impl Constant {
 }
 
 /// Answers those bytes, once payload and deadline are right.
-fn answer_bytes(call: &mut Call<'_>, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), Status> {
+fn answer_bytes(call: &mut Served<'_>, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), Status> {
     let reserved = Reserved::of(payload)?;
     call.deadline(reserved.deadline_ms)?;
     call.answer(reserved.trace, |out| out.raw(bytes));

@@ -6,7 +6,7 @@
 
 use super::section::DUPLEX_TIMEOUT_MS;
 use super::{Constant, Section, as_it_came};
-use crate::Call;
+use crate::Served;
 use millpond_calls::{PushAnswer, PushError, Pusher};
 use millpond_wire_payload::{Map, Payload, Reserved, Value, decode_map};
 use millpond_wire_schema::Status;
@@ -39,7 +39,7 @@ impl Duplex {
         }
     }
 
-    pub(super) fn serve(&self, call: &mut Call<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    pub(super) fn serve(&self, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
         let reserved = Reserved::of(payload)?;
         let deadline = call.deadline(reserved.deadline_ms)?;
         let pusher = call.pusher()?;
@@ -57,7 +57,7 @@ impl Duplex {
     /// Answers the call when its caller has answered.
     fn first(
         &self,
-        call: &mut Call<'_>,
+        call: &mut Served<'_>,
         pusher: &Pusher,
         deadline: Instant,
         trace: Option<&str>,
@@ -79,7 +79,7 @@ impl Duplex {
     }
 
     /// Calls a caller that has its answer already; what comes of it is for the log alone.
-    fn afterwards(&self, call: &Call<'_>, pusher: &Pusher) {
+    fn afterwards(&self, call: &Served<'_>, pusher: &Pusher) {
         let (calls, method) = (Arc::clone(call.calls), call.arrival.method);
         let log = move |told: Result<(), Status>| {
             let method = calls.methods.name(method);
@@ -102,7 +102,7 @@ impl Duplex {
 
     fn ask(
         &self,
-        call: &Call<'_>,
+        call: &Served<'_>,
         pusher: &Pusher,
         timeout: Duration,
         on_answer: impl FnOnce(Result<PushAnswer<'_>, PushError>) + Send + 'static,
@@ -111,7 +111,7 @@ impl Duplex {
         pusher.ask(&self.push, encoding, payload, Some(timeout), Box::new(on_answer));
     }
 
-    fn payload<'a>(&'a self, call: &'a Call<'_>) -> &'a [u8] {
+    fn payload<'a>(&'a self, call: &'a Served<'_>) -> &'a [u8] {
         match &self.payload {
             Some(constant) => constant.bytes(call.asked.encoding),
             None => as_it_came(call.asked.encoding, call.asked.payload),
