@@ -104,24 +104,16 @@ impl<S: Backing> MethodService<S> {
         }
     }
 
-    /// Serves a call of the process's own, before it is ready: from `state`, and counted nowhere.
+    /// Serves a call that the process makes while it warms up, of a method that needs `state`. It is counted and logged nowhere.
     pub fn rehearse(&self, state: &S::State, asked: &Call<'_>, mut reply: Reply<'_>) {
-        if let Ok(method) = asked.method {
-            let mut call = Served::new(self, method, asked, true, reply.hand_on());
-            if let Err(status) = self.serve_from(state, &mut call) {
-                call.refuse(&status);
-            }
-        }
-    }
-
-    /// Has what serves its method serve it.
-    #[inline]
-    fn serve_from(&self, state: &S::State, call: &mut Served<'_, S>) -> Result<(), Status> {
-        let payload = self.read(call)?;
-        match &call.entry().serve {
-            Serve::Always(serve) | Serve::UntilStop(serve) => serve(call, &payload),
-            Serve::Ready(serve) => serve(state, call, &payload),
-            Serve::Configured(serve) => serve(call, &payload),
+        let Ok(method) = asked.method else { return };
+        let mut call = Served::new(self, method, asked, true, reply.hand_on());
+        let Serve::Ready(serve) = &call.entry().serve else {
+            return;
+        };
+        let payload = self.read(&call);
+        if let Err(status) = payload.and_then(|payload| serve(state, &mut call, &payload)) {
+            call.refuse(&status);
         }
     }
 
@@ -155,13 +147,20 @@ impl<S: Backing> MethodService<S> {
         Ok(payload)
     }
 
-    /// What serves all calls of this turn; nothing before the process is ready.
+    /// What serves all calls of this turn.
+    ///
+    /// # Errors
+    /// [`Code::NotReady`] before the process is ready.
     #[inline]
-    fn state(&self) -> Option<Ref<'_, S::State>> {
+    fn state(&self) -> Result<Ref<'_, S::State>, Status> {
         if self.state.borrow().is_none() {
-            *self.state.borrow_mut() = Some(self.calls.state()?);
+            *self.state.borrow_mut() = self.calls.state();
         }
-        Ref::filter_map(self.state.borrow(), |state| state.as_ref().map(|state| &***state)).ok()
+        let state = Ref::filter_map(self.state.borrow(), |state| state.as_ref().map(|state| &***state));
+        state.map_err(|_| {
+            let ex = "the server is warming up; /readyz on the admin port turns 200 when it is done";
+            Status::new(Code::NotReady, ex)
+        })
     }
 
     pub(crate) fn batch(&self) -> RefMut<'_, S::Batch> {
@@ -211,16 +210,19 @@ impl<S: Backing> Service for MethodService<S> {
         let mut call = Served::new(self, method, asked, false, reply.hand_on());
         let (connection, bytes) = (asked.caller.connection, asked.payload.len());
         tracing::trace!(method = calls.methods.name(method), connection, bytes, "called");
-        let served = self.admit(&call).and_then(|()| {
-            if let Serve::Always(serve) | Serve::UntilStop(serve) = &call.entry().serve {
+        let served = self.admit(&call).and_then(|()| match &call.entry().serve {
+            Serve::Always(serve) | Serve::UntilStop(serve) => {
                 let payload = self.read(&call)?;
-                return serve(&mut call, &payload);
+                serve(&mut call, &payload)
             }
-            let state = self.state().ok_or_else(|| {
-                let ex = "the server is warming up; /readyz on the admin port turns 200 when it is done";
-                Status::new(Code::NotReady, ex)
-            })?;
-            self.serve_from(&state, &mut call)
+            Serve::Ready(serve) => {
+                let (state, payload) = (self.state()?, self.read(&call)?);
+                serve(&state, &mut call, &payload)
+            }
+            Serve::Configured(serve) => {
+                let (_state, payload) = (self.state()?, self.read(&call)?);
+                serve(&mut call, &payload)
+            }
         });
         if let Err(status) = served {
             call.refuse(&status);
