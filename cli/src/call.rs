@@ -4,6 +4,7 @@
 use anyhow::Context as _;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
+use millpond_client_rust::schema::{METHODS, Method as _, OrderedGet, OrderedScan};
 use millpond_client_rust::{Client, Encoding, Options, Tls, TlsIdentity};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Call {
-    /// The method: *ping, *status, *infos, *tune, infer, rank, features.lookup, ordered.get, ordered.put, ordered.scan.
+    #[arg(help = methods())]
     method: String,
     /// The payload's map.
     #[arg(default_value = "{}")]
@@ -88,11 +89,17 @@ pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The methods, for the help.
+fn methods() -> String {
+    let names: Vec<&str> = METHODS.iter().map(|method| method.name).collect();
+    format!("The method: {}", names.join(", "))
+}
+
 /// Turns the byte strings of an ordered store's answer into text, or into base64 where they are not UTF-8.
 fn show_bytes(method: &str, answer: &mut Value) {
     let places: &[(&str, usize)] = match method {
-        "ordered.get" => &[("values", 1)],
-        "ordered.scan" => &[("entries", 2), ("cursor", 0)],
+        OrderedGet::NAME => &[("values", 1)],
+        OrderedScan::NAME => &[("entries", 2), ("cursor", 0)],
         _ => return,
     };
     for (key, depth) in places {

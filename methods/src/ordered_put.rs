@@ -5,7 +5,7 @@ use crate::{Served, store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Put, PutError, PutOutcome};
 use millpond_wire_payload::Payload;
-use millpond_wire_schema::{Code, Field as _, Status, ordered_put as schema};
+use millpond_wire_schema::{Code, Field as _, Method as _, OrderedPut, Status, ordered_put as schema};
 use std::sync::Arc;
 
 /// What an entry takes beside its bytes while it waits for the log.
@@ -34,7 +34,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         Ok(outcome) => {
             let ready = call.ready(None);
             tracing::debug!(
-                method = "ordered.put",
+                method = OrderedPut::NAME,
                 us = ready.saturating_duration_since(call.arrival.received).as_micros() as u64,
                 entries = outcome.versions.len(),
                 "answered"
