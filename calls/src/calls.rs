@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// Characters of an unknown method's name that the log shows.
 const UNKNOWN_SHOWN_MAX: usize = 64;
-/// Bytes of an error's words that the log shows; whoever called has all of them.
+/// Bytes of an error's text that the log shows; the caller gets all of it.
 const EX_SHOWN_BYTES_MAX: usize = 512;
 
 /// What every call meets, whatever its method. Methods are served with `S`.

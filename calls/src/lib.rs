@@ -1,5 +1,5 @@
-//! A call as a value, the way back to whoever made it, and what every call meets whatever its method: access, admission,
-//! deadlines, statistics, the slow log.
+//! A call as a value, the way back to its caller, and what every method's calls go through: access, admission, deadlines,
+//! statistics, the slow log.
 //!
 //! A connection, the warm-up and a caller in the same process make a [`Call`] and implement [`Sink`]; what serves it gets a [`Reply`] and cannot
 //! tell them apart. It knows no socket and no engine. Its invariant: every call is answered once, by an answer or an error: a

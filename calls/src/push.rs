@@ -1,7 +1,7 @@
-//! Calls in the other direction: from this process to whoever called it.
+//! Calls in the other direction: from this process to its caller.
 //!
-//! A [`Pusher`] comes from a [`Reply`](crate::Reply), and any thread may keep it and call with it. Its invariant: whoever asks
-//! is told exactly once, by the answer or by why there is none.
+//! A [`Pusher`] comes from a [`Reply`](crate::Reply), and any thread may keep it and call with it. Its invariant: each
+//! call back ends exactly once, with the answer or with why there is none.
 
 use millpond_wire_payload::Encoding;
 use millpond_wire_schema::{Code, Status};

@@ -51,8 +51,9 @@ pub trait Service: Clone + Send + 'static {
         let _ = began;
     }
 
-    /// Ends a turn that began then, after what it answered was sent. `written` are the tickets' answers whose last bytes the kernel
-    /// took in it, and since when they were ready, of those that said it ([`Ticket::set_ready`](crate::Ticket::set_ready)).
+    /// Ends the turn that began at `began`; its answers have been sent. `written` has the method of each ticket's answer of which the
+    /// kernel took the last byte in this turn, and when the answer was ready; tickets without
+    /// [`Ticket::set_ready`](crate::Ticket::set_ready) are not in it.
     fn turned(&self, began: Instant, written: impl Iterator<Item = (MethodId, Instant)>) {
         let _ = (began, written);
     }

@@ -59,7 +59,7 @@ impl Arrival {
 pub struct Totals {
     /// Calls answered with a result.
     pub answered: u64,
-    /// From the read to the answer, of answered calls: those of a turn are told when it ends.
+    /// From the read to the answer, of answered calls; calls of a turn are counted here when it ends.
     pub times: Times,
     /// The same in its parts, and what comes after.
     pub split: [Times; Split::NAMES.len()],
@@ -110,7 +110,7 @@ impl Statistics {
         });
     }
 
-    /// Counts a call that is answered in this turn, which [`Statistics::timed`] is told of when it ends; false if it is not counted.
+    /// Counts a call that is answered in this turn, false if nothing is counted. [`Statistics::timed`] gets its time when the turn ends.
     pub(crate) fn answered_at_once(&self, method: MethodId) -> bool {
         let is_on = self.is_on();
         if is_on {

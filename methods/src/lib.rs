@@ -34,7 +34,7 @@ use millpond_wire_schema::{
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What methods are served with: the catalog; and calls to models that are fast enough wait for the end of their turn.
+/// Methods are served from the catalog; calls to fast models wait in a [`Sweep`] for the end of their turn.
 pub struct Engines;
 
 impl Backing for Engines {

@@ -32,7 +32,7 @@ pub(crate) struct Run<'a> {
     pub(crate) trace: Option<&'a str>,
 }
 
-/// The refusal of a run that would find no room now. To be asked before its inputs are made and anything is set up for another
+/// The refusal of a run for which the batcher has no space now. It is asked before its inputs are made and anything is set up for another
 /// thread: under overload most calls are refused, and they cost the work of the rest; and the inputs of a call that would hold
 /// too many bytes are not made at all.
 fn refusal(call: &Served<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {

@@ -1,5 +1,5 @@
-//! `*tune`: changes one setting of the running server, which says what became of it.
-//! Its invariant: no caller shuts itself out who does not say so.
+//! `*tune`: changes one setting of the running server, and answers with the setting's new value.
+//! Its invariant: a change that would lock its caller out is refused, unless the call sets `force`.
 
 use crate::Served;
 use millpond_calls::Tuned;

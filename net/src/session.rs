@@ -28,8 +28,8 @@ pub trait Local: Clone + Send + 'static {
     /// Serves them after every connection's turn; their answers leave in this turn.
     fn serve_batch(&self) {}
 
-    /// The turn has ended, after what it answered was sent. `written` are the marks of answers whose last bytes the kernel took in it,
-    /// and since when they were ready, of those that said it ([`Outlet::answer`]).
+    /// Ends the turn; its answers have been sent. `written` has the mark of each answer of which the kernel took the last byte in this
+    /// turn, and when the answer was ready; answers that gave no such time ([`Outlet::answer`]) are not in it.
     fn end(&self, written: impl Iterator<Item = (Mark, Instant)>);
 }
 

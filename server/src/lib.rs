@@ -147,8 +147,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens everything, reads every byte of the tables, binds both ports, warms, and serves. While it warms, health is answered and calls are told that
-    /// the server is not ready.
+    /// Opens everything, reads every byte of the tables, binds both ports, warms, and serves. While it warms, it answers health checks, and calls with
+    /// `NotReady`.
     ///
     /// # Errors
     /// [`Error`]: what, where, and a hint.

@@ -1,4 +1,4 @@
-//! What a panic does to a program that serves: it is told, and the process ends.
+//! What a panic does to a program that serves: it is logged, and the process ends.
 //!
 //! Panics that end a connection, a model's run or a caller's callback alone are not heard of here (`millpond_threads::contain`). Its
 //! invariant: the process ends, whatever the panic has left locked and whoever reads no log.

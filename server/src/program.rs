@@ -12,7 +12,7 @@ pub struct Program {
     /// The allocator's name, for the log and `*infos`.
     pub allocator: &'static str,
     /// Where the process is one of several: it serves on an address that it shares with the others, without an admin port, and
-    /// with its share of the net threads and processors. It accepts when it is warm, and its parent has told it what was tuned.
+    /// with its share of the net threads and processors. It accepts when it is warm, and its parent has sent it the settings that were tuned.
     pub member: Option<Member>,
 }
 

@@ -122,7 +122,7 @@ impl Asked {
         })
     }
 
-    /// What is told to whoever asks for something that cannot be.
+    /// The error for a change that cannot be made.
     pub(crate) fn refusal(&self, problem: &str) -> String {
         refusal(self.key.name, &self.value, problem)
     }

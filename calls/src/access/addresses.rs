@@ -169,7 +169,7 @@ pub struct Addresses {
     /// Whether the list counts, once more: where it does not, a call looks no further.
     on: AtomicBool,
     list: ArcSwap<AllowList>,
-    /// Held by whoever changes it: looking and changing are one step.
+    /// Held for a change, so that reading the list and changing it are one step.
     changing: Mutex<()>,
 }
 

@@ -202,7 +202,7 @@ struct Deferred<F: Form> {
     open: F::Open,
     out: Vec<u8>,
     outlet: Outlet,
-    /// When the work was done and only its writing was left, and of which method ([`MethodId::to_bits`]); nothing is measured where it is not told.
+    /// When the result was ready, and of which method it is ([`MethodId::to_bits`]); without it the writing is not measured.
     ready: Option<(Instant, Mark)>,
 }
 
