@@ -34,5 +34,5 @@ pub use catalog::{Catalog, LoadedModel, Resources};
 pub use error::Error;
 pub use handle::{Handle, Pinned};
 pub use model::{Backend, ModelSection};
-pub use sections::{Problem, Sections};
+pub use sections::{Problem, Sections, paths_mut};
 pub use store_failures::StoreFailures;

@@ -6,10 +6,13 @@ use crate::ModelSection;
 use millpond_engines_features as features;
 use millpond_engines_ordered as ordered;
 use millpond_pipelines::{self as pipelines, Description, Plan, RequestKind};
+use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What a catalog is to hold, and its defaults.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 pub struct Sections {
     /// `[features.NAME]`
     pub features: BTreeMap<String, features::Section>,
@@ -25,6 +28,19 @@ pub struct Sections {
     pub default_pipeline: Option<String>,
     /// The store of a call that names none; may be left out when there is one store.
     pub default_store: Option<String>,
+}
+
+/// The paths that sections name.
+pub fn paths_mut<'s>(
+    features: &'s mut BTreeMap<String, features::Section>,
+    ordered: &'s mut BTreeMap<String, ordered::Section>,
+    models: &'s mut BTreeMap<String, ModelSection>,
+) -> impl Iterator<Item = &'s mut PathBuf> {
+    let tables = features.values_mut().map(|table| &mut table.path);
+    let stores = ordered.values_mut().filter_map(|store| store.path.as_mut());
+    let models = models.values_mut();
+    let files = models.filter_map(|model| model.backend.as_dyn_mut().path_mut());
+    tables.chain(stores).chain(files)
 }
 
 /// Something wrong, and where a stage is at fault, which.

@@ -255,7 +255,7 @@ impl Given<'_> {
     }
 
     /// Takes each request; what is wrong with one is said of its number.
-    fn each(&self, mut take: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), String> {
+    pub(crate) fn each(&self, mut take: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), String> {
         for (number, request) in self.set.iter().enumerate() {
             take(request).map_err(|what| format!("request {} {what}", number + 1))?;
         }

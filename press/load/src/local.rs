@@ -34,8 +34,8 @@ pub(crate) trait Local: Sized + Send + Sync + 'static {
     /// What is known of the answers.
     fn prepare(given: &Given<'_>) -> Result<Self, String>;
 
-    /// Reads the words of a request, of which there is at least one; nothing where they are no command.
-    fn command(words: &[&[u8]]) -> Option<Self::Command>;
+    /// Reads a request, which is not blank; nothing where it is no command.
+    fn command(request: &[u8]) -> Option<Self::Command>;
 
     /// Opens the engine; the error names the file.
     fn open(files: Option<&PathBuf>) -> Result<Self::Engine, String>;
@@ -76,8 +76,11 @@ pub(crate) struct InProcess<L: Local> {
 impl<L: Local> InProcess<L> {
     pub(crate) fn new(given: &Given<'_>) -> Result<InProcess<L>, String> {
         let mut commands = Vec::with_capacity(given.set.len());
-        given.each_command(|words| {
-            let command = if words.is_empty() { None } else { L::command(words) };
+        given.each(|request| {
+            let command = match request.trim_ascii() {
+                b"" => None,
+                request => L::command(request),
+            };
             commands.push(command.ok_or_else(|| format!("is no command; write it as {}", L::HOW))?);
             Ok(())
         })?;

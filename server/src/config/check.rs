@@ -2,7 +2,7 @@
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
 use super::{Config, Listen, machine, secret, tls, web};
-use millpond_catalog::Problem;
+use millpond_catalog::{Problem, paths_mut};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -18,20 +18,7 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
             *path = base.join(&*path);
         }
     };
-    config
-        .features
-        .values_mut()
-        .for_each(|table| resolve(&mut table.path));
-    config
-        .models
-        .values_mut()
-        .filter_map(|model| model.backend.as_dyn_mut().path_mut())
-        .for_each(resolve);
-    config
-        .ordered
-        .values_mut()
-        .filter_map(|store| store.path.as_mut())
-        .for_each(resolve);
+    paths_mut(&mut config.features, &mut config.ordered, &mut config.models).for_each(resolve);
     config.log.file.iter_mut().for_each(resolve);
     let encryption = config.server.fpnn_encryption.iter_mut();
     encryption.for_each(|encryption| resolve(&mut encryption.private_key));

@@ -10,6 +10,7 @@ use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::local::{Local, in_process, number};
+use crate::protocol::words;
 use crate::rows::KnownRows;
 
 pub(super) const KIND: TargetKind = TargetKind {
@@ -33,8 +34,8 @@ impl Local for Features {
         Ok(Features(KnownRows::of(given)?))
     }
 
-    fn command(words: &[&[u8]]) -> Option<Vec<u64>> {
-        words.iter().map(|word| number(word)).collect()
+    fn command(request: &[u8]) -> Option<Vec<u64>> {
+        words(request).map(number).collect()
     }
 
     fn open(files: Option<&PathBuf>) -> Result<Table, String> {

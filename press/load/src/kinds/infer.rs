@@ -1,84 +1,198 @@
-//! Calls of a model, in this process: the batcher and the wait of pipelines that a server's `infer` has, without its network.
+//! Calls of `infer`, in this process: all that a server does for one, without its network.
 //!
-//! Inputs are zeros, and each thread waits for its call. Its invariant: a run that gives no output of as many rows is an error.
+//! A thread is what a connection is in a server: it makes calls, takes their answers, and ends its turn after each. Its
+//! invariant: decoding, admission, pipeline, batcher and the printing of answers are those of a server.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
-use millpond_backends_interface::Backend as _;
-use millpond_backends_tract::Tract;
-use millpond_engines_batcher::{self as batcher, Batcher, BatcherOptions};
-use millpond_pipelines::{Ask, Wait};
+use millpond_calls::access::{Access, Secret};
+use millpond_calls::{
+    self as calls, Admission, Call, Caller, Calls, Clock, Host, Later, Meta, Peer, Reply, Sink, Tuned, Turn,
+};
+use millpond_catalog::{Catalog, Handle, ModelSection, Resources, Sections, paths_mut};
+use millpond_methods::Engines;
 use millpond_tensor::Tensor;
+use millpond_wire_payload::{Encoder, Encoding};
+use millpond_wire_schema::{Code, Field as _, Method as _, Status, infer, own::AllInfos, tune};
 
 use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::local::{Local, in_process, number};
+use crate::msgpack;
+use crate::protocol::words;
 
 pub(super) const KIND: TargetKind = in_process::<Infer>(&["infer"]);
 
 /// The most rows of a batch.
 const ROWS_MAX: usize = 65_536;
+/// Where a configuration says nothing, a server admits as many calls and answers as many bytes.
+const IN_FLIGHT_MAX: usize = 8192;
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// As long as a scenario lets a request take: latencies say how late an answer is.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Infer;
 
-/// What one thread calls with, and where it waits.
+/// A request, read.
+#[derive(Debug, PartialEq)]
+enum Command {
+    /// So many rows of zeros for the default model.
+    Zeros(usize),
+    /// The payload of a call.
+    Payload(Vec<u8>),
+}
+
+/// What answers calls.
+struct Opened {
+    catalog: Handle,
+    calls: Arc<Calls<Engines>>,
+}
+
+/// What one thread calls with, and where its answers come.
 struct State {
-    ask: Ask,
-    told: SyncSender<Result<batcher::Answer, batcher::Error>>,
-    waits: Receiver<Result<batcher::Answer, batcher::Error>>,
+    turn: Turn<Engines>,
+    clock: Clock,
+    /// The payloads of zeros that were called with, by rows.
+    zeros: BTreeMap<usize, Vec<u8>>,
+    /// The last answer.
+    bytes: Vec<u8>,
+    to: SyncSender<Result<Vec<u8>, Status>>,
+    answers: Receiver<Result<Vec<u8>, Status>>,
 }
 
 impl Default for State {
     fn default() -> State {
-        let (told, waits) = sync_channel(1);
-        let ask = Ask {
-            source: 0,
-            deadline: None,
-            gone: Arc::default(),
-            kept_bytes: 0,
-        };
-        State { ask, told, waits }
+        let (to, answers) = sync_channel(1);
+        State {
+            turn: Turn::default(),
+            clock: Clock::start(),
+            zeros: BTreeMap::new(),
+            bytes: Vec::new(),
+            to,
+            answers,
+        }
     }
 }
 
 impl Local for Infer {
-    type Engine = Arc<Batcher>;
+    type Engine = Opened;
     type State = State;
-    /// The rows of a batch.
-    type Command = usize;
-    const HOW: &'static str = "\"run 15\" (the rows of a batch)";
+    type Command = Command;
+    const HOW: &'static str = "\"run 15\" (15 rows of zeros), or as the JSON that infer takes";
 
     fn prepare(_: &Given<'_>) -> Result<Infer, String> {
         Ok(Infer)
     }
 
-    fn command(words: &[&[u8]]) -> Option<usize> {
-        match words {
+    fn command(request: &[u8]) -> Option<Command> {
+        if request.starts_with(b"{") {
+            return msgpack::from_json(request).ok().map(Command::Payload);
+        }
+        match words(request).collect::<Vec<_>>().as_slice() {
             [b"run", rows] => usize::try_from(number(rows)?)
                 .ok()
-                .filter(|rows| (1..=ROWS_MAX).contains(rows)),
+                .filter(|rows| (1..=ROWS_MAX).contains(rows))
+                .map(Command::Zeros),
             _ => None,
         }
     }
 
-    fn open(files: Option<&PathBuf>) -> Result<Arc<Batcher>, String> {
+    fn open(files: Option<&PathBuf>) -> Result<Opened, String> {
         let file = files.ok_or("a target of protocol \"infer\" needs `files`")?;
-        let model = Tract::at(file).load().map_err(|error| error.to_string())?;
-        let started = Batcher::start("infer", model, BatcherOptions::default());
-        Ok(Arc::new(started.map_err(|error| error.to_string())?))
+        let catalog = Handle::open(sections(file)?, Resources::default());
+        let catalog = catalog.map_err(|error| error.to_string())?;
+        catalog.warm().map_err(|error| error.to_string())?;
+        let methods = millpond_methods::table(&BTreeMap::new());
+        let access = Access::new(&Default::default(), Secret::default(), &methods);
+        let admission = Admission::new(IN_FLIGHT_MAX, usize::MAX, DEADLINE);
+        let calls = Arc::new(Calls::new(access, admission, methods, 0, ANSWER_BYTES_MAX));
+        calls.open(catalog.current());
+        Ok(Opened { catalog, calls })
     }
 
-    fn call<'s>(batcher: &Arc<Batcher>, rows: &usize, state: &'s mut State) -> Result<Answer<'s>, String> {
-        run(batcher, *rows, state)?;
-        Ok(Answer::Bytes(&[]))
+    fn call<'s>(opened: &Opened, command: &Command, state: &'s mut State) -> Result<Answer<'s>, String> {
+        let payload = match command {
+            Command::Payload(payload) => payload,
+            Command::Zeros(rows) => {
+                if !state.zeros.contains_key(rows) {
+                    state.zeros.insert(*rows, zeros(&opened.catalog.pin(), *rows)?);
+                }
+                &state.zeros[rows]
+            }
+        };
+        let calls = &opened.calls;
+        let began = state.clock.begin();
+        let call = Call {
+            method: calls
+                .methods
+                .named(millpond_wire_schema::Infer::NAME)
+                .ok_or("infer"),
+            encoding: Encoding::Msgpack,
+            payload,
+            meta: Meta::default(),
+            caller: Caller {
+                peer: Peer::Unix,
+                connection: 0,
+                encrypted: true,
+            },
+            received: began,
+            clock: &state.clock,
+        };
+        let mut caller = Waiting {
+            bytes: std::mem::take(&mut state.bytes),
+            to: state.to.clone(),
+        };
+        calls.serve(&call, Reply::to(&mut caller), &state.turn, &NoHost);
+        if state.turn.has_batch() {
+            state.turn.serve_batch(began, calls);
+        }
+        state.turn.end(began, calls);
+        let answer = state.answers.recv().map_err(|error| error.to_string())?;
+        state.bytes = answer.map_err(|status| status.to_string())?;
+        Ok(Answer::Msgpack(&state.bytes))
     }
 }
 
-fn run(batcher: &Arc<Batcher>, rows: usize, state: &State) -> Result<(), String> {
-    let signature = batcher.model().signature();
+/// What a file describes: the features, stores, models and pipelines of a server's configuration, or a model alone.
+fn sections(file: &Path) -> Result<Sections, String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    if file.extension().is_none_or(|extension| extension != "toml") {
+        let path = file.to_str().ok_or_else(|| at(&"its path is not UTF-8"))?;
+        let keys = toml::Table::from_iter([("path".to_owned(), path.into())]);
+        return Ok(Sections {
+            models: BTreeMap::from([("model".to_owned(), ModelSection::try_from(keys)?)]),
+            ..Sections::default()
+        });
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| at(&error))?;
+    let mut sections: Sections = toml::from_str(&text).map_err(|error| at(&error))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    for path in paths_mut(
+        &mut sections.features,
+        &mut sections.ordered,
+        &mut sections.models,
+    ) {
+        *path = folder.join(&*path);
+    }
+    sections.check().map_err(|problem| at(&problem.text))?;
+    Ok(sections)
+}
+
+/// The payload of a call of the default model with so many rows of zeros.
+fn zeros(catalog: &Catalog, rows: usize) -> Result<Vec<u8>, String> {
+    let model = catalog
+        .sections()
+        .model_default()
+        .and_then(|name| catalog.models.get(name));
+    let model = model.ok_or("\"run\" needs default_model, or one model alone")?;
+    let signature = model.batcher.model().signature();
     if !signature.batched && rows != 1 {
         return Err(format!(
             "the model takes no batch; write \"run 1\", not \"run {rows}\""
@@ -91,17 +205,78 @@ fn run(batcher: &Arc<Batcher>, rows: usize, state: &State) -> Result<(), String>
         if let Some(first) = shape.first_mut().filter(|_| signature.batched) {
             *first = rows;
         }
-        inputs.push(Tensor::zeros(port.element_type, shape).map_err(|error| error.to_string())?);
+        let zeros = Tensor::zeros(port.element_type, shape).map_err(|error| error.to_string())?;
+        inputs.push((port.name.as_str().into(), zeros));
     }
-    let told = state.told.clone();
-    let wait = Wait::new(batcher, inputs, rows);
-    let (batcher, request) = wait.request(state.ask.clone(), move |answer| drop(told.send(answer)));
-    batcher.submit(request).map_err(|(why, _)| why.to_string())?;
-    let answer = state.waits.recv().map_err(|error| error.to_string())?;
-    let answer = answer.map_err(|error| error.to_string())?;
-    match answer.outputs.first() {
-        Some(output) if output.rows() == rows || !signature.batched => Ok(()),
-        _ => Err(format!("the model gave no output of {rows} rows")),
+    let call = infer::Tensors {
+        model: None,
+        version: None,
+        inputs,
+        outputs: Vec::new(),
+    };
+    let mut payload = Vec::new();
+    infer::Tensors::write(&call, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+    Ok(payload)
+}
+
+/// Where a call is answered: on the spot, at the end of its turn, or by a thread of the model's.
+struct Waiting {
+    bytes: Vec<u8>,
+    to: SyncSender<Result<Vec<u8>, Status>>,
+}
+
+impl calls::Answer for Waiting {
+    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
+        self.bytes.clear();
+        Some((&mut self.bytes, Encoding::Msgpack))
+    }
+
+    fn finish(&mut self) {
+        let _ = self.to.try_send(Ok(std::mem::take(&mut self.bytes)));
+    }
+
+    fn error(&mut self, status: &Status) {
+        let _ = self.to.try_send(Err(status.clone()));
+    }
+
+    fn body(&mut self, _: u16, _: &str, _: &[u8]) {
+        self.error(&Status::new(Code::Internal, "a page is no answer of infer"));
+    }
+}
+
+impl Sink for Waiting {
+    fn later(&mut self) -> Box<dyn Later> {
+        Box::new(Waiting {
+            bytes: std::mem::take(&mut self.bytes),
+            to: self.to.clone(),
+        })
+    }
+}
+
+impl Later for Waiting {
+    fn gone(&self) -> Arc<AtomicBool> {
+        Arc::default()
+    }
+}
+
+/// No call of `infer` asks anything of the process.
+struct NoHost;
+
+impl Host for NoHost {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn infos(&self) -> AllInfos<'static> {
+        AllInfos {
+            fpnn: Default::default(),
+            app: Default::default(),
+            millpond: Default::default(),
+        }
+    }
+
+    fn tune(&self, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
+        Err(Status::new(Code::Internal, "nothing can be tuned here"))
     }
 }
 
@@ -110,15 +285,92 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::local::InProcess;
+    use millpond_engines_features::write::Writer;
     use millpond_press_workload::RequestSet;
+    use millpond_wire_payload::Payload;
+
+    const MODEL: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../backends/tract/tests/data/mlp.onnx"
+    );
+
+    fn read(line: &str) -> Result<Command, String> {
+        let set = RequestSet::from_bodies("t", [line]).unwrap();
+        InProcess::<Infer>::new(&Given::of(&set, 0)).map(|mut read| read.commands.remove(0))
+    }
+
+    /// What a request is answered.
+    fn answer(opened: &Opened, state: &mut State, line: &str) -> infer::Answer<'static> {
+        let command = read(line).unwrap();
+        let Answer::Msgpack(bytes) = Infer::call(opened, &command, state).unwrap() else {
+            unreachable!("answers are msgpack")
+        };
+        let payload = Payload::new(Encoding::Msgpack, bytes).unwrap();
+        infer::Answer::own(infer::Answer::decode(&payload).unwrap().0)
+    }
 
     #[test]
     fn commands_are_read_or_refused_with_their_form() {
-        let read = |line: &str| {
-            let set = RequestSet::from_bodies("t", [line]).unwrap();
-            InProcess::<Infer>::new(&Given::of(&set, 0)).map(|read| read.commands)
-        };
-        assert_eq!(read("run 15").unwrap(), [15]);
+        assert_eq!(read("run 15").unwrap(), Command::Zeros(15));
+        assert_eq!(read(" {}").unwrap(), Command::Payload(vec![0x80]));
         assert!(read("run 0").unwrap_err().contains("request 1"));
+        assert!(read("{\"samples\"").unwrap_err().contains("request 1"));
+    }
+
+    #[test]
+    fn a_model_alone_is_called_with_zeros() {
+        let opened = Infer::open(Some(&MODEL.into())).unwrap();
+        let mut state = State::default();
+        for rows in [15, 1, 15] {
+            let answer = answer(&opened, &mut state, &format!("run {rows}"));
+            let infer::Answer::Outputs(outputs) = answer else {
+                unreachable!("tensors are answered tensors")
+            };
+            assert_eq!(outputs.outputs[0].1.rows(), rows);
+        }
+        let samples = Command::Payload(msgpack::from_json(br#"{"samples": [["a"]]}"#).unwrap());
+        let refused = Infer::call(&opened, &samples, &mut state).unwrap_err();
+        assert!(refused.contains("pipeline"), "{refused}");
+        assert_eq!(opened.calls.admission.unfinished(), 0);
+        let infer = opened.calls.methods.named("infer").unwrap();
+        let totals = opened.calls.statistics.totals(infer);
+        assert_eq!((totals.answered, totals.failed()), (3, 1));
+    }
+
+    #[test]
+    fn a_configuration_is_called_as_its_server_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(&folder.path().join("table"), "table", 1, 16, 1, 1).unwrap();
+        writer.push(7, &[0.5; 16]).unwrap();
+        writer.finish().unwrap();
+        let text = format!(
+            r#"
+            [server]
+            threads = 2
+            [features.rows]
+            path = "table"
+            [models.mlp]
+            path = {MODEL:?}
+            [pipelines.r1]
+            request = "samples"
+            stages = [
+                {{ name = "key", hash = {{ slot = "0", from = "samples.0" }} }},
+                {{ name = "x", lookup = {{ table = "rows", keys = "key" }} }},
+                {{ name = "scores", model = {{ model = "mlp", input = "x" }} }},
+            ]
+            "#
+        );
+        let file = folder.path().join("millpond.toml");
+        std::fs::write(&file, text).unwrap();
+        let opened = Infer::open(Some(&file)).unwrap();
+        let mut state = State::default();
+        let samples = |line| match answer(&opened, &mut state, line) {
+            infer::Answer::Scores(scores) => scores.scores,
+            other => unreachable!("samples are answered scores: {other:?}"),
+        };
+        let [first, second] = [r#"{"samples": [["v1"], ["v  2"]]}"#; 2].map(samples);
+        assert_eq!((first.len(), &first), (2, &second));
+        std::fs::write(&file, "[pipelines.r1]\nrequest = \"samples\"").unwrap();
+        assert!(Infer::open(Some(&file)).is_err_and(|error| error.contains("millpond.toml")));
     }
 }

@@ -10,6 +10,7 @@ use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::local::{Local, in_process, number};
+use crate::protocol::words;
 
 pub(super) const KIND: TargetKind = in_process::<Ordered>(&["ordered"]);
 
@@ -35,8 +36,8 @@ impl Local for Ordered {
         Ok(Ordered)
     }
 
-    fn command(words: &[&[u8]]) -> Option<Command> {
-        match words {
+    fn command(request: &[u8]) -> Option<Command> {
+        match words(request).collect::<Vec<_>>().as_slice() {
             [b"get", key] => Some(Command::Get(key.to_vec())),
             [b"put", key, value] => Some(Command::Put(key.to_vec(), value.to_vec())),
             [b"scan", key, limit] => Some(Command::Scan(key.to_vec(), usize::try_from(number(limit)?).ok()?)),
