@@ -19,9 +19,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 
-use crate::{Latency, Tally};
+use crate::Tally;
+use crate::buckets::NS_MAX;
 
 const LEGEND: &str =
     "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
@@ -40,7 +42,7 @@ pub fn write_log(out: &mut impl Write, start: SystemTime, tallies: &[(String, &T
     writeln!(out, "#[Intervals: {intervals}]")?;
     writeln!(out, "{LEGEND}")?;
     let tags: Vec<String> = tallies.iter().map(|(tag, _)| plain(tag)).collect();
-    let mut scratch = Latency::new();
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, NS_MAX, 3).map_err(io::Error::other)?;
     let mut serializer = V2DeflateSerializer::new();
     let mut bytes = Vec::new();
     let seconds = tallies.iter().map(|(_, tally)| tally.seconds.len()).max();
@@ -49,13 +51,15 @@ pub fn write_log(out: &mut impl Write, start: SystemTime, tallies: &[(String, &T
             let Some(of_thread) = tally.seconds.get(second) else {
                 continue;
             };
-            scratch.clear();
-            scratch.add(&of_thread.latency);
+            histogram.reset();
+            for &(ns, samples) in &of_thread.latency.buckets {
+                histogram.saturating_record_n(ns, samples);
+            }
             bytes.clear();
             serializer
-                .serialize(scratch.histogram(), &mut bytes)
+                .serialize(&histogram, &mut bytes)
                 .map_err(|error| io::Error::other(error.to_string()))?;
-            let ms_max = scratch.histogram().max() as f64 / 1e6;
+            let ms_max = histogram.max() as f64 / 1e6;
             let payload = STANDARD.encode(&bytes);
             writeln!(out, "Tag={tag},{second}.000,1.000,{ms_max:.3},{payload}")?;
         }

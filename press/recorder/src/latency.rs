@@ -1,16 +1,15 @@
 //! Latencies of one thread in a high dynamic range histogram: 1 ns to 60 s, three digits, no lock.
 //!
+//! A load thread ends its second between two requests: packing and forgetting a second walk only the buckets between the lowest
+//! and the highest that hold samples, which takes some ten microseconds.
 //! Its invariant: merging loses nothing, and no percentile is named that fewer than ten samples stand behind.
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::PackedLatency;
-
-/// The largest latency that is distinguished, in nanoseconds; longer ones are recorded as this.
-pub(crate) const NS_MAX: u64 = 60_000_000_000;
+use crate::buckets::{BUCKETS, NS_MAX, index, upper_edge};
 
 /// A percentile is named only when at least this many samples lie beyond it.
 pub const SAMPLES_BEYOND_MIN: u64 = 10;
@@ -34,7 +33,13 @@ pub enum Reached {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "PackedLatency", from = "PackedLatency")]
 pub struct Latency {
-    histogram: Histogram<u64>,
+    /// By bucket.
+    counts: Box<[u64]>,
+    /// Of all buckets, so that a percentile needs no walk over them.
+    count: u64,
+    /// The lowest and the highest bucket that hold samples; the lowest is above the highest when none does.
+    low: usize,
+    high: usize,
     /// Kept apart because the mean of a histogram is rounded by its buckets.
     sum_ns: u128,
     /// Kept apart for the same reason, and because it may lie above the range.
@@ -105,11 +110,11 @@ impl From<Latency> for PackedLatency {
 impl Latency {
     /// An empty histogram, about 220 KB.
     pub fn new() -> Latency {
-        // Constants that the library accepts, as every test of this file shows.
-        #[allow(clippy::expect_used)]
-        let histogram = Histogram::new_with_bounds(1, NS_MAX, 3).expect("1 < 2 × 1 <= 60 s, three digits");
         Latency {
-            histogram,
+            counts: vec![0; BUCKETS].into_boxed_slice(),
+            count: 0,
+            low: BUCKETS,
+            high: 0,
             sum_ns: 0,
             ns_max: 0,
         }
@@ -124,16 +129,26 @@ impl Latency {
     /// Adds one sample of `ns` nanoseconds; its bucket is that of 1 ns to 60 s, sum and maximum stay exact.
     #[inline]
     pub fn record_ns(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns.clamp(1, NS_MAX));
+        self.count_ns(ns, 1);
         self.sum_ns += u128::from(ns);
         self.ns_max = self.ns_max.max(ns);
     }
 
+    /// Counts samples in their bucket.
+    #[inline]
+    fn count_ns(&mut self, ns: u64, samples: u64) {
+        let index = index(ns.clamp(1, NS_MAX));
+        self.counts[index] = self.counts[index].saturating_add(samples);
+        self.count = self.count.saturating_add(samples);
+        self.low = self.low.min(index);
+        self.high = self.high.max(index);
+    }
+
     /// Adds all samples of `other`.
     pub fn merge(&mut self, other: &Latency) {
-        // Both have the bounds of `new`, so every sample of one has its bucket in the other.
-        let added = self.histogram.add(&other.histogram);
-        debug_assert!(added.is_ok(), "histograms of one kind add up");
+        other
+            .buckets()
+            .for_each(|(ns, samples)| self.count_ns(ns, samples));
         self.sum_ns += other.sum_ns;
         self.ns_max = self.ns_max.max(other.ns_max);
     }
@@ -141,21 +156,21 @@ impl Latency {
     /// Whether both hold the same buckets; sum and maximum may differ, as they do in a log.
     #[cfg(test)]
     pub(crate) fn has_same_buckets(&self, other: &Latency) -> bool {
-        self.histogram == other.histogram
+        self.counts == other.counts
     }
 
     /// Forgets all samples.
     pub fn clear(&mut self) {
-        if self.count() > 0 {
-            self.histogram.reset();
+        if let Some(touched) = self.counts.get_mut(self.low..=self.high) {
+            touched.fill(0);
         }
-        self.sum_ns = 0;
-        self.ns_max = 0;
+        (self.low, self.high) = (BUCKETS, 0);
+        (self.count, self.sum_ns, self.ns_max) = (0, 0, 0);
     }
 
     /// How many samples there are.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.count
     }
 
     /// The sum of all samples in nanoseconds, exact.
@@ -193,8 +208,19 @@ impl Latency {
     }
 
     fn us_at(&self, quantile: f64) -> f64 {
+        let rank = ((quantile * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut reached = 0u64;
+        let bucket = self.touched().find(|(_, samples)| {
+            reached = reached.saturating_add(*samples);
+            reached >= rank
+        });
+        let ns = match bucket {
+            None => 0,
+            Some((index, _)) if quantile == 0.0 => upper_edge(index - 1) + 1,
+            Some((index, _)) => upper_edge(index),
+        };
         // A bucket's upper edge may lie above every sample in it.
-        microseconds(self.histogram.value_at_quantile(quantile).min(self.ns_max))
+        microseconds(ns.min(self.ns_max))
     }
 
     /// Points `(percentile, us)` for a plot over 1 / (1 - p): five for each halving of what lies beyond, as long as ten
@@ -233,21 +259,20 @@ impl Latency {
 
     /// The buckets that hold samples, with sum and maximum: all there is, in a fraction of the memory.
     pub fn pack(&self) -> PackedLatency {
+        // Counted first, so that the buckets are allocated once.
+        let mut buckets = Vec::with_capacity(self.touched().count());
+        buckets.extend(self.buckets());
         PackedLatency {
-            buckets: self.buckets().collect(),
+            buckets,
             sum_ns: self.sum_ns,
             ns_max: self.ns_max,
         }
     }
 
-    pub(crate) fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
-    }
-
     /// Adds all samples of `other`.
     pub(crate) fn add(&mut self, other: &PackedLatency) {
         for &(ns, count) in &other.buckets {
-            self.histogram.saturating_record_n(ns, count);
+            self.count_ns(ns, count);
         }
         self.sum_ns += other.sum_ns;
         self.ns_max = self.ns_max.max(other.ns_max);
@@ -255,9 +280,15 @@ impl Latency {
 
     /// Upper edge in nanoseconds and count of every bucket that holds a sample, ascending.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.histogram
-            .iter_recorded()
-            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+        self.touched()
+            .map(|(index, samples)| (upper_edge(index), samples))
+    }
+
+    /// Every bucket that holds a sample, with how many, ascending.
+    fn touched(&self) -> impl Iterator<Item = (usize, u64)> {
+        let touched = self.counts.get(self.low..=self.high).unwrap_or_default();
+        let counted = (self.low..).zip(touched.iter().copied());
+        counted.filter(|(_, samples)| *samples > 0)
     }
 
     /// Every bucket that holds a sample as a line `ns,count`, where `ns` is the upper edge of the bucket.

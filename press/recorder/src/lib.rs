@@ -19,12 +19,12 @@
 //! assert_eq!(tally.latency.quantile_us(0.999), None);
 //! ```
 
+mod buckets;
 mod counters;
 mod hlog;
 mod latency;
 mod live;
 mod machine;
-mod open_second;
 mod packed;
 mod proc;
 mod process;

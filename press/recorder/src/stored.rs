@@ -6,14 +6,14 @@
 //! sum_ns  ns_max  then for each bucket that holds samples, ascending: distance from the bucket before it, count
 //! ```
 //!
-//! Buckets are numbered as in `open_second`; the first distance is from bucket 0, which holds nothing. Its invariant: what
+//! Buckets are numbered as in `buckets`; the first distance is from bucket 0, which holds nothing. Its invariant: what
 //! is read back equals what was written, bit for bit, and what nobody wrote is an error.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::PackedLatency;
-use crate::open_second::{BUCKETS, index, upper_edge};
+use crate::buckets::{BUCKETS, index, upper_edge};
 
 impl From<PackedLatency> for String {
     fn from(packed: PackedLatency) -> String {

@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::open_second::OpenSecond;
 use crate::{Counters, ErrorKind, Latency, PackedLatency};
 
 /// How requests ended, with the latencies of the answers: of one second, or of one operation of a mix.
@@ -42,7 +41,7 @@ pub struct Tally {
     pub seconds: Vec<Split<PackedLatency>>,
     /// The second that has not ended: where latencies are recorded, so that each costs one record, not two.
     #[serde(skip)]
-    current: Split<OpenSecond>,
+    current: Split<Latency>,
 }
 
 impl Tally {

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
 use crate::PackedLatency;
-use crate::latency::NS_MAX;
+use crate::buckets::NS_MAX;
 
 /// What a compressed histogram begins with.
 pub(super) const COOKIE_COMPRESSED: u32 = 0x1c84_9314;

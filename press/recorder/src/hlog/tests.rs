@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::reading::{COOKIE_COMPRESSED, read_log};
 use super::*;
-use crate::latency::NS_MAX;
-use hdrhistogram::Histogram;
+use crate::Latency;
 use proptest::prelude::*;
 use std::time::Duration;
 

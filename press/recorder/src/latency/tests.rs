@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
+use hdrhistogram::Histogram;
 use proptest::prelude::*;
 
 fn of(us: impl IntoIterator<Item = u64>) -> Latency {
@@ -155,4 +156,59 @@ fn requests_without_a_latency_are_beyond_every_percentile() {
     );
     assert_eq!(Latency::new().reached_by(0.5, 0, 0), Reached::TooFew);
     assert_eq!(Latency::new().reached_by(0.5, 0, 100), Reached::Never);
+}
+
+/// The library's histogram of the same range.
+fn library(samples: &[u64]) -> Histogram<u64> {
+    let mut histogram = Histogram::new_with_bounds(1, NS_MAX, 3).unwrap();
+    for ns in samples {
+        histogram.saturating_record((*ns).clamp(1, NS_MAX));
+    }
+    histogram
+}
+
+fn buckets(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+    let steps = histogram.iter_recorded();
+    steps
+        .map(|step| (step.value_iterated_to(), step.count_at_value()))
+        .collect()
+}
+
+#[test]
+fn every_bucket_is_the_librarys() {
+    let edges: Vec<u64> = (1..BUCKETS).map(|index| upper_edge(index).min(NS_MAX)).collect();
+    let mut latency = Latency::new();
+    for (at, edge) in (1..).zip(&edges) {
+        assert_eq!(index(*edge), at);
+        latency.record_ns(*edge);
+    }
+    assert_eq!(latency.pack().buckets, buckets(&library(&edges)));
+    assert_eq!(latency.pack().count(), BUCKETS as u64 - 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn it_records_and_forgets_as_the_librarys(
+        first in prop::collection::vec(0u64..70_000_000_000, 0..100),
+        then in prop::collection::vec((0u32..40).prop_flat_map(|bits| 0u64..=1 << bits), 0..100),
+        quantile in 0.0f64..1.1,
+    ) {
+        let mut latency = Latency::new();
+        for samples in [first, then] {
+            samples.iter().for_each(|&ns| latency.record_ns(ns));
+            let library = library(&samples);
+            prop_assert_eq!(latency.pack().buckets, buckets(&library));
+            prop_assert_eq!(latency.count(), library.len());
+            prop_assert_eq!(&Latency::from(latency.pack()), &latency);
+            let ns_max = samples.iter().copied().max().unwrap_or(0);
+            for quantile in [0.0, quantile, 1.0] {
+                let ns = library.value_at_quantile(quantile).min(ns_max);
+                prop_assert_eq!(latency.us_at(quantile), microseconds(ns));
+            }
+            latency.clear();
+            prop_assert_eq!(latency.pack(), PackedLatency::default());
+        }
+    }
 }
