@@ -1,6 +1,7 @@
 //! The value of a formula, with the figures it was made of.
 //!
-//! Its invariant: values are combined within their round, and a round that one side lacks is left out on both.
+//! Its invariants: values are combined within their round, and a round that one side lacks is left out on both; no figure that took
+//! part loses its conditions.
 
 use super::figures::figure;
 use super::{Function, Load, Measured, Node, Path, Value};
@@ -138,11 +139,14 @@ fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
     }
     let samples = series(first)?;
     let runs = runs(&samples);
-    let number = |value| Part::Number(value, runs.figures().to_vec());
+    let figures = runs.figures().iter().copied();
     Ok(match function {
-        Function::Reduce(of) => number(of(&runs)),
+        Function::Reduce(of) => Part::Number(of(&runs), figures.collect()),
         Function::Farthest => match parts.next() {
-            Some(Part::Number(from, _)) => number(runs.farthest_from(from)),
+            Some(Part::Number(from, of)) => {
+                let figures = figures.map(|figure| under(figure, &of)).collect();
+                Part::Number(runs.farthest_from(from), figures)
+            }
             _ => return Err("farthest takes a series and the number that it should be".into()),
         },
         Function::Best => Part::Series(best(samples)),
@@ -177,10 +181,14 @@ fn calculate(operator: char, left: f64, right: f64) -> Result<f64, String> {
 }
 
 fn combine(operator: char, left: Part, right: Part) -> Result<Part, String> {
-    let each = |samples: Vec<Sample>, of: &dyn Fn(f64) -> Result<f64, String>| {
-        let change = |mut sample: Sample| {
-            sample.figure.value = of(sample.figure.value)?;
-            Ok(sample)
+    let each = |samples: Vec<Sample>, figures: &[Figure], of: &dyn Fn(f64) -> Result<f64, String>| {
+        let change = |sample: Sample| {
+            let value = of(sample.figure.value)?;
+            let figure = under(sample.figure, figures);
+            Ok(Sample {
+                figure: Figure { value, ..figure },
+                ..sample
+            })
         };
         Ok(Part::Series(
             samples.into_iter().map(change).collect::<Result<_, String>>()?,
@@ -191,9 +199,11 @@ fn combine(operator: char, left: Part, right: Part) -> Result<Part, String> {
             figures.extend(others);
             Ok(Part::Number(calculate(operator, left, right)?, figures))
         }
-        (Part::Series(left), Part::Number(right, _)) => each(left, &|left| calculate(operator, left, right)),
-        (Part::Number(left, _), Part::Series(right)) => {
-            each(right, &|right| calculate(operator, left, right))
+        (Part::Series(left), Part::Number(right, figures)) => {
+            each(left, &figures, &|left| calculate(operator, left, right))
+        }
+        (Part::Number(left, figures), Part::Series(right)) => {
+            each(right, &figures, &|right| calculate(operator, left, right))
         }
         (left, right) => Ok(Part::Series(paired(operator, &series(left)?, &series(right)?)?)),
     }
@@ -215,12 +225,27 @@ fn paired(operator: char, left: &[Sample], right: &[Sample]) -> Result<Vec<Sampl
     left.iter().filter_map(pair).collect()
 }
 
-/// A ratio keeps the conditions of both sides apart, so that pairs can be told by them; other figures stand under the worse.
-fn beside(operator: char, value: f64, left: &Figure, right: &Figure) -> Figure {
-    let worse = |a: Option<Conditions>, b: Option<Conditions>| match (a, b) {
+/// The worse of two conditions; what has none spoils none.
+fn worse(a: Option<Conditions>, b: Option<Conditions>) -> Option<Conditions> {
+    match (a, b) {
         (Some(a), Some(b)) => Some(a.and(b)),
         (one, other) => one.or(other),
-    };
+    }
+}
+
+/// A figure that is combined with a number stands under the conditions of the figures that the number was made of, too.
+fn under(figure: Figure, of_number: &[Figure]) -> Figure {
+    let all = of_number
+        .iter()
+        .flat_map(|figure| [figure.conditions, figure.beside]);
+    Figure {
+        conditions: all.fold(figure.conditions, worse),
+        ..figure
+    }
+}
+
+/// A ratio keeps the conditions of both sides apart, so that pairs can be told by them; other figures stand under the worse.
+fn beside(operator: char, value: f64, left: &Figure, right: &Figure) -> Figure {
     match operator {
         '/' => Figure {
             value,

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::bar::Standing;
+use crate::Judgement;
+use crate::bar::{Bar, BarOutcome, Decision, Op, Standing};
 
 fn point(target: &str, connections: usize, repeat: usize, qps: f64) -> Point {
     let mut point = Point {
@@ -89,6 +90,54 @@ fn a_ratio_keeps_the_conditions_of_its_sides() {
     // What a command gave has no conditions, and spoils none.
     let figure = evaluate("b.qps / lines").unwrap().runs.figures()[0];
     assert!(figure.conditions.is_some() && figure.beside.is_none());
+}
+
+/// Points of `a` and `b` in so many rounds, each target under a judgement of its own and with requests that were never sent.
+fn judged(rounds: usize, a: (Judgement, u64), b: (Judgement, u64)) -> Vec<Point> {
+    let sides = [("a", 10.0, a), ("b", 5.0, b)];
+    let point = |repeat, (name, qps, (judgement, not_sent)): (&str, f64, _)| {
+        let mut point = point(name, 1, repeat, qps);
+        point.verdict.judgement = judgement;
+        point.counters.not_sent = not_sent;
+        point
+    };
+    let rounds = (1..=rounds).flat_map(|repeat| sides.map(|side| point(repeat, side)));
+    rounds.collect()
+}
+
+/// What a bar decides that asks for at least `limit`.
+fn decided(text: &str, limit: f64, points: &[Point]) -> Decision {
+    let formula = Formula::parse(text, &["a", "b"], &[]).unwrap();
+    let value = formula.evaluate(&Measured {
+        points,
+        conditions: |point| Some(Conditions::of(point)),
+        metrics: &|_, _| None,
+        external: &BTreeMap::new(),
+    });
+    let value = value.unwrap_or_else(|why| panic!("{text}: {why}"));
+    BarOutcome::of(&Bar::new("x", Op::AtLeast, limit), value.value, value.runs).decision
+}
+
+#[test]
+fn a_number_made_of_a_series_keeps_its_conditions() {
+    let valid = (Judgement::Valid, 0);
+    let check = |a, expected| {
+        let points = judged(3, a, valid);
+        for text in [
+            "ratio(a.qps, b.qps)",
+            "median(a.qps) / b.qps",
+            "b.qps / median(a.qps)",
+            "farthest(b.qps, median(a.qps))",
+            "farthest(b.qps, 1) + max(a.qps)",
+            "b.qps * median(ratio(b.qps, a.qps))",
+            "highest(b.qps, min(a.qps))",
+        ] {
+            assert_eq!(decided(text, 0.4, &points), expected, "{text}");
+        }
+    };
+    check(valid, Decision::Pass);
+    check((Judgement::Valid, 5), Decision::Fail);
+    check((Judgement::Unstable, 0), Decision::Noisy);
 }
 
 #[test]
