@@ -52,7 +52,7 @@ pub struct BatcherOptions {
     /// refused whatever waits. A run takes as much again for the rows that it joins.
     pub queue_bytes_max: usize,
     /// A thread runs what its turn asks of the model itself ([`Sweep`]) while that is expected to take no longer, by what runs have
-    /// taken; a run of ten times as long ends that for good. 0: instances run everything.
+    /// taken; a run of ten times as long ends that for good. 0, or sizes that callers choose beside the batch: instances run everything.
     pub inline_us_max: u64,
     /// Row counts to run before the first request; 1, 16 and `batch_size_max` when left out.
     pub warm_up: Option<Vec<usize>>,
@@ -277,6 +277,10 @@ impl Batcher {
         let mut request_rows_max = usize::MAX;
         if !model.signature().batched {
             (options.batch_size_max, request_rows_max) = (1, 1);
+        }
+        if warm_up::has_free_sizes(model.signature()) {
+            // Callers choose what a run takes, and no estimate by rows bounds it.
+            options.inline_us_max = 0;
         }
         let shared = Arc::new(Shared {
             queue: Queue::new(&options),

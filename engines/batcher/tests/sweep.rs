@@ -4,7 +4,9 @@
 mod gate;
 
 use gate::{Answers, BOMB, Gate, GateModel, check_answer, check_error, request, submit};
+use millpond_backends_interface::{Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions, Rejected, Sweep};
+use millpond_tensor::ElementType;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -97,6 +99,34 @@ fn what_is_not_measured_or_takes_too_long_runs_on_an_instance() {
     check_answer(&slow, &[0.0]);
     gate.release_one();
     check(&batcher, &gate);
+}
+
+#[test]
+fn a_model_whose_callers_choose_sizes_beside_the_batch_runs_on_an_instance() {
+    let check = |batched, shape: &[Option<usize>], is_inline| {
+        let port = |name: &str| Port {
+            name: name.into(),
+            element_type: ElementType::F32,
+            shape: shape.to_vec(),
+        };
+        let (model, gate) = GateModel::free();
+        let signature = Signature {
+            inputs: vec![port("x")],
+            outputs: vec![port("y")],
+            batched,
+        };
+        let batcher = start(model.with_signature(signature), options(LONG_US));
+        measure(&batcher, &gate);
+        let mut sweep = Sweep::default();
+        let answers = gather(&mut sweep, &batcher, &[1.0]);
+        assert_eq!(!sweep.is_empty(), is_inline, "{shape:?}");
+        sweep.run();
+        check_answer(&answers, &[1.0]);
+    };
+    check(true, &[None, Some(1)], true);
+    check(true, &[None, None], false);
+    check(false, &[Some(1), Some(1)], true);
+    check(false, &[None, Some(1)], false);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error>
 }
 
 /// Whether there are free sizes besides the batch.
-fn has_free_sizes(signature: &Signature) -> bool {
+pub(super) fn has_free_sizes(signature: &Signature) -> bool {
     let first_is_free = |shape: &[Option<usize>]| !signature.batched && shape.first() == Some(&None);
     let mut inputs = signature.inputs.iter();
     inputs.any(|port| port.row_len().is_none() || first_is_free(&port.shape))
