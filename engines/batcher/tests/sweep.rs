@@ -4,11 +4,12 @@
 mod gate;
 
 use gate::{Answers, BOMB, Gate, GateModel, check_answer, check_error, request, submit};
-use millpond_backends_interface::{Port, Signature};
+use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions, Rejected, Sweep};
 use millpond_tensor::ElementType;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// So long that no run of these tests takes it.
@@ -226,6 +227,51 @@ fn what_waits_for_the_end_of_a_turn_counts_among_the_bytes() {
         assert_eq!(sweep.submit(&batcher, request(&[3.0]).0).unwrap_err().0, full);
         sweep.run();
         check_answer(&good, &[1.0, 2.0]);
+    }
+}
+
+/// A model whose signature panics when it is told to: what runs around a run asks for it.
+struct Faulty(GateModel, Arc<AtomicBool>);
+
+impl Model for Faulty {
+    fn signature(&self) -> &Signature {
+        assert!(!self.1.load(Ordering::Relaxed), "no signature");
+        self.0.signature()
+    }
+
+    fn instance(&self) -> Result<Box<dyn Instance>, Error> {
+        self.0.instance()
+    }
+}
+
+#[test]
+fn a_panic_outside_of_a_run_gives_the_bytes_of_all_models_back() {
+    let options = BatcherOptions {
+        queue_bytes_max: 4,
+        ..options(LONG_US)
+    };
+    let panics = Arc::new(AtomicBool::new(false));
+    let batchers = [(), ()].map(|()| {
+        let (model, gate) = GateModel::free();
+        let faulty = Faulty(model, Arc::clone(&panics));
+        let batcher = Arc::new(Batcher::start("gate", Arc::new(faulty), options.clone()).unwrap());
+        measure(&batcher, &gate);
+        batcher
+    });
+    let mut sweep = Sweep::default();
+    let lost = batchers
+        .each_ref()
+        .map(|batcher| gather(&mut sweep, batcher, &[1.0]));
+    panics.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| sweep.run())).is_err());
+    assert!(lost.iter().all(|answers| answers.recv().is_err()));
+    panics.store(false, Ordering::Relaxed);
+    let answers = batchers
+        .each_ref()
+        .map(|batcher| gather(&mut sweep, batcher, &[1.0]));
+    sweep.run();
+    for answers in &answers {
+        check_answer(answers, &[1.0]);
     }
 }
 

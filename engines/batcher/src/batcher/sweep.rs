@@ -11,6 +11,7 @@ use crate::Error;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 /// What the calls of a thread's turn ask of models, for the end of that turn.
 #[derive(Default)]
@@ -27,6 +28,17 @@ struct Part {
     rows: usize,
     /// Seconds that their run is expected to take.
     seconds: f64,
+    /// What their model counts among the bytes that it holds, until it is told that they are held no more.
+    bytes: usize,
+}
+
+/// Of requests that a panic took, too.
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.batcher.shared.queue.lock().swept(self.bytes, None);
+        }
+    }
 }
 
 impl Sweep {
@@ -49,11 +61,12 @@ impl Sweep {
         let Some(seconds) = taken else {
             return batcher.submit(request);
         };
-        let rows = rows.saturating_add(request.rows);
+        let (rows, bytes) = (rows.saturating_add(request.rows), request.bytes());
         let waiting = Waiting { request, submitted };
         match part {
             Some(part) => {
                 (part.rows, part.seconds) = (rows, seconds);
+                part.bytes = part.bytes.saturating_add(bytes);
                 part.waiting.push(waiting);
             }
             None => self.parts.push(Part {
@@ -61,6 +74,7 @@ impl Sweep {
                 waiting: vec![waiting],
                 rows,
                 seconds,
+                bytes,
             }),
         }
         Ok(())
@@ -69,7 +83,7 @@ impl Sweep {
     /// Runs and answers what waits.
     pub fn run(&mut self) {
         let mut cut = std::mem::take(&mut self.cut);
-        for part in self.parts.drain(..) {
+        for mut part in self.parts.drain(..) {
             part.run(&mut cut);
         }
         self.cut = cut;
@@ -77,19 +91,24 @@ impl Sweep {
 }
 
 impl Part {
-    fn run(self, cut: &mut Cut) {
-        let shared = &*self.batcher.shared;
+    fn run(&mut self, cut: &mut Cut) {
+        let Part {
+            batcher,
+            waiting,
+            bytes,
+            ..
+        } = self;
+        let shared = &*batcher.shared;
         let thread = thread::current().id();
         let own = || shared.own.lock().unwrap_or_else(PoisonError::into_inner);
         let mut runner = Runner::inline(shared, own().remove(&thread));
         let is_new = runner.instance.is_none();
         match runner.build() {
-            Ok(()) => serve(shared, &mut runner, cut, self.waiting, is_new),
+            Ok(()) => serve(shared, &mut runner, cut, waiting.drain(..), bytes, is_new),
             Err(error) => {
                 tracing::warn!(model = shared.name, %error, "its own threads run the model");
                 shared.queue.lock().inline_max = Duration::ZERO;
-                let waiting = self.waiting.into_iter();
-                waiting.for_each(|waiting| hand_over(&self.batcher, waiting));
+                waiting.drain(..).for_each(|next| hand_over(batcher, next, bytes));
             }
         }
         if let Some(instance) = runner.instance {
@@ -98,10 +117,17 @@ impl Part {
     }
 }
 
-/// Answers all of it, in runs of up to `batch_size_max` rows.
-fn serve(shared: &Shared, runner: &mut Runner<'_>, cut: &mut Cut, waiting: Vec<Waiting>, is_new: bool) {
+/// Answers all of it, in runs of up to `batch_size_max` rows; `held` is what is left of its bytes.
+fn serve(
+    shared: &Shared,
+    runner: &mut Runner<'_>,
+    cut: &mut Cut,
+    waiting: Drain<'_, Waiting>,
+    held: &mut usize,
+    is_new: bool,
+) {
     stats::add(&shared.counters.accepted, waiting.len() as u64);
-    let mut waiting = waiting.into_iter().peekable();
+    let mut waiting = waiting.peekable();
     // The first run of a new instance does what happens once; it tells nothing of the others.
     let mut is_first = is_new;
     while waiting.peek().is_some() {
@@ -122,6 +148,7 @@ fn serve(shared: &Shared, runner: &mut Runner<'_>, cut: &mut Cut, waiting: Vec<W
         }
         runner.serve(cut);
         let ran = (rows > 0 && !is_first).then(|| (rows, began.elapsed()));
+        *held = held.saturating_sub(bytes);
         if shared.queue.lock().swept(bytes, ran) {
             let us = stats::micros(began.elapsed());
             tracing::warn!(
@@ -135,9 +162,10 @@ fn serve(shared: &Shared, runner: &mut Runner<'_>, cut: &mut Cut, waiting: Vec<W
     }
 }
 
-/// Has a request run as others do.
-fn hand_over(batcher: &Batcher, waiting: Waiting) {
+/// Has a request run as others do, of whose bytes so many are `held`.
+fn hand_over(batcher: &Batcher, waiting: Waiting, held: &mut usize) {
     let Waiting { request, submitted } = waiting;
+    *held = held.saturating_sub(request.bytes());
     batcher.shared.queue.lock().swept(request.bytes(), None);
     if let Err((reason, request)) = batcher.submit(request) {
         let model = batcher.name().to_owned();
