@@ -3,7 +3,7 @@
 
 mod gate;
 
-use gate::{Answers, BOMB, Gate, GateModel, check_answer, check_error, request, submit};
+use gate::{Answers, BOMB, Gate, GateModel, HEAVY, POISON, check_answer, check_error, request, submit};
 use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions, Rejected, Sweep};
 use millpond_tensor::ElementType;
@@ -151,13 +151,61 @@ fn a_panic_fails_its_request_alone_and_the_next_turn_runs() {
     for _ in 0..2 {
         let good = gather(&mut sweep, &batcher, &[1.0]);
         let bad = gather(&mut sweep, &batcher, &[BOMB]);
+        assert!(!sweep.is_empty());
         sweep.run();
         check_answer(&good, &[1.0]);
         check_error(&bad, "it panicked: bomb");
     }
     let stats = batcher.stats();
-    // Together, and alone.
-    assert_eq!((stats.answered, stats.failed, stats.panics), (2, 2, 4));
+    assert_eq!((stats.accepted, stats.answered, stats.failed), (4, 2, 2));
+    // Together, and on an instance together once more or not, and alone.
+    assert!((4..=6).contains(&stats.panics), "{}", stats.panics);
+}
+
+/// Requests that go the way of instances until the next one waits for the end of the turn, and is answered there.
+fn until_inline(batcher: &Arc<Batcher>) -> bool {
+    let mut sweep = Sweep::default();
+    (0..1000).any(|_| {
+        let answers = gather(&mut sweep, batcher, &[1.0]);
+        let is_inline = !sweep.is_empty();
+        sweep.run();
+        check_answer(&answers, &[1.0]);
+        is_inline
+    })
+}
+
+/// Has the thread itself run this together, when it has forgotten what took long.
+fn sweep_together<const N: usize>(batcher: &Arc<Batcher>, rows: [&[f32]; N]) -> [Answers; N] {
+    let mut sweep = Sweep::default();
+    loop {
+        (0..64).for_each(|_| assert!(until_inline(batcher)));
+        let before = batcher.stats().wakes;
+        let answers = rows.map(|values| gather(&mut sweep, batcher, values));
+        let together = batcher.stats().wakes == before;
+        sweep.run();
+        if together {
+            return answers;
+        }
+        answers.iter().for_each(|answers| drop(answers.recv()));
+    }
+}
+
+#[test]
+fn what_fails_together_runs_on_an_instance_and_tells_nothing_of_the_model() {
+    let (batcher, gate) = measured(2000);
+    for bad in [POISON, BOMB] {
+        let [good, failed] = sweep_together(&batcher, [&[1.0], &[bad, HEAVY]]);
+        check_answer(&good, &[1.0]);
+        assert!(failed.recv().unwrap().is_err());
+        let inline = std::thread::current();
+        let runs = gate.runs.try_iter().filter(|run| run.values.contains(&bad));
+        let swept = runs.filter(|run| Some(run.thread.as_str()) == inline.name());
+        assert_eq!(swept.count(), 1);
+        assert!(until_inline(&batcher), "it was no measure of the model");
+    }
+    let [failed] = sweep_together(&batcher, [&[POISON, HEAVY]]);
+    assert!(failed.recv().unwrap().is_err());
+    assert!(until_inline(&batcher));
 }
 
 #[test]

@@ -42,6 +42,16 @@ pub(super) struct State {
     pub inline_max: Duration,
 }
 
+/// A run at the end of a thread's turn that succeeded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Swept {
+    pub rows: usize,
+    /// The run itself, which is what the model is judged by.
+    pub took: Duration,
+    /// With the answers to its requests, as runs on instances are measured.
+    pub lasted: Duration,
+}
+
 /// What the caller must do after a request was accepted.
 #[derive(Debug)]
 pub(super) struct Accepted {
@@ -215,13 +225,14 @@ impl State {
         Some(seconds)
     }
 
-    /// What a thread has answered at the end of its turn holds no bytes any more; and rows of it that ran were measured: true if that
+    /// What a thread has answered at the end of its turn holds no bytes any more; and of it a run was measured: true if that
     /// took so long that no thread runs the model itself from now on.
-    pub(super) fn swept(&mut self, bytes: usize, ran: Option<(usize, Duration)>) -> bool {
+    pub(super) fn swept(&mut self, bytes: usize, ran: Option<Swept>) -> bool {
         self.inline_bytes = self.inline_bytes.saturating_sub(bytes);
-        let Some((rows, took)) = ran else { return false };
-        self.forecast.learn(rows, took);
-        let is_too_long = took > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
+        let Some(ran) = ran else { return false };
+        self.forecast.learn(ran.rows, ran.lasted);
+        let is_too_long =
+            ran.took > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
         if is_too_long {
             self.inline_max = Duration::ZERO;
         }

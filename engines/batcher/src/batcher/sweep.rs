@@ -5,8 +5,9 @@
 //! than its models allow; and whatever is gathered is answered as on an instance thread.
 
 use super::queue::{Cut, Waiting};
+use super::state::Swept;
 use super::worker::{self, Runner};
-use super::{Batcher, Rejected, Request, Shared, stats};
+use super::{Batcher, Rejected, Request, stats};
 use crate::Error;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -104,7 +105,7 @@ impl Part {
         let mut runner = Runner::inline(shared, own().remove(&thread));
         let is_new = runner.instance.is_none();
         match runner.build() {
-            Ok(()) => serve(shared, &mut runner, cut, waiting.drain(..), bytes, is_new),
+            Ok(()) => serve(batcher, &mut runner, cut, waiting.drain(..), bytes, is_new),
             Err(error) => {
                 tracing::warn!(model = shared.name, %error, "its own threads run the model");
                 shared.queue.lock().inline_max = Duration::ZERO;
@@ -117,16 +118,17 @@ impl Part {
     }
 }
 
-/// Answers all of it, in runs of up to `batch_size_max` rows; `held` is what is left of its bytes.
+/// Answers all of it, in runs of up to `batch_size_max` rows; `held` is what is left of its bytes. Requests that fail together
+/// go to the queue: the turn allowed for one run of them.
 fn serve(
-    shared: &Shared,
+    batcher: &Batcher,
     runner: &mut Runner<'_>,
     cut: &mut Cut,
     waiting: Drain<'_, Waiting>,
     held: &mut usize,
     is_new: bool,
 ) {
-    stats::add(&shared.counters.accepted, waiting.len() as u64);
+    let shared = &*batcher.shared;
     let mut waiting = waiting.peekable();
     // The first run of a new instance does what happens once; it tells nothing of the others.
     let mut is_first = is_new;
@@ -146,11 +148,21 @@ fn serve(
                 }
             }
         }
-        runner.serve(cut);
-        let ran = (rows > 0 && !is_first).then(|| (rows, began.elapsed()));
+        let taken = cut.batch.len() + cut.dropped.len();
+        let took = runner.serve_once(cut);
+        stats::add(&shared.counters.accepted, (taken - cut.batch.len()) as u64);
+        cut.batch.drain(..).for_each(|failed| {
+            bytes = bytes.saturating_sub(failed.request.bytes());
+            hand_over(batcher, failed, held);
+        });
+        let ran = took.filter(|_| !is_first).map(|took| Swept {
+            rows,
+            took,
+            lasted: began.elapsed(),
+        });
         *held = held.saturating_sub(bytes);
         if shared.queue.lock().swept(bytes, ran) {
-            let us = stats::micros(began.elapsed());
+            let us = took.map(stats::micros);
             tracing::warn!(
                 model = shared.name,
                 rows,
@@ -158,7 +170,8 @@ fn serve(
                 "a run held a net thread up (inline_us_max); its own threads run the model from now on"
             );
         }
-        is_first &= rows == 0;
+        // A panic takes the instance, and the next run builds it again.
+        is_first = runner.instance.is_none() || is_first && rows == 0;
     }
 }
 

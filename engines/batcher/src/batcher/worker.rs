@@ -202,9 +202,21 @@ impl<'a> Runner<'a> {
         self.serve_batch(&mut cut.batch);
     }
 
+    /// Answers what is in `cut`, whose rows have one shape, by one run of the model, and says how long it took if it
+    /// succeeded. Requests that failed together are left in it, to be run one by one.
+    pub(super) fn serve_once(&mut self, cut: &mut Cut) -> Option<Duration> {
+        for (waiting, reason) in cut.dropped.drain(..) {
+            self.answer_dropped(waiting, reason, Instant::now());
+        }
+        match cut.batch.len() {
+            0 | 1 => self.serve_alone(cut.batch.pop()?),
+            _ => self.serve_together(&mut cut.batch),
+        }
+    }
+
     /// Answers all of `batch`, whose rows have one shape, and leaves it empty.
     fn serve_batch(&mut self, batch: &mut Vec<Waiting>) {
-        if batch.len() > 1 && self.signature().batched && self.serve_together(batch) {
+        if batch.len() > 1 && self.signature().batched && self.serve_together(batch).is_some() {
             return;
         }
         // A single request, or a batch that failed as a whole: one by one, so that a bad item fails alone.
@@ -212,19 +224,15 @@ impl<'a> Runner<'a> {
             let now = Instant::now();
             match waiting.dropped(now) {
                 Some(reason) => self.answer_dropped(waiting, reason, now),
-                None => self.serve_alone(waiting),
+                None => drop(self.serve_alone(waiting)),
             }
         }
     }
 
-    /// One run for all of `batch`; `false`, with `batch` untouched, when it failed.
-    fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> bool {
-        let Some((inputs, rows)) = batch::join(batch) else {
-            return false;
-        };
-        let Ok(ran) = self.run_rows(inputs, rows) else {
-            return false;
-        };
+    /// One run for all of `batch`, and how long it took; nothing, with `batch` untouched, when it failed.
+    fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+        let (inputs, rows) = batch::join(batch)?;
+        let ran = self.run_rows(inputs, rows).ok()?;
         let requests = batch.len();
         let mut start = 0;
         for waiting in batch.drain(..) {
@@ -238,16 +246,17 @@ impl<'a> Runner<'a> {
             });
             self.answer(waiting, answer);
         }
-        true
+        Some(ran.took)
     }
 
-    /// A run of its own for one request; its tensors go straight in and come straight out.
-    fn serve_alone(&mut self, mut waiting: Waiting) {
+    /// A run of its own for one request, and how long it took unless it failed; its tensors go straight in and come straight out.
+    fn serve_alone(&mut self, mut waiting: Waiting) -> Option<Duration> {
         let rows = waiting.request.rows;
         let is_batched = self.signature().batched;
         if is_batched && !batch::rows_agree(&waiting) {
             let problem = format!("an input does not have the {rows} rows of its request");
-            return self.answer(waiting, Err(self.failed(problem)));
+            self.answer(waiting, Err(self.failed(problem)));
+            return None;
         }
         let inputs = std::mem::take(&mut waiting.request.inputs);
         let ran = if is_batched && rows > self.shared.options.batch_size_max {
@@ -255,11 +264,13 @@ impl<'a> Runner<'a> {
         } else {
             self.run_rows(inputs, rows)
         };
+        let took = ran.as_ref().ok().map(|ran| ran.took);
         let answer = ran.map(|ran| Answer {
             outputs: ran.outputs,
             timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),
         });
         self.answer(waiting, answer);
+        took
     }
 
     /// A request with more rows than a run may have: several runs, one after the other.

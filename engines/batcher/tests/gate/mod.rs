@@ -6,10 +6,11 @@
 use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Answer, Batcher, BatcherOptions, Error as InferError, Rejected, Request};
 use millpond_tensor::{ElementType, Tensor};
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A row with this value makes the run fail.
 pub const POISON: f32 = 666.0;
@@ -17,6 +18,11 @@ pub const POISON: f32 = 666.0;
 pub const BOMB: f32 = 667.0;
 /// A row with this value has NaN as its output.
 pub const NAN: f32 = 668.0;
+
+/// A row with this value makes the run use its thread's processor for [`SPIN`].
+pub const HEAVY: f32 = 669.0;
+/// Longer than ten times two milliseconds.
+pub const SPIN: Duration = Duration::from_millis(25);
 
 /// What the model computes: `y = 2 x + 1`.
 pub fn function(x: f32) -> f32 {
@@ -156,6 +162,11 @@ impl Instance for GateInstance {
         if let Some(releases) = &self.releases {
             // An error means that the gate is open.
             let _ = releases.lock().expect("no run panics in here").recv();
+        }
+        if values.contains(&HEAVY) {
+            let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+            let until = used() + SPIN;
+            while used() < until {}
         }
         if values.contains(&POISON) {
             return Err(Error::Run {
