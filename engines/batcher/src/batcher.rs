@@ -52,7 +52,7 @@ pub struct BatcherOptions {
     /// refused whatever waits. A run takes as much again for the rows that it joins.
     pub queue_bytes_max: usize,
     /// A thread runs what its turn asks of the model itself ([`Sweep`]) while that is expected to take no longer, by what runs have
-    /// taken; a run of ten times as long ends that for good. 0, or sizes that callers choose beside the batch: instances run everything.
+    /// taken; a run that uses ten times as much of the processor ends that for good. 0, or sizes that callers choose beside the batch: instances run everything.
     pub inline_us_max: u64,
     /// Row counts to run before the first request; 1, 16 and `batch_size_max` when left out.
     pub warm_up: Option<Vec<usize>>,

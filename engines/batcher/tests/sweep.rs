@@ -3,7 +3,7 @@
 
 mod gate;
 
-use gate::{Answers, BOMB, Gate, GateModel, HEAVY, POISON, check_answer, check_error, request, submit};
+use gate::{Answers, BOMB, Gate, GateModel, HEAVY, IDLE, POISON, check_answer, check_error, request, submit};
 use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions, Rejected, Sweep};
 use millpond_tensor::ElementType;
@@ -206,6 +206,19 @@ fn what_fails_together_runs_on_an_instance_and_tells_nothing_of_the_model() {
     let [failed] = sweep_together(&batcher, [&[POISON, HEAVY]]);
     assert!(failed.recv().unwrap().is_err());
     assert!(until_inline(&batcher));
+}
+
+#[test]
+fn a_run_that_used_ten_times_the_budget_sends_its_model_back_and_no_other() {
+    let (batcher, _gate) = measured(2000);
+    for _ in 0..2 {
+        let [idle] = sweep_together(&batcher, [&[IDLE]]);
+        check_answer(&idle, &[IDLE]);
+        assert!(until_inline(&batcher), "its thread was off the processor");
+    }
+    let [heavy] = sweep_together(&batcher, [&[HEAVY]]);
+    check_answer(&heavy, &[HEAVY]);
+    assert!(!until_inline(&batcher));
 }
 
 #[test]

@@ -46,8 +46,8 @@ pub(super) struct State {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Swept {
     pub rows: usize,
-    /// The run itself, which is what the model is judged by.
-    pub took: Duration,
+    /// Processor time of the run itself, which is what the model is judged by: that others had the processor is not its fault.
+    pub used: Duration,
     /// With the answers to its requests, as runs on instances are measured.
     pub lasted: Duration,
 }
@@ -226,13 +226,13 @@ impl State {
     }
 
     /// What a thread has answered at the end of its turn holds no bytes any more; and of it a run was measured: true if that
-    /// took so long that no thread runs the model itself from now on.
+    /// took so much that no thread runs the model itself from now on.
     pub(super) fn swept(&mut self, bytes: usize, ran: Option<Swept>) -> bool {
         self.inline_bytes = self.inline_bytes.saturating_sub(bytes);
         let Some(ran) = ran else { return false };
         self.forecast.learn(ran.rows, ran.lasted);
         let is_too_long =
-            ran.took > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
+            ran.used > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
         if is_too_long {
             self.inline_max = Duration::ZERO;
         }

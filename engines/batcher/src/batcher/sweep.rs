@@ -9,6 +9,7 @@ use super::state::Swept;
 use super::worker::{self, Runner};
 use super::{Batcher, Rejected, Request, stats};
 use crate::Error;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -129,6 +130,7 @@ fn serve(
     is_new: bool,
 ) {
     let shared = &*batcher.shared;
+    let budget = Duration::from_micros(shared.options.inline_us_max);
     let mut waiting = waiting.peekable();
     // The first run of a new instance does what happens once; it tells nothing of the others.
     let mut is_first = is_new;
@@ -149,6 +151,7 @@ fn serve(
             }
         }
         let taken = cut.batch.len() + cut.dropped.len();
+        let used_before = processor_time();
         let took = runner.serve_once(cut);
         stats::add(&shared.counters.accepted, (taken - cut.batch.len()) as u64);
         cut.batch.drain(..).for_each(|failed| {
@@ -157,7 +160,11 @@ fn serve(
         });
         let ran = took.filter(|_| !is_first).map(|took| Swept {
             rows,
-            took,
+            // No more than it took, so the processor's clock is read behind long runs alone.
+            used: match took > budget {
+                true => took.min(processor_time().saturating_sub(used_before)),
+                false => took,
+            },
             lasted: began.elapsed(),
         });
         *held = held.saturating_sub(bytes);
@@ -173,6 +180,11 @@ fn serve(
         // A panic takes the instance, and the next run builds it again.
         is_first = runner.instance.is_none() || is_first && rows == 0;
     }
+}
+
+/// What this thread has used of its processor so far.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Has a request run as others do, of whose bytes so many are `held`.

@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A row with this value makes the run fail.
@@ -19,10 +20,12 @@ pub const BOMB: f32 = 667.0;
 /// A row with this value has NaN as its output.
 pub const NAN: f32 = 668.0;
 
-/// A row with this value makes the run use its thread's processor for [`SPIN`].
+/// A row with this value makes the run use its thread's processor for [`LONG`].
 pub const HEAVY: f32 = 669.0;
+/// A row with this value keeps the run's thread off its processor for [`LONG`].
+pub const IDLE: f32 = 670.0;
 /// Longer than ten times two milliseconds.
-pub const SPIN: Duration = Duration::from_millis(25);
+pub const LONG: Duration = Duration::from_millis(25);
 
 /// What the model computes: `y = 2 x + 1`.
 pub fn function(x: f32) -> f32 {
@@ -152,7 +155,7 @@ impl Model for GateModel {
 impl Instance for GateInstance {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
         let values = inputs[0].f32().expect("x is f32").to_vec();
-        let thread = std::thread::current().name().unwrap_or_default().to_string();
+        let thread = thread::current().name().unwrap_or_default().to_string();
         let address = inputs[0].f32().map_or(0, |elements| elements.as_ptr() as usize);
         drop(self.runs.try_send(Run {
             values: values.clone(),
@@ -163,9 +166,12 @@ impl Instance for GateInstance {
             // An error means that the gate is open.
             let _ = releases.lock().expect("no run panics in here").recv();
         }
+        if values.contains(&IDLE) {
+            thread::sleep(LONG);
+        }
         if values.contains(&HEAVY) {
             let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
-            let until = used() + SPIN;
+            let until = used() + LONG;
             while used() < until {}
         }
         if values.contains(&POISON) {

@@ -307,9 +307,9 @@ fn a_thread_runs_what_fits_its_budget_until_one_run_takes_ten_times_as_long() {
     bench.submit(1, None).unwrap();
     assert!(!takes(&mut bench, 0, 0.0), "one waits");
     assert_eq!(bench.next(0), [1]);
-    let mut swept = |took, lasted| {
+    let mut swept = |used, lasted| {
         let rows = 1;
-        bench.state.swept(0, Some(Swept { rows, took, lasted }))
+        bench.state.swept(0, Some(Swept { rows, used, lasted }))
     };
     assert!(!swept(2 * MS, 30 * MS) && swept(2 * MS + MS / 1000, 30 * MS));
     for _ in 0..128 {
