@@ -11,15 +11,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    self as calls, Admission, Call, Caller, Calls, Clock, Host, Later, Meta, Peer, Reply, Sink, Tuned, Turn,
+    self as calls, Access, Admission, Call, Caller, Calls, Clock, Host, Later, Meta, MethodService, Peer,
+    Reply, Service as _, Sink, Tuned, access::Secret,
 };
 use millpond_catalog::{Catalog, Handle, ModelSection, Resources, Sections, paths_mut};
 use millpond_methods::Engines;
 use millpond_tensor::Tensor;
 use millpond_wire_payload::{Encoder, Encoding};
-use millpond_wire_schema::{Code, Field as _, Method as _, Status, infer, own::AllInfos, tune};
+use millpond_wire_schema::{Code, Field as _, Method as _, Status, infer, system::AllInfos, tune};
 
 use crate::TargetKind;
 use crate::check::Answer;
@@ -57,7 +57,8 @@ struct Opened {
 
 /// What one thread calls with, and where its answers come.
 struct State {
-    turn: Turn<Engines>,
+    /// Made for the first call.
+    service: Option<MethodService<Engines>>,
     clock: Clock,
     /// The payloads of zeros that were called with, by rows.
     zeros: BTreeMap<usize, Vec<u8>>,
@@ -71,7 +72,7 @@ impl Default for State {
     fn default() -> State {
         let (to, answers) = sync_channel(1);
         State {
-            turn: Turn::default(),
+            service: None,
             clock: Clock::start(),
             zeros: BTreeMap::new(),
             bytes: Vec::new(),
@@ -127,13 +128,12 @@ impl Local for Infer {
                 &state.zeros[rows]
             }
         };
-        let calls = &opened.calls;
+        let service = state
+            .service
+            .get_or_insert_with(|| MethodService::new(Arc::clone(&opened.calls), Arc::new(NoHost)));
         let began = state.clock.begin();
         let call = Call {
-            method: calls
-                .methods
-                .named(millpond_wire_schema::Infer::NAME)
-                .ok_or("infer"),
+            method: service.find(millpond_wire_schema::Infer::NAME).ok_or("infer"),
             encoding: Encoding::Msgpack,
             payload,
             meta: Meta::default(),
@@ -149,11 +149,11 @@ impl Local for Infer {
             bytes: std::mem::take(&mut state.bytes),
             to: state.to.clone(),
         };
-        calls.serve(&call, Reply::to(&mut caller), &state.turn, &NoHost);
-        if state.turn.has_batch() {
-            state.turn.serve_batch(began, calls);
+        service.call(&call, Reply::to(&mut caller));
+        if service.has_batch() {
+            service.serve_batch(began);
         }
-        state.turn.end(began, calls);
+        service.turned(began, std::iter::empty());
         let answer = state.answers.recv().map_err(|error| error.to_string())?;
         state.bytes = answer.map_err(|status| status.to_string())?;
         Ok(Answer::Msgpack(&state.bytes))
@@ -275,8 +275,12 @@ impl Host for NoHost {
         }
     }
 
-    fn tune(&self, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
+    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
         Err(Status::new(Code::Internal, "nothing can be tuned here"))
+    }
+
+    fn visit(&self, _: &str, _: &str, reply: Reply<'_>) {
+        reply.error(&Status::new(Code::Internal, "no page is served here"));
     }
 }
 
