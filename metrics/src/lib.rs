@@ -23,7 +23,7 @@
 //! let door = Door::default();
 //! door.guests.fetch_add(3, Ordering::Relaxed);
 //! let mut page = Page::default();
-//! page.part(Door::METRICS, &door);
+//! page.part(Door::METRICS, Some(&door));
 //! assert!(page.text().ends_with("# TYPE door_guests_total counter\ndoor_guests_total 3\n"));
 //! assert_eq!(Metric::infos(Door::METRICS, &door).collect::<Vec<_>>(), [("guests", 3.0)]);
 //! ```
@@ -191,10 +191,5 @@ impl<P> Metric<P> {
             Read::Value(read) => Some((metric.info?, read(part) / metric.divisor)),
             Read::Samples(_) => None,
         })
-    }
-
-    /// The families of a list: what a reader of another process's values needs.
-    pub fn families(list: &'static [Metric<P>]) -> impl Iterator<Item = &'static Family> {
-        list.iter().map(|metric| &metric.family)
     }
 }

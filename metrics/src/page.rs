@@ -18,14 +18,18 @@ pub type Values = Vec<(String, Vec<(String, f64)>)>;
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     families: Vec<(&'static Family, Vec<Sample>)>,
+    /// The families of all parts that it was made of, whether these were there or not.
+    declared: Vec<&'static Family>,
 }
 
 /// What follows the family's name in a line, and the value.
 type Sample = (String, f64);
 
 impl Page {
-    /// What a part has counted.
-    pub fn part<P>(&mut self, list: &'static [Metric<P>], part: &P) {
+    /// What a part has counted. Of a part that is not there the families are declared, and not printed.
+    pub fn part<P>(&mut self, list: &'static [Metric<P>], part: Option<&P>) {
+        self.declared.extend(list.iter().map(|metric| &metric.family));
+        let Some(part) = part else { return };
         for metric in list {
             metric.read(part, &[], self.samples(&metric.family));
         }
@@ -36,8 +40,10 @@ impl Page {
         &mut self,
         list: &'static [Metric<P>],
         label: &str,
-        parts: impl IntoIterator<Item = (N, B)>,
+        parts: Option<impl IntoIterator<Item = (N, B)>>,
     ) {
+        self.declared.extend(list.iter().map(|metric| &metric.family));
+        let Some(parts) = parts else { return };
         let parts: Vec<(N, B)> = parts.into_iter().collect();
         for metric in list {
             let samples = self.samples(&metric.family);
@@ -91,6 +97,11 @@ impl Page {
         Some(*value)
     }
 
+    /// What the values of another process of the same program are.
+    pub fn declared(self) -> Vec<&'static Family> {
+        self.declared
+    }
+
     /// For another process of the same program.
     pub fn into_values(self) -> Values {
         let families = self.families.into_iter();
@@ -107,6 +118,7 @@ impl Page {
             families: families
                 .filter_map(|(name, samples)| Some((named(&name)?, samples)))
                 .collect(),
+            declared: Vec::new(),
         }
     }
 
@@ -211,11 +223,11 @@ mod tests {
         let calls = calls.to_vec();
         page.part(
             METRICS,
-            &Part {
+            Some(&Part {
                 calls,
                 ready,
                 connections,
-            },
+            }),
         );
         page
     }
@@ -245,7 +257,7 @@ mod tests {
             connections: 2.0,
         };
         let mut several = Page::default();
-        several.parts(METRICS, "model", [("r1", &part), ("r2", &part)]);
+        several.parts(METRICS, "model", Some([("r1", &part), ("r2", &part)]));
         check(
             &several,
             "a_total{model=\"r1\",m=\"x\"} 1; a_total{model=\"r2\",m=\"x\"} 1; ready{model=\"r1\"} 0; ready{model=\"r2\"} 0; \
@@ -253,7 +265,7 @@ mod tests {
              connections{model=\"r1\",state=\"refused\"} 1; connections{model=\"r2\",state=\"refused\"} 1",
         );
         let mut none = Page::default();
-        none.parts(METRICS, "model", [("", &part); 0]);
+        none.parts(METRICS, "model", Some([("", &part); 0]));
         assert_eq!(none.text().matches("# TYPE").count(), 3);
         assert_eq!(Metric::infos(METRICS, &part).collect::<Vec<_>>(), [("live", 2.0)]);
     }
@@ -268,7 +280,7 @@ mod tests {
         assert_eq!((sum.value("ready"), sum.value("connections")), (Some(0.0), None));
         const HIGHEST: &[Metric<f64>] = &[Metric::gauge("version", "", |version: &f64| *version).max()];
         let mut highest = Page::default();
-        highest.part(HIGHEST, &3.0);
+        highest.part(HIGHEST, Some(&3.0));
         highest.merge(&highest.clone());
         check(&highest, "version 3");
     }
@@ -290,7 +302,7 @@ mod tests {
         let mut times = Times::default();
         times.add(&histogram);
         let mut page = Page::default();
-        page.part(TIMES, &times);
+        page.part(TIMES, Some(&times));
         page.merge(&page.clone());
         let text = page.text();
         for line in [
@@ -316,7 +328,7 @@ mod tests {
 
     #[test]
     fn values_of_another_process_find_their_families() {
-        let families: Vec<&'static Family> = Metric::families(METRICS).collect();
+        let families: Vec<&'static Family> = METRICS.iter().map(|metric| &metric.family).collect();
         let sent = page(&[("x", 3.0)], 1.0, 7.0);
         let mut values = sent.clone().into_values();
         values.push(("unknown".to_owned(), vec![(String::new(), 1.0)]));

@@ -55,7 +55,7 @@ fn service() -> MethodService<()> {
 
 fn check(calls: &Calls<()>, expected: &[&str]) {
     let mut page = Page::default();
-    page.part(CallCounts::METRICS, &CallCounts::read(calls, 0));
+    page.part(CallCounts::METRICS, Some(&CallCounts::read(calls, 0)));
     let text = page.text();
     for expected in expected {
         let line = format!("{expected}\n");

@@ -39,7 +39,7 @@ impl View for Arc<Shared> {
     }
 
     fn metrics(&self, reply: Reply<'_>) {
-        let text = page::metrics(self).text();
+        let text = page::metrics(Some(self)).text();
         reply.body(200, METRICS_TYPE, text.as_bytes());
     }
 }

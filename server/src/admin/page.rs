@@ -10,7 +10,7 @@ use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
 use millpond_fronts_http as http;
 use millpond_fronts_native as native;
-use millpond_metrics::{Family, Metric, Page};
+use millpond_metrics::Page;
 use millpond_net::Counters;
 use std::sync::atomic::Ordering;
 
@@ -26,60 +26,40 @@ millpond_metrics::counters! {
     }
 }
 
-/// All that this process has counted.
-pub(crate) fn metrics(shared: &Shared) -> Page {
-    let counted = shared.data_counted.get();
-    let unfinished = counted.map_or(0, |counted| counted.net.partial_refused.load(Ordering::Relaxed));
-    let condition = Condition {
+/// All that a process has counted: the one list of its parts. Without a process it declares their families ([`Page::declared`]).
+pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
+    let counted = shared.and_then(|shared| shared.data_counted.get());
+    let unfinished = counted.map_or(0, |counted| {
+        counted.net.partial_refused.load(Ordering::Relaxed)
+    });
+    let calls = shared.map(|shared| CallCounts::read(&shared.calls, unfinished));
+    let condition = shared.map(|shared| Condition {
         ready: shared.is_ready(),
         threads_stuck: shared.health.stuck() as usize,
         uptime_s: shared.started.elapsed().as_secs_f64(),
-    };
+    });
+    let net = counted.map(|counted| &*counted.net);
+    let certificate = shared.and_then(|shared| Some(&**shared.certificate.get()?));
+    let engines = shared.and_then(|shared| shared.calls.state());
+    let engines = engines.as_ref();
+    let models = engines.map(|engines| engines.models.iter());
+    let models = models.map(|models| models.map(|(name, model)| (name, model.batcher.stats())));
+    let tables = engines.map(|engines| engines.tables.iter());
+    let tables = tables.map(|tables| tables.map(|(name, table)| (name, &**table)));
     let mut page = Page::default();
-    page.part(CallCounts::METRICS, &CallCounts::read(&shared.calls, unfinished));
-    page.part(Admission::METRICS, &shared.calls.admission);
-    page.part(Condition::METRICS, &condition);
-    page.part(LogHandle::METRICS, &shared.program.log);
-    if let Some(counted) = counted {
-        page.part(Counters::METRICS, &counted.net);
-        page.part(http::Counters::METRICS, &counted.http);
-        page.part(native::Counters::METRICS, &counted.native);
-        if let Some(certificate) = shared.certificate.get() {
-            page.part(Counters::TLS_METRICS, &counted.net);
-            page.part(Certificate::METRICS, certificate);
-        }
-    }
-    if let Some(engines) = shared.calls.state() {
-        let models = engines.models.iter();
-        let models = models.map(|(name, model)| (name, model.batcher.stats()));
-        page.parts(Stats::METRICS, "model", models);
-        let tables = engines.tables.iter();
-        page.parts(
-            Table::METRICS,
-            "table",
-            tables.map(|(name, table)| (name, &**table)),
-        );
-        page.parts(Store::METRICS, "store", &engines.stores);
-    }
+    page.part(CallCounts::METRICS, calls.as_ref());
+    page.part(Admission::METRICS, shared.map(|shared| &*shared.calls.admission));
+    page.part(Condition::METRICS, condition.as_ref());
+    page.part(LogHandle::METRICS, shared.map(|shared| &shared.program.log));
+    page.part(Counters::METRICS, net);
+    page.part(http::Counters::METRICS, counted.map(|counted| &*counted.http));
+    page.part(native::Counters::METRICS, counted.map(|counted| &*counted.native));
+    page.part(Counters::TLS_METRICS, certificate.and(net));
+    page.part(Certificate::METRICS, certificate);
+    page.parts(Stats::METRICS, "model", models);
+    page.parts(Table::METRICS, "table", tables);
+    page.parts(Store::METRICS, "store", engines.map(|engines| &engines.stores));
     page
-}
-
-/// All families that [`metrics`] may have: what the values of another process are.
-pub(crate) fn families() -> Vec<&'static Family> {
-    let calls = Metric::families(CallCounts::METRICS);
-    calls
-        .chain(Metric::families(Admission::METRICS))
-        .chain(Metric::families(Condition::METRICS))
-        .chain(Metric::families(LogHandle::METRICS))
-        .chain(Metric::families(Counters::METRICS))
-        .chain(Metric::families(http::Counters::METRICS))
-        .chain(Metric::families(native::Counters::METRICS))
-        .chain(Metric::families(Counters::TLS_METRICS))
-        .chain(Metric::families(Certificate::METRICS))
-        .chain(Metric::families(Stats::METRICS))
-        .chain(Metric::families(Table::METRICS))
-        .chain(Metric::families(Store::METRICS))
-        .collect()
 }
 
 #[cfg(test)]
@@ -94,7 +74,10 @@ mod tests {
 
     #[test]
     fn the_gauges_that_do_not_add_up_are_known() {
-        let gauges = families().into_iter().filter(|family| family.kind == Kind::Gauge);
+        let gauges = metrics(None)
+            .declared()
+            .into_iter()
+            .filter(|family| family.kind == Kind::Gauge);
         let found: Vec<(&str, Merge)> = gauges
             .filter(|family| family.merge != Merge::Sum)
             .map(|family| (family.name, family.merge))
@@ -112,7 +95,11 @@ mod tests {
 
     #[test]
     fn a_name_is_declared_by_one_part() {
-        let mut names: Vec<&str> = families().iter().map(|family| family.name).collect();
+        let mut names: Vec<&str> = metrics(None)
+            .declared()
+            .iter()
+            .map(|family| family.name)
+            .collect();
         names.dedup();
         let all = names.len();
         names.sort_unstable();
@@ -126,9 +113,12 @@ mod tests {
         shared.data_counted.set(Counted::default()).unwrap();
         let engines = Handle::open(Sections::default(), Resources::default()).unwrap();
         shared.calls.open(engines.current());
-        let page = metrics(&shared);
+        let page = metrics(Some(&shared));
         let text = page.text();
-        assert_eq!(Page::from_values(page.into_values(), &families()).text(), text);
+        assert_eq!(
+            Page::from_values(page.into_values(), &metrics(None).declared()).text(),
+            text
+        );
         for name in [
             "millpond_refused_total{",
             "millpond_connections ",

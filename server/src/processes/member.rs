@@ -175,7 +175,7 @@ impl Member {
                 self.0.said.send(Said::Beats { why_not_ready })?;
             }
             (Order::Metrics { round }, Some(shared)) => {
-                let values = admin::page::metrics(&shared).into_values();
+                let values = admin::page::metrics(Some(&shared)).into_values();
                 self.0.said.send(Said::Metrics { round, values })?;
             }
             (Order::Set { setting, asked }, Some(shared)) => self.set(&shared, &setting, asked),

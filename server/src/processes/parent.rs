@@ -147,7 +147,7 @@ impl Parent {
             beats: 0,
             stuck: Vec::new(),
             left: Vec::new(),
-            families: page::families(),
+            families: page::metrics(None).declared(),
             beginning,
         }
     }

@@ -64,12 +64,12 @@ impl Parent {
             uptime_s: self.started.elapsed().as_secs_f64(),
         };
         let mut page = Page::default();
-        page.part(Parent::METRICS, self);
+        page.part(Parent::METRICS, Some(self));
         let members = self.members.iter().enumerate();
         let members = members.map(|(number, member)| (number.to_string(), member));
-        page.parts(Member::METRICS, "process", members);
-        page.part(LogHandle::METRICS, &self.beginning.log);
-        page.part(Condition::METRICS, &condition);
+        page.parts(Member::METRICS, "process", Some(members));
+        page.part(LogHandle::METRICS, Some(&self.beginning.log));
+        page.part(Condition::METRICS, Some(&condition));
         let told = self.members.iter().filter_map(|member| member.page.as_ref());
         told.chain([&self.ended]).for_each(|told| page.merge(told));
         page
