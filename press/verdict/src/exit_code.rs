@@ -1,4 +1,4 @@
-//! What a program that ran a scenario to its end ends with.
+//! The exit code of a program that ran a scenario to its end.
 //!
 //! Its invariant: 0 only where every request was answered rightly, or where an SLO says what may be missing and nothing more is.
 

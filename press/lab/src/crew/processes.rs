@@ -82,7 +82,8 @@ impl Processes {
         self.0.workers().map(|(_, worker)| worker.process().pid())
     }
 
-    /// An error if one of them is stuck, sooner where they are `stopping`; it is looked so at most twenty times a second.
+    /// The error of a stuck process: it has said nothing between [`SILENT_LOOKS_MAX`] calls of this, or [`STOPPED_LOOKS_MAX`] while
+    /// `stopping`. The caller calls at most twenty times a second.
     pub(super) fn check_alive(&self, stopping: bool) -> Result<(), Error> {
         let (looks_max, and) = match stopping {
             true => (
