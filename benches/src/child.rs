@@ -5,6 +5,7 @@
 use crate::setup::Setup;
 use anyhow::{Context as _, bail};
 use millpond_fleet::Process;
+use millpond_press_lab::tail;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(20);
 const SIGN_OF_LIFE: Duration = Duration::from_secs(4);
-const TAIL_LINES: usize = 12;
 
 /// The private environment's interpreter, made where it is not there yet.
 pub(crate) fn python_of_demo(setup: &Setup) -> anyhow::Result<PathBuf> {
@@ -61,8 +61,6 @@ pub(crate) fn run(setup: &Setup, name: &str, mut command: Command) -> anyhow::Re
     if status.success() {
         return Ok(());
     }
-    let text = std::fs::read_to_string(&log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-    bail!("it ended with {status}; the end of {}:\n{tail}", log.display())
+    let (tail, log) = (tail(&log), log.display());
+    bail!("it ended with {status}; the end of {log}:\n{tail}")
 }

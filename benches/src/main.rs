@@ -15,7 +15,6 @@ mod bar;
 mod bars;
 mod child;
 mod cores;
-mod http;
 mod idle;
 mod provenance;
 mod r1;

@@ -3,10 +3,10 @@
 //! Servers that a press scenario starts are the press's. Its invariant: nothing here sends anything to the data port.
 
 use crate::cores;
-use crate::http::{Connection, request};
 use crate::setup::Setup;
 use anyhow::{Context as _, bail};
 use millpond_fleet::Process;
+use millpond_press_load::{Request, exchange};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const READY_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
+/// Of an exchange over HTTP: its time, and bytes of its answer.
+pub(crate) const HTTP_LIMITS: (Duration, usize) = (Duration::from_secs(30), 8 << 20);
 
 /// A running server.
 pub(crate) struct Server {
@@ -90,9 +92,11 @@ impl Server {
     }
 
     fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
-        let mut connection = Connection::open(&self.admin)?;
-        let (status, body) = connection.exchange(&request("GET", path, b""))?;
-        Ok((status, String::from_utf8_lossy(body).into_owned()))
+        let (verb, body) = ("GET", b"".as_slice());
+        let request = Request { verb, path, body };
+        let answer = exchange(self.admin.parse()?, &self.admin, request, HTTP_LIMITS);
+        let (status, body) = answer.map_err(anyhow::Error::msg)?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
     /// `/metrics`, now.

@@ -6,13 +6,13 @@
 //! first steps are not counted as the server's. Its invariant: the median of the restarts and the worst of them are both held against the limit.
 
 use crate::bar::{Bar, Group, Measure, Op};
-use crate::http::{Connection, request};
 use crate::r1::{self, Scores};
 use crate::report::Report;
-use crate::server::Server;
+use crate::server::{HTTP_LIMITS, Server};
 use crate::setup::Setup;
 use crate::{cores, idle};
 use anyhow::{Context as _, ensure};
+use millpond_press_load::{Connection, Request};
 use millpond_press_verdict::{Conditions, Series};
 use millpond_press_workload::RequestSet;
 use std::io::{Read as _, Write as _};
@@ -47,10 +47,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
     r1::prepare(setup)?;
     let bodies = RequestSet::load(Path::new(r1::REQUESTS))?;
     let expected = r1::expected()?;
-    let requests: Vec<Vec<u8>> = bodies
-        .iter()
-        .map(|body| request("POST", "/service/infer", body))
-        .collect();
+    let (verb, path) = ("POST", "/service/infer");
+    let written = |body| Request { verb, path, body }.written("localhost");
+    let requests: Vec<Vec<u8>> = bodies.iter().map(written).collect();
     rehearse(&requests)?;
     let mut ratios = Series::default();
     report.say("| restart | first, us | median of the next, us | p99 of the next, us | first over median | later ones after 200 ms of silence, us |");
@@ -91,7 +90,8 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
 
 /// Connects, waits, and sends one request after the other: how long each took, and its answer.
 fn exchange(address: &str, requests: &[Vec<u8>]) -> anyhow::Result<(Vec<Duration>, Vec<Vec<u8>>)> {
-    let mut connection = Connection::open(address)?;
+    let connection = Connection::open(address.parse()?, HTTP_LIMITS);
+    let mut connection = connection.map_err(anyhow::Error::msg)?;
     let mut times = Vec::with_capacity(requests.len());
     let mut answers = Vec::with_capacity(requests.len());
     // The client's own core stays awake.
@@ -104,14 +104,15 @@ fn exchange(address: &str, requests: &[Vec<u8>]) -> anyhow::Result<(Vec<Duration
             std::thread::sleep(PAUSE);
         }
         let started = Instant::now();
-        let (status, body) = connection.exchange(request)?;
+        let answer = connection.exchange(request);
         times.push(started.elapsed());
+        let (status, body) = answer.map_err(anyhow::Error::msg)?;
         ensure!(
             status == 200,
             "status {status}: {}",
-            String::from_utf8_lossy(body)
+            String::from_utf8_lossy(&body)
         );
-        answers.push(body.to_vec());
+        answers.push(body);
     }
     Ok((times, answers))
 }

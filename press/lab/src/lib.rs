@@ -39,6 +39,7 @@ pub use draw::{Drawn, draw};
 pub use error::Error;
 pub use millpond_press_report::RunResult;
 pub use millpond_press_verdict::BarOutcome;
+pub use server_process::tail;
 pub use worker::worker;
 
 use std::path::PathBuf;

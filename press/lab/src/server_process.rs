@@ -19,7 +19,7 @@ use millpond_press_load::Cores;
 
 /// How often the server is asked whether it is ready, or looked at whether it ended.
 const POLL: Duration = Duration::from_millis(20);
-/// How much of its output an error repeats.
+/// How much of an output an error repeats.
 const TAIL_LINES: usize = 12;
 
 pub(crate) struct ServerProcess {
@@ -183,7 +183,7 @@ impl ServerProcess {
 }
 
 /// The last lines of a log.
-fn tail(log: &Path) -> String {
+pub fn tail(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();

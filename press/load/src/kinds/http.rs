@@ -47,6 +47,15 @@ pub struct Request<'a> {
     pub body: &'a [u8],
 }
 
+impl Request<'_> {
+    /// The request as it is sent.
+    pub fn written(self, host: &str) -> Vec<u8> {
+        let mut written = Vec::new();
+        write_request(self, host, "", &mut written);
+        written
+    }
+}
+
 struct Http;
 
 /// Sends one request on a connection of its own, and gives status and body; blocking, and bounded in time and size.
@@ -59,38 +68,72 @@ pub fn exchange(
     request: Request<'_>,
     limits: (Duration, usize),
 ) -> Result<(u16, Vec<u8>), String> {
-    let (timeout, bytes_max) = limits;
-    let words = |error: std::io::Error| error.to_string();
-    let deadline = Instant::now() + timeout;
-    let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(words)?;
-    stream.set_write_timeout(Some(timeout)).map_err(words)?;
-    let mut written = Vec::new();
-    write_request(request, host, "", &mut written);
-    stream.write_all(&written).map_err(words)?;
-    let (mut bytes, mut scratch, mut ended) = (Vec::new(), Vec::new(), false);
-    let mut buffer = [0; 4096];
-    loop {
-        let input = Input {
-            bytes: &bytes,
-            ended,
+    Connection::open(address, limits)?.exchange(&request.written(host))
+}
+
+/// A connection that is kept for one request at a time; blocking, and each exchange is bounded in time and size.
+pub struct Connection {
+    stream: TcpStream,
+    /// What came of the answer, with nothing behind it.
+    bytes: Vec<u8>,
+    /// Where an answer in pieces is joined.
+    scratch: Vec<u8>,
+    timeout: Duration,
+    bytes_max: usize,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(address: SocketAddr, (timeout, bytes_max): (Duration, usize)) -> Result<Connection, String> {
+        let words = |error: std::io::Error| error.to_string();
+        let stream = TcpStream::connect_timeout(&address, timeout).map_err(words)?;
+        stream.set_nodelay(true).map_err(words)?;
+        stream.set_write_timeout(Some(timeout)).map_err(words)?;
+        Ok(Connection {
+            stream,
+            bytes: Vec::new(),
+            scratch: Vec::new(),
+            timeout,
             bytes_max,
-            scratch: &mut scratch,
-        };
-        match body::read(input, false).map_err(|why| why.to_string())? {
-            body::Read::Whole(parsed) => return Ok((parsed.status, parsed.body.to_vec())),
-            body::Read::Needs(_) if ended => return Err("the connection ended before the answer".into()),
-            body::Read::Needs(_) => {}
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(format!("no answer within {} s", timeout.as_secs()));
-        }
-        stream.set_read_timeout(Some(left)).map_err(words)?;
-        let count = stream.read(&mut buffer).map_err(words)?;
-        ended = count == 0;
-        bytes.extend_from_slice(&buffer[..count]);
-        if bytes.len() > 2 * bytes_max {
-            return Err("the answer has no end".into());
+        })
+    }
+
+    /// Sends a request as it is written, and gives status and body.
+    ///
+    /// # Errors
+    /// As [`exchange`].
+    pub fn exchange(&mut self, written: &[u8]) -> Result<(u16, Vec<u8>), String> {
+        let words = |error: std::io::Error| error.to_string();
+        let deadline = Instant::now() + self.timeout;
+        self.stream.write_all(written).map_err(words)?;
+        self.bytes.clear();
+        let (mut buffer, mut ended) = ([0; 4096], false);
+        loop {
+            let input = Input {
+                bytes: &self.bytes,
+                ended,
+                bytes_max: self.bytes_max,
+                scratch: &mut self.scratch,
+            };
+            match body::read(input, false).map_err(|why| why.to_string())? {
+                body::Read::Whole(parsed) => return Ok((parsed.status, parsed.body.to_vec())),
+                body::Read::Needs(_) if ended => return Err("the connection ended before the answer".into()),
+                body::Read::Needs(_) => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(format!("no answer within {} s", self.timeout.as_secs()));
+            }
+            self.stream.set_read_timeout(Some(left)).map_err(words)?;
+            let count = self.stream.read(&mut buffer).map_err(words)?;
+            ended = count == 0;
+            self.bytes.extend_from_slice(&buffer[..count]);
+            if self.bytes.len() > 2 * self.bytes_max {
+                return Err("the answer has no end".into());
+            }
         }
     }
 }
