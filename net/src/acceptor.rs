@@ -7,7 +7,7 @@ use crate::RemoteAddr;
 use crate::listener::Bound;
 use crate::mailbox::ORDERS_MAX;
 use crate::net_thread::{self, Kind, NetThread, Newcomer, Order, PARTING};
-use crate::pulse::{Pulses, Waker};
+use crate::pulse::{Pulse, Pulses};
 use crate::quiet::{self, limited};
 use crate::session::{Fronts, Local};
 use crate::totals::Totals;
@@ -54,7 +54,7 @@ pub struct Transport {
 /// Tells the acceptor to end, and asks whether it turns.
 struct Stop {
     asked: AtomicBool,
-    waker: Arc<Waker>,
+    pulse: Arc<Pulse>,
 }
 
 impl Transport {
@@ -96,7 +96,7 @@ impl Transport {
         let threads = Arc::new(threads);
         let stop = Arc::new(Stop {
             asked: AtomicBool::new(false),
-            waker: Waker::new().map_err(|source| thread_error(name, source))?,
+            pulse: Pulse::new().map_err(|source| thread_error(name, source))?,
         });
         let bounds = listeners
             .iter()
@@ -158,17 +158,16 @@ impl Transport {
     /// Closes the listening sockets; connections go on.
     pub fn stop_accepting(&self) {
         self.stop.asked.store(true, Ordering::Relaxed);
-        self.stop.waker.wake_up.send();
+        self.stop.pulse.wake_up.send();
     }
 
     /// Its threads, to be asked whether they turn.
     pub fn pulses(&self) -> Pulses {
-        let net = self.threads.iter().enumerate();
-        let net = net.map(|(number, thread)| {
-            let waker = Arc::clone(&thread.mailbox.waker);
-            (format!("{}-{number}", self.name), waker)
+        let net = self.threads.iter().enumerate().map(|(number, thread)| {
+            let pulse = Arc::clone(&thread.mailbox.pulse);
+            (format!("{}-{number}", self.name), pulse)
         });
-        let acceptor = (format!("{}-accept", self.name), Arc::clone(&self.stop.waker));
+        let acceptor = (format!("{}-accept", self.name), Arc::clone(&self.stop.pulse));
         Pulses(net.chain([acceptor]).collect())
     }
 
@@ -223,19 +222,19 @@ struct Accept {
 
 impl Accept {
     fn run(self) {
-        self.stop.waker.pulse.begin();
+        self.stop.pulse.begin();
         loop {
-            let wake_up = PollFd::new(&self.stop.waker.wake_up, PollFlags::IN);
+            let wake_up = PollFd::new(&self.stop.pulse.wake_up, PollFlags::IN);
             let sockets = self.listeners.iter();
             let mut watched: Vec<PollFd<'_>> = sockets
                 .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
                 .chain([wake_up])
                 .collect();
             let waited = poll(&mut watched, None);
-            self.stop.waker.pulse.turned();
-            self.stop.waker.wake_up.clear();
+            self.stop.pulse.turned();
+            self.stop.pulse.wake_up.clear();
             if self.stop.asked.load(Ordering::Relaxed) {
-                return self.stop.waker.pulse.end();
+                return self.stop.pulse.end();
             }
             if let Err(error) = waited
                 && error != Errno::INTR
@@ -290,7 +289,7 @@ impl Accept {
         }
         // One that does not turn gets connections only where all do not.
         let fewest = |thread: &&NetThread| {
-            let is_stuck = thread.mailbox.waker.pulse.is_stuck();
+            let is_stuck = thread.mailbox.pulse.is_stuck();
             (is_stuck, thread.live.load(Ordering::Relaxed))
         };
         let Some(thread) = self.threads.iter().min_by_key(fewest) else {

@@ -7,7 +7,7 @@
 use crate::Mark;
 use crate::net_thread::Order;
 use crate::outlet::Unsent;
-use crate::pulse::Waker;
+use crate::pulse::Pulse;
 use crate::totals::Totals;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -62,7 +62,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     queues: Mutex<Queues>,
-    pub(crate) waker: Arc<Waker>,
+    pub(crate) pulse: Arc<Pulse>,
     pub(crate) totals: Arc<Totals>,
     /// Its net thread's number.
     pub(crate) thread: usize,
@@ -89,7 +89,7 @@ impl Mailbox {
     pub(crate) fn new(totals: Arc<Totals>, thread: usize) -> std::io::Result<Mailbox> {
         Ok(Mailbox {
             queues: Mutex::default(),
-            waker: Waker::new()?,
+            pulse: Pulse::new()?,
             totals,
             thread,
         })
@@ -126,10 +126,7 @@ impl Mailbox {
     }
 
     fn put_message(&self, message: Message) -> Result<(), Unsent> {
-        let put = self.put(|queues| {
-            if queues.closed {
-                return Err(message);
-            }
+        let put = self.put(message, |queues, message| {
             queues.messages.push(message);
             Ok(())
         });
@@ -147,9 +144,8 @@ impl Mailbox {
     /// # Errors
     /// The order, when the net thread has ended, or too many wait already. The order to close always finds a place.
     pub(crate) fn order(&self, order: Order) -> Result<(), Order> {
-        self.put(|queues| {
-            let is_full = queues.orders.len() >= ORDERS_MAX && !matches!(order, Order::Close { .. });
-            if queues.closed || is_full {
+        self.put(order, |queues, order| {
+            if queues.orders.len() >= ORDERS_MAX && !matches!(order, Order::Close { .. }) {
                 return Err(order);
             }
             queues.orders.push(order);
@@ -157,16 +153,19 @@ impl Mailbox {
         })
     }
 
-    /// Wakes the net thread only if nothing lay there before, and it may wait.
-    fn put<E>(&self, put: impl FnOnce(&mut Queues) -> Result<(), E>) -> Result<(), E> {
+    /// Wakes the net thread only if nothing lay there before, and it may wait. An error gives back what it does not take.
+    fn put<T>(&self, what: T, put: impl FnOnce(&mut Queues, T) -> Result<(), T>) -> Result<(), T> {
         let first = {
             let mut queues = self.queues();
+            if queues.closed {
+                return Err(what);
+            }
             let first = queues.is_empty() && !queues.is_awake;
-            put(&mut queues)?;
+            put(&mut queues, what)?;
             first
         };
         if first {
-            self.waker.wake_up.send();
+            self.pulse.wake_up.send();
         }
         Ok(())
     }
@@ -208,7 +207,7 @@ mod tests {
         let mailbox = Mailbox::new(Arc::new(Totals::new(Arc::default(), 1, 1 << 20, "")), 0).unwrap();
         let rings = || {
             let mut count = [0; 8];
-            rustix::io::read(&mailbox.waker.wake_up, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+            rustix::io::read(&mailbox.pulse.wake_up, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
         };
         let post = |slot| {
             mailbox.post(Delivery {

@@ -4,29 +4,26 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
-mod contained;
-mod crowd;
-mod lingering;
 mod room;
+mod roster;
 mod start;
 
 pub(crate) use start::start;
 
-use crate::connection::{After, Connection, Link, Timed};
+use crate::connection::{After, Connection, Timed};
 use crate::mailbox::{Delivery, Key, Mailbox, Message, Queues, What};
 use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
-use crate::session::{Fronts, Goodbye, Local, Undecided};
+use crate::session::{Fronts, Goodbye, Local};
 use crate::timers::Timers;
-use crate::tls::{Tls, TlsLayer};
+use crate::tls::Tls;
 use crate::totals::Keepers;
-use crate::{Counters, Options};
-use crate::{Mark, RemoteAddr};
-use millpond_threads::contain;
+use crate::{Counters, Mark, Options, RemoteAddr};
+use millpond_threads::{Panic, contain};
 use slab::Slab;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// One read's worth of bytes, shared by all connections of the thread.
@@ -36,13 +33,8 @@ const RECHECK: Duration = Duration::from_millis(5);
 /// How long a stop holds connections whose end was said, so that no reset overtakes the last answer: a round trip to a peer
 /// far away. It ends with the last of them.
 pub(crate) const PARTING: Duration = Duration::from_millis(250);
-/// How long a refused connection may take to send the request that is answered `Overloaded`.
-const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 /// Pause after a wait that failed, instead of a busy loop.
 const WAIT_FAILED_PAUSE: Duration = Duration::from_millis(10);
-
-/// The next connection's number in this process.
-static GENERATION: AtomicU64 = AtomicU64::new(1);
 
 /// What a net thread is ordered to do.
 #[derive(Debug)]
@@ -133,6 +125,15 @@ pub(crate) struct Buffers {
     pub(crate) plain: Vec<u8>,
 }
 
+impl Buffers {
+    pub(crate) fn new() -> Buffers {
+        Buffers {
+            read: vec![0; SCRATCH_BYTES],
+            ..Buffers::default()
+        }
+    }
+}
+
 /// Everything that one net thread owns.
 struct Loop<L: Local> {
     net: Net,
@@ -187,21 +188,21 @@ impl<L: Local> Loop<L> {
 
     fn run(mut self) {
         let mailbox = Arc::clone(&self.net.mailbox);
-        mailbox.waker.pulse.begin();
+        mailbox.pulse.begin();
         loop {
             let woken = self.wait();
-            mailbox.waker.pulse.turned();
+            mailbox.pulse.turned();
             self.began = self.local.begin();
             self.buffers.began = Some(self.began);
             self.timers.set_now(self.began);
             if woken {
-                mailbox.waker.wake_up.clear();
+                mailbox.pulse.wake_up.clear();
                 self.take_mail();
             }
             std::mem::swap(&mut self.due, &mut self.due_next);
             for at in 0..self.due.len() {
                 self.turn(self.due[at]);
-                mailbox.waker.pulse.turned();
+                mailbox.pulse.turned();
             }
             self.due.clear();
             if self.local.has_batch() {
@@ -214,7 +215,7 @@ impl<L: Local> Loop<L> {
             self.look_at_the_time();
             self.make_wanted_room();
             if self.is_closed() {
-                return mailbox.waker.pulse.end();
+                return mailbox.pulse.end();
             }
         }
     }
@@ -292,44 +293,32 @@ impl<L: Local> Loop<L> {
         }
     }
 
-    fn adopt(&mut self, newcomer: Newcomer) {
-        let Newcomer {
-            socket, peer, kind, ..
-        } = newcomer;
-        let kind = self.find_place(kind);
-        let counters = &self.net.counters;
-        let begin = |tls: &Tls| Ok(TlsLayer::new(tls.begin()?, peer, Arc::clone(counters)));
-        let layer = match contain(|| newcomer.tls.as_deref().map(begin).transpose()) {
-            Ok(Ok(layer)) => layer,
+    /// Does something for the connection of that slot; nothing where there is none. A panic in it ends that connection alone, and
+    /// nothing that it had borrowed of its thread is used again.
+    #[inline]
+    fn with<T>(
+        &mut self,
+        slot: usize,
+        work: impl FnOnce(&mut Connection<L>, &L, &Net, &mut Buffers) -> T,
+    ) -> Option<T> {
+        let connection = self.connections.get_mut(slot)?;
+        match contain(|| work(connection, &self.local, &self.net, &mut self.buffers)) {
+            Ok(done) => Some(done),
             Err(panic) => {
-                self.note_panic(peer, &panic);
-                return uncount(counters, &self.live, kind);
+                self.lose(slot, &panic);
+                None
             }
-            Ok(Err::<_, rustls::Error>(error)) => {
-                limited!(warn, counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: TLS cannot begin");
-                return uncount(counters, &self.live, kind);
-            }
-        };
-        let entry = self.connections.vacant_entry();
-        let key = Key {
-            slot: entry.key(),
-            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
-        };
-        if let Err(error) = self.poller.add(&socket, key) {
-            limited!(warn, self.net.counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: it cannot be watched");
-            return uncount(&self.net.counters, &self.live, kind);
         }
-        let mut link = Link::new(socket, peer, kind, key);
-        link.is_loopback = newcomer.is_loopback;
-        link.layer = layer.map(|layer| Box::new(layer) as _);
-        let session = Box::new(Undecided(Arc::clone(&self.fronts)));
-        let mut connection = Connection::new(link, session, self.timers.now_s());
-        if kind == Kind::Refused {
-            connection.wake_at = Some(self.began + REFUSAL_WAIT);
+    }
+
+    /// Ends a connection that a panic has left in an unknown state: nothing more is sent on it.
+    #[cold]
+    fn lose(&mut self, slot: usize, panic: &Panic) {
+        self.buffers = Buffers::new();
+        if let Some(connection) = self.connections.get(slot) {
+            self.note_panic(connection.link.peer, panic);
         }
-        entry.insert(connection);
-        tracing::trace!(%peer, connection = key.generation, "connection opened");
-        self.set_timer(key.slot);
+        self.remove(slot, Connection::lost);
     }
 
     /// Gives a connection its turn.

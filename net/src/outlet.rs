@@ -2,9 +2,8 @@
 //!
 //! It knows no protocol. Its invariant: what one thread sends to one connection leaves in its order.
 
-use crate::Counters;
-use crate::Mark;
 use crate::mailbox::{Delivery, Key, Mailbox, What};
+use crate::{Counters, Mark};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;

@@ -8,9 +8,10 @@ use crate::poller::WakeUp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A thread's side of it.
-#[derive(Debug, Default)]
+/// A thread, to those who wake it or ask whether it turns.
+#[derive(Debug)]
 pub(crate) struct Pulse {
+    pub(crate) wake_up: WakeUp,
     /// The thread's loop has begun and was not asked to end.
     is_expected: AtomicBool,
     asked: AtomicU64,
@@ -19,6 +20,16 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
+    pub(crate) fn new() -> std::io::Result<Arc<Pulse>> {
+        Ok(Arc::new(Pulse {
+            wake_up: WakeUp::new()?,
+            is_expected: AtomicBool::default(),
+            asked: AtomicU64::default(),
+            answered: AtomicU64::default(),
+            silent: AtomicU32::default(),
+        }))
+    }
+
     /// The thread begins its loop.
     pub(crate) fn begin(&self) {
         self.is_expected.store(true, Ordering::Relaxed);
@@ -62,26 +73,9 @@ impl Pulse {
     }
 }
 
-/// What a thread is reached by from outside.
-#[derive(Debug)]
-pub(crate) struct Waker {
-    /// Whether it turns.
-    pub(crate) pulse: Pulse,
-    pub(crate) wake_up: WakeUp,
-}
-
-impl Waker {
-    pub(crate) fn new() -> std::io::Result<Arc<Waker>> {
-        Ok(Arc::new(Waker {
-            pulse: Pulse::default(),
-            wake_up: WakeUp::new()?,
-        }))
-    }
-}
-
 /// The threads of a transport, to be asked; one asker at a time.
 #[derive(Debug, Clone, Default)]
-pub struct Pulses(pub(crate) Vec<(String, Arc<Waker>)>);
+pub struct Pulses(pub(crate) Vec<(String, Arc<Pulse>)>);
 
 /// A thread that has not turned for long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,9 +99,9 @@ impl Pulses {
 
     /// Asks every thread, and says which have not answered the last [`Pulses::STUCK`].
     pub fn ask(&self) -> Vec<Stuck> {
-        let asked = self.0.iter().map(|(thread, waker)| {
-            let silent = waker.pulse.ask();
-            waker.wake_up.send();
+        let asked = self.0.iter().map(|(thread, pulse)| {
+            let silent = pulse.ask();
+            pulse.wake_up.send();
             let thread = thread.clone();
             Stuck { thread, silent }
         });
@@ -117,11 +111,12 @@ impl Pulses {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn silence_is_counted_in_questions() {
-        let pulse = Pulse::default();
+        let pulse = Pulse::new().unwrap();
         assert_eq!([pulse.ask(), pulse.ask()], [0, 0], "it has not begun");
         pulse.begin();
         assert_eq!([pulse.ask(), pulse.ask(), pulse.ask()], [0, 1, 2]);

@@ -2,13 +2,12 @@
 //!
 //! A session sees no more of its connection than a [`Turn`]. Its invariant: a session stays on one net thread and never waits.
 
-use crate::Counters;
-use crate::RemoteAddr;
 use crate::connection::{Link, Phase};
 use crate::layer::Layer;
 use crate::net_thread::{Kind, Net};
 use crate::outlet::{Outlet, PushOutlet};
 use crate::timers::Overdue;
+use crate::{Counters, RemoteAddr};
 use std::sync::Arc;
 use std::time::Instant;
 

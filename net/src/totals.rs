@@ -40,7 +40,7 @@ impl Share {
     /// Whether room can be had of it: a thread that has ended or does not turn closes nothing.
     fn turns(&self) -> bool {
         let mailbox = self.mailbox.get().and_then(Weak::upgrade);
-        mailbox.is_some_and(|mailbox| !mailbox.waker.pulse.is_stuck())
+        mailbox.is_some_and(|mailbox| !mailbox.pulse.is_stuck())
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
         totals.tell_kept(1, &keeping(&[500]));
         totals.add(750);
         assert_eq!(totals.larger(10), Some((500, 1)));
-        let pulse = &mailboxes[1].waker.pulse;
+        let pulse = &mailboxes[1].pulse;
         pulse.begin();
         while !pulse.is_stuck() {
             pulse.ask();

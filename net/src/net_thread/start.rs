@@ -29,7 +29,7 @@ pub(crate) fn start<L: Local>(
     };
     let mailbox = Arc::new(Mailbox::new(Arc::clone(totals), number).map_err(thread_error)?);
     totals.introduce(number, &mailbox);
-    let epoll = poller::watch(&mailbox.waker.wake_up).map_err(thread_error)?;
+    let epoll = poller::watch(&mailbox.pulse.wake_up).map_err(thread_error)?;
     let live = Arc::new(AtomicUsize::new(0));
     let (pinned, pin_result) = std::sync::mpsc::sync_channel(1);
     let end = End {
