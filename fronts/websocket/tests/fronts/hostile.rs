@@ -14,13 +14,24 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Notes the order of calls; the first one waits for the test.
 #[derive(Clone)]
 pub(crate) struct Ordered {
-    pub(crate) served: Arc<Mutex<Vec<String>>>,
-    pub(crate) go: Arc<Mutex<mpsc::Receiver<()>>>,
+    served: Arc<Mutex<Vec<String>>>,
+    go: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+/// With what lets the first call go on.
+pub(crate) fn ordered() -> (Ordered, mpsc::SyncSender<()>) {
+    let (go, wait) = mpsc::sync_channel(1);
+    let service = Ordered {
+        served: Arc::default(),
+        go: Arc::new(Mutex::new(wait)),
+    };
+    (service, go)
 }
 
 impl Service for Ordered {
@@ -41,39 +52,55 @@ impl Service for Ordered {
     }
 }
 
-#[test]
-fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
-    let (go, wait) = mpsc::sync_channel(1);
-    let served = Arc::new(Mutex::new(Vec::new()));
-    let service = Ordered {
-        served: Arc::clone(&served),
-        go: Arc::new(Mutex::new(wait)),
-    };
-    let transport = serve_with(service, 1, Timeouts::default());
-    let (mut greedy, mut modest) = (connect(&transport), connect(&transport));
-    let calls: Vec<u8> = (0..10_000)
-        .flat_map(|seq| quest("greedy", seq, &[0x80]))
-        .collect();
-    let mut writer = greedy.try_clone().unwrap();
-    let writing = std::thread::spawn(move || writer.write_all(&calls).unwrap());
-    while served.lock().unwrap().is_empty() {
+/// The frames of that many calls.
+pub(crate) fn calls(method: &str, count: u32) -> Vec<u8> {
+    (0..count).flat_map(|seq| quest(method, seq, &[0x80])).collect()
+}
+
+/// Writes to that socket, on a thread of its own.
+fn write(socket: &TcpStream, bytes: Vec<u8>) -> JoinHandle<()> {
+    let mut socket = socket.try_clone().unwrap();
+    std::thread::spawn(move || socket.write_all(&bytes).unwrap())
+}
+
+/// Writes ten thousand calls of one peer to its socket, and lets another call once: how many were served before that one.
+pub(crate) fn calls_before(
+    (service, go): &(Ordered, mpsc::SyncSender<()>),
+    (greedy, socket, calls): (&mut impl Read, &TcpStream, Vec<u8>),
+    modest: &mut (impl Read + Write),
+) -> usize {
+    let writing = write(socket, calls);
+    while service.served.lock().unwrap().is_empty() {
         std::thread::yield_now();
     }
     modest.write_all(&quest("modest", 1, &[0x80])).unwrap();
     go.send(()).unwrap();
-    assert_eq!(answers(&mut modest, 1), [(0, 1)]);
-    assert_eq!(answers(&mut greedy, 10_000).len(), 10_000);
+    assert_eq!(answers(modest, 1), [(0, 1)]);
+    assert_eq!(answers(greedy, 10_000).len(), 10_000);
     writing.join().unwrap();
-    let served = served.lock().unwrap();
-    let turn = served.iter().position(|name| name == "modest").unwrap();
-    assert!(turn <= 2 * 256, "the other connection waited for {turn} calls");
+    let served = service.served.lock().unwrap();
+    served.iter().position(|name| name == "modest").unwrap()
+}
+
+#[test]
+fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
+    let ordered = ordered();
+    let transport = serve_with(ordered.0.clone(), 1, Timeouts::default());
+    let (mut greedy, mut modest) = (connect(&transport), connect(&transport));
+    let socket = greedy.try_clone().unwrap();
+    let greedy = (&mut greedy, &socket, calls("greedy", 10_000));
+    let before = calls_before(&ordered, greedy, &mut modest);
+    assert!(
+        before <= 2 * 256,
+        "the other connection waited for {before} calls"
+    );
     transport.close(Duration::from_secs(5));
 }
 
 /// Answers with ten kilobytes, and counts.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Large {
-    pub(crate) served: Arc<AtomicUsize>,
+    served: Arc<AtomicUsize>,
 }
 
 impl Service for Large {
@@ -88,34 +115,39 @@ impl Service for Large {
     }
 }
 
+/// Writes so many calls of one peer to its socket, which it reads only once another has had two hundred answers: how many of
+/// its calls were served by then.
+pub(crate) fn served_unread(
+    service: &Large,
+    (silent, socket, calls, count): (&mut impl Read, &TcpStream, Vec<u8>, usize),
+    other: &mut (impl Read + Write),
+) -> usize {
+    let before = service.served.load(Ordering::Relaxed);
+    let writing = write(socket, calls);
+    // These calls give the first one's the time to be served, were they.
+    for seq in 0..200 {
+        other.write_all(&quest("large", seq, &[0x80])).unwrap();
+        assert_eq!(answers(other, 1), [(0, seq)]);
+    }
+    let so_far = service.served.load(Ordering::Relaxed) - before - 200;
+    assert_eq!(answers(silent, count).len(), count, "nothing is lost");
+    writing.join().unwrap();
+    so_far
+}
+
 #[test]
 fn a_peer_that_does_not_read_is_served_no_further() {
     const CALLS: u32 = 20_000;
-    let served = Arc::new(AtomicUsize::new(0));
-    let service = Large {
-        served: Arc::clone(&served),
-    };
-    let transport = serve(service, 10, 16);
+    let service = Large::default();
+    let transport = serve(service.clone(), 10, 16);
     let (mut silent, mut other) = (connect(&transport), connect(&transport));
-    let calls: Vec<u8> = (0..CALLS).flat_map(|seq| quest("large", seq, &[0x80])).collect();
-    let mut writer = silent.try_clone().unwrap();
-    let writing = std::thread::spawn(move || writer.write_all(&calls).unwrap());
-    // The other connection is answered meanwhile; its calls give the first one's the time to be served, were they.
-    for seq in 0..200 {
-        other.write_all(&quest("large", seq, &[0x80])).unwrap();
-        assert_eq!(answers(&mut other, 1), [(0, seq)]);
-    }
-    let so_far = served.load(Ordering::Relaxed) - 200;
+    let socket = silent.try_clone().unwrap();
+    let silent = (&mut silent, &socket, calls("large", CALLS), CALLS as usize);
+    let served = served_unread(&service, silent, &mut other);
     assert!(
-        so_far < CALLS as usize / 4,
-        "{so_far} calls were served to a peer that reads nothing"
+        served < CALLS as usize / 4,
+        "{served} calls were served to a peer that reads nothing"
     );
-    assert_eq!(
-        answers(&mut silent, CALLS as usize).len(),
-        CALLS as usize,
-        "nothing is lost"
-    );
-    writing.join().unwrap();
     transport.close(Duration::from_secs(5));
 }
 
@@ -150,8 +182,7 @@ fn a_peer_that_is_owed_too_much_is_cut_off_and_counted() {
     });
     assert_eq!(answers(&mut reader, 1), [(0, 1)]);
     // Sixty-four answers of a megabyte are more than the kernel takes for a peer that does not read.
-    let calls: Vec<u8> = (0..64).flat_map(|seq| quest("later", seq, &[0x80])).collect();
-    silent.write_all(&calls).unwrap();
+    silent.write_all(&calls("later", 64)).unwrap();
     let tickets: Vec<Ticket> = (0..64).map(|_| taken.recv().unwrap()).collect();
     let gone = tickets[0].gone();
     tickets.into_iter().for_each(answer);
@@ -190,15 +221,11 @@ fn peers_that_keep_the_server_waiting_are_closed_and_counted() {
         request: second,
         write: second,
     };
-    let service = Large {
-        served: Arc::default(),
-    };
-    let transport = serve_with(service, 1, timeouts);
+    let transport = serve_with(Large::default(), 1, timeouts);
     let counters = transport.counters();
     let (mut idle, mut slow, mut unread) = (connect(&transport), connect(&transport), connect(&transport));
     slow.write_all(&quest("large", 1, &[0x80])[..20]).unwrap();
-    let calls: Vec<u8> = (0..2000).flat_map(|seq| quest("large", seq, &[0x80])).collect();
-    unread.write_all(&calls).unwrap();
+    unread.write_all(&calls("large", 2000)).unwrap();
     assert_eq!(idle.read(&mut [0; 8]).unwrap(), 0);
     // What was unread in the server makes its close a reset.
     let _ = slow.read(&mut [0; 8]);

@@ -316,9 +316,7 @@ fn an_idle_connection_is_told_of_its_end() {
         idle: Duration::from_secs(1),
         ..Timeouts::default()
     };
-    let service = Large {
-        served: Arc::default(),
-    };
+    let service = Large::default();
     let port = Port::open(service, files.named(None), timeouts);
     let mut stream = port.connect(&authority.client(None));
     calls(&mut stream);

@@ -1,12 +1,11 @@
 //! Peers of the TLS port that speak something else, stop in the middle, or take more than their share.
 
-use crate::authority::{Authority, Files, Port, usual};
-use crate::hostile::{Large, Ordered};
+use crate::authority::{Authority, Files, Port, Stream, usual};
+use crate::hostile::{Large, calls, calls_before, ordered, served_unread};
 use crate::probe::{answers, quest};
 use millpond_net::Timeouts;
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A hello of TLS 1.2: it names no version but 3.3, and one suite, ECDHE-ECDSA with AES-128-GCM, with P-256.
@@ -39,6 +38,18 @@ fn said_to(port: &Port, bytes: &[u8]) -> Vec<u8> {
     // What it left unread makes its close a reset.
     let _ = socket.read_to_end(&mut said);
     said
+}
+
+/// What a client sends for these bytes, with at most so many of them in a record.
+fn sealed(stream: &mut Stream, bytes: &[u8], record_bytes: usize) -> Vec<u8> {
+    let mut sealed = Vec::new();
+    for piece in bytes.chunks(record_bytes) {
+        stream.conn.writer().write_all(piece).unwrap();
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(&mut sealed).unwrap();
+        }
+    }
+    sealed
 }
 
 #[test]
@@ -101,13 +112,7 @@ fn a_changed_record_ends_its_connection_alone() {
         stream.write_all(&quest("echo", 1, &[0x80])).unwrap();
         assert_eq!(answers(stream, 1), [(0, 1)]);
     }
-    let mut sealed = Vec::new();
-    victim
-        .conn
-        .writer()
-        .write_all(&quest("echo", 2, &[0x80]))
-        .unwrap();
-    victim.conn.write_tls(&mut sealed).unwrap();
+    let mut sealed = sealed(&mut victim, &quest("echo", 2, &[0x80]), 16_000);
     let last = sealed.len() - 1;
     sealed[last] ^= 1;
     victim.sock.write_all(&sealed).unwrap();
@@ -128,10 +133,7 @@ fn a_handshake_has_the_time_of_a_request() {
         request: Duration::from_secs(1),
         ..Timeouts::default()
     };
-    let service = Large {
-        served: Arc::default(),
-    };
-    let port = Port::open(service, files.named(None), timeouts);
+    let port = Port::open(Large::default(), files.named(None), timeouts);
     let mut open = port.connect(&authority.client(None));
     open.write_all(&quest("large", 1, &[0x80])).unwrap();
     assert_eq!(answers(&mut open, 1), [(0, 1)]);
@@ -147,9 +149,7 @@ fn a_handshake_has_the_time_of_a_request() {
     // The one that is open and asks nothing is merely idle; half a record makes it late.
     open.write_all(&quest("large", 2, &[0x80])).unwrap();
     assert_eq!(answers(&mut open, 1), [(0, 2)]);
-    let mut sealed = Vec::new();
-    open.conn.writer().write_all(&quest("large", 3, &[0x80])).unwrap();
-    open.conn.write_tls(&mut sealed).unwrap();
+    let sealed = sealed(&mut open, &quest("large", 3, &[0x80]), 16_000);
     open.sock.write_all(&sealed[..sealed.len() / 2]).unwrap();
     while counters.slow_requests.load(Ordering::Relaxed) < 3 {
         std::thread::sleep(Duration::from_millis(1));
@@ -163,11 +163,8 @@ fn a_peer_that_does_not_read_is_served_no_further() {
     const CALLS: u32 = 4_000;
     let authority = Authority::new();
     let files = Files::new(&authority.signs("localhost"));
-    let served = Arc::new(AtomicUsize::new(0));
-    let service = Large {
-        served: Arc::clone(&served),
-    };
-    let port = Port::open(service, files.named(None), Timeouts::default());
+    let service = Large::default();
+    let port = Port::open(service.clone(), files.named(None), Timeouts::default());
     let client = authority.client(None);
     let (mut silent, mut other) = (port.connect(&client), port.connect(&client));
     // Small enough for the server to be told of it by a full socket soon.
@@ -176,36 +173,16 @@ fn a_peer_that_does_not_read_is_served_no_further() {
         .unwrap();
     silent.write_all(&quest("large", CALLS, &[0x80])).unwrap();
     assert_eq!(answers(&mut silent, 1), [(0, CALLS)]);
-    let mut sealed = Vec::new();
-    silent.conn.set_buffer_limit(None);
-    for seq in 0..CALLS {
-        silent
-            .conn
-            .writer()
-            .write_all(&quest("large", seq, &[0x80]))
-            .unwrap();
-    }
-    while silent.conn.wants_write() {
-        silent.conn.write_tls(&mut sealed).unwrap();
-    }
-    let mut socket = silent.sock.try_clone().unwrap();
-    let writing = std::thread::spawn(move || socket.write_all(&sealed).unwrap());
-    // The other connection is answered meanwhile; its calls give the first one's the time to be served, were they.
-    for seq in 0..200 {
-        other.write_all(&quest("large", seq, &[0x80])).unwrap();
-        assert_eq!(answers(&mut other, 1), [(0, seq)]);
-    }
-    let so_far = served.load(Ordering::Relaxed) - 201;
+    // A record a call.
+    let call_bytes = quest("large", 0, &[0x80]).len();
+    let sealed = sealed(&mut silent, &calls("large", CALLS), call_bytes);
+    let socket = silent.sock.try_clone().unwrap();
+    let silent = (&mut silent, &socket, sealed, CALLS as usize);
+    let served = served_unread(&service, silent, &mut other);
     assert!(
-        so_far < CALLS as usize / 2,
-        "{so_far} calls were served to a peer that reads nothing"
+        served < CALLS as usize / 2,
+        "{served} calls were served to a peer that reads nothing"
     );
-    assert_eq!(
-        answers(&mut silent, CALLS as usize).len(),
-        CALLS as usize,
-        "nothing is lost"
-    );
-    writing.join().unwrap();
     port.close();
 }
 
@@ -213,13 +190,8 @@ fn a_peer_that_does_not_read_is_served_no_further() {
 fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
     let authority = Authority::new();
     let files = Files::new(&authority.signs("localhost"));
-    let (go, wait) = mpsc::sync_channel(1);
-    let served = Arc::new(Mutex::new(Vec::new()));
-    let service = Ordered {
-        served: Arc::clone(&served),
-        go: Arc::new(Mutex::new(wait)),
-    };
-    let port = Port::open(service, files.named(None), Timeouts::default());
+    let ordered = ordered();
+    let port = Port::open(ordered.0.clone(), files.named(None), Timeouts::default());
     let client = authority.client(None);
     let (mut greedy, mut modest) = (port.connect(&client), port.connect(&client));
     // Both handshakes are done before anything waits.
@@ -227,30 +199,13 @@ fn one_connection_with_thousands_of_calls_does_not_hold_up_another() {
         stream.conn.complete_io(&mut stream.sock).unwrap();
     }
     port.wait_for([2, 0]);
-    let frames: Vec<u8> = (0..10_000)
-        .flat_map(|seq| quest("greedy", seq, &[0x80]))
-        .collect();
-    let mut sealed = Vec::new();
-    for piece in frames.chunks(16_000) {
-        greedy.conn.writer().write_all(piece).unwrap();
-        while greedy.conn.wants_write() {
-            greedy.conn.write_tls(&mut sealed).unwrap();
-        }
-    }
-    let mut socket = greedy.sock.try_clone().unwrap();
-    let writing = std::thread::spawn(move || socket.write_all(&sealed).unwrap());
-    while served.lock().unwrap().is_empty() {
-        std::thread::yield_now();
-    }
-    modest.write_all(&quest("modest", 1, &[0x80])).unwrap();
-    go.send(()).unwrap();
-    assert_eq!(answers(&mut modest, 1), [(0, 1)]);
-    assert_eq!(answers(&mut greedy, 10_000).len(), 10_000);
-    writing.join().unwrap();
-    let served = served.lock().unwrap();
-    let turn = served.iter().position(|name| name == "modest").unwrap();
-    assert!(turn <= 3 * 256, "the other connection waited for {turn} calls");
-    drop(served);
+    let sealed = sealed(&mut greedy, &calls("greedy", 10_000), 16_000);
+    let socket = greedy.sock.try_clone().unwrap();
+    let before = calls_before(&ordered, (&mut greedy, &socket, sealed), &mut modest);
+    assert!(
+        before <= 3 * 256,
+        "the other connection waited for {before} calls"
+    );
     port.close();
 }
 

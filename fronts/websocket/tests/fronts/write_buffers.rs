@@ -36,9 +36,7 @@ fn wait_until_nothing_is_kept(counters: &Counters) {
 
 #[test]
 fn peers_that_read_nothing_keep_no_more_than_all_may() {
-    let service = Large {
-        served: Arc::default(),
-    };
+    let service = Large::default();
     let transport = start(service, BOUND);
     let counters = transport.counters();
     let mut reader = connect(&transport);
