@@ -89,6 +89,14 @@ impl Conditions {
         }
     }
 
+    /// The worse of both; what has none spoils none.
+    pub(super) fn worse(one: Option<Conditions>, other: Option<Conditions>) -> Option<Conditions> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            _ => one.or(other),
+        }
+    }
+
     /// What the hypervisor took over the seconds of a point, in percent of one core; zero where the machine does not tell.
     pub fn steal_percent(point: &Point) -> f64 {
         Observed::of(point).steal

@@ -22,6 +22,17 @@ pub struct Figure {
     pub beside: Option<Conditions>,
 }
 
+impl Figure {
+    /// The same as no ratio of two loads: under the worse of both sides.
+    pub(super) fn alone(self) -> Figure {
+        Figure {
+            conditions: Conditions::worse(self.conditions, self.beside),
+            beside: None,
+            ..self
+        }
+    }
+}
+
 /// Figures of one kind in the order they were measured.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]

@@ -1,7 +1,7 @@
 //! The value of a formula, with the figures it was made of.
 //!
 //! Its invariants: values are combined within their round, and a round that one side lacks is left out on both; no figure that took
-//! part loses its conditions.
+//! part loses its conditions; what is no ratio any more has no pairs.
 
 use super::figures::figure;
 use super::{Function, Load, Measured, Node, Path, Value};
@@ -139,14 +139,11 @@ fn call(function: Function, parts: Vec<Part>) -> Result<Part, String> {
     }
     let samples = series(first)?;
     let runs = runs(&samples);
-    let figures = runs.figures().iter().copied();
+    let figures = |of: &[Figure]| runs.figures().iter().map(|own| under(own, of)).collect();
     Ok(match function {
-        Function::Reduce(of) => Part::Number(of(&runs), figures.collect()),
+        Function::Reduce(of) => Part::Number(of(&runs), figures(&[])),
         Function::Farthest => match parts.next() {
-            Some(Part::Number(from, of)) => {
-                let figures = figures.map(|figure| under(figure, &of)).collect();
-                Part::Number(runs.farthest_from(from), figures)
-            }
+            Some(Part::Number(from, of)) => Part::Number(runs.farthest_from(from), figures(&of)),
             _ => return Err("farthest takes a series and the number that it should be".into()),
         },
         Function::Best => Part::Series(best(samples)),
@@ -184,7 +181,11 @@ fn combine(operator: char, left: Part, right: Part) -> Result<Part, String> {
     let each = |samples: Vec<Sample>, figures: &[Figure], of: &dyn Fn(f64) -> Result<f64, String>| {
         let change = |sample: Sample| {
             let value = of(sample.figure.value)?;
-            let figure = under(sample.figure, figures);
+            // Only a ratio times a constant is one still, with an interval of its own.
+            let figure = match (operator, figures) {
+                ('*' | '/', []) => sample.figure,
+                _ => under(&sample.figure, figures),
+            };
             Ok(Sample {
                 figure: Figure { value, ..figure },
                 ..sample
@@ -225,37 +226,26 @@ fn paired(operator: char, left: &[Sample], right: &[Sample]) -> Result<Vec<Sampl
     left.iter().filter_map(pair).collect()
 }
 
-/// The worse of two conditions; what has none spoils none.
-fn worse(a: Option<Conditions>, b: Option<Conditions>) -> Option<Conditions> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.and(b)),
-        (one, other) => one.or(other),
-    }
-}
-
-/// A figure that is combined with a number stands under the conditions of the figures that the number was made of, too.
-fn under(figure: Figure, of_number: &[Figure]) -> Figure {
-    let all = of_number
-        .iter()
-        .flat_map(|figure| [figure.conditions, figure.beside]);
+/// A figure in a number, or combined with one: no ratio, and under the conditions of all figures that the number was made of.
+fn under(figure: &Figure, of_number: &[Figure]) -> Figure {
+    let figure = figure.alone();
+    let all = of_number.iter().map(|figure| figure.conditions);
     Figure {
-        conditions: all.fold(figure.conditions, worse),
+        conditions: all.fold(figure.conditions, Conditions::worse),
         ..figure
     }
 }
 
 /// A ratio keeps the conditions of both sides apart, so that pairs can be told by them; other figures stand under the worse.
 fn beside(operator: char, value: f64, left: &Figure, right: &Figure) -> Figure {
-    match operator {
-        '/' => Figure {
-            value,
-            conditions: worse(left.conditions, left.beside),
-            beside: worse(right.conditions, right.beside),
-        },
-        _ => Figure {
-            value,
-            conditions: worse(left.conditions, right.conditions),
-            beside: worse(left.beside, right.beside),
-        },
+    let (left, right) = (left.alone().conditions, right.alone().conditions);
+    let (conditions, beside) = match operator {
+        '/' => (left, right),
+        _ => (Conditions::worse(left, right), None),
+    };
+    Figure {
+        value,
+        conditions,
+        beside,
     }
 }

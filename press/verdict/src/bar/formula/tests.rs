@@ -141,6 +141,29 @@ fn a_number_made_of_a_series_keeps_its_conditions() {
 }
 
 #[test]
+fn an_interval_decides_its_own_ratio_alone() {
+    let drifted = (Judgement::EnvDrift, 0);
+    let points = judged(9, drifted, drifted);
+    let check = |text, limit, expected| assert_eq!(decided(text, limit, &points), expected, "{text}");
+    check("ratio(a.qps, b.qps)", 1.9, Decision::Pass);
+    check("ratio(a.qps, b.qps) / 4", 0.4, Decision::Pass);
+    check("ratio(a.qps, b.qps) / 4", 1.9, Decision::Fail);
+    // Its value is no ratio of two loads that took turns, however it began.
+    for text in [
+        "median(ratio(a.qps, b.qps)) / 4",
+        "min(ratio(a.qps, b.qps))",
+        "farthest(ratio(a.qps, b.qps), 1)",
+        "ratio(a.qps, b.qps) - 1",
+        "ratio(a.qps, b.qps) / median(ratio(a.qps, b.qps))",
+        "ratio(a.qps, b.qps) + ratio(b.qps, a.qps)",
+        "highest(ratio(a.qps, b.qps), 1)",
+    ] {
+        check(text, 0.1, Decision::Noisy);
+        check(text, 9.0, Decision::Noisy);
+    }
+}
+
+#[test]
 fn what_is_no_formula_is_refused() {
     let check = |text: &str, expected: &str| {
         let said = evaluate(text).err().unwrap_or_default();
