@@ -37,7 +37,8 @@ pub(crate) struct Run<'a> {
 /// too many bytes are not made at all.
 fn refusal(call: &Served<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
     let bytes = run.bytes.saturating_add(run.kept_bytes);
-    match batcher.refusal(call.asked.caller.connection, run.rows, bytes, Some(run.deadline)) {
+    let (batch, source) = (call.batch(), call.asked.caller.connection);
+    match batcher.refusal(batch.as_deref(), source, run.rows, bytes, Some(run.deadline)) {
         Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
         None => Ok(()),
     }

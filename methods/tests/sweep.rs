@@ -86,9 +86,11 @@ struct Thread {
 
 impl Thread {
     fn start(inline_us_max: u64) -> Thread {
-        let model = format!(
-            "backend = \"practice\"\nbehaviour = \"wait\"\nus = 1\nwidth = 2\ninline_us_max = {inline_us_max}"
-        );
+        Thread::start_with(&format!("us = 1\ninline_us_max = {inline_us_max}"))
+    }
+
+    fn start_with(keys: &str) -> Thread {
+        let model = format!("backend = \"practice\"\nbehaviour = \"wait\"\nwidth = 2\n{keys}");
         let sections = Sections {
             models: BTreeMap::from([("sum".to_owned(), toml::from_str(&model).unwrap())]),
             ..Sections::default()
@@ -206,4 +208,27 @@ fn calls_that_wait_for_the_end_of_a_turn_are_in_flight() {
     let answers = thread.turn(&[ONE, ONE, ONE, ONE]);
     let refused = |answer: &&String| answer.contains("3 calls are in flight already");
     assert_eq!(answers.iter().filter(refused).count(), 1, "{answers:?}");
+}
+
+#[test]
+fn a_call_that_waits_for_no_instance_is_not_refused_for_the_queue() {
+    // No call waits for the busy instance, and none is behind it.
+    let thread = Thread::start_with("us = 1\nus_per_row = 100_000\nqueue_max = 0\ninline_us_max = 150_000");
+    thread.measure();
+    let rows = ["[1, 2]"; 10].join(",").replace(['[', ']'], "");
+    let ten = TWO.replace("[2, 2]", "[10, 2]").replace("3, 4, 5, 6.5", &rows);
+    thread.call(&ten);
+    while thread.stats().busy == 0 {
+        std::thread::yield_now();
+    }
+    let soon = ONE.replace("}}}", "}}, \"_deadline_ms\": 500}");
+    let before = thread.stats();
+    thread.call(&soon);
+    assert_eq!(thread.stats().refused, before.refused);
+    assert!(thread.turn.has_batch());
+    thread.turn.serve_batch(thread.clock.began(), &thread.calls);
+    let answer = thread.answers.recv().unwrap();
+    assert!(answer.contains("outputs"), "{answer}");
+    assert_eq!(thread.stats().busy, 1, "it was before the instance came back");
+    assert!(thread.answers.recv().unwrap().contains("outputs"));
 }

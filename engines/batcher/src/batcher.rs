@@ -346,10 +346,11 @@ impl Batcher {
         }
     }
 
-    /// Why [`Batcher::submit`] would refuse a request of so many rows and bytes ([`Request::bytes`]) now; that refusal is counted, and the request need not be made.
-    /// `None` is no promise: what comes between may change it.
+    /// Why [`Batcher::submit`], or that of the `sweep` that it would come by, would refuse a request of so many rows and bytes
+    /// ([`Request::bytes`]) now; that refusal is counted, and the request need not be made. `None` is no promise: what comes between may change it.
     pub fn refusal(
         &self,
+        sweep: Option<&Sweep>,
         source: u64,
         rows: usize,
         bytes: usize,
@@ -361,7 +362,14 @@ impl Batcher {
             bytes,
             deadline,
         };
-        let refused = self.shared.queue.lock().refusal(&asked, Instant::now());
+        let beside = sweep.map(|sweep| sweep.beside(self));
+        let state = self.shared.queue.lock();
+        let inline = beside.and_then(|(rows, others)| state.fits_inline(&asked, rows, others));
+        let refused = match inline {
+            Some(_) => None,
+            None => state.refusal(&asked, Instant::now()),
+        };
+        drop(state);
         if let Some(rejected) = refused {
             self.count_refused(rejected);
         }

@@ -127,7 +127,7 @@ fn bytes_that_wait_and_run_are_bounded_and_counted() {
         bytes: 4,
         queue_bytes_max: 12,
     };
-    assert_eq!(batcher.refusal(0, 1, 4, None), Some(full));
+    assert_eq!(batcher.refusal(None, 0, 1, 4, None), Some(full));
     assert_eq!(refuse(&batcher, &[3.0]).0, full);
     let (mut large, _answers) = request(&[3.0]);
     large.kept_bytes = 9;

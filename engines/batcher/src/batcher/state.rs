@@ -208,19 +208,21 @@ impl State {
         })
     }
 
-    /// Takes a request for the end of its thread's turn, for which requests of `rows` rows wait already, and what is expected to
-    /// take `others` seconds: the seconds of all these rows. `None` where it has to go the way of all others: nothing was measured
-    /// yet, requests wait, or it would take too long.
+    /// Whether such a request can wait for the end of its thread's turn, for which requests of `rows` rows wait already, and what
+    /// is expected to take `others` seconds: the seconds of all these rows. `None` where it has to go the way of all others:
+    /// nothing was measured yet, requests wait, or it would take too long.
+    pub(super) fn fits_inline(&self, asked: &Asked, rows: usize, others: f64) -> Option<f64> {
+        if self.inline_max.is_zero() || self.stopping || self.queued() > 0 || self.no_bytes(asked).is_some() {
+            return None;
+        }
+        let seconds = self.forecast.at_most(rows.saturating_add(asked.rows))?;
+        (others + seconds <= self.inline_max.as_secs_f64()).then_some(seconds)
+    }
+
+    /// Takes a request for the end of its thread's turn, as [`State::fits_inline`] says.
     pub(super) fn takes_inline(&mut self, request: &Request, rows: usize, others: f64) -> Option<f64> {
         let asked = Asked::of(request);
-        if self.inline_max.is_zero() || self.stopping || self.queued() > 0 || self.no_bytes(&asked).is_some()
-        {
-            return None;
-        }
-        let seconds = self.forecast.at_most(rows.saturating_add(request.rows))?;
-        if others + seconds > self.inline_max.as_secs_f64() {
-            return None;
-        }
+        let seconds = self.fits_inline(&asked, rows, others)?;
         self.inline_bytes = self.inline_bytes.saturating_add(asked.bytes);
         Some(seconds)
     }

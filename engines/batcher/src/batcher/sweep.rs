@@ -10,6 +10,7 @@ use super::worker::{self, Runner};
 use super::{Batcher, Rejected, Request, stats};
 use crate::Error;
 use rustix::time::{ClockId, clock_gettime};
+use std::ptr;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,23 +50,31 @@ impl Sweep {
         self.parts.is_empty()
     }
 
+    /// Rows that wait for that model, and the seconds that the others' runs are expected to take.
+    pub(super) fn beside(&self, batcher: &Batcher) -> (usize, f64) {
+        self.parts.iter().fold((0, 0.0), |(rows, others), part| {
+            match ptr::eq(&*part.batcher, batcher) {
+                true => (part.rows, others),
+                false => (rows, others + part.seconds),
+            }
+        })
+    }
+
     /// As [`Batcher::submit`], but the request waits for the end of this turn where the model is known to be fast enough.
     ///
     /// # Errors
     /// As [`Batcher::submit`].
     pub fn submit(&mut self, batcher: &Arc<Batcher>, request: Request) -> Result<(), (Rejected, Request)> {
-        let is_its = |part: &&mut Part| Arc::ptr_eq(&part.batcher, batcher);
-        let all: f64 = self.parts.iter().map(|part| part.seconds).sum();
-        let part = self.parts.iter_mut().find(is_its);
-        let (rows, seconds) = part.as_ref().map_or((0, 0.0), |part| (part.rows, part.seconds));
+        let (rows, others) = self.beside(batcher);
         let submitted = Instant::now();
-        let taken = (batcher.shared.queue.lock()).takes_inline(&request, rows, all - seconds);
+        let taken = (batcher.shared.queue.lock()).takes_inline(&request, rows, others);
         let Some(seconds) = taken else {
             return batcher.submit(request);
         };
         let (rows, bytes) = (rows.saturating_add(request.rows), request.bytes());
         let waiting = Waiting { request, submitted };
-        match part {
+        let is_its = |part: &&mut Part| Arc::ptr_eq(&part.batcher, batcher);
+        match self.parts.iter_mut().find(is_its) {
             Some(part) => {
                 (part.rows, part.seconds) = (rows, seconds);
                 part.bytes = part.bytes.saturating_add(bytes);
