@@ -62,7 +62,7 @@ impl Catalog {
     /// Opens what the sections describe, logging what was found; what `before` has under the same section is shared. Pipelines
     /// are opened anew, because they hold what they were opened with.
     pub(crate) fn open(
-        sections: Sections,
+        mut sections: Sections,
         before: &Catalog,
         resources: &Resources,
     ) -> Result<Catalog, Error> {
@@ -71,11 +71,13 @@ impl Catalog {
             ..Catalog::default()
         };
         let old = &before.sections;
-        for (name, section) in &sections.features {
+        for (name, section) in &mut sections.features {
             let table = match kept(name, section, &old.features, &before.tables) {
                 Some(table) => table,
                 None => Arc::new(open_table(name, section)?),
             };
+            // What is the newest now may not be when it is opened again, by a way back.
+            section.version = Some(table.version());
             next.tables.insert(name.clone(), table);
         }
         if let Some((name, _)) = old
@@ -142,7 +144,7 @@ impl Catalog {
         })
     }
 
-    /// What it was opened from.
+    /// What it was opened from; of each table the version that was opened.
     pub fn sections(&self) -> &Sections {
         &self.sections
     }

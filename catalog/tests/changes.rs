@@ -25,11 +25,11 @@ fn write(dir: &Path, version: u64) {
     writer.finish().unwrap();
 }
 
-/// A catalog with version 1 of the table of that folder.
-fn films(dir: &Path) -> Handle {
+/// A catalog with that version of the table of that folder.
+fn films(dir: &Path, version: Option<u64>) -> Handle {
     let section = features::Section {
         path: dir.to_owned(),
-        version: Some(1),
+        version,
     };
     let sections = Sections {
         features: BTreeMap::from([("films".to_owned(), section)]),
@@ -47,7 +47,7 @@ fn a_damaged_version_is_not_activated() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 1);
     write(dir.path(), 2);
-    let handle = films(dir.path());
+    let handle = films(dir.path(), Some(1));
     let path = dir.path().join("00000002/shard-00001.mpf");
     let mut bytes = fs::read(&path).unwrap();
     bytes[200] ^= 1;
@@ -64,7 +64,7 @@ fn readers_see_one_version_in_one_lookup_while_it_is_switched() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 1);
     write(dir.path(), 2);
-    let handle = Arc::new(films(dir.path()));
+    let handle = Arc::new(films(dir.path(), Some(1)));
     let stop = Arc::new(AtomicBool::new(false));
     let pinned = handle.pin();
     let readers: Vec<_> = (0..2)
@@ -207,6 +207,21 @@ fn a_way_back_leads_to_what_served_before() {
     assert_eq!(handle.pin().models["a"].version, 1);
     handle.roll_back().unwrap();
     assert_eq!(handle.pin().models["a"].version, 7);
+}
+
+#[test]
+fn a_way_back_leads_to_the_version_that_was_the_newest_then() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    let handle = films(dir.path(), None);
+    write(dir.path(), 2);
+    for _ in 0..2 {
+        handle.activate("films", 2).unwrap();
+        handle.roll_back().unwrap();
+        assert_eq!(version(&handle.pin()), 1);
+    }
+    handle.roll_back().unwrap();
+    assert_eq!(version(&handle.pin()), 2);
 }
 
 #[test]
