@@ -59,11 +59,12 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Opens what the sections describe, logging what was found; what `before` has under the same section is shared. Pipelines
-    /// are opened anew, because they hold what they were opened with.
+    /// Opens what the sections describe, logging what was found; what `before` has under the same section is shared, but for
+    /// the model `anew`. Pipelines are opened anew, because they hold what they were opened with.
     pub(crate) fn open(
         mut sections: Sections,
         before: &Catalog,
+        anew: Option<&str>,
         resources: &Resources,
     ) -> Result<Catalog, Error> {
         let mut next = Catalog {
@@ -98,8 +99,8 @@ impl Catalog {
         }
         for (name, section) in &sections.models {
             let model = match kept(name, section, &old.models, &before.models) {
-                Some(model) => model,
-                None => load_model(name, section, resources)?,
+                Some(model) if anew != Some(name) => model,
+                _ => load_model(name, section, resources)?,
             };
             next.models.insert(name.clone(), model);
         }

@@ -26,7 +26,7 @@ impl Handle {
     /// # Errors
     /// The first thing that cannot be opened, or does not fit another.
     pub fn open(sections: Sections, resources: Resources) -> Result<Handle, Error> {
-        let catalog = Catalog::open(sections, &Catalog::default(), &resources)?;
+        let catalog = Catalog::open(sections, &Catalog::default(), None, &resources)?;
         Ok(Handle {
             current: Arc::new(ArcSwap::from_pointee(catalog)),
             before: Mutex::new(None),
@@ -67,15 +67,16 @@ impl Handle {
         })
     }
 
-    /// Serves a model under that name, in the place of the one that it may have now.
+    /// Serves a model under that name, in the place of the one that it may have now. It is loaded whatever serves: its file may
+    /// be another one by now.
     ///
     /// # Errors
     /// As [`Handle::change`].
     pub fn load_model(&self, name: &str, section: ModelSection) -> Result<(), Error> {
-        self.change(|sections| {
-            sections.models.insert(name.to_owned(), section);
-            Ok(())
-        })
+        let before = self.lock();
+        let mut sections = self.pin().sections().clone();
+        sections.models.insert(name.to_owned(), section);
+        self.serve(before, sections, Some(name))
     }
 
     /// Takes a model away. It has answered the calls that hold it when this returns.
@@ -100,7 +101,7 @@ impl Handle {
                 "nothing was changed, so there is nothing to roll back".into(),
             ));
         };
-        self.serve(before, sections)
+        self.serve(before, sections, None)
     }
 
     /// Serves what `edit` makes of the sections: builds the next catalog beside the one that serves, sharing what did not change,
@@ -113,18 +114,24 @@ impl Handle {
         let before = self.lock();
         let mut sections = self.pin().sections().clone();
         edit(&mut sections)?;
-        self.serve(before, sections)
+        self.serve(before, sections, None)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Sections>> {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, mut before: MutexGuard<'_, Option<Sections>>, sections: Sections) -> Result<(), Error> {
+    /// Serves these sections; the model `anew` is loaded even if its section is what it was.
+    fn serve(
+        &self,
+        mut before: MutexGuard<'_, Option<Sections>>,
+        sections: Sections,
+        anew: Option<&str>,
+    ) -> Result<(), Error> {
         sections.check().map_err(|problem| Error::Unfit(problem.text))?;
         let next = {
             let current = self.pin();
-            let next = Catalog::open(sections, &current, &self.resources)?;
+            let next = Catalog::open(sections, &current, anew, &self.resources)?;
             next.warm(&current)?;
             Arc::new(next)
         };

@@ -174,6 +174,16 @@ fn what_did_not_change_is_shared() {
 }
 
 #[test]
+fn a_model_is_loaded_anew_under_the_same_section() {
+    let handle = models(&[("a", 0), ("b", 0)]);
+    let batcher = |name: &str| Arc::as_ptr(&handle.pin().models[name].batcher);
+    let (a, b) = (batcher("a"), batcher("b"));
+    // Its file may be another one by now.
+    handle.load_model("a", model(0)).unwrap();
+    assert!(batcher("a") != a && batcher("b") == b);
+}
+
+#[test]
 fn a_call_keeps_its_own_model_alive_and_no_other() {
     let handle = models(&[("slow", 300_000), ("other", 0)]);
     let (slow, other) = {
