@@ -142,19 +142,14 @@ impl Handle {
     }
 }
 
-/// Ends the models that serve no more, when nobody can call them any longer: neither through the old catalog, nor from a pipeline
-/// of it that still runs for a call.
+/// Waits until nobody can call what serves no more, neither through the old catalog nor from a pipeline of it that still runs for
+/// a call, and ends its models. What goes with the old catalog, as a table's mapping, then goes on this thread.
 fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
+    ends_by(until, || Arc::strong_count(old) == 1);
+    for pipeline in old.pipelines.values() {
+        ends_by(until, || Arc::strong_count(pipeline) == 1);
+    }
     for (name, model) in old.models_beside(next) {
-        ends_by(until, || Arc::strong_count(old) == 1);
-        for pipeline in old.pipelines.values() {
-            if pipeline
-                .batchers()
-                .any(|batcher| Arc::ptr_eq(batcher, &model.batcher))
-            {
-                ends_by(until, || Arc::strong_count(pipeline) == 1);
-            }
-        }
         match model.batcher.stop_by(until) {
             true => tracing::info!(model = name, version = model.version, "model unloaded"),
             false => tracing::warn!(

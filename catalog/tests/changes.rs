@@ -66,7 +66,7 @@ fn readers_see_one_version_in_one_lookup_while_it_is_switched() {
     write(dir.path(), 2);
     let handle = Arc::new(films(dir.path(), Some(1)));
     let stop = Arc::new(AtomicBool::new(false));
-    let pinned = handle.pin();
+    let table = Arc::clone(&handle.pin().tables["films"]);
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let (handle, stop) = (Arc::clone(&handle), Arc::clone(&stop));
@@ -85,9 +85,30 @@ fn readers_see_one_version_in_one_lookup_while_it_is_switched() {
     // A version outlives its folder while someone holds it.
     handle.activate("films", 2).unwrap();
     fs::remove_dir_all(dir.path().join("00000001")).unwrap();
-    assert_eq!(version(&pinned), 1);
-    pinned.tables["films"].verify().unwrap();
+    assert_eq!(table.version(), 1);
+    table.verify().unwrap();
     assert_eq!(features::versions(dir.path()).unwrap(), [2]);
+}
+
+#[test]
+fn a_change_outlasts_those_who_hold_what_it_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = films(dir.path(), Some(1));
+    let pinned = handle.pin();
+    let table = Arc::downgrade(&pinned.tables["films"]);
+    thread::scope(|scope| {
+        let change = scope.spawn(|| handle.activate("films", 2));
+        while version(&handle.pin()) == 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(50));
+        assert!(!change.is_finished(), "its thread is to unmap the table");
+        drop(pinned);
+        change.join().unwrap().unwrap();
+    });
+    assert!(table.upgrade().is_none());
 }
 
 /// Looks up all keys again and again; returns how often.
