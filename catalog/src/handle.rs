@@ -90,17 +90,20 @@ impl Handle {
         })
     }
 
-    /// Serves what served before the last change; a second time undoes the first.
+    /// Serves what served before the last change; a second time undoes the first. A store that was added stays.
     ///
     /// # Errors
     /// As [`Handle::change`]; also when nothing was changed.
     pub fn roll_back(&self) -> Result<(), Error> {
         let before = self.lock();
-        let Some(sections) = before.clone() else {
+        let Some(mut sections) = before.clone() else {
             return Err(Error::Unfit(
                 "nothing was changed, so there is nothing to roll back".into(),
             ));
         };
+        // Stores stay as they were opened; one that was added changes no default.
+        sections.default_store = sections.store_default().map(str::to_owned);
+        sections.ordered = self.pin().sections().ordered.clone();
         self.serve(before, sections, None)
     }
 

@@ -305,3 +305,24 @@ fn a_store_stays_as_it_was_opened() {
     handle.load_model("a", model(0)).unwrap();
     assert_eq!(handle.pin().stores.len(), 1);
 }
+
+#[test]
+fn a_way_back_keeps_stores_that_were_added_and_the_default() {
+    let store = || toml::from_str("durability = \"memory\"").unwrap();
+    let sections = Sections {
+        ordered: BTreeMap::from([("events".to_owned(), store())]),
+        ..Sections::default()
+    };
+    let handle = Handle::open(sections, Resources::default()).unwrap();
+    let added = handle.change(|sections| {
+        sections.ordered.insert("clicks".to_owned(), store());
+        sections.default_store = Some("clicks".to_owned());
+        Ok(())
+    });
+    added.unwrap();
+    handle.roll_back().unwrap();
+    assert_eq!(handle.pin().stores.len(), 2);
+    assert_eq!(handle.pin().sections().store_default(), Some("events"));
+    handle.roll_back().unwrap();
+    assert_eq!(handle.pin().sections().store_default(), Some("clicks"));
+}
