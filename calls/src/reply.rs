@@ -101,10 +101,15 @@ impl<A: DerefMut<Target: Answer>> Owed<A> {
 impl<A: DerefMut<Target: Answer>> Drop for Owed<A> {
     fn drop(&mut self) {
         if !self.is_answered {
-            let status = Status::new(Code::Internal, "the handler returned no answer");
-            self.answer.error(&status);
+            self.answer.error(&lost());
         }
     }
+}
+
+/// The error of a call that nobody answered.
+#[cold]
+pub(crate) fn lost() -> Status {
+    Status::new(Code::Internal, "the handler returned no answer")
 }
 
 impl<'c> Reply<'c> {

@@ -3,6 +3,7 @@
 //! It decides nothing about a call. Its invariant: a call is counted once, as answered or as failed.
 
 use crate::push::Pusher;
+use crate::reply::lost;
 use crate::{
     Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, ModelTime, Permit, Reply,
     Ticket,
@@ -137,7 +138,8 @@ impl<'a, S: Backing> Served<'a, S> {
             calls: Arc::clone(self.calls),
             arrival: self.arrival,
             trace: trace.or(self.asked.meta.trace).map(str::to_owned),
-            ticket: reply.later(),
+            ticket: Some(reply.later()),
+            is_counted: false,
             _permit: permit,
         })
     }
@@ -148,7 +150,7 @@ fn twice() -> Status {
     Status::new(Code::Internal, "the call was answered already")
 }
 
-/// A call that any thread answers.
+/// A call that any thread answers. Dropped unanswered, as by a panic, it is counted as failed.
 pub struct Detached<S: Backing> {
     /// What every call meets.
     pub calls: Arc<Calls<S>>,
@@ -156,7 +158,10 @@ pub struct Detached<S: Backing> {
     pub arrival: Arrival,
     /// The trace that it belongs to.
     pub trace: Option<String>,
-    ticket: Ticket,
+    /// Taken by whatever answers.
+    ticket: Option<Ticket>,
+    /// Its result was ready.
+    is_counted: bool,
     /// Given back when the answer is on its way.
     _permit: Option<Permit>,
 }
@@ -164,7 +169,7 @@ pub struct Detached<S: Backing> {
 impl<S: Backing> Detached<S> {
     /// Turns true when the caller has gone: work not begun is not worth doing.
     pub fn gone(&self) -> Arc<AtomicBool> {
-        self.ticket.gone()
+        self.ticket.as_ref().map(Ticket::gone).unwrap_or_default()
     }
 
     /// Its result is ready: counts it, and says when that was.
@@ -172,13 +177,18 @@ impl<S: Backing> Detached<S> {
         let ready = Instant::now();
         let trace = self.trace.as_deref();
         self.calls.answered(&self.arrival, ready, trace, model);
-        self.ticket.set_ready(ready, self.arrival.method);
+        self.is_counted = true;
+        if let Some(ticket) = &mut self.ticket {
+            ticket.set_ready(ready, self.arrival.method);
+        }
         ready
     }
 
     /// Answers a call whose result was counted as ready.
-    pub fn ok(self, write: impl FnOnce(&mut Encoder<'_>)) {
-        self.ticket.ok(write);
+    pub fn ok(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        if let Some(ticket) = self.ticket.take() {
+            ticket.ok(write);
+        }
     }
 
     /// Counts the call as answered, and answers it.
@@ -188,8 +198,23 @@ impl<S: Backing> Detached<S> {
     }
 
     /// Counts the call as failed, and answers an error.
-    pub fn refuse(self, status: &Status) {
-        self.calls.refused(&self.arrival, self.trace.as_deref(), status);
-        self.ticket.error(status);
+    pub fn refuse(mut self, status: &Status) {
+        self.fail(status);
+    }
+
+    fn fail(&mut self, status: &Status) {
+        let Some(ticket) = self.ticket.take() else { return };
+        if !self.is_counted {
+            self.calls.refused(&self.arrival, self.trace.as_deref(), status);
+        }
+        ticket.error(status);
+    }
+}
+
+impl<S: Backing> Drop for Detached<S> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            self.fail(&lost());
+        }
     }
 }

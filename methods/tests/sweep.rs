@@ -3,8 +3,8 @@
 
 use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    Admission, Answer, Call, Caller, Calls, Clock, Host, Later, Meta, MethodService, Peer, Reply,
-    Service as _, Sink, Tuned,
+    Admission, Answer, Call, Caller, Callers, Calls, Clock, Cost, Host, Later, Meta, MethodService, MethodSpec, Methods,
+    Peer, Reply, Serve, Service as _, Sink, Tuned,
 };
 use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_batcher::Stats;
@@ -90,13 +90,16 @@ impl Thread {
     }
 
     fn start_with(keys: &str) -> Thread {
+        Thread::start_of(keys, table(&BTreeMap::new()))
+    }
+
+    fn start_of(keys: &str, methods: Methods<Engines>) -> Thread {
         let model = format!("backend = \"practice\"\nbehaviour = \"wait\"\nwidth = 2\n{keys}");
         let sections = Sections {
             models: BTreeMap::from([("sum".to_owned(), toml::from_str(&model).unwrap())]),
             ..Sections::default()
         };
         let catalog = Handle::open(sections, Resources::default()).unwrap();
-        let methods = table(&BTreeMap::new());
         let access = Access::new(&Default::default(), Secret::default(), &methods);
         let admission = Admission::new(3, 0, Duration::from_secs(60));
         let calls = Calls::new(access, admission, methods, 0, 1 << 20);
@@ -231,4 +234,33 @@ fn a_call_that_waits_for_no_instance_is_not_refused_for_the_queue() {
     assert!(answer.contains("outputs"), "{answer}");
     assert_eq!(thread.stats().busy, 1, "it was before the instance came back");
     assert!(thread.answers.recv().unwrap().contains("outputs"));
+}
+
+#[test]
+fn a_call_that_is_lost_is_answered_an_error_and_counted_as_failed_once() {
+    let lost = MethodSpec {
+        name: "infer".into(),
+        changes: false,
+        callers: Callers::Any,
+        cost: Cost::Detached,
+        serve: Serve::Always(|call, _| {
+            let is_ready = call.asked.payload.len() > 2;
+            let mut detached = call.detach(None, None)?;
+            if is_ready {
+                detached.ready(None);
+            }
+            Ok(())
+        }),
+    };
+    let thread = Thread::start_of("us = 1", Methods::new(vec![lost]));
+    let answers = thread.turn(&["{}"]);
+    assert!(answers[0].contains("returned no answer"), "{answers:?}");
+    let totals = || {
+        let method = thread.calls.methods.named("infer").unwrap();
+        let totals = thread.calls.statistics.totals(method);
+        (totals.answered, totals.failed())
+    };
+    assert_eq!(totals(), (0, 1));
+    thread.turn(&[ONE]);
+    assert_eq!(totals(), (1, 1), "its result was ready, which is counted already");
 }
