@@ -3,8 +3,8 @@
 
 use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    Admission, Answer, Call, Caller, Callers, Calls, Clock, Cost, Host, Later, Meta, MethodService, MethodSpec, Methods,
-    Peer, Reply, Serve, Service as _, Sink, Tuned,
+    Admission, Answer, Call, Caller, Callers, Calls, Clock, Cost, Host, Later, Meta, MethodService,
+    MethodSpec, Methods, Peer, Reply, Serve, Service as _, Sink, Tuned,
 };
 use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_batcher::Stats;
@@ -228,8 +228,8 @@ fn a_call_that_waits_for_no_instance_is_not_refused_for_the_queue() {
     let before = thread.stats();
     thread.call(&soon);
     assert_eq!(thread.stats().refused, before.refused);
-    assert!(thread.turn.has_batch());
-    thread.turn.serve_batch(thread.clock.began(), &thread.calls);
+    assert!(thread.service.has_batch());
+    thread.service.serve_batch(thread.clock.began());
     let answer = thread.answers.recv().unwrap();
     assert!(answer.contains("outputs"), "{answer}");
     assert_eq!(thread.stats().busy, 1, "it was before the instance came back");
@@ -256,8 +256,8 @@ fn a_call_that_is_lost_is_answered_an_error_and_counted_as_failed_once() {
     let answers = thread.turn(&["{}"]);
     assert!(answers[0].contains("returned no answer"), "{answers:?}");
     let totals = || {
-        let method = thread.calls.methods.named("infer").unwrap();
-        let totals = thread.calls.statistics.totals(method);
+        let method = thread.service.find("infer").unwrap();
+        let totals = thread.service.calls.statistics.totals(method);
         (totals.answered, totals.failed())
     };
     assert_eq!(totals(), (0, 1));

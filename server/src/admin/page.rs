@@ -29,9 +29,7 @@ millpond_metrics::counters! {
 /// All that a process has counted: the one list of its parts. Without a process it declares their families ([`Page::declared`]).
 pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     let counted = shared.and_then(|shared| shared.data_counted.get());
-    let unfinished = counted.map_or(0, |counted| {
-        counted.net.partial_refused.load(Ordering::Relaxed)
-    });
+    let unfinished = counted.map_or(0, |counted| counted.net.partial_refused.load(Ordering::Relaxed));
     let calls = shared.map(|shared| CallCounts::read(&shared.calls, unfinished));
     let condition = shared.map(|shared| Condition {
         ready: shared.is_ready(),
