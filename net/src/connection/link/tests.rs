@@ -1,3 +1,5 @@
+//! What leaves a connection, and what is told of it.
+
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
 use crate::connection::rig::Rig;
