@@ -240,7 +240,7 @@ struct Shared {
     /// Bounds the log's lines about panics in `done`.
     receiver_panics: LineLimit,
     /// The instances of threads that run the model themselves: made when they first do, and gone with the model.
-    own: Mutex<HashMap<ThreadId, Box<dyn Instance>>>,
+    inline_instances: Mutex<HashMap<ThreadId, Box<dyn Instance>>>,
 }
 
 /// The running instances of one model. Dropping it does what [`Batcher::stop`] does.
@@ -288,7 +288,7 @@ impl Batcher {
             request_rows_max,
             model_panics: LineLimit::default(),
             receiver_panics: LineLimit::default(),
-            own: Mutex::default(),
+            inline_instances: Mutex::default(),
             name,
             model,
             options,

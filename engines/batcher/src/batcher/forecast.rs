@@ -137,9 +137,9 @@ impl Forecast {
     }
 }
 
-/// Rows that run before the next request of a source: all of its own, and of each other source as many requests as
-/// it has turns until then, at most. What waits now is not all of them: where turns are filled again (`refilled`, a share), so
-/// will be those for which nothing waits yet. Requests are taken to have the rows that others' requests have on average.
+/// Rows that run before the next request of a source: all rows of its own, and of each other source at most one request for
+/// each turn until then. Some of those turns have no request yet; the share `refilled` of them will have one when they come.
+/// Requests of other sources count with the average of their rows.
 pub(super) fn rows_ahead(own: Backlog, all: Backlog, sources: usize, refilled: f64) -> usize {
     let others = all.without(own);
     let other_sources = sources - usize::from(own.requests > 0).min(sources);

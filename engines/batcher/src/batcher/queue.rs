@@ -54,7 +54,7 @@ pub(super) struct Cut {
 }
 
 /// What an instance does next.
-pub(super) enum Turn {
+pub(super) enum Next {
     /// The cut was filled.
     Serve,
     /// Warm up.
@@ -91,32 +91,32 @@ impl Queue {
         Ok(accepted.evicted)
     }
 
-    /// The first turn of an instance, which was counted idle from the beginning.
-    pub(super) fn first(&self, instance: usize, cut: &mut Cut) -> Turn {
+    /// As [`Queue::next`], for an instance that begins: it was counted idle from the beginning.
+    pub(super) fn first(&self, instance: usize, cut: &mut Cut) -> Next {
         let state = self.sleep(self.lock(), instance);
-        self.turn(state, instance, cut)
+        self.decide(state, instance, cut)
     }
 
     /// Sleeps until there is something to do for `instance`; a batch is put into `cut`.
-    pub(super) fn next(&self, instance: usize, cut: &mut Cut) -> Turn {
-        self.turn(self.lock(), instance, cut)
+    pub(super) fn next(&self, instance: usize, cut: &mut Cut) -> Next {
+        self.decide(self.lock(), instance, cut)
     }
 
     /// What an awake instance does. It must hold the lock between taking a call and
     /// cutting: another instance would see no call outstanding and take its request along.
-    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, instance: usize, cut: &mut Cut) -> Turn {
+    fn decide<'a>(&'a self, mut state: MutexGuard<'a, State>, instance: usize, cut: &mut Cut) -> Next {
         loop {
             let now = Instant::now();
             state.ended(instance, now);
             if let Some(errand) = state.errands[instance].pop_front() {
-                return Turn::WarmUp(errand);
+                return Next::WarmUp(errand);
             }
             state.cut(instance, now, cut);
             if !cut.batch.is_empty() || !cut.dropped.is_empty() {
-                return Turn::Serve;
+                return Next::Serve;
             }
             if state.stopping {
-                return Turn::Stop;
+                return Next::Stop;
             }
             state.rest();
             state = self.sleep(state, instance);

@@ -111,8 +111,8 @@ impl Part {
         } = self;
         let shared = &*batcher.shared;
         let thread = thread::current().id();
-        let own = || shared.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut runner = Runner::inline(shared, own().remove(&thread));
+        let instances = || (shared.inline_instances.lock()).unwrap_or_else(PoisonError::into_inner);
+        let mut runner = Runner::inline(shared, instances().remove(&thread));
         let is_new = runner.instance.is_none();
         match runner.build() {
             Ok(()) => serve(batcher, &mut runner, cut, waiting.drain(..), bytes, is_new),
@@ -123,7 +123,7 @@ impl Part {
             }
         }
         if let Some(instance) = runner.instance {
-            own().insert(thread, instance);
+            instances().insert(thread, instance);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! It decides nothing about order. Its one invariant: whatever a model does, panics
 //! included, the thread lives on and every request of the batch is answered.
 
-use super::queue::{Cut, Dropped, Turn, Waiting};
+use super::queue::{Cut, Dropped, Next, Waiting};
 use super::stats::{add, micros, nanos};
 use super::{Answer, Shared, Timing, batch};
 use crate::{Error, affinity};
@@ -31,9 +31,9 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
     let mut turn = shared.queue.first(number, &mut cut);
     loop {
         match turn {
-            Turn::Serve => runner.serve(&mut cut),
-            Turn::WarmUp(errand) => errand.run(&mut runner),
-            Turn::Stop => return,
+            Next::Serve => runner.serve(&mut cut),
+            Next::WarmUp(errand) => errand.run(&mut runner),
+            Next::Stop => return,
         }
         turn = shared.queue.next(number, &mut cut);
     }
