@@ -152,7 +152,7 @@ impl Run {
                     Question::Run => self.points(&combination, &mut up, round).await,
                     Question::Search => search::walk(self, &combination, &mut up).await,
                 };
-                let measured = self.figures(true);
+                let measured = self.figures(true).await;
                 // What went wrong first is told, also when stopping goes wrong too.
                 let stopped = self.stop_all(up).await;
                 let whole = whole?;
@@ -162,26 +162,27 @@ impl Run {
                     return Ok(false);
                 }
             }
-            self.figures(false)?;
+            self.figures(false).await?;
         }
         Ok(true)
     }
 
     /// Runs the commands that give figures, those that need the servers or those that need them stopped.
-    fn figures(&mut self, serving: bool) -> Result<(), Error> {
+    async fn figures(&mut self, serving: bool) -> Result<(), Error> {
         let names = Names {
             millpond: &self.options.millpond,
             out: self.folder.path(),
             config: None,
         };
         let none = BTreeMap::new();
+        let fill = |word: &str| grid::fill(word, names, &none);
         for figure in self
             .scenario
             .figures
             .iter()
             .filter(|figure| figure.serving == serving)
         {
-            let value = external::value(figure, |word| grid::fill(word, names, &none))?;
+            let value = external::value(figure, fill, external::TIME_MAX, &mut self.stop).await?;
             let values = self.beside.external.entry(figure.name.clone());
             values.or_default().push(value);
         }

@@ -59,6 +59,7 @@ fn part(node: &Node, measured: &Measured<'_>) -> Result<Part, String> {
         Node::Of(path) => Part::Series(samples(path, measured)?),
         Node::External(name) => {
             let values = measured.external.get(name).filter(|values| !values.is_empty());
+            let values = values.filter(|values| values.iter().all(|value| value.is_finite()));
             let values = values.ok_or_else(|| format!("the command of the figure {name} gave no number"))?;
             let sample = |(at, &value): (usize, &f64)| Sample {
                 load: String::new(),

@@ -29,8 +29,11 @@ fn points() -> Vec<Point> {
 }
 
 fn evaluate(text: &str) -> Result<Value, String> {
-    let external = BTreeMap::from([("lines".to_owned(), vec![50.0, 100.0, 100.0])]);
-    let formula = Formula::parse(text, &["a", "b"], &["lines"])?;
+    let external = BTreeMap::from([
+        ("lines".to_owned(), vec![50.0, 100.0, 100.0]),
+        ("holed".to_owned(), vec![1.0, f64::NAN, 1.0]),
+    ]);
+    let formula = Formula::parse(text, &["a", "b"], &["lines", "holed"])?;
     formula.evaluate(&Measured {
         points: &points(),
         conditions: |point| Some(Conditions::of(point)),
@@ -76,6 +79,8 @@ fn what_was_not_measured_is_named() {
     check("b.grown(\"other\")", "b.grown(\"other\") was not measured");
     check("ratio(b.qps, b.refused(30101))", "divided by 0");
     check("1 / sum(b.failed)", "divided by 0");
+    check("holed", "the figure holed gave no number");
+    check("max(holed)", "the figure holed gave no number");
 }
 
 #[test]
