@@ -19,8 +19,8 @@ pub(crate) struct BarPlan {
 pub(crate) struct Beside {
     /// By the number of a point and the name of a sample: the value at the point's end, and what it grew by.
     pub(crate) metrics: BTreeMap<(usize, String), (f64, f64)>,
-    /// What commands gave, one value a round.
-    pub(crate) external: BTreeMap<String, Vec<f64>>,
+    /// What commands gave, each value with the repeat after which it was taken.
+    pub(crate) external: BTreeMap<String, Vec<(usize, f64)>>,
 }
 
 /// Reads the bars over targets and values of these names.

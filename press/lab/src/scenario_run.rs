@@ -152,7 +152,7 @@ impl Run {
                     Question::Run => self.points(&combination, &mut up, round).await,
                     Question::Search => search::walk(self, &combination, &mut up).await,
                 };
-                let measured = self.figures(true).await;
+                let measured = self.figures(true, round).await;
                 // What went wrong first is told, also when stopping goes wrong too.
                 let stopped = self.stop_all(up).await;
                 let whole = whole?;
@@ -162,13 +162,13 @@ impl Run {
                     return Ok(false);
                 }
             }
-            self.figures(false).await?;
+            self.figures(false, round).await?;
         }
         Ok(true)
     }
 
     /// Runs the commands that give figures, those that need the servers or those that need them stopped.
-    async fn figures(&mut self, serving: bool) -> Result<(), Error> {
+    async fn figures(&mut self, serving: bool, round: usize) -> Result<(), Error> {
         let names = Names {
             millpond: &self.options.millpond,
             out: self.folder.path(),
@@ -184,7 +184,9 @@ impl Run {
         {
             let value = external::value(figure, fill, external::TIME_MAX, &mut self.stop).await?;
             let values = self.beside.external.entry(figure.name.clone());
-            values.or_default().push(value);
+            values
+                .or_default()
+                .push(((round + 1) * self.scenario.about.repeats, value));
         }
         Ok(())
     }

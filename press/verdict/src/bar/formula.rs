@@ -75,8 +75,8 @@ pub struct Measured<'a> {
     pub conditions: fn(&Point) -> Option<Conditions>,
     /// A sample of a server's own metrics at the end of a point, and by how much it grew within the point.
     pub metrics: &'a MetricOf<'a>,
-    /// Values that commands gave, one a round.
-    pub external: &'a BTreeMap<String, Vec<f64>>,
+    /// Values that commands gave, each with the repeat after which it was taken.
+    pub external: &'a BTreeMap<String, Vec<(usize, f64)>>,
 }
 
 /// What a formula comes to.

@@ -1,7 +1,9 @@
 //! The value of a formula, with the figures it was made of.
 //!
-//! Its invariants: values are combined within their round, and a round that one side lacks is left out on both; no figure that took
-//! part loses its conditions; what is no ratio any more has no pairs.
+//! Its invariants: values are combined within their round, and one without exactly one partner is an error; no figure that took part
+//! loses its conditions; what is no ratio any more has no pairs.
+
+use std::collections::BTreeSet;
 
 use super::figures::figure;
 use super::{Function, Load, Measured, Node, Path, Value};
@@ -59,14 +61,14 @@ fn part(node: &Node, measured: &Measured<'_>) -> Result<Part, String> {
         Node::Of(path) => Part::Series(samples(path, measured)?),
         Node::External(name) => {
             let values = measured.external.get(name).filter(|values| !values.is_empty());
-            let values = values.filter(|values| values.iter().all(|value| value.is_finite()));
+            let values = values.filter(|values| values.iter().all(|(_, value)| value.is_finite()));
             let values = values.ok_or_else(|| format!("the command of the figure {name} gave no number"))?;
-            let sample = |(at, &value): (usize, &f64)| Sample {
+            let sample = |&(round, value): &(usize, f64)| Sample {
                 load: String::new(),
-                round: at + 1,
+                round,
                 figure: Figure::from(value),
             };
-            Part::Series(values.iter().enumerate().map(sample).collect())
+            Part::Series(values.iter().map(sample).collect())
         }
         Node::Call(function, parts) => {
             let parts = parts.iter().map(|node| part(node, measured));
@@ -211,20 +213,42 @@ fn combine(operator: char, left: Part, right: Part) -> Result<Part, String> {
     }
 }
 
-/// Values of the same round, and of the same load where both sides have several.
+/// Values of the same round, and of the same load where both sides have several in a round. Each value on the left has exactly one
+/// beside it, and none on the right is left over.
 fn paired(operator: char, left: &[Sample], right: &[Sample]) -> Result<Vec<Sample>, String> {
-    let has_one_load = |samples: &[Sample]| samples.windows(2).all(|pair| pair[0].load == pair[1].load);
-    let any_load = has_one_load(left) || has_one_load(right);
+    let is_by_round = is_one_a_round(left) || is_one_a_round(right);
+    let is_pair =
+        |left: &Sample, right: &Sample| left.round == right.round && (is_by_round || left.load == right.load);
+    let unpaired = |sample: &Sample, found: usize| {
+        let (load, round) = (&sample.load, sample.round);
+        format!(
+            "the value of repeat {round} ({load}) has {found} values beside it, expected one; measure both sides in every repeat, and name one load with @"
+        )
+    };
+    if let Some(over) = right
+        .iter()
+        .find(|right| !left.iter().any(|left| is_pair(left, right)))
+    {
+        return Err(unpaired(over, 0));
+    }
     let pair = |left: &Sample| {
-        let is_beside = |right: &&Sample| right.round == left.round && (any_load || right.load == left.load);
-        let right = right.iter().find(is_beside)?;
-        let value = calculate(operator, left.figure.value, right.figure.value);
-        Some(value.map(|value| Sample {
+        let found: Vec<&Sample> = right.iter().filter(|right| is_pair(left, right)).collect();
+        let [right] = found[..] else {
+            return Err(unpaired(left, found.len()));
+        };
+        let value = calculate(operator, left.figure.value, right.figure.value)?;
+        Ok(Sample {
             figure: beside(operator, value, &left.figure, &right.figure),
             ..left.clone()
-        }))
+        })
     };
-    left.iter().filter_map(pair).collect()
+    left.iter().map(pair).collect()
+}
+
+/// Whether no round has two values; those of a load whose rate follows another target differ from round to round.
+fn is_one_a_round(samples: &[Sample]) -> bool {
+    let rounds: BTreeSet<usize> = samples.iter().map(|sample| sample.round).collect();
+    rounds.len() == samples.len()
 }
 
 /// A figure in a number, or combined with one: no ratio, and under the conditions of all figures that the number was made of.

@@ -30,10 +30,11 @@ fn points() -> Vec<Point> {
 
 fn evaluate(text: &str) -> Result<Value, String> {
     let external = BTreeMap::from([
-        ("lines".to_owned(), vec![50.0, 100.0, 100.0]),
-        ("holed".to_owned(), vec![1.0, f64::NAN, 1.0]),
+        ("lines".to_owned(), vec![(1, 50.0), (2, 100.0), (3, 100.0)]),
+        ("every-other".to_owned(), vec![(2, 1.0), (4, 1.0)]),
+        ("holed".to_owned(), vec![(1, 1.0), (2, f64::NAN), (3, 1.0)]),
     ]);
-    let formula = Formula::parse(text, &["a", "b"], &["lines", "holed"])?;
+    let formula = Formula::parse(text, &["a", "b"], &["lines", "every-other", "holed"])?;
     formula.evaluate(&Measured {
         points: &points(),
         conditions: |point| Some(Conditions::of(point)),
@@ -95,6 +96,46 @@ fn a_ratio_keeps_the_conditions_of_its_sides() {
     // What a command gave has no conditions, and spoils none.
     let figure = evaluate("b.qps / lines").unwrap().runs.figures()[0];
     assert!(figure.conditions.is_some() && figure.beside.is_none());
+}
+
+#[test]
+fn every_value_has_exactly_one_partner() {
+    let check = |text: &str, expected: &str| {
+        let said = evaluate(text).err().unwrap_or_default();
+        assert!(said.contains(expected), "{text}: {said}");
+    };
+    // One load on the left, and two on the right.
+    check("ratio(b.qps, a.qps)", "has 2 values beside it, expected one");
+    // Each round has two repeats, and its command ran after the second.
+    check("a@1.qps / every-other", "repeat 4 () has 0 values beside it");
+    check("a@1.qps / (every-other + every-other)", "has 0 values");
+    let said = |points: &[Point], text: &str| {
+        let formula = Formula::parse(text, &["a", "b"], &[]).unwrap();
+        let value = formula.evaluate(&Measured {
+            points,
+            conditions: |_| None,
+            metrics: &|_, _| None,
+            external: &BTreeMap::new(),
+        });
+        value.map(|value| value.runs.figures().len())
+    };
+    let mut points = points();
+    assert_eq!(said(&points, "a.qps / b.qps"), Ok(6));
+    // A rate that follows another target is another load in each round.
+    for point in points.iter_mut().filter(|point| point.offered.connections == 9) {
+        point.offered.kind = crate::LoadKind::Open;
+        point.offered.rate = Some(point.qps);
+    }
+    assert_eq!(said(&points, "a@9.qps / (a@9.us_p99 - b.qps)"), Ok(3));
+    // Of one round, a side is missing.
+    points.retain(|point| point.target.name != "b" || point.repeat != 2);
+    for text in [
+        "ratio(a@1.qps, b.qps)",
+        "ratio(b.qps, a@1.qps)",
+        "highest(b.qps, a@9.qps)",
+    ] {
+        assert!(said(&points, text).unwrap_err().contains("repeat 2"), "{text}");
+    }
 }
 
 /// Points of `a` and `b` in so many rounds, each target under a judgement of its own and with requests that were never sent.
