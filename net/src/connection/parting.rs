@@ -108,7 +108,6 @@ mod tests {
     use super::super::rig::{CALL, Nothing, Rig, message};
     use super::*;
     use crate::mailbox::{Delivery, What};
-    use crate::poller::Ready;
     use crate::session::{Received, Session};
     use std::cell::Cell;
     use std::io::{Read as _, Write as _};
@@ -223,14 +222,7 @@ mod tests {
         const CALLS: usize = 300;
         let mut rig = Rig::connected();
         rig.theirs.write_all(&message(CALL, b"").repeat(CALLS)).unwrap();
-        rig.connection.note(Ready {
-            slot: 0,
-            generation: 1,
-            readable: true,
-            writable: true,
-            ended: false,
-            gone: false,
-        });
+        rig.note_ready();
         rig.connection.look_again();
         let mut turns = 1;
         while rig.connection.turn(&Nothing, &rig.net, &mut rig.buffers, 0) == After::Again {

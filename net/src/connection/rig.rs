@@ -166,8 +166,8 @@ impl Rig {
         rig
     }
 
-    /// Says that its socket is ready, and gives it turns until it wants none.
-    pub(crate) fn turns(&mut self, now_s: u32) -> After {
+    /// Says that its socket is ready.
+    pub(crate) fn note_ready(&mut self) {
         self.connection.note(Ready {
             slot: 0,
             generation: 1,
@@ -176,6 +176,11 @@ impl Rig {
             ended: false,
             gone: false,
         });
+    }
+
+    /// Says that its socket is ready, and gives it turns until it wants none.
+    pub(crate) fn turns(&mut self, now_s: u32) -> After {
+        self.note_ready();
         loop {
             let turn = self
                 .connection
