@@ -2,7 +2,7 @@
 //! It is asked by `*status`, `*infos` and `*tune`, and for paths that are no method's. Its invariant: no answer of it blocks a net thread.
 
 use crate::Reply;
-use millpond_wire_schema::{Status, system::AllInfos, tune};
+use millpond_wire_schema::{Code, Status, system::AllInfos, tune};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -22,6 +22,31 @@ pub trait Host: Send + Sync {
 
     /// Answers an HTTP request for a path that is no method's.
     fn visit(&self, verb: &str, path: &str, reply: Reply<'_>);
+}
+
+/// No server around the methods: it is always ready, and there is nothing to ask or change.
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn infos(&self) -> AllInfos<'static> {
+        AllInfos {
+            fpnn: Default::default(),
+            app: Default::default(),
+            millpond: Default::default(),
+        }
+    }
+
+    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
+        Err(Status::new(Code::Internal, "nothing can be tuned here"))
+    }
+
+    fn visit(&self, _: &str, _: &str, reply: Reply<'_>) {
+        reply.error(&Status::new(Code::Internal, "no page is served here"));
+    }
 }
 
 /// What became of a change.

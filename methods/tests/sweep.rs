@@ -3,16 +3,15 @@
 
 use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    Admission, Answer, Call, Caller, Callers, Calls, Clock, Cost, Host, Later, Meta, MethodService,
-    MethodSpec, Methods, Peer, Reply, Serve, Service as _, Sink, Tuned,
+    Admission, Answer, Call, Caller, Callers, Calls, Clock, Cost, Later, Meta, MethodService, MethodSpec,
+    Methods, NoHost, Peer, Reply, Serve, Service as _, Sink,
 };
 use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_batcher::Stats;
 use millpond_methods::{Engines, table};
 use millpond_wire_payload::Encoding;
-use millpond_wire_schema::{Code, Status, system::AllInfos, tune};
+use millpond_wire_schema::Status;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -57,24 +56,6 @@ impl Later for Collector {
     }
 }
 
-struct Nobody;
-
-impl Host for Nobody {
-    fn is_ready(&self) -> bool {
-        true
-    }
-
-    fn infos(&self) -> AllInfos<'static> {
-        unreachable!("nobody asks")
-    }
-
-    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
-        Err(Status::new(Code::Internal, "nobody asks"))
-    }
-
-    fn visit(&self, _: &str, _: &str, _: Reply<'_>) {}
-}
-
 /// A net thread's view of a server with one model, and the answers of its calls.
 struct Thread {
     catalog: Handle,
@@ -107,7 +88,7 @@ impl Thread {
         let (to, answers) = sync_channel(64);
         Thread {
             catalog,
-            service: MethodService::new(Arc::new(calls), Arc::new(Nobody)),
+            service: MethodService::new(Arc::new(calls), Arc::new(NoHost)),
             clock: Clock::start(),
             to,
             answers,

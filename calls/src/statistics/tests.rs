@@ -3,11 +3,9 @@
 
 use super::*;
 use crate::access::{Access, Secret};
-use crate::{Admission, Calls, Host, MethodService, Methods, Reply, Service as _, Tuned, method};
+use crate::{Admission, Calls, MethodService, Methods, NoHost, Service as _, method};
 use millpond_metrics::Page;
-use millpond_wire_schema::{system::AllInfos, tune};
 use std::iter::empty;
-use std::net::IpAddr;
 
 fn methods() -> Methods<()> {
     method::tests::methods()
@@ -30,27 +28,9 @@ fn calls() -> Calls<()> {
     Calls::new(access, Admission::new(1, 0, Duration::ZERO), methods, 0, 0)
 }
 
-struct Nobody;
-
-impl Host for Nobody {
-    fn is_ready(&self) -> bool {
-        true
-    }
-
-    fn infos(&self) -> AllInfos<'static> {
-        unreachable!("nobody asks")
-    }
-
-    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
-        unreachable!("nobody asks")
-    }
-
-    fn visit(&self, _: &str, _: &str, _: Reply<'_>) {}
-}
-
 /// A net thread's service of them.
 fn service() -> MethodService<()> {
-    MethodService::new(Arc::new(calls()), Arc::new(Nobody))
+    MethodService::new(Arc::new(calls()), Arc::new(NoHost))
 }
 
 fn check(calls: &Calls<()>, expected: &[&str]) {

@@ -4,7 +4,6 @@
 //! invariant: decoding, admission, pipeline, batcher and the printing of answers are those of a server.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,14 +11,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use millpond_calls::{
-    self as calls, Access, Admission, Call, Caller, Calls, Clock, Host, Later, Meta, MethodService, Peer,
-    Reply, Service as _, Sink, Tuned, access::Secret,
+    self as calls, Access, Admission, Call, Caller, Calls, Clock, Later, Meta, MethodService, NoHost, Peer,
+    Reply, Service as _, Sink, access::Secret,
 };
 use millpond_catalog::{Catalog, Handle, ModelSection, Resources, Sections, paths_mut};
 use millpond_methods::Engines;
 use millpond_tensor::Tensor;
 use millpond_wire_payload::{Encoder, Encoding};
-use millpond_wire_schema::{Code, Field as _, Method as _, Status, infer, system::AllInfos, tune};
+use millpond_wire_schema::{Code, Field as _, Method as _, Status, infer};
 
 use crate::TargetKind;
 use crate::check::Answer;
@@ -256,31 +255,6 @@ impl Sink for Waiting {
 impl Later for Waiting {
     fn gone(&self) -> Arc<AtomicBool> {
         Arc::default()
-    }
-}
-
-/// No call of `infer` asks anything of the process.
-struct NoHost;
-
-impl Host for NoHost {
-    fn is_ready(&self) -> bool {
-        true
-    }
-
-    fn infos(&self) -> AllInfos<'static> {
-        AllInfos {
-            fpnn: Default::default(),
-            app: Default::default(),
-            millpond: Default::default(),
-        }
-    }
-
-    fn tune(self: Arc<Self>, _: &tune::Call<'_>, _: Option<IpAddr>) -> Result<Tuned, Status> {
-        Err(Status::new(Code::Internal, "nothing can be tuned here"))
-    }
-
-    fn visit(&self, _: &str, _: &str, reply: Reply<'_>) {
-        reply.error(&Status::new(Code::Internal, "no page is served here"));
     }
 }
 
