@@ -153,12 +153,6 @@ impl Latency {
         self.ns_max = self.ns_max.max(other.ns_max);
     }
 
-    /// Whether both hold the same buckets; sum and maximum may differ, as they do in a log.
-    #[cfg(test)]
-    pub(crate) fn has_same_buckets(&self, other: &Latency) -> bool {
-        self.counts == other.counts
-    }
-
     /// Forgets all samples.
     pub fn clear(&mut self) {
         if let Some(touched) = self.counts.get_mut(self.low..=self.high) {
