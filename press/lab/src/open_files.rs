@@ -22,23 +22,17 @@ pub(crate) fn check_open_files(connections: usize, processes: usize, targets: us
 
 /// Raises the soft limit of open files to `needed` if the hard limit allows; gives the limit that now holds.
 fn raise_open_files(needed: u64) -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let (now, most) = (
-        limit.current.unwrap_or(u64::MAX),
-        limit.maximum.unwrap_or(u64::MAX),
-    );
-    if now >= needed || now >= most {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let now = current.unwrap_or(u64::MAX);
+    let raised = needed.min(maximum.unwrap_or(u64::MAX));
+    if now >= raised {
         return now;
     }
-    let raised = most.min(needed);
     let new = Rlimit {
         current: Some(raised),
-        maximum: limit.maximum,
+        maximum,
     };
-    match setrlimit(Resource::Nofile, new) {
-        Ok(()) => raised,
-        Err(_) => now,
-    }
+    setrlimit(Resource::Nofile, new).map_or(now, |()| raised)
 }
 
 /// Files that the one process needs which needs most: connections of all targets where there is one, else those of one
