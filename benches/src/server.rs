@@ -6,7 +6,7 @@ use crate::cores;
 use crate::setup::Setup;
 use anyhow::{Context as _, bail};
 use millpond_fleet::Process;
-use millpond_press_load::{Request, exchange};
+use millpond_press_load::{Connection, Request};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -94,7 +94,8 @@ impl Server {
     fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         let (verb, body) = ("GET", b"".as_slice());
         let request = Request { verb, path, body };
-        let answer = exchange(self.admin.parse()?, &self.admin, request, HTTP_LIMITS);
+        let mut admin = Connection::open(self.admin.parse()?, HTTP_LIMITS).map_err(anyhow::Error::msg)?;
+        let answer = admin.exchange(&request.written(&self.admin));
         let (status, body) = answer.map_err(anyhow::Error::msg)?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }

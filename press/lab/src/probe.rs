@@ -8,7 +8,7 @@ use std::time::Duration;
 use millpond_press_verdict::Server;
 use serde::Deserialize;
 
-use millpond_press_load::{Request, exchange};
+use millpond_press_load::{Connection, Request};
 
 /// How long one probe may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -71,7 +71,7 @@ impl Ready {
             path: self.path.as_deref().unwrap_or("/"),
             body: b"",
         };
-        exchange(self.address()?, &self.host, get, LIMITS)
+        Connection::open(self.address()?, LIMITS)?.exchange(&get.written(&self.host))
     }
 
     fn address(&self) -> Result<SocketAddr, String> {
@@ -103,7 +103,7 @@ pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
         path: "/service/*infos",
         body: b"{}",
     };
-    let (status, body) = exchange(address, host, post, LIMITS)?;
+    let (status, body) = Connection::open(address, LIMITS)?.exchange(&post.written(host))?;
     if status != 200 {
         return Err(format!("*infos answers with HTTP status {status}"));
     }

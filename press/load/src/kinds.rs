@@ -11,7 +11,7 @@ mod ordered;
 mod resp;
 
 use crate::TargetKind;
-pub use http::{Connection, Request, exchange};
+pub use http::{Connection, Request};
 
 /// Every kind, in the order in which they are named to users.
 pub static KINDS: &[TargetKind] = &[

@@ -58,19 +58,6 @@ impl Request<'_> {
 
 struct Http;
 
-/// Sends one request on a connection of its own, and gives status and body; blocking, and bounded in time and size.
-///
-/// # Errors
-/// Nothing that is an answer came in time; the message says what came instead.
-pub fn exchange(
-    address: SocketAddr,
-    host: &str,
-    request: Request<'_>,
-    limits: (Duration, usize),
-) -> Result<(u16, Vec<u8>), String> {
-    Connection::open(address, limits)?.exchange(&request.written(host))
-}
-
 /// A connection that is kept for one request at a time; blocking, and each exchange is bounded in time and size.
 pub struct Connection {
     stream: TcpStream,
@@ -104,7 +91,7 @@ impl Connection {
     /// Sends a request as it is written, and gives status and body.
     ///
     /// # Errors
-    /// As [`exchange`].
+    /// Nothing that is an answer came in time; the message says what came instead.
     pub fn exchange(&mut self, written: &[u8]) -> Result<(u16, Vec<u8>), String> {
         let words = |error: std::io::Error| error.to_string();
         let deadline = Instant::now() + self.timeout;
