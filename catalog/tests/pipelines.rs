@@ -56,8 +56,13 @@ fn open(dim: usize, stages: &str) -> Result<Handle, String> {
 
 /// Runs `p` for these features, a row each.
 fn run(catalog: &Catalog, names: &[&'static str]) -> Result<Output, String> {
-    let samples: Vec<Vec<Cow<'_, str>>> = names.iter().map(|name| vec![Cow::Borrowed(*name)]).collect();
-    let progress = catalog.pipelines["p"].run(&Samples(&samples));
+    let texts: Vec<Cow<'_, [u8]>> = names.iter().map(|name| name.as_bytes().into()).collect();
+    let ends: Vec<usize> = (1..=names.len()).collect();
+    let request = Samples {
+        texts: &texts,
+        ends: &ends,
+    };
+    let progress = catalog.pipelines["p"].run(&request);
     let Progress::Waits(waiting) = progress.map_err(|error| error.to_string())? else {
         panic!("it waits for its model")
     };

@@ -30,14 +30,17 @@ fn serve_samples(
     deadline: Instant,
     trace: Option<&str>,
 ) -> Result<(), Status> {
-    if decoded.samples.is_empty() {
+    if decoded.samples.ends().is_empty() {
         // No samples are no work: an empty answer.
         let none = schema::Scores { scores: Vec::new() };
         call.answer(None, |out| schema::Scores::write(&none, out));
         return Ok(());
     }
     let pipeline = samples_pipeline(catalog, decoded.model.as_deref())?;
-    let request = Samples(&decoded.samples);
+    let request = Samples {
+        texts: decoded.samples.texts(),
+        ends: decoded.samples.ends(),
+    };
     let work = Run {
         rows: request.rows(),
         bytes: pipeline.input_bytes(request.rows()),

@@ -47,11 +47,24 @@ pub trait Request {
 
 /// Strings, a sample a row.
 #[derive(Debug, Clone, Copy)]
-pub struct Samples<'a>(pub &'a [Vec<Cow<'a, str>>]);
+pub struct Samples<'a> {
+    /// All strings, sample by sample.
+    pub texts: &'a [Cow<'a, [u8]>],
+    /// Where each sample ends among them, ascending.
+    pub ends: &'a [usize],
+}
+
+impl Samples<'_> {
+    /// Strings of each sample.
+    fn widths(&self) -> impl Iterator<Item = usize> {
+        let starts = std::iter::once(&0).chain(self.ends);
+        self.ends.iter().zip(starts).map(|(end, start)| end - start)
+    }
+}
 
 impl Request for Samples<'_> {
     fn rows(&self) -> usize {
-        self.0.len()
+        self.ends.len()
     }
 
     fn check(&self, expected: Expected<'_>) -> Result<(), Error> {
@@ -63,12 +76,11 @@ impl Request for Samples<'_> {
                     expected.pipeline
                 )
             }
-            RequestKind::Samples => match self.0.iter().position(|sample| sample.len() != width) {
+            RequestKind::Samples => match self.widths().enumerate().find(|(_, found)| *found != width) {
                 None => return Ok(()),
-                Some(at) => format!(
-                    "key \"samples[{at}]\" is {} strings; expected {width}",
-                    self.0[at].len()
-                ),
+                Some((at, found)) => {
+                    format!("key \"samples[{at}]\" is {found} strings; expected {width}")
+                }
             },
         };
         Err(Error::Request { problem })
@@ -78,9 +90,11 @@ impl Request for Samples<'_> {
         let Source::Sample(at) = source else {
             return Err(Error::not_given("this kind of request"));
         };
-        let column = || self.0.iter().filter_map(|sample| sample.get(*at));
-        let mut bytes = Bytes::with_capacity(self.0.len(), column().map(|text| text.len()).sum());
-        column().for_each(|text| bytes.push(text.as_bytes()));
+        // Every sample is as wide as the first: it was checked.
+        let width = self.widths().next().unwrap_or(1).max(1);
+        let column = || self.texts.iter().skip(*at).step_by(width);
+        let mut bytes = Bytes::with_capacity(self.rows(), column().map(|text| text.len()).sum());
+        column().for_each(|text| bytes.push(text));
         Ok(Value::rows(Items::Bytes(bytes)))
     }
 }

@@ -187,7 +187,7 @@ fn samples<'n>(name: &'n str, pipeline: &Pipeline, rows: usize, round: usize) ->
     let sample = |row| vec![Cow::Owned(format!("{round}-{row}")); pipeline.expected().sample_width];
     infer::Samples {
         model: Some(name.into()),
-        samples: (0..rows).map(sample).collect(),
+        samples: infer::TextRows::new((0..rows).map(sample).collect()),
     }
 }
 

@@ -110,13 +110,18 @@ fn pipeline(batcher: &Arc<Batcher>, stages: Vec<(Act, &[usize])>) -> Arc<Pipelin
     })
 }
 
-fn samples(rows: usize) -> Vec<Vec<Cow<'static, str>>> {
-    vec![vec!["a".into()]; rows]
+/// Samples of one string each.
+fn samples(rows: usize) -> (Vec<Cow<'static, [u8]>>, Vec<usize>) {
+    (vec![b"a".as_slice().into(); rows], (1..=rows).collect())
+}
+
+fn request<'a>((texts, ends): &'a (Vec<Cow<'static, [u8]>>, Vec<usize>)) -> Samples<'a> {
+    Samples { texts, ends }
 }
 
 /// Runs it for two rows to its end; the scores, or the error.
 fn scores(pipeline: &Arc<Pipeline>) -> Result<Option<Vec<f32>>, String> {
-    let output = match pipeline.run(&Samples(&samples(2))) {
+    let output = match pipeline.run(&request(&samples(2))) {
         Ok(Progress::Done(output)) => Ok(output),
         Ok(Progress::Waits(waiting)) => {
             let ask = Ask {
@@ -197,7 +202,7 @@ fn values_are_let_go_of_before_the_wait() {
         ],
     );
     Arc::get_mut(&mut pipeline).unwrap().stages[2].spent = vec![1];
-    let Ok(Progress::Waits(waiting)) = pipeline.run(&Samples(&samples(3))) else {
+    let Ok(Progress::Waits(waiting)) = pipeline.run(&request(&samples(3))) else {
         panic!("it waits")
     };
     let held: Vec<bool> = waiting.run.values.iter().map(Option::is_some).collect();
@@ -207,7 +212,7 @@ fn values_are_let_go_of_before_the_wait() {
 #[test]
 fn a_request_that_does_not_fit_is_refused() {
     let pipeline = pipeline(&batcher(), vec![(Act::Give(1.0), &[])]);
-    let wide = vec![vec!["a".into()], vec!["a".into(), "b".into()]];
-    let refused = pipeline.run(&Samples(&wide)).err().unwrap();
+    let (texts, _) = samples(3);
+    let refused = pipeline.run(&request(&(texts, vec![1, 3]))).err().unwrap();
     assert_eq!(refused.to_string(), "key \"samples[1]\" is 2 strings; expected 1");
 }

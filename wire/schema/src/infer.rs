@@ -2,8 +2,10 @@
 //! Its invariant: a tensor's data has exactly the elements that its shape says.
 
 mod tensor;
+mod text_rows;
 
 pub use millpond_tensor::{Data, ElementType, Elements, Tensor};
+pub use text_rows::{RowsOfText, TextRows};
 
 use crate::declare::{either, schema};
 use crate::field::{List, Named, Numbers, Optional, OrDefault, Text, UInt};
@@ -51,7 +53,7 @@ schema! {
         /// The pipeline, or the model of one; the default one when absent.
         model: Optional<Text>,
         /// Strings: samples × features.
-        samples: List<List<Text>, SAMPLES_MAX>,
+        samples: RowsOfText<SAMPLES_MAX>,
     }
 }
 

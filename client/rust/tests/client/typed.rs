@@ -137,7 +137,7 @@ async fn ordered_methods_read_put_and_scan() {
 async fn inference_reads_scores_and_outputs() {
     let samples = infer::Call::Samples(infer::Samples {
         model: None,
-        samples: vec![vec!["u".into(), "f".into()]],
+        samples: infer::TextRows::new(vec![vec!["u".into(), "f".into()]]),
     });
     let scores = infer::Answer::Scores(infer::Scores { scores: vec![0.1] });
     let tensor = infer::Tensor::new(vec![1, 2], vec![0.5_f32, 1.5]).unwrap();

@@ -41,7 +41,7 @@ fn both_forms_round_trip() {
         .zip(names)
         .map(|(data, name)| (name.into(), Tensor::new(vec![1, 2], data).unwrap()))
         .collect();
-    let samples = vec![vec!["u1".into(), "i\"2".into()]; 15];
+    let samples = TextRows::new(vec![vec!["u1".into(), "i\"2".into()]; 15]);
     for call in [
         Call::Tensors(Tensors {
             model: Some("m".into()),
