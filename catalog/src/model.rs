@@ -77,12 +77,18 @@ impl TryFrom<Table> for ModelSection {
 
     fn try_from(mut keys: Table) -> Result<ModelSection, String> {
         let read = |value: Value| value.try_into::<String>().map_err(words);
-        let (first, _) = Backend::ALL[0];
-        let backend = keys.remove("backend").map_or(Ok(first.to_owned()), read)?;
+        let names = || Backend::ALL.iter().map(|(name, _)| *name);
+        let backend = keys.remove("backend").map(read).transpose()?;
+        let backend = backend.unwrap_or_else(|| Backend::ALL[0].0.to_owned());
+        if !names().any(|name| name == backend) {
+            let names = names().collect::<Vec<_>>();
+            return Err(format!("backend is {backend:?}; expected one of {names:?}"));
+        }
         let version = keys
             .remove("version")
             .map_or(Ok(1), Value::try_into)
             .map_err(words)?;
+        check_known(&backend, &keys)?;
         let (mut own, mut batcher) = (Table::new(), Table::new());
         for (key, value) in keys {
             let mut takers = Backend::ALL
@@ -105,6 +111,23 @@ impl TryFrom<Table> for ModelSection {
             batcher: Value::Table(batcher).try_into().map_err(words)?,
         })
     }
+}
+
+/// Refuses a key that neither this backend nor another one nor the batcher has: what is misspelled is named before what does
+/// not fit the backend, which may be the misspelled key's.
+fn check_known(backend: &str, keys: &Table) -> Result<(), String> {
+    let is_known = |key: &str| {
+        Backend::ALL.iter().any(|(_, keys)| keys.contains(&key)) || BatcherOptions::KEYS.contains(&key)
+    };
+    let Some(key) = keys.keys().find(|key| !is_known(key)) else {
+        return Ok(());
+    };
+    let own = Backend::ALL.iter().filter(|(name, _)| *name == backend);
+    let known = own.flat_map(|(_, keys)| keys.iter()).chain(BatcherOptions::KEYS);
+    let known: Vec<&str> = ["backend", "version"].iter().chain(known).copied().collect();
+    Err(format!(
+        "key {key:?} is unknown; for backend {backend:?} expected one of {known:?}"
+    ))
 }
 
 impl ModelSection {

@@ -131,7 +131,7 @@ fn what_cannot_fit_is_refused_when_it_opens() {
         2,
         PAIR,
         &[],
-        Err("pipelines.p: model \"pair\" takes x: f32[2, 4]; its stage gives x: f32[N, 2]"),
+        Err("pipelines.p: stage \"y\": model \"pair\" takes x: f32[2, 4], and is given x: f32[N, 2]"),
     );
     check(
         4,
@@ -144,6 +144,6 @@ fn what_cannot_fit_is_refused_when_it_opens() {
         4,
         &format!("{PAIR} {mlp}"),
         &[],
-        Err("model \"mlp\" takes x: f32[N, 16]; its stage gives y: f32[2, 4]"),
+        Err("model \"mlp\" takes x: f32[N, 16], and is given y: f32[2, 4]"),
     );
 }

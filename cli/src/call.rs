@@ -13,7 +13,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   millpond call '*ping'
-  millpond call rank '{\"user\": {\"id\": \"7\"}, \"items\": [50, 181], \"top\": 1}'
+  millpond call rank '{\"user\": {\"id\": \"246\", \"age\": \"18-24\", \"gender\": \"M\", \"occupation\": \"student\"}, \"items\": [\"50\", \"181\"]}'
   millpond call '*infos' --addr unix:/run/millpond.sock
   millpond call '*ping' --addr tls://millpond.example:13503 --tls-ca ca.pem";
 

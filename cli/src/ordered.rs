@@ -18,11 +18,11 @@ const ENTRIES_A_PUT: usize = 1000;
 /// What to do with an ordered store's folder.
 #[derive(Subcommand)]
 pub(crate) enum Ordered {
-    /// Load a file of entries.
+    /// Load a file of entries, one JSON object {"key": "text", "value": "text"} a line
     Load(Load),
 }
 
-/// Loads one JSON object {"key": "text", "value": "text"} a line into the store's folder, which is made when absent.
+/// Loads them into the store's folder, which is made when absent.
 #[derive(Args)]
 pub(crate) struct Load {
     /// The store's folder (ordered.NAME.path of the configuration).

@@ -209,7 +209,7 @@ fn a_stage_does_exactly_one_thing() {
         "",
         "stage `user_key`",
         "it does nothing",
-        "exactly one of hash, scan, lookup, assemble, model",
+        "exactly one of hash, scan, ",
     );
     check_stage(
         "name = \"user_key\"\n",

@@ -188,7 +188,7 @@ fn a_model_that_takes_something_else_is_refused() {
     let refused = Catalog::new(4, true).open().err().unwrap().to_string();
     assert_eq!(
         refused,
-        "pipelines.films: model \"digits\" takes x: f32[N, 4]; its stage gives x: f32[N, 3]"
+        "pipelines.films: stage \"scores\": model \"digits\" takes x: f32[N, 4], and is given x: f32[N, 3]"
     );
 }
 

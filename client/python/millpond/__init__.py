@@ -1,8 +1,9 @@
 """Calls to a Millpond server, from threads and from asyncio, over one core in Rust.
 
     >>> import millpond
+    >>> user = {"id": "246", "age": "18-24", "gender": "M", "occupation": "student"}
     >>> with millpond.Client("127.0.0.1:13500") as client:
-    ...     client.call("rank", {"user": {"id": "246"}, "items": ["50", "181"]}, deadline_ms=50)
+    ...     client.call("rank", {"user": user, "items": ["50", "181"]}, deadline_ms=50)
     {'items': ['50', '181'], 'scores': [0.81, 0.43], 'model': 'ranker', 'versions': {'embeddings': 1}}
 
 `Client` waits, `AsyncClient` is awaited; both pool their connections, pipeline their calls and keep deadlines. Which methods

@@ -61,6 +61,18 @@ pub struct BatcherOptions {
     pub cpus: Vec<usize>,
 }
 
+impl BatcherOptions {
+    /// Its keys in the configuration.
+    pub const KEYS: &'static [&'static str] = &[
+        "instances",
+        "batch_size_max",
+        "queue_max",
+        "queue_bytes_max",
+        "inline_us_max",
+        "warm_up",
+    ];
+}
+
 /// One instance, 256 rows, 4,096 waiting requests, 256 MiB of them, 200 us on the thread that asks, no pinning.
 impl Default for BatcherOptions {
     fn default() -> BatcherOptions {

@@ -69,12 +69,15 @@ impl Describe for Model {
         let ([input], [output]) = (signature.inputs.as_slice(), signature.outputs.as_slice()) else {
             let (inputs, outputs) = (signature.inputs.len(), signature.outputs.len());
             return Err(opening.unfit(format!(
-                "model {:?} has {inputs} inputs and {outputs} outputs; a pipeline's model has one of each",
+                "stage {stage:?}: model {:?} has {inputs} inputs and {outputs} outputs; a pipeline's model has one of each",
                 self.model
             )));
         };
         if !input.may_fit(given) {
-            let problem = format!("model {:?} takes {input}; its stage gives {given}", self.model);
+            let problem = format!(
+                "stage {stage:?}: model {:?} takes {input}, and is given {given}",
+                self.model
+            );
             return Err(opening.unfit(problem));
         }
         let gives = Some(Port {

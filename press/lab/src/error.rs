@@ -70,6 +70,9 @@ pub enum Error {
         /// The last lines of it.
         tail: String,
     },
+    /// What a target in this process is to open, or to do with it, is not as the scenario says.
+    #[error("target {0}: {1}")]
+    Files(String, String),
     /// The servers or what they hold could not be made ready, or ended; in words, with what to do.
     #[error("{0}")]
     Unprepared(String),
@@ -101,7 +104,7 @@ impl From<millpond_press_load::Error> for Error {
 }
 
 impl Error {
-    /// A store could not be opened or filled before the run.
+    /// A store could not be filled before the run.
     pub(crate) fn target(name: &str, reason: &str) -> Error {
         Error::Unprepared(format!("cannot prepare the target {name}: {reason}"))
     }
@@ -113,6 +116,7 @@ impl Error {
             Error::ReadScenario { .. }
             | Error::Scenario { .. }
             | Error::Requests(_)
+            | Error::Files(..)
             | Error::OpenFiles { .. } => 2,
             Error::Report(Report::Unfit(_)) => 2,
             _ => 3,

@@ -40,6 +40,11 @@ pub(crate) trait Local: Sized + Send + Sync + 'static {
     /// Opens the engine; the error names the file.
     fn open(files: Option<&PathBuf>) -> Result<Self::Engine, String>;
 
+    /// Refuses a request that an engine like this can never do.
+    fn check(_engine: &Self::Engine, _command: &Self::Command) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Does a request; the answer's bytes lie in the state.
     fn call<'s>(
         engine: &Self::Engine,
@@ -110,6 +115,9 @@ impl<L: Local> InProcess<L> {
 impl<L: Local> Target for Arc<InProcess<L>> {
     fn open(&self) -> Result<(), String> {
         let engine = L::open(self.files.as_ref())?;
+        for command in &self.commands {
+            L::check(&engine, command)?;
+        }
         self.engine.get_or_init(|| engine);
         Ok(())
     }

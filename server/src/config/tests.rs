@@ -167,6 +167,20 @@ fn a_practice_model_has_its_behaviour_and_no_file() {
         "behaviour = \"wait\"\nus = 1\nwidth = 0",
         "models.a.width is 0; expected 1 to",
     );
+    check_practice(
+        "behavior = \"wait\"\nus = 1",
+        "key \"behavior\" is unknown; for backend \"practice\" expected one of [\"backend\", \"version\", \"behaviour\"",
+    );
+    check(
+        "[models.a]\nbackend = \"onnx\"\npath = \"m.onnx\"",
+        &[],
+        "backend is \"onnx\"; expected one of [",
+    );
+    check(
+        "[models.a]\nbackned = \"practice\"\nus = 1",
+        &[],
+        "key \"backned\" is unknown",
+    );
     check(
         "[models.a]\npath = \"m.onnx\"\nus = 1",
         &[],

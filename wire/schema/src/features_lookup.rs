@@ -42,7 +42,7 @@ schema! {
         keys: Block<u64>,
         /// Refuse to answer from another version.
         at_version: Optional<UInt>,
-        /// How the rows of a bag become one; "none" when absent: one row a key.
+        /// How the rows of a bag become one; "none" when absent: one row a key. A mean is over the keys that were found.
         pool: OrDefault<Pool>,
         /// Where bags begin and end: one more than there are bags.
         offsets: OrDefault<Block<u32>>,

@@ -36,7 +36,7 @@ either! {
 schema! {
     /// A call with tensors.
     call Tensors {
-        /// The model; the default one when absent.
+        /// The model; with samples the pipeline, or the model that one ends with. The default one when absent.
         model: Optional<Text>,
         /// Refuse to answer from another version.
         version: Optional<UInt>,
@@ -50,7 +50,7 @@ schema! {
 schema! {
     /// A call with samples.
     call Samples {
-        /// The pipeline, or the model of one; the default one when absent.
+        /// The pipeline, or the model that one ends with. The default one when absent.
         model: Optional<Text>,
         /// Strings: samples × features.
         samples: RowsOfText<SAMPLES_MAX>,

@@ -143,5 +143,5 @@ impl Run {
 /// Opens what is called in this process.
 fn open(target: &TargetPlan) -> Result<(), Error> {
     let opened = target.prepared.open();
-    opened.map_err(|reason| Error::target(&target.name, &reason))
+    opened.map_err(|reason| Error::Files(target.name.clone(), reason))
 }

@@ -117,6 +117,15 @@ fn a_fixed_time_reconnects_after_a_refusal() {
 }
 
 #[test]
+fn a_file_that_does_not_open_is_the_scenarios_mistake() {
+    for files in ["", "files = \"nowhere.toml\"\n"] {
+        let text = format!("{}\n[target]\nprotocol = \"infer\"\n{files}", crate::SCENARIO);
+        let refused = Case::of_text(&text, &[]).run().unwrap_err();
+        assert_eq!(refused.exit_code(), 2, "{refused}");
+    }
+}
+
+#[test]
 fn warm_up_is_in_no_other_count() {
     let fake = Fake::start(|seen| {
         if seen.request < 3 {

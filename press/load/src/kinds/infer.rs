@@ -14,7 +14,7 @@ use millpond_calls::{
     self as calls, Access, Admission, Call, Caller, Calls, Clock, Later, Meta, MethodService, NoHost, Peer,
     Reply, Service as _, Sink, access::Secret,
 };
-use millpond_catalog::{Catalog, Handle, ModelSection, Resources, Sections, paths_mut};
+use millpond_catalog::{Catalog, Handle, LoadedModel, ModelSection, Resources, Sections, paths_mut};
 use millpond_methods::Engines;
 use millpond_tensor::Tensor;
 use millpond_wire_payload::{Encoder, Encoding};
@@ -117,6 +117,13 @@ impl Local for Infer {
         Ok(Opened { catalog, calls })
     }
 
+    fn check(opened: &Opened, command: &Command) -> Result<(), String> {
+        match command {
+            Command::Zeros(rows) => model(&opened.catalog.pin(), *rows).map(drop),
+            Command::Payload(_) => Ok(()),
+        }
+    }
+
     fn call<'s>(opened: &Opened, command: &Command, state: &'s mut State) -> Result<Answer<'s>, String> {
         let payload = match command {
             Command::Payload(payload) => payload,
@@ -184,8 +191,8 @@ fn sections(file: &Path) -> Result<Sections, String> {
     Ok(sections)
 }
 
-/// The payload of a call of the default model with so many rows of zeros.
-fn zeros(catalog: &Catalog, rows: usize) -> Result<Vec<u8>, String> {
+/// The default model, which must take so many rows.
+fn model(catalog: &Catalog, rows: usize) -> Result<&LoadedModel, String> {
     let model = catalog
         .sections()
         .model_default()
@@ -197,6 +204,12 @@ fn zeros(catalog: &Catalog, rows: usize) -> Result<Vec<u8>, String> {
             "the model takes no batch; write \"run 1\", not \"run {rows}\""
         ));
     }
+    Ok(model)
+}
+
+/// The payload of a call of the default model with so many rows of zeros.
+fn zeros(catalog: &Catalog, rows: usize) -> Result<Vec<u8>, String> {
+    let signature = model(catalog, rows)?.batcher.model().signature();
     let mut inputs = Vec::new();
     for port in &signature.inputs {
         // Sizes that are free besides the batch are 1.
@@ -319,6 +332,15 @@ mod tests {
         let infer = opened.calls.methods.named("infer").unwrap();
         let totals = opened.calls.statistics.totals(infer);
         assert_eq!((totals.answered, totals.failed()), (3, 1));
+    }
+
+    #[test]
+    fn rows_that_the_model_cannot_take_are_refused_before_any_call() {
+        let fixed = Path::new(MODEL).with_file_name("fixed.onnx");
+        let opened = Infer::open(Some(&fixed)).unwrap();
+        assert_eq!(Infer::check(&opened, &Command::Zeros(1)), Ok(()));
+        let refused = Infer::check(&opened, &Command::Zeros(15)).unwrap_err();
+        assert!(refused.contains("write \"run 1\", not \"run 15\""), "{refused}");
     }
 
     #[test]
