@@ -2,12 +2,15 @@
 //!
 //! It knows no shape. Its invariant: what a type is called, how wide it is and where its elements lie comes from the table alone.
 
+use half::{bf16, f16};
 use std::fmt;
 use std::ops::Range;
 
 /// Calls `callback!` with every element type, and behind them with what follows its name.
 ///
 /// A line of the table is one type: its name here, Rust's (which payloads and messages use as well), and what kind of number it is.
+/// Rust's names of the 16-bit floats are [`f16`](crate::f16) and [`bf16`](crate::bf16) of this crate, which a caller of the macro
+/// that writes types imports.
 ///
 /// ```
 /// macro_rules! names {
@@ -21,6 +24,8 @@ macro_rules! element_types {
         $callback! {
             F32 f32 float,
             F64 f64 float,
+            F16 f16 float,
+            Bf16 bf16 float,
             I64 i64 int,
             I32 i32 int,
             U8 u8 uint,
@@ -213,7 +218,7 @@ mod tests {
         }
         assert_eq!(ElementType::parse("float"), None);
         let widths: Vec<usize> = ElementType::ALL.iter().map(|known| known.bytes()).collect();
-        assert_eq!(widths, [4, 8, 8, 4, 1, 1]);
+        assert_eq!(widths, [4, 8, 2, 2, 8, 4, 1, 1]);
     }
 
     fn check_finite(data: impl Into<Data>, expected: Option<(usize, f64)>) {
@@ -231,6 +236,8 @@ mod tests {
         values[900] = f32::INFINITY;
         check_finite(values, Some((700, f64::NEG_INFINITY)));
         check_finite(vec![f64::MAX, f64::NAN], Some((1, f64::NAN)));
+        check_finite(vec![f16::MAX, f16::INFINITY], Some((1, f64::INFINITY)));
+        check_finite(vec![bf16::MIN, bf16::ONE, bf16::NAN], Some((2, f64::NAN)));
         check_finite(vec![i64::MAX], None);
         check_finite(vec![true], None);
     }

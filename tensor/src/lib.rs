@@ -19,4 +19,5 @@ mod tensor;
 
 pub use element::{Data, Element, ElementType, Elements};
 pub use error::Error;
+pub use half::{bf16, f16};
 pub use tensor::Tensor;

@@ -202,6 +202,7 @@ fn check_one(port: &Port, tensor: &Tensor, batched: bool) -> Result<(), Error> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use millpond_tensor::{bf16, f16};
 
     fn port(name: &str, element_type: ElementType, shape: &[Option<usize>]) -> Port {
         Port {
@@ -297,6 +298,42 @@ mod tests {
                 ("ids", ids(vec![1, 2])),
             ],
             Err("input `x` is NaN at element 2; every value must be finite"),
+        );
+    }
+
+    /// What a signature of one input says of that tensor.
+    fn check_type(element_type: ElementType, given: Tensor, expected: Result<(), &str>) {
+        let signature = Signature {
+            inputs: vec![port("x", element_type, &[None])],
+            outputs: Vec::new(),
+            batched: true,
+        };
+        let found = signature
+            .check_ordered(&[given])
+            .map_err(|error| error.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn floats_of_16_bits_are_checked_as_others_are() {
+        let halves = |last: f16| Tensor::new(vec![2], vec![f16::ONE, last]).unwrap();
+        let brains = |last: bf16| Tensor::new(vec![2], vec![bf16::ONE, last]).unwrap();
+        check_type(ElementType::F16, halves(f16::MAX), Ok(()));
+        check_type(ElementType::Bf16, brains(bf16::MIN), Ok(()));
+        check_type(
+            ElementType::F16,
+            halves(f16::NEG_INFINITY),
+            Err("input `x` is -inf at element 1; every value must be finite"),
+        );
+        check_type(
+            ElementType::Bf16,
+            brains(bf16::NAN),
+            Err("input `x` is NaN at element 1; every value must be finite"),
+        );
+        check_type(
+            ElementType::F16,
+            brains(bf16::ONE),
+            Err("input `x` must be f16, found bf16; send it as f16"),
         );
     }
 

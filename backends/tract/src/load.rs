@@ -176,7 +176,7 @@ fn typed(
             None => TDim::from(model.symbols.sym(name)),
         };
         let shape: Vec<TDim> = sizes.map(size).collect();
-        let element_type = convert::datum_type(input.port.element_type);
+        let element_type = convert::datum_type(input.port.element_type)?;
         model.set_input_fact(index, InferenceFact::dt_shape(element_type, shape))?;
     }
     Ok((model.into_typed()?.into_decluttered()?, rows))

@@ -39,6 +39,7 @@ impl Stored {
             ElementType::I32 => Data::I32(integers().map(|value| value.try_into().unwrap()).collect()),
             ElementType::U8 => Data::U8(integers().map(|value| value.try_into().unwrap()).collect()),
             ElementType::Bool => Data::Bool(self.data.iter().map(|value| value.as_bool().unwrap()).collect()),
+            other => panic!("no model here has a tensor of {other}"),
         };
         Tensor::new(self.shape.clone(), data)
             .unwrap()

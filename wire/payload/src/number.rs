@@ -2,6 +2,7 @@
 //! Its invariant: a block is the numbers' bytes, little-endian, whatever machine wrote it.
 
 use crate::{Encoder, PayloadError, Read, Token};
+use half::{bf16, f16};
 
 /// A number that travels in blocks.
 pub trait Number: Copy {
@@ -64,6 +65,8 @@ macro_rules! numbers {
 numbers! {
     f32: |token| float(token).map(|value| value as f32), f32, f32::from_le_bytes, f32::to_le_bytes;
     f64: float, f64, f64::from_le_bytes, f64::to_le_bytes;
+    f16: |token| float(token).map(f16::from_f64), f32, f16::from_le_bytes, f16::to_le_bytes;
+    bf16: |token| float(token).map(bf16::from_f64), f32, bf16::from_le_bytes, bf16::to_le_bytes;
     i64: integer, int, i64::from_le_bytes, i64::to_le_bytes;
     i32: integer, int, i32::from_le_bytes, i32::to_le_bytes;
     u64: integer, uint, u64::from_le_bytes, u64::to_le_bytes;

@@ -4,6 +4,7 @@
 use super::*;
 use crate::Field;
 use crate::payload::{Encoder, Encoding, Payload};
+use millpond_tensor::{bf16, f16};
 
 fn check(json: &str, expected: &str) {
     let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
@@ -30,12 +31,14 @@ fn both_forms_round_trip() {
     let data = [
         Data::F32(vec![0.5, -1.0]),
         Data::F64(vec![0.25, 9.0]),
+        Data::F16([0.1, -65504.0].map(f16::from_f32).to_vec()),
+        Data::Bf16([0.1, -3.0e38].map(bf16::from_f32).to_vec()),
         Data::I64(vec![-5, i64::MAX]),
         Data::I32(vec![7, -7]),
         Data::U8(vec![1, 255]),
         Data::Bool(vec![true, false]),
     ];
-    let names = ["a", "b", "c", "d", "e", "f"];
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let tensors = data
         .into_iter()
         .zip(names)
@@ -71,8 +74,28 @@ fn tensors_are_checked() {
         "\"inputs.x.data\" is 1 elements; expected as many as shape [2, 2]",
     );
     check(
-        r#"{"inputs":{"x":{"shape":[2],"type":"f16","data":[1]}}}"#,
-        "\"inputs.x.type\" is \"f16\"",
+        r#"{"inputs":{"x":{"shape":[2],"type":"f8","data":[1]}}}"#,
+        "\"inputs.x.type\" is \"f8\"; expected \"f32\", \"f64\", \"f16\", \"bf16\", \"i64\"",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[2],"type":"f16","data":[0.1,-2]}}}"#,
+        "F16([0.099975586, -2.0])",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[2],"type":"bf16","data":[0.1,-2]}}}"#,
+        "Bf16([0.100097656, -2.0])",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[2],"type":"bf16","data":"gD8AwA=="}},"base64":true}"#,
+        "Bf16([1.0, -2.0])",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[1],"type":"f16","data":"gD8A"}},"base64":true}"#,
+        "\"inputs.x.data\" is 3 bytes; expected f16 values: bin of 2 bytes each",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[1],"type":"f16","data":["a"]}}}"#,
+        "\"inputs.x.data[0]\" is text; expected one f16",
     );
     check(
         r#"{"inputs":{"x":{"shape":[1],"type":"i32","data":[1.5]}}}"#,
