@@ -40,6 +40,7 @@ mod value;
 mod wait;
 
 pub use error::Error;
+pub use millpond_tensor::Bytes;
 pub use pipeline::{Output, Pipeline, Progress, Waiting};
 pub use planner::{Plan, PlannedStage, Taken};
 pub use request::{Expected, Request, RequestKind, Samples};
@@ -48,5 +49,5 @@ pub(crate) use stage::{Describe, Given, Opened, Stage, Step};
 pub use stage::{Form, Kind, Name, Parts, PerRow, Rows};
 pub use stages::hash::key_hash;
 pub use stages::{Description, StageDescription};
-pub use value::{Bytes, Items, Value};
+pub use value::{Items, Value};
 pub use wait::{Ask, Wait};

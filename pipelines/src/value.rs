@@ -1,7 +1,7 @@
 //! What flows from stage to stage. Its invariant: offsets begin with 0, never fall, and end with the number of items.
 
 use crate::Error;
-use millpond_tensor::Tensor;
+use millpond_tensor::{Bytes, Tensor};
 use std::sync::Arc;
 
 /// Items, one a row or, with offsets, any number of them in each row.
@@ -52,7 +52,7 @@ impl Value {
         match &self.items {
             Items::Tensor(tensor) => tensor.bytes(),
             Items::Keys(keys) => size_of_val(keys.as_slice()),
-            Items::Bytes(bytes) => bytes.bytes.len() + size_of_val(bytes.ends.as_slice()),
+            Items::Bytes(bytes) => bytes.view().bytes_held(),
         }
     }
 
@@ -90,75 +90,16 @@ impl Value {
     }
 }
 
-/// Byte strings, one after the other in one buffer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Bytes {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Bytes {
-    /// No strings, with space for `strings` of them of `bytes` bytes in all.
-    pub fn with_capacity(strings: usize, bytes: usize) -> Bytes {
-        Bytes {
-            bytes: Vec::with_capacity(bytes),
-            ends: Vec::with_capacity(strings),
-        }
-    }
-
-    /// Appends one.
-    pub fn push(&mut self, string: &[u8]) {
-        self.bytes.extend_from_slice(string);
-        self.ends.push(self.bytes.len());
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// Each of them.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let string = self.bytes.get(start..end).unwrap_or_default();
-            start = end;
-            string
-        })
-    }
-
-    /// Each of them as text; what is no text is left out.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.iter().filter_map(|string| std::str::from_utf8(string).ok())
-    }
-}
-
-impl<T: AsRef<str>> FromIterator<T> for Bytes {
-    fn from_iter<I: IntoIterator<Item = T>>(strings: I) -> Bytes {
-        let mut bytes = Bytes::default();
-        strings
-            .into_iter()
-            .for_each(|string| bytes.push(string.as_ref().as_bytes()));
-        bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn strings_come_back_one_by_one() {
+    fn a_value_is_of_one_kind() {
         let bytes: Bytes = ["a", "", "é"].into_iter().collect();
-        assert_eq!(bytes.texts().collect::<Vec<_>>(), ["a", "", "é"]);
-        assert_eq!((bytes.len(), Bytes::default().is_empty()), (3, true));
         let row = Value::row(Items::Bytes(bytes));
         assert_eq!(row.offsets.as_deref(), Some(&[0, 3][..]));
+        assert_eq!(row.bytes_held(), 3 + 3 * size_of::<usize>());
         assert!(row.keys().is_err() && row.tensor().is_err() && row.bytes().is_ok());
     }
 }

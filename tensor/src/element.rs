@@ -1,12 +1,13 @@
-//! The element types: one table, from which all that differs by type is made.
+//! The element types: one table of those of one width, from which all that differs by type is made; and byte strings beside it.
 //!
-//! It knows no shape. Its invariant: what a type is called, how wide it is and where its elements lie comes from the table alone.
+//! It knows no shape. Its invariant: what a type is called, how wide it is and where its elements lie comes from here alone.
 
+use crate::{Bytes, BytesView};
 use half::{bf16, f16};
 use std::fmt;
 use std::ops::Range;
 
-/// Calls `callback!` with every element type, and behind them with what follows its name.
+/// Calls `callback!` with every element type but byte strings, which have no one width, and behind them with what follows its name.
 ///
 /// A line of the table is one type: its name here, Rust's (which payloads and messages use as well), and what kind of number it is.
 /// Rust's names of the 16-bit floats are [`f16`](crate::f16) and [`bf16`](crate::bf16) of this crate, which a caller of the macro
@@ -53,23 +54,27 @@ macro_rules! declare {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ElementType {
             $(#[doc = concat!("`", stringify!($type), "`.")] $variant,)*
+            /// Byte strings of any length: texts, mostly.
+            Bytes,
         }
 
         impl ElementType {
-            /// All of them, in the order of the table.
-            pub const ALL: &[ElementType] = &[$(ElementType::$variant),*];
+            /// All of them, in the order of the table, byte strings last.
+            pub const ALL: &[ElementType] = &[$(ElementType::$variant,)* ElementType::Bytes];
 
             /// The name used in payloads and messages.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(ElementType::$variant => stringify!($type),)*
+                    ElementType::Bytes => "bytes",
                 }
             }
 
-            /// Bytes of one element.
-            pub fn bytes(self) -> usize {
+            /// Bytes of one element; `None` where they differ.
+            pub fn bytes(self) -> Option<usize> {
                 match self {
-                    $(ElementType::$variant => size_of::<$type>(),)*
+                    $(ElementType::$variant => Some(size_of::<$type>()),)*
+                    ElementType::Bytes => None,
                 }
             }
         }
@@ -78,13 +83,16 @@ macro_rules! declare {
         #[derive(Debug, Clone, PartialEq)]
         pub enum Data {
             $(#[doc = concat!("Of type `", stringify!($type), "`.")] $variant(Vec<$type>),)*
+            /// Byte strings.
+            Bytes(Bytes),
         }
 
         impl Data {
-            /// `len` zeros (`false` for truth values).
+            /// `len` zeros (`false` for truth values, strings without bytes).
             pub fn zeros(element_type: ElementType, len: usize) -> Data {
                 match element_type {
                     $(ElementType::$variant => Data::$variant(vec![$type::default(); len]),)*
+                    ElementType::Bytes => Data::Bytes(Bytes::empty(len)),
                 }
             }
 
@@ -92,6 +100,7 @@ macro_rules! declare {
             pub fn len(&self) -> usize {
                 match self {
                     $(Data::$variant(elements) => elements.len(),)*
+                    Data::Bytes(strings) => strings.len(),
                 }
             }
 
@@ -99,6 +108,7 @@ macro_rules! declare {
             pub fn element_type(&self) -> ElementType {
                 match self {
                     $(Data::$variant(_) => ElementType::$variant,)*
+                    Data::Bytes(_) => ElementType::Bytes,
                 }
             }
 
@@ -106,12 +116,18 @@ macro_rules! declare {
             pub fn slice(&self, range: Range<usize>) -> Elements<'_> {
                 match self {
                     $(Data::$variant(elements) => Elements::$variant(elements.get(range).unwrap_or_default()),)*
+                    Data::Bytes(strings) => Elements::Bytes(strings.view().slice(range)),
                 }
             }
 
             /// The elements of `parts` one after the other, `len` in all; `None` when their types differ.
-            pub(crate) fn concat<'a>(mut parts: impl Iterator<Item = Elements<'a>>, len: usize) -> Option<Data> {
+            pub(crate) fn concat<'a>(
+                mut parts: impl Iterator<Item = Elements<'a>> + Clone,
+                len: usize,
+            ) -> Option<Data> {
+                let all = parts.clone();
                 match parts.next()? {
+                    Elements::Bytes(_) => concat_bytes(all, len),
                     $(Elements::$variant(first) => {
                         let mut all = Vec::with_capacity(len);
                         all.extend_from_slice(first);
@@ -128,13 +144,16 @@ macro_rules! declare {
         #[derive(Debug, Clone, Copy, PartialEq)]
         pub enum Elements<'a> {
             $(#[doc = concat!("Of type `", stringify!($type), "`.")] $variant(&'a [$type]),)*
+            /// Byte strings.
+            Bytes(BytesView<'a>),
         }
 
         impl Elements<'_> {
-            /// The position and value of the first NaN or infinity; integers have none.
+            /// The position and value of the first NaN or infinity; only floats have any.
             pub fn first_not_finite(self) -> Option<(usize, f64)> {
                 match self {
                     $(Elements::$variant(elements) => first_not_finite!($kind, elements),)*
+                    Elements::Bytes(_) => None,
                 }
             }
         }
@@ -162,7 +181,27 @@ macro_rules! declare {
 
 element_types!(declare);
 
-/// A Rust type that is an element type.
+impl From<Bytes> for Data {
+    fn from(strings: Bytes) -> Data {
+        Data::Bytes(strings)
+    }
+}
+
+/// The strings of `parts` in one buffer, `len` of them in all; `None` where other elements are among them.
+fn concat_bytes<'a>(parts: impl Iterator<Item = Elements<'a>> + Clone, len: usize) -> Option<Data> {
+    let strings = parts.map(|part| match part {
+        Elements::Bytes(strings) => Some(strings),
+        _ => None,
+    });
+    let bytes = strings.clone().flatten().map(|strings| strings.joined().len());
+    let mut all = Bytes::with_capacity(len, bytes.sum());
+    for part in strings {
+        all.extend(part?);
+    }
+    Some(Data::Bytes(all))
+}
+
+/// A Rust type that is an element type of one width.
 pub trait Element: Copy + Sized + 'static {
     /// Its name in the table.
     const TYPE: ElementType;
@@ -217,8 +256,8 @@ mod tests {
             assert_eq!(Data::zeros(element_type, 3).len(), 3);
         }
         assert_eq!(ElementType::parse("float"), None);
-        let widths: Vec<usize> = ElementType::ALL.iter().map(|known| known.bytes()).collect();
-        assert_eq!(widths, [4, 8, 2, 2, 8, 4, 1, 1]);
+        let widths = ElementType::ALL.iter().map(|known| known.bytes().unwrap_or(0));
+        assert_eq!(widths.collect::<Vec<_>>(), [4, 8, 2, 2, 8, 4, 1, 1, 0]);
     }
 
     fn check_finite(data: impl Into<Data>, expected: Option<(usize, f64)>) {
@@ -240,5 +279,6 @@ mod tests {
         check_finite(vec![bf16::MIN, bf16::ONE, bf16::NAN], Some((2, f64::NAN)));
         check_finite(vec![i64::MAX], None);
         check_finite(vec![true], None);
+        check_finite(Bytes::from_iter(["NaN"]), None);
     }
 }

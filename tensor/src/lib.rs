@@ -13,10 +13,12 @@
 //! # Ok::<(), millpond_tensor::Error>(())
 //! ```
 
+mod bytes;
 mod element;
 mod error;
 mod tensor;
 
+pub use bytes::{Bytes, BytesView};
 pub use element::{Data, Element, ElementType, Elements};
 pub use error::Error;
 pub use half::{bf16, f16};

@@ -1,6 +1,6 @@
 //! A shape and elements, whole or some rows of a larger tensor. Its invariant: the elements are as many as the shape's product.
 
-use crate::{Data, Element, ElementType, Elements, Error};
+use crate::{BytesView, Data, Element, ElementType, Elements, Error};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,6 +94,14 @@ impl Tensor {
         self.of()
     }
 
+    /// The elements when they are byte strings.
+    pub fn strings(&self) -> Option<BytesView<'_>> {
+        match self.elements() {
+            Elements::Bytes(strings) => Some(strings),
+            _ => None,
+        }
+    }
+
     /// How many elements there are.
     pub fn len(&self) -> usize {
         self.len
@@ -114,9 +122,12 @@ impl Tensor {
         self.data.element_type()
     }
 
-    /// Bytes of the elements.
+    /// Bytes of the elements; of strings also what says where each ends.
     pub fn bytes(&self) -> usize {
-        self.len.saturating_mul(self.element_type().bytes())
+        match self.element_type().bytes() {
+            Some(width) => self.len.saturating_mul(width),
+            None => self.strings().map_or(0, BytesView::bytes_held),
+        }
     }
 
     /// These rows, without a copy; `None` when they are not all there or the tensor is a scalar.
@@ -163,6 +174,7 @@ impl fmt::Debug for Tensor {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Bytes;
 
     fn check(shape: &[usize], len: usize, expected: Result<usize, Error>) {
         let tensor = Tensor::new(shape.to_vec(), vec![0.0_f32; len]);
@@ -213,6 +225,26 @@ mod tests {
             (&[3, 2][..], Some(&[3, 4, 5, 6, 3, 4][..]))
         );
         assert_eq!(address(&Tensor::concat([&last]).unwrap()), address(&last));
+    }
+
+    #[test]
+    fn strings_are_viewed_in_place_and_joined_with_one_copy() {
+        let strings: Bytes = ["a", "", "bc", "def"].into_iter().collect();
+        let tensor = Tensor::new(vec![2, 2], strings).unwrap();
+        let last = tensor.view(1..2).unwrap();
+        let [view, whole] = [&last, &tensor].map(|tensor| tensor.strings().unwrap());
+        assert_eq!(view.iter().collect::<Vec<_>>(), [&b"bc"[..], b"def"]);
+        assert_eq!(view.joined().as_ptr(), whole.joined().as_ptr().wrapping_add(1));
+        assert_eq!((last.bytes(), tensor.bytes()), (5 + 16, 6 + 32));
+        let joined = Tensor::concat([&last, &tensor]).unwrap();
+        let expected: Bytes = ["bc", "def", "a", "", "bc", "def"].into_iter().collect();
+        assert_eq!(joined, Tensor::new(vec![3, 2], expected).unwrap());
+        assert_ne!(joined.view(1..3), joined.view(0..2));
+        assert_eq!((tensor.f32(), tensor.of::<u8>()), (None, None));
+        let numbers = Tensor::new(vec![1, 2], vec![1_u8, 2]).unwrap();
+        assert_eq!(Tensor::concat([&last, &numbers]), None);
+        assert_eq!(Tensor::concat([&numbers, &last]), None);
+        assert_eq!(format!("{:?}", last.elements()), r#"Bytes(["bc", "def"])"#);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Rows of every type of element: cut apart and joined again they are what they were.
 #![allow(clippy::unwrap_used)]
 
-use millpond_tensor::{Data, ElementType, Tensor, bf16, f16};
+use millpond_tensor::{Bytes, Data, ElementType, Tensor, bf16, f16};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -17,6 +17,11 @@ fn data(element_type: ElementType, seeds: &[u64]) -> Data {
         ElementType::I32 => Data::I32(seeds.map(|seed| seed as i32).collect()),
         ElementType::U8 => Data::U8(seeds.map(|seed| seed as u8).collect()),
         ElementType::Bool => Data::Bool(seeds.map(|seed| seed % 2 == 1).collect()),
+        ElementType::Bytes => {
+            let mut strings = Bytes::default();
+            seeds.for_each(|seed| strings.push(&seed.to_le_bytes()[..(seed % 9) as usize]));
+            strings.into()
+        }
     }
 }
 

@@ -180,12 +180,46 @@ fn every_call_is_counted_in_each_stage() {
     }
 }
 
-#[test]
-fn an_output_is_named_once() {
+/// The folder of a server with one model: `x`, f32 `[N, 1]`, to `y`, the same.
+fn practice_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nfile = \"millpond.log\"\n\
         [models.m]\nbackend = \"practice\"\nbehaviour = \"wait\"\nus = 0\n";
     std::fs::write(folder.path().join("millpond.toml"), text).unwrap();
+    folder
+}
+
+#[test]
+fn a_tensor_of_another_type_is_refused_with_both_names() {
+    let folder = practice_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let mut check = |element_type: &str, data: Value, expected: &str| {
+        let x = json!({"shape": [2, 1], "type": element_type, "data": data});
+        let (status, answer) = http.call("infer", &json!({"inputs": {"x": x}}));
+        let problem = answer["ex"].as_str().unwrap_or_default();
+        assert!(status == 400 && problem.contains(expected), "{status} {answer}");
+    };
+    for (element_type, data) in [
+        ("f16", json!([0.5, 2])),
+        ("bf16", json!([[0.5], [2]])),
+        ("bytes", json!(["a", [255]])),
+    ] {
+        let expected = format!("input `x` must be f32, found {element_type}; send it as f32");
+        check(element_type, data, &expected);
+    }
+    check(
+        "bytes",
+        json!(["a", 1]),
+        "\"inputs.x.data[1]\" is an integer; expected one string",
+    );
+    check("bytes", json!(["a"]), "\"inputs.x.data\" is 1 elements");
+    check("string", json!(["a", "b"]), "\"u8\", \"bool\", \"bytes\"");
+}
+
+#[test]
+fn an_output_is_named_once() {
+    let folder = practice_folder();
     let server = Millpond::start(folder.path(), &[]);
     let call = |outputs: Value| {
         let x = json!({"shape": [1, 1], "type": "f32", "data": [7]});

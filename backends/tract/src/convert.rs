@@ -58,7 +58,7 @@ convert! {
 
 fn not_run(element_type: ElementType) -> TractError {
     TractError::msg(format!(
-        "backend \"tract\" runs no tensors of type {element_type}; cast them to f32 inside the model"
+        "backend \"tract\" runs no tensors of type {element_type}; it takes f32, f64, i64, i32, u8 and bool"
     ))
 }
 
@@ -81,9 +81,11 @@ mod tests {
         let problem = to_tract(&halves).unwrap_err().to_string();
         assert_eq!(
             problem,
-            "backend \"tract\" runs no tensors of type f16; cast them to f32 inside the model"
+            "backend \"tract\" runs no tensors of type f16; it takes f32, f64, i64, i32, u8 and bool"
         );
-        assert!(datum_type(ElementType::Bf16).is_err_and(|error| error.to_string().contains("bf16")));
+        for other in [ElementType::Bf16, ElementType::Bytes] {
+            assert!(datum_type(other).is_err_and(|error| error.to_string().contains(other.as_str())));
+        }
         let theirs = tract_onnx::prelude::Tensor::from_shape(&[1], &[f16::ONE]).unwrap();
         let problem = from_tract(&theirs.into_tvalue()).unwrap_err().to_string();
         assert!(problem.contains("element type F16"), "{problem}");

@@ -60,10 +60,9 @@ impl Describe for Model {
         let [Some(given)] = given else {
             return Err(Error::not_given("one tensor"));
         };
-        let row_bytes = given
-            .row_len()
-            .unwrap_or(0)
-            .saturating_mul(given.element_type.bytes());
+        // Rows of strings have no size that is known before they are there.
+        let width = given.element_type.bytes().unwrap_or(0);
+        let row_bytes = given.row_len().unwrap_or(0).saturating_mul(width);
         let batcher = opening.model(&self.model, row_bytes)?;
         let signature = batcher.model().signature();
         let ([input], [output]) = (signature.inputs.as_slice(), signature.outputs.as_slice()) else {

@@ -10,6 +10,9 @@ use std::borrow::Cow;
 const BYTES: &str =
     "bytes (in JSON: text, an array of numbers from 0 to 255, or base64 text with \"base64\": true)";
 
+const STRINGS: &str = "an array of strings: text, bytes, or arrays of them";
+const STRING: &str = "one string: text or bytes";
+
 impl<'a> Reader<'a> {
     /// Bytes: bin; text (its UTF-8, or base64 where the payload says so); or an array of numbers below 256.
     pub fn bytes(&mut self) -> Read<Cow<'a, [u8]>> {
@@ -31,6 +34,47 @@ impl<'a> Reader<'a> {
             Token::Array(len) => self.items(len, nested),
             other => Err(other.is_not(T::expected())),
         }
+    }
+
+    /// Byte strings, each given to `push`: an array of what [`Reader::bytes`] reads, which may hold arrays of them. An array that
+    /// begins with a number is the bytes of one string.
+    pub fn strings(&mut self, push: &mut impl FnMut(&[u8])) -> Read<()> {
+        match self.token()? {
+            Token::Array(len) => self.strings_into(len, push, &mut 0),
+            other => Err(other.is_not(STRINGS)),
+        }
+    }
+
+    fn strings_into(&mut self, len: usize, push: &mut impl FnMut(&[u8]), at: &mut usize) -> Read<()> {
+        for _ in 0..len {
+            match self.token()? {
+                Token::Bytes(bytes) => push(bytes),
+                Token::Text(text) if self.is_base64() => {
+                    push(&decode_base64(text).map_err(|error| error.at(*at))?);
+                }
+                Token::Text(text) => push(text.as_bytes()),
+                Token::Array(len) if len > 0 && self.is_number_next() => {
+                    push(&self.items::<u8>(len, false).map_err(|error| error.at(*at))?);
+                }
+                Token::Array(len) => {
+                    self.strings_into(len, push, at)?;
+                    continue;
+                }
+                other => return Err(other.is_not(STRING).at(*at)),
+            }
+            *at += 1;
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn is_number_next(&self) -> bool {
+        matches!(self.rest.first(), Some(0x00..=0x7f | 0xca..=0xd3 | 0xe0..=0xff))
+    }
+
+    /// Tells `later`, which came from this reader, whether text is base64: looked up once for all that are read later.
+    pub fn tell_base64(&mut self, later: &mut Reader<'a>) {
+        later.base64 = Some(self.is_base64());
     }
 
     /// Goes past the next value, and gives a reader of it for later.

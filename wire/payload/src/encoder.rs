@@ -239,6 +239,17 @@ impl<'o> Encoder<'o> {
         }
     }
 
+    /// A byte string among others: in JSON the text that it is, where it is UTF-8 and nobody asked for base64; else a block.
+    pub fn string(&mut self, value: &[u8]) {
+        if self.encoding == Encoding::Json
+            && !self.base64
+            && let Ok(text) = std::str::from_utf8(value)
+        {
+            return self.text(text);
+        }
+        self.bytes(value);
+    }
+
     /// A block of numbers, little-endian: an array of numbers in JSON.
     pub fn block<T: Number>(&mut self, numbers: &[T]) {
         match (self.encoding, self.base64) {
@@ -391,6 +402,17 @@ mod tests {
         let long = encoded(Encoding::Msgpack, false, |e| e.block(&[0_u64; 40]));
         assert_eq!(long[..3], [0xc5, 1, 64]);
         assert_eq!(long.len(), 3 + 320);
+        let strings = |encoding, base64| {
+            encoded(encoding, base64, |e| {
+                e.items([&b"hello"[..], b"", b"\xff"].iter(), |e, string| e.string(string));
+            })
+        };
+        assert_eq!(
+            strings(Encoding::Msgpack, false),
+            b"\x93\xc4\x05hello\xc4\0\xc4\x01\xff"
+        );
+        assert_eq!(strings(Encoding::Json, false), br#"["hello","",[255]]"#);
+        assert_eq!(strings(Encoding::Json, true), br#"["aGVsbG8=","","/w=="]"#);
     }
 
     #[test]

@@ -288,6 +288,92 @@ fn blocks_have_three_forms_and_base64_may_be_said_behind_them() {
     assert_eq!(bytes(r#"{"k": "aGk=", "base64": true}"#), b"hi");
 }
 
+/// The strings under `k`.
+fn strings(encoding: Encoding, payload: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    k(encoding, payload, |reader| {
+        let mut strings = Vec::new();
+        reader.strings(&mut |string| strings.push(string.to_vec()))?;
+        Ok(strings)
+    })
+}
+
+#[test]
+fn strings_are_text_or_bytes_in_arrays_of_arrays() {
+    for (json, expected) in [
+        (
+            r#"{"k": ["a", "", "\u00e9"]}"#,
+            &[&b"a"[..], b"", b"\xc3\xa9"][..],
+        ),
+        (
+            r#"{"k": [["a", [1, 255]], [[0], "b"]]}"#,
+            &[b"a", b"\x01\xff", b"\0", b"b"],
+        ),
+        (r#"{"k": []}"#, &[]),
+        (r#"{"k": [[], ["a"]]}"#, &[b"a"]),
+        (r#"{"k": ["aGk=", [104]], "base64": true}"#, &[b"hi", b"h"]),
+    ] {
+        assert_eq!(
+            strings(Encoding::Json, json.as_bytes()).unwrap(),
+            expected,
+            "{json}"
+        );
+    }
+    let mixed = b"\x81\xa1k\x93\xa1a\xc4\x01\xff\xa1\xff";
+    assert_eq!(
+        strings(Encoding::Msgpack, mixed).unwrap(),
+        [&b"a"[..], b"\xff", b"\xff"]
+    );
+    for (json, expected) in [
+        (r#"{"k": "a"}"#, "key \"k\" is text; expected an array of strings"),
+        (
+            r#"{"k": [["a"], [null]]}"#,
+            "key \"k[1]\" is null; expected one string",
+        ),
+        (
+            r#"{"k": ["a", ["b", 1]]}"#,
+            "key \"k[2]\" is an integer; expected one string",
+        ),
+        (
+            r#"{"k": ["a", [1, "b"]]}"#,
+            "key \"k[1][1]\" is text; expected one u8",
+        ),
+        (
+            r#"{"k": ["a", [256]]}"#,
+            "key \"k[1][0]\" is an integer; expected one u8",
+        ),
+        (
+            r#"{"k": ["aGk=", "!"], "base64": true}"#,
+            "key \"k[1]\" is bad base64",
+        ),
+    ] {
+        let problem = strings(Encoding::Json, json.as_bytes()).unwrap_err();
+        assert!(problem.contains(expected), "{json}: {problem}");
+    }
+}
+
+#[test]
+fn no_more_strings_are_read_than_a_payload_may_hold() {
+    let most = VALUES_MAX - 2;
+    let payload = |announced: u32, given: usize| {
+        [
+            &b"\x81\xa1k\xdd"[..],
+            &announced.to_be_bytes(),
+            &vec![0xa0; given],
+        ]
+        .concat()
+    };
+    let read = |announced: usize, given| strings(Encoding::Msgpack, &payload(announced as u32, given));
+    assert_eq!(read(most, most).unwrap().len(), most);
+    for (announced, given) in [(most + 1, most + 1), (u32::MAX as usize, 3)] {
+        assert!(
+            read(announced, given)
+                .unwrap_err()
+                .contains("values in one payload")
+        );
+    }
+    assert!(read(most, 3).unwrap_err().contains("ends inside a value"));
+}
+
 #[test]
 fn what_a_key_holds_matters_in_a_whole_payload_only() {
     let text = |bytes: &[u8]| k(Encoding::Msgpack, bytes, |reader| Ok(reader.text()?.to_owned()));

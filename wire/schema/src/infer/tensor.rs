@@ -5,19 +5,25 @@ use crate::Field;
 use crate::declare::{Slot, fill, other, refuse, take};
 use crate::field::{List, Text, Within};
 use crate::payload::{Encoder, PayloadError, Read, Reader};
-use millpond_tensor::{Data, ElementType, Elements, Error, Tensor, element_types};
+use millpond_tensor::{Bytes, Data, ElementType, Elements, Error, Tensor, element_types};
 
 macro_rules! declare {
     ($($variant:ident $type:ident $kind:ident,)*) => {
         fn read_elements(element_type: ElementType, reader: &mut Reader<'_>) -> Read<Data> {
             match element_type {
                 $(ElementType::$variant => reader.numbers(true).map(Data::$variant),)*
+                ElementType::Bytes => {
+                    let mut strings = Bytes::default();
+                    reader.strings(&mut |string| strings.push(string))?;
+                    Ok(Data::Bytes(strings))
+                }
             }
         }
 
         fn write_elements(elements: Elements<'_>, out: &mut Encoder<'_>) {
             match elements {
                 $(Elements::$variant(values) => out.block(values),)*
+                Elements::Bytes(strings) => out.items(strings.iter(), |out, string| out.string(string)),
             }
         }
     };
@@ -62,6 +68,9 @@ impl Field for Tensor {
                 .collect();
             return Err(PayloadError::invalid(format!("{type_name:?}"), known.join(", ")).under("type"));
         };
+        if element_type == ElementType::Bytes {
+            reader.tell_base64(&mut data);
+        }
         let data = read_elements(element_type, &mut data).map_err(|error| error.under("data"))?;
         let elements = data.len();
         let tensor = Tensor::new(shape, data).map_err(|error| {

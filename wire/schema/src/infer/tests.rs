@@ -1,10 +1,12 @@
 //! Both forms of `infer`, both ways, and what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod tensors;
+
 use super::*;
 use crate::Field;
 use crate::payload::{Encoder, Encoding, Payload};
-use millpond_tensor::{bf16, f16};
+use millpond_tensor::{Bytes, bf16, f16};
 
 fn check(json: &str, expected: &str) {
     let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
@@ -37,8 +39,9 @@ fn both_forms_round_trip() {
         Data::I32(vec![7, -7]),
         Data::U8(vec![1, 255]),
         Data::Bool(vec![true, false]),
+        Data::Bytes(["a\"é", ""].into_iter().collect()),
     ];
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
     let tensors = data
         .into_iter()
         .zip(names)
@@ -104,6 +107,26 @@ fn tensors_are_checked() {
     check(
         r#"{"inputs":{"x":{"shape":[4294967295,4294967295,4294967295],"type":"u8","data":[]}}}"#,
         "0 elements",
+    );
+    check(
+        r#"{"inputs":{"x":{"data":[["a",""],["b",[255]]],"shape":[2,2],"type":"bytes"}}}"#,
+        r#"Bytes(["a", "", "b", "\xff"])"#,
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[1],"type":"bytes","data":["aGk="]}},"base64":true}"#,
+        r#"Bytes(["hi"])"#,
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[2],"type":"bytes","data":["a"]}}}"#,
+        "\"inputs.x.data\" is 1 elements; expected as many as shape [2]",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[1],"type":"bytes","data":["a", 1]}}}"#,
+        "\"inputs.x.data[1]\" is an integer; expected one string: text or bytes",
+    );
+    check(
+        r#"{"inputs":{"x":{"shape":[1],"type":"bytes","data":"a"}}}"#,
+        "\"inputs.x.data\" is text; expected an array of strings",
     );
     check(r#"{"inputs":{"x":[1]}}"#, "\"inputs.x\" is an array");
     check(r#"{"inputs":{},"otputs":[]}"#, "\"otputs\" is unknown");
