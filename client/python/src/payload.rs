@@ -14,8 +14,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView,
 /// Dicts and lists inside each other; what the decoders of both sides follow.
 const DEPTH_MAX: usize = 60;
 /// What a payload may hold, for messages.
-const EXPECTED: &str =
-    "None, bool, int, float, str, bytes, dict, list, tuple or an array of numbers (the buffer protocol)";
+const EXPECTED: &str = "None, bool, int, float, str, bytes, dict, list, tuple, an array of numbers (the buffer protocol) or numpy's of texts";
 /// Formats of buffers whose items are numbers, as `struct` names them.
 const NUMBER_FORMATS: &str = "?bBhHiIlLqQefd";
 
@@ -178,17 +177,22 @@ impl Walk {
     /// An array of numbers as one block of its items, little-endian, in the order of its elements; an array without
     /// dimensions (numpy's scalars) as the number that it is.
     fn buffer(&mut self, object: &Bound<'_, PyAny>, out: &mut Encoder<'_>) -> Result<(), Fault> {
-        let view = PyMemoryView::from(object).map_err(|error| {
-            if error.is_instance_of::<PyTypeError>(object.py()) {
-                What::Kind(format!("is a {}; expected {EXPECTED}", type_name(object)))
-            } else {
-                What::Value(format!("cannot be read: {error}"))
+        let view = match PyMemoryView::from(object) {
+            Ok(view) => view,
+            Err(_) if has_no_format(object) => return self.unformatted(object, out),
+            Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
+                let what = format!("is a {}; expected {EXPECTED}", type_name(object));
+                return Err(What::Kind(what).into());
             }
-        })?;
+            Err(error) => return Err(What::Value(format!("cannot be read: {error}")).into()),
+        };
         let of_view = |name: &str| view.getattr(name).map_err(What::Python);
         let format: String = of_view("format")?.extract().map_err(What::Python)?;
         let item_bytes: usize = of_view("itemsize")?.extract().map_err(What::Python)?;
         if !is_block(&format, item_bytes) {
+            if has_no_format(object) {
+                return self.unformatted(object, out);
+            }
             let what = format!(
                 "is a {} of items of format {format:?}; expected numbers in this machine's byte order ({NUMBER_FORMATS})",
                 type_name(object)
@@ -207,6 +211,24 @@ impl Walk {
             .cast::<PyBytes>()
             .map_err(|error| What::Python(error.into()))?;
         self.bytes(block.as_bytes(), out)
+    }
+
+    /// An array of texts, bytes or objects as the lists of them; one of bfloat16 as one of its bits, or as a number where it has no
+    /// dimensions.
+    fn unformatted(&mut self, array: &Bound<'_, PyAny>, out: &mut Encoder<'_>) -> Result<(), Fault> {
+        let number = |name: &str| array.getattr(name).and_then(|number| number.extract::<usize>());
+        // An array of objects may hold itself, and one may be much smaller than the list of its items.
+        self.open(number("size").map_err(What::Python)?, out)?;
+        let plain = if !is_bfloat16(array) {
+            array.call_method0("tolist")
+        } else if number("ndim").map_err(What::Python)? == 0 {
+            array.call_method0("__float__")
+        } else {
+            array.call_method1("view", ("uint16",))
+        };
+        self.object(&plain.map_err(What::Python)?, out)?;
+        self.depth -= 1;
+        Ok(())
     }
 
     /// Another dict or list begins, with so many entries.
@@ -272,6 +294,20 @@ fn is_block(format: &str, item_bytes: usize) -> bool {
         _ => return false,
     };
     order && NUMBER_FORMATS.as_bytes().contains(code)
+}
+
+/// Whether it is one of numpy's arrays whose items the buffer protocol has no name for, or none of numbers.
+fn has_no_format(object: &Bound<'_, PyAny>) -> bool {
+    let kind = object.getattr("dtype").and_then(|dtype| dtype.getattr("kind"));
+    let kind = kind.and_then(|kind| kind.extract::<String>());
+    kind.is_ok_and(|kind| ["O", "U", "S", "T"].contains(&kind.as_str())) || is_bfloat16(object)
+}
+
+/// Whether it is of ml_dtypes' type.
+fn is_bfloat16(object: &Bound<'_, PyAny>) -> bool {
+    let name = object.getattr("dtype").and_then(|dtype| dtype.getattr("name"));
+    name.and_then(|name| name.extract::<String>())
+        .is_ok_and(|name| name == "bfloat16")
 }
 
 /// The number that is written so, as Python's.

@@ -5,6 +5,7 @@ import ctypes
 import random
 import struct
 import tempfile
+import types
 from pathlib import Path
 
 from served import Millpond, Served, run
@@ -146,6 +147,24 @@ class Trips(Served):
             self.back({"a": released})
 
 
+class Array:
+    """As much of numpy's arrays as the client looks at; the tests need no numpy."""
+
+    def __init__(self, items, kind, name, size=None, ndim=1):
+        self.items, self.ndim = items, ndim
+        self.size = len(items) if size is None else size
+        self.dtype = types.SimpleNamespace(kind=kind, name=name)
+
+    def tolist(self):
+        return self.items
+
+    def view(self, name):
+        return memoryview(array.array({"uint16": "H"}[name], self.items))
+
+    def __float__(self):
+        return self.items[0]
+
+
 class Blocks(Served):
     def setUp(self):
         self.client = self.enterContext(millpond.Client(self.address))
@@ -177,6 +196,40 @@ class Blocks(Served):
         for block in (swapped, memoryview(b"abc").cast("c"), array.array("u", "ab"), (ctypes.py_object * 1)(None)):
             with self.subTest(block), self.assertRaisesRegex(TypeError, r'payload\["block"\] is a .* of items of format'):
                 self.sent(block)
+
+    def test_arrays_of_texts_are_lists(self):
+        for kind, name, items in (
+            ("U", "str32", ["a", "é", ""]),
+            ("T", "StringDType128", ["a"]),
+            ("S", "bytes16", [b"a", b"\xff"]),
+            ("O", "object", [["a", b"b"], [None, 1]]),
+        ):
+            with self.subTest(kind):
+                self.assertEqual(self.sent(Array(items, kind, name)), items)
+        with self.assertRaisesRegex(TypeError, r'payload\["block"\]\[1\] is a set'):
+            self.sent(Array(["a", {1}], "O", "object"))
+
+    def test_an_array_of_texts_that_holds_itself_or_is_too_large(self):
+        inside = Array([], "O", "object")
+        inside.items = inside
+        with self.assertRaisesRegex(ValueError, "does it hold itself"):
+            self.sent(inside)
+        with self.assertRaisesRegex(millpond.UnsendableError, "over the limit"):
+            self.sent(Array(["a"], "U", "str32", size=10**12))
+
+    def test_arrays_of_bfloat16(self):
+        self.assertEqual(self.sent(Array([0x3F80, 0xC000], "V", "bfloat16")), struct.pack("<2H", 0x3F80, 0xC000))
+        self.assertEqual(self.sent(Array([1.5], "V", "bfloat16", ndim=0)), 1.5)
+
+    def test_tensors_of_other_types_are_refused_by_name(self):
+        for element_type, data in (
+            ("f16", array.array("H", [0x3C00] * 3)),
+            ("bf16", array.array("H", [0x3F80] * 3)),
+            ("bytes", ["a", b"b", ""]),
+        ):
+            x = {"shape": [1, 3], "type": element_type, "data": data}
+            with self.subTest(element_type), self.assertRaisesRegex(millpond.StatusError, f"must be f32, found {element_type}"):
+                self.client.call("infer", {"model": "sums", "inputs": {"x": x}}, deadline_ms=60_000)
 
     def test_tensors_through_a_model(self):
         x = {"shape": [2, 3], "type": "f32", "data": array.array("f", [1, 2, 3, 10, 20, 30])}

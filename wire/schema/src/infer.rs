@@ -4,7 +4,7 @@
 mod tensor;
 mod text_rows;
 
-pub use millpond_tensor::{Data, ElementType, Elements, Tensor};
+pub use millpond_tensor::{Bytes, BytesView, Data, ElementType, Elements, Tensor, bf16, f16};
 pub use text_rows::{RowsOfText, TextRows};
 
 use crate::declare::{either, schema};

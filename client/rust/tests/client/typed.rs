@@ -140,17 +140,27 @@ async fn inference_reads_scores_and_outputs() {
         samples: infer::TextRows::new(vec![vec!["u".into(), "f".into()]]),
     });
     let scores = infer::Answer::Scores(infer::Scores { scores: vec![0.1] });
-    let tensor = infer::Tensor::new(vec![1, 2], vec![0.5_f32, 1.5]).unwrap();
+    let named = |name: &'static str, data: infer::Data| {
+        let tensor = infer::Tensor::new(vec![1, 2], data).unwrap();
+        (name.into(), tensor)
+    };
+    let texts: infer::Bytes = ["a", ""].into_iter().collect();
+    let tensors_of_types = vec![
+        named("f32", vec![0.5_f32, 1.5].into()),
+        named("f16", [0.5_f32, 1.5].map(infer::f16::from_f32).to_vec().into()),
+        named("bf16", [0.5_f32, 1.5].map(infer::bf16::from_f32).to_vec().into()),
+        named("bytes", texts.into()),
+    ];
     let tensors = infer::Call::Tensors(infer::Tensors {
         model: None,
         version: None,
-        inputs: vec![("x".into(), tensor.clone())],
+        inputs: tensors_of_types.clone(),
         outputs: Vec::new(),
     });
     let outputs = infer::Answer::Outputs(infer::Outputs {
         model: "ranker".into(),
         version: 2,
-        outputs: vec![("y".into(), tensor)],
+        outputs: tensors_of_types,
     });
     for (call, answer) in [(samples, scores), (tensors, outputs)] {
         let infer = async |client: Client| client.infer(&call, None).await;

@@ -6,7 +6,6 @@ mod tensors;
 use super::*;
 use crate::Field;
 use crate::payload::{Encoder, Encoding, Payload};
-use millpond_tensor::{Bytes, bf16, f16};
 
 fn check(json: &str, expected: &str) {
     let payload = Payload::new(Encoding::Json, json.as_bytes()).unwrap();
