@@ -339,7 +339,19 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 fn value() -> impl Strategy<Value = Value<'static>> {
-    let text = proptest::sample::select(&["", "mean", "sum", "f32", "bool", "AQAAAAAAAAA=", "é"][..]);
+    let text = proptest::sample::select(
+        &[
+            "",
+            "mean",
+            "sum",
+            "f32",
+            "f16",
+            "bool",
+            "bytes",
+            "AQAAAAAAAAA=",
+            "é",
+        ][..],
+    );
     let leaf = prop_oneof![
         Just(Value::Nil),
         any::<bool>().prop_map(Value::Bool),
@@ -365,6 +377,31 @@ fn map(entries: impl IntoIterator<Item = (String, Value<'static>)>) -> Value<'st
 }
 
 proptest! {
+    #[test]
+    fn any_data_of_a_tensor_is_read_or_refused(
+        element_type in proptest::sample::select(infer::ElementType::ALL),
+        shape in proptest::collection::vec(0..4_u64, 0..3),
+        data in value(),
+        base64 in any::<bool>(),
+    ) {
+        let tensor = map([
+            ("shape".to_owned(), Value::Array(shape.into_iter().map(Value::UInt).collect())),
+            ("type".to_owned(), Value::Text(element_type.as_str().into())),
+            ("data".to_owned(), data),
+        ]);
+        let root = map([
+            ("inputs".to_owned(), map([("x".to_owned(), tensor)])),
+            ("base64".to_owned(), Value::Bool(base64)),
+        ]);
+        let infer = METHODS.iter().find(|method| method.name == Infer::NAME).unwrap();
+        for encoding in [Encoding::Msgpack, Encoding::Json] {
+            let mut bytes = Vec::new();
+            Encoder::new(&mut bytes, encoding, false).value(&root);
+            let payload = Payload::new(encoding, &bytes).unwrap();
+            prop_assert_eq!((infer.call.again)(&payload), Ok(()));
+        }
+    }
+
     #[test]
     fn any_map_decodes_or_fails_without_panic(entries in proptest::collection::btree_map(key(), value(), 0..10)) {
         let root = map(entries);
