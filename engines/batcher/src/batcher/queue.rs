@@ -8,7 +8,7 @@
 //! Who is served next, who gives way and who comes too late is decided by [`State`], which receives
 //! the time and never sleeps.
 
-use super::state::State;
+use super::state::{Act, State};
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
 use std::sync::atomic::Ordering;
@@ -106,20 +106,12 @@ impl Queue {
     /// cutting: another instance would see no call outstanding and take its request along.
     fn decide<'a>(&'a self, mut state: MutexGuard<'a, State>, instance: usize, cut: &mut Cut) -> Next {
         loop {
-            let now = Instant::now();
-            state.ended(instance, now);
-            if let Some(errand) = state.errands[instance].pop_front() {
-                return Next::WarmUp(errand);
+            match state.next(instance, Instant::now(), cut) {
+                Act::WarmUp(errand) => return Next::WarmUp(errand),
+                Act::Serve => return Next::Serve,
+                Act::Stop => return Next::Stop,
+                Act::Rest => state = self.sleep(state, instance),
             }
-            state.cut(instance, now, cut);
-            if !cut.batch.is_empty() || !cut.dropped.is_empty() {
-                return Next::Serve;
-            }
-            if state.stopping {
-                return Next::Stop;
-            }
-            state.rest();
-            state = self.sleep(state, instance);
         }
     }
 

@@ -52,6 +52,18 @@ pub(super) struct Swept {
     pub lasted: Duration,
 }
 
+/// What an awake instance does.
+pub(super) enum Act {
+    /// Run this errand.
+    WarmUp(Errand),
+    /// Answer what was put into the cut.
+    Serve,
+    /// End: the queue is empty and stopped.
+    Stop,
+    /// Sleep, counted idle.
+    Rest,
+}
+
 /// What the caller must do after a request was accepted.
 #[derive(Debug)]
 pub(super) struct Accepted {
@@ -241,15 +253,32 @@ impl State {
         is_too_long
     }
 
+    /// What `instance` does now that it has finished the batch that it cut last, if any; the next one is put into `cut`.
+    pub(super) fn next(&mut self, instance: usize, now: Instant, cut: &mut Cut) -> Act {
+        self.ended(instance, now);
+        if let Some(errand) = self.errands[instance].pop_front() {
+            return Act::WarmUp(errand);
+        }
+        self.cut(instance, now, cut);
+        if !cut.batch.is_empty() || !cut.dropped.is_empty() {
+            return Act::Serve;
+        }
+        if self.stopping {
+            return Act::Stop;
+        }
+        self.idle += 1;
+        Act::Rest
+    }
+
     /// `instance` has finished the batch that it cut last, if any.
-    pub(super) fn ended(&mut self, instance: usize, now: Instant) {
+    fn ended(&mut self, instance: usize, now: Instant) {
         self.running_bytes[instance] = 0;
         self.forecast.ended(instance, now);
     }
 
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each
     /// instance that was called and has not come yet, so that they run side by side.
-    pub(super) fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
+    fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
         let before = self.waiting.backlog().bytes;
         let mut rows = 0usize;
         while let Some(front) = self.waiting.front() {
@@ -274,11 +303,6 @@ impl State {
         if !cut.batch.is_empty() {
             self.forecast.began(instance, rows, now);
         }
-    }
-
-    /// An instance goes to sleep: there was nothing to cut.
-    pub(super) fn rest(&mut self) {
-        self.idle += 1;
     }
 
     pub(super) fn occupancy(&self) -> Occupancy {

@@ -65,11 +65,7 @@ impl Bench {
     pub(super) fn next(&mut self, instance: usize) -> Vec<u64> {
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        self.state.ended(instance, self.now);
-        self.state.cut(instance, self.now, &mut self.cut);
-        if self.cut.batch.is_empty() {
-            self.state.rest();
-        }
+        self.state.next(instance, self.now, &mut self.cut);
         self.cut
             .batch
             .iter()

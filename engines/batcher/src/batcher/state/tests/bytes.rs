@@ -64,11 +64,7 @@ impl Bench {
     fn next(&mut self, instance: usize) {
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        self.state.ended(instance, self.now);
-        self.state.cut(instance, self.now, &mut self.cut);
-        if self.cut.batch.is_empty() && self.cut.dropped.is_empty() {
-            self.state.rest();
-        }
+        self.state.next(instance, self.now, &mut self.cut);
     }
 }
 
