@@ -2,15 +2,19 @@
 //! several models and not a cache. Its one invariant: every accepted request's
 //! `done` is called exactly once, with this request's own rows or the reason why not.
 //!
-//! There is no timer. A request that finds an idle instance wakes it and runs at once.
+//! No timer cuts a batch. A request that finds an idle instance wakes it and runs at once.
 //! Requests that arrive while all instances are busy wait together. Their sources are served
 //! in turn, within one first come first served; the instance that finishes cuts the next batch
-//! from them, up to `batch_size_max` rows. One that is expected to be answered after its
-//! deadline does not wait at all.
+//! from them, up to `batch_size_max` rows. It first waits for callers that were just answered,
+//! where their measured return times say that this pays. A request that is expected to be
+//! answered after its deadline does not wait at all.
 
 mod batch;
 mod forecast;
+mod hold;
 mod queue;
+mod returns;
+mod run_cost;
 mod service_time;
 mod state;
 mod stats;
@@ -431,6 +435,7 @@ impl Batcher {
     /// Lets the counters begin at zero again; meant for the moment before the first request.
     pub fn forget_counts(&self) {
         self.shared.counters.clear();
+        self.shared.queue.lock().forget_counts();
     }
 
     /// The name it was started with.

@@ -247,3 +247,30 @@ fn the_counters_add_up() {
     assert_eq!((accepted, answered, failed, expired, abandoned), (3, 2, 1, 0, 0));
     assert_eq!((batches, rows, panics), (2, 3, 0));
 }
+
+/// Two callers that each wait for their answer: the runs that the model's time alone would keep apart become one, by an instance that
+/// waits for the caller that it has just answered. However threads are scheduled it happens sooner or later.
+#[test]
+fn callers_that_were_just_answered_are_waited_for() {
+    let (model, _gate) = GateModel::free();
+    let batcher = start(model, 1, 8, 100);
+    std::thread::scope(|scope| {
+        for source in 0..2 {
+            let batcher = &batcher;
+            scope.spawn(move || {
+                while batcher.stats().joined_rows < 3 {
+                    let (mut request, answers) = request(&[gate::IDLE]);
+                    request.source = source;
+                    accept(batcher, request);
+                    check_answer(&answers, &[gate::IDLE]);
+                }
+            });
+        }
+    });
+    let stats = batcher.stats();
+    assert_eq!(stats.accepted, stats.answered);
+    assert!(stats.holds > 0 && stats.batches < stats.answered, "{stats:?}");
+    batcher.forget_counts();
+    assert_eq!((batcher.stats().holds, batcher.stats().joined_rows), (0, 0));
+    batcher.stop();
+}

@@ -64,13 +64,17 @@ impl Forecast {
         self.expect_free(instance, self.seconds(now) + run.unwrap_or(0.0));
     }
 
-    /// `instance` is free: what it ran, if it ran anything, is learnt from.
-    pub(super) fn ended(&mut self, instance: usize, now: Instant) {
-        let Some((began, rows)) = self.running[instance].take() else {
-            return;
-        };
-        self.learn(rows, now.saturating_duration_since(began));
+    /// `instance` is free: the rows that it ran, if it ran anything, and how long.
+    pub(super) fn ended(&mut self, instance: usize, now: Instant) -> Option<(usize, Duration)> {
+        let (began, rows) = self.running[instance].take()?;
         self.expect_free(instance, self.seconds(now));
+        Some((rows, now.saturating_duration_since(began)))
+    }
+
+    /// Seconds until one of the other instances is expected to be free; `None` where there is no other.
+    pub(super) fn until_other_free(&self, instance: usize, now: Instant) -> Option<f64> {
+        let (free_at, _) = *self.free_at.iter().find(|(_, other)| *other != instance)?;
+        Some((free_at - self.seconds(now)).max(0.0))
     }
 
     /// Learns from a run of so many rows, on whichever thread.

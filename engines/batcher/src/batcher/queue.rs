@@ -85,7 +85,7 @@ impl Queue {
     pub(super) fn submit(&self, request: Request) -> Result<Option<Waiting>, (Rejected, Request)> {
         let now = Instant::now();
         let accepted = self.lock().submit(request, now)?;
-        if accepted.call {
+        if accepted.call || accepted.ends_hold {
             self.wake.notify_one();
         }
         Ok(accepted.evicted)
@@ -108,9 +108,15 @@ impl Queue {
         loop {
             match state.next(instance, Instant::now(), cut) {
                 Act::WarmUp(errand) => return Next::WarmUp(errand),
-                Act::Serve => return Next::Serve,
+                Act::Serve { call } => {
+                    if call {
+                        self.wake.notify_one();
+                    }
+                    return Next::Serve;
+                }
                 Act::Stop => return Next::Stop,
                 Act::Rest => state = self.sleep(state, instance),
+                Act::Hold(until) => state = self.hold(state, instance, until),
             }
         }
     }
@@ -132,6 +138,23 @@ impl Queue {
                 return state;
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Sleeps until then, or until there is reason to look again. It is the only sleeper then, so that a wake-up is its own.
+    fn hold<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        instance: usize,
+        until: Instant,
+    ) -> MutexGuard<'a, State> {
+        let left = until.saturating_duration_since(state.looked());
+        let woken = self.wake.wait_timeout(state, left);
+        let (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        match state.holds(instance) {
+            true => state,
+            // Another instance took what waited; this one was counted idle, or called, meanwhile.
+            false => self.sleep(state, instance),
         }
     }
 

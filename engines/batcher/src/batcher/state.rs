@@ -13,8 +13,11 @@ use super::stats::{Occupancy, micros};
 use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
+use holding::Holding;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+pub(super) mod holding;
 
 /// Times its budget that a run may take on the thread that brought its requests, before the model runs on instances alone.
 const INLINE_OVERRUN: u32 = 10;
@@ -40,6 +43,8 @@ pub(super) struct State {
     queue_bytes_max: usize,
     /// What a thread may run at the end of its turn is expected to take no longer; zero: it runs nothing.
     pub inline_max: Duration,
+    /// What is known of callers that may come back, and whether an instance waits for them.
+    holding: Holding,
 }
 
 /// A run at the end of a thread's turn that succeeded.
@@ -56,12 +61,14 @@ pub(super) struct Swept {
 pub(super) enum Act {
     /// Run this errand.
     WarmUp(Errand),
-    /// Answer what was put into the cut.
-    Serve,
+    /// Answer what was put into the cut; and wake an instance where `call` says so.
+    Serve { call: bool },
     /// End: the queue is empty and stopped.
     Stop,
     /// Sleep, counted idle.
     Rest,
+    /// Sleep until then at the latest, see [`Holding`].
+    Hold(Instant),
 }
 
 /// What the caller must do after a request was accepted.
@@ -69,6 +76,8 @@ pub(super) enum Act {
 pub(super) struct Accepted {
     /// Wake a sleeping instance.
     pub call: bool,
+    /// Wake the instance that waits for callers: it has waited long enough.
+    pub ends_hold: bool,
     /// Answer this request, which was evicted.
     pub evicted: Option<Waiting>,
 }
@@ -117,6 +126,7 @@ impl State {
             inline_bytes: 0,
             queue_bytes_max: options.queue_bytes_max,
             inline_max: Duration::from_micros(options.inline_us_max),
+            holding: Holding::new(options, now),
         }
     }
 
@@ -134,7 +144,7 @@ impl State {
             self.idle -= 1;
             self.called += 1;
             self.calls += 1;
-        } else if self.is_full() {
+        } else if self.is_full() && !self.joins_held(rows) {
             evicted = self.waiting.evict_for(source);
         }
         let waiting = Waiting {
@@ -142,7 +152,13 @@ impl State {
             submitted: now,
         };
         self.waiting.push(source, rows, bytes, waiting);
-        Ok(Accepted { call, evicted })
+        self.holding.came(source, now);
+        let ends_hold = self.arrived(rows, now);
+        Ok(Accepted {
+            call,
+            ends_hold,
+            evicted,
+        })
     }
 
     /// Why such a request would be refused now; `None` if it would be accepted.
@@ -156,7 +172,7 @@ impl State {
                 queue_bytes_max: self.queue_bytes_max,
             });
         }
-        let waits = self.idle == 0;
+        let waits = self.idle == 0 && !self.joins_held(asked.rows);
         let no_place = || self.too_late(asked, now).or_else(|| self.no_room(asked.source));
         let refused = waits.then(no_place).flatten();
         refused.or_else(|| self.no_bytes(asked))
@@ -232,10 +248,17 @@ impl State {
     }
 
     /// Takes a request for the end of its thread's turn, as [`State::fits_inline`] says.
-    pub(super) fn takes_inline(&mut self, request: &Request, rows: usize, others: f64) -> Option<f64> {
+    pub(super) fn takes_inline(
+        &mut self,
+        request: &Request,
+        rows: usize,
+        others: f64,
+        now: Instant,
+    ) -> Option<f64> {
         let asked = Asked::of(request);
         let seconds = self.fits_inline(&asked, rows, others)?;
         self.inline_bytes = self.inline_bytes.saturating_add(asked.bytes);
+        self.holding.came(asked.source, now);
         Some(seconds)
     }
 
@@ -244,7 +267,7 @@ impl State {
     pub(super) fn swept(&mut self, bytes: usize, ran: Option<Swept>) -> bool {
         self.inline_bytes = self.inline_bytes.saturating_sub(bytes);
         let Some(ran) = ran else { return false };
-        self.forecast.learn(ran.rows, ran.lasted);
+        self.learn(ran.rows, ran.lasted);
         let is_too_long =
             ran.used > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
         if is_too_long {
@@ -257,11 +280,16 @@ impl State {
     pub(super) fn next(&mut self, instance: usize, now: Instant, cut: &mut Cut) -> Act {
         self.ended(instance, now);
         if let Some(errand) = self.errands[instance].pop_front() {
+            self.end_hold(instance, now);
             return Act::WarmUp(errand);
         }
+        if let Some(until) = self.hold(instance, now) {
+            return Act::Hold(until);
+        }
         self.cut(instance, now, cut);
+        let call = self.release_other(instance, now);
         if !cut.batch.is_empty() || !cut.dropped.is_empty() {
-            return Act::Serve;
+            return Act::Serve { call };
         }
         if self.stopping {
             return Act::Stop;
@@ -273,7 +301,21 @@ impl State {
     /// `instance` has finished the batch that it cut last, if any.
     fn ended(&mut self, instance: usize, now: Instant) {
         self.running_bytes[instance] = 0;
-        self.forecast.ended(instance, now);
+        if let Some((rows, took)) = self.forecast.ended(instance, now) {
+            self.learn(rows, took);
+        }
+        self.holding.ended(instance, now);
+    }
+
+    /// Learns what runs cost from one that served nobody.
+    pub(super) fn warmed(&mut self, rows: usize, took: Duration) {
+        self.holding.learn(rows, took);
+    }
+
+    /// Learns from a run of so many rows, on whichever thread.
+    fn learn(&mut self, rows: usize, took: Duration) {
+        self.forecast.learn(rows, took);
+        self.holding.learn(rows, took);
     }
 
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each
@@ -295,6 +337,7 @@ impl State {
                 Some(reason) => cut.dropped.push((waiting, reason)),
                 None => {
                     rows = with_front;
+                    self.holding.runs(instance, &waiting.request);
                     cut.batch.push(waiting);
                 }
             }
@@ -308,8 +351,9 @@ impl State {
     pub(super) fn occupancy(&self) -> Occupancy {
         Occupancy {
             queued: self.waiting.backlog().requests,
-            busy: self.errands.len().saturating_sub(self.idle),
+            busy: self.errands.len().saturating_sub(self.idle + self.holders()),
             wakes: self.calls,
+            counts: self.holding.counts,
         }
     }
 }

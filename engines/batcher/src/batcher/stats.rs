@@ -3,6 +3,7 @@
 //! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
 //! running is in one of `queue_full`, `queue_bytes` and `too_late`.
 
+use super::state::holding::Counts;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -36,6 +37,12 @@ millpond_metrics::counters! {
                 "Waiting for a run, summed over requests.").micros(),
             pub compute_us_sum: u64 = counter("millpond_model_compute_seconds_total",
                 "Running, summed over runs.").micros(),
+            pub holds: u64 = counter("millpond_model_holds_total",
+                "Times an instance waited for callers that it had just answered.").info("holds"),
+            pub held_us_sum: u64 = counter("millpond_model_held_seconds_total",
+                "Waiting for such callers, summed over instances.").micros(),
+            pub joined_rows: u64 = counter("millpond_model_joined_rows_total",
+                "Rows of requests that came meanwhile.").info("joined_rows"),
             pub queued: usize = gauge("millpond_model_queued", "Requests waiting now."),
             pub busy: usize = gauge("millpond_model_busy", "Instances running now."),
         }
@@ -75,6 +82,7 @@ pub(super) struct Occupancy {
     pub queued: usize,
     pub busy: usize,
     pub wakes: u64,
+    pub counts: Counts,
 }
 
 /// Counters stand alone: no other memory is published with them, so relaxed is enough.
@@ -112,6 +120,9 @@ impl Counters {
             wakes: occupancy.wakes,
             queue_us_sum: get(&self.queue_ns_sum) / 1000,
             compute_us_sum: get(&self.compute_ns_sum) / 1000,
+            holds: occupancy.counts.holds,
+            held_us_sum: micros(occupancy.counts.held),
+            joined_rows: occupancy.counts.joined_rows,
             queued: occupancy.queued,
             busy: occupancy.busy,
         }

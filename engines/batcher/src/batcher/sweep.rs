@@ -67,7 +67,7 @@ impl Sweep {
     pub fn submit(&mut self, batcher: &Arc<Batcher>, request: Request) -> Result<(), (Rejected, Request)> {
         let (rows, others) = self.beside(batcher);
         let submitted = Instant::now();
-        let taken = (batcher.shared.queue.lock()).takes_inline(&request, rows, others);
+        let taken = (batcher.shared.queue.lock()).takes_inline(&request, rows, others, submitted);
         let Some(seconds) = taken else {
             return batcher.submit(request);
         };

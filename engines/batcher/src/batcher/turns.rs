@@ -160,6 +160,16 @@ impl<T> Turns<T> {
         self.places[self.sources[at].oldest].item.as_ref()
     }
 
+    /// All that waits, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        let oldest = self.ring.iter().map(|at| self.sources[*at].oldest);
+        let item = |place: usize| self.places.get(place);
+        oldest.flat_map(move |first| {
+            let places = std::iter::successors(item(first), move |found| item(found.after));
+            places.filter_map(|found| found.item.as_ref())
+        })
+    }
+
     /// Takes the one whose turn it is. `turn_used` says whether that was its source's turn; one that
     /// is taken only to be dropped leaves it to the next of its source.
     pub(super) fn pop(&mut self, turn_used: bool) -> Option<T> {

@@ -63,6 +63,7 @@ fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error>
         rows,
         source,
     })?;
+    runner.learn(rows, second);
     Ok(WarmUpRun {
         instance: runner.instance_number(),
         rows,

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bytes;
+mod held;
 mod overload;
+mod returning;
+mod simulation;
 
 use super::*;
 use std::sync::Arc;
@@ -61,11 +64,16 @@ impl Bench {
         self.state.too_late(&Asked::of(&request), self.now).is_some()
     }
 
-    /// `instance` is through with what it had and cuts again: the sources of its batch.
-    pub(super) fn next(&mut self, instance: usize) -> Vec<u64> {
+    /// `instance` is through with what it had.
+    pub(super) fn act(&mut self, instance: usize) -> Act {
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        self.state.next(instance, self.now, &mut self.cut);
+        self.state.next(instance, self.now, &mut self.cut)
+    }
+
+    /// As [`Bench::act`]: the sources of the batch that it cuts.
+    pub(super) fn next(&mut self, instance: usize) -> Vec<u64> {
+        self.act(instance);
         self.cut
             .batch
             .iter()
@@ -284,7 +292,10 @@ fn a_thread_runs_what_fits_its_budget_until_one_run_takes_ten_times_as_long() {
     let mut bench = Bench::new(1, 4, 8);
     let takes = |bench: &mut Bench, rows, others| {
         let request = bench.request(1, None);
-        bench.state.takes_inline(&request, rows, others).is_some()
+        bench
+            .state
+            .takes_inline(&request, rows, others, bench.now)
+            .is_some()
     };
     assert!(!takes(&mut bench, 0, 0.0), "nothing was measured");
     bench.teach(MS / 10);

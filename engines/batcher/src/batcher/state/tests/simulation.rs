@@ -1,0 +1,360 @@
+//! Callers, instances and a clock that jumps from one event to the next, around the state that serves: what a load comes to, the same
+//! on every machine.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::super::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Numbers that differ from draw to draw and not from test to test.
+pub(super) struct Numbers(pub u64);
+
+impl Numbers {
+    /// Evenly between 0 and 1.
+    pub(super) fn even(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 11) as f64) / (1u64 << 53) as f64
+    }
+
+    /// As good as normal.
+    fn normal(&mut self, mean: f64, deviation: f64) -> f64 {
+        let sum: f64 = (0..12).map(|_| self.even()).sum();
+        mean + deviation * (sum - 6.0)
+    }
+
+    fn exponential(&mut self, rate: f64) -> f64 {
+        -(1.0 - self.even()).ln() / rate
+    }
+}
+
+/// Who calls. Times are in milliseconds.
+#[derive(Debug, Clone)]
+pub(super) enum Callers {
+    /// So many that each call again some time after their answer, by so many connections.
+    Closed {
+        callers: usize,
+        connections: usize,
+        back_after: (f64, f64),
+        rows: usize,
+    },
+    /// As [`Callers::Closed`], by connections of their own, but now this long, now that long, so many times each.
+    Turning {
+        callers: usize,
+        back_after: [(f64, f64); 2],
+        turns_after: usize,
+    },
+    /// Calls at random times, of random connections.
+    Open { per_ms: f64, connections: u64 },
+    /// So many calls at once, time and again.
+    Bursts {
+        calls: usize,
+        every: f64,
+        connections: u64,
+    },
+}
+
+pub(super) fn closed(callers: usize, back_after: (f64, f64)) -> Callers {
+    Callers::Closed {
+        callers,
+        connections: callers,
+        back_after,
+        rows: 1,
+    }
+}
+
+/// A model and what calls it.
+#[derive(Debug, Clone)]
+pub(super) struct Load {
+    pub callers: Vec<Callers>,
+    pub instances: usize,
+    pub batch_size_max: usize,
+    /// Milliseconds of a run, and of each of its rows.
+    pub run: (f64, f64),
+    pub deadline_ms: Option<f64>,
+    pub greedy: bool,
+    pub ms: f64,
+    pub seed: u64,
+}
+
+impl Load {
+    pub(super) fn of(callers: impl Into<Vec<Callers>>) -> Load {
+        Load {
+            callers: callers.into(),
+            instances: 1,
+            batch_size_max: 4,
+            run: (2.0, 0.1),
+            deadline_ms: None,
+            greedy: false,
+            ms: 6_000.0,
+            seed: 1,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Eq, Ord)]
+enum Event {
+    /// One of these callers calls.
+    Call {
+        group: usize,
+        caller: usize,
+    },
+    End {
+        instance: usize,
+    },
+    Timer {
+        instance: usize,
+    },
+}
+
+/// What a load came to.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Outcome {
+    /// Milliseconds from call to answer, of each answer by group.
+    pub latencies: Vec<Vec<f64>>,
+    pub refused: usize,
+    pub late: usize,
+    pub runs: usize,
+    pub counts: holding::Counts,
+    pub ms: f64,
+}
+
+impl Outcome {
+    fn all(&self) -> Vec<f64> {
+        let mut all = self.latencies.concat();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+
+    pub(super) fn per_s(&self) -> f64 {
+        self.all().len() as f64 / self.ms * 1e3
+    }
+
+    pub(super) fn percentile(&self, part: f64) -> f64 {
+        let all = self.all();
+        all[(all.len() as f64 * part) as usize]
+    }
+}
+
+/// What an instance is at.
+#[derive(Debug, Clone, Default)]
+enum At {
+    #[default]
+    Sleep,
+    /// Group, caller and time of each of its calls.
+    Run(Vec<(usize, usize, f64)>),
+}
+
+struct Machine {
+    load: Load,
+    state: State,
+    origin: Instant,
+    now: f64,
+    cut: Cut,
+    at: Vec<At>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pushed: u64,
+    numbers: Numbers,
+    outcome: Outcome,
+}
+
+pub(super) fn simulate(load: &Load) -> Outcome {
+    let options = BatcherOptions {
+        instances: load.instances,
+        batch_size_max: load.batch_size_max,
+        queue_max: 4096,
+        queue_bytes_max: usize::MAX,
+        ..BatcherOptions::default()
+    };
+    let origin = Instant::now();
+    let mut state = State::new(&options, origin);
+    if load.greedy {
+        state.be_greedy(origin);
+    }
+    let mut machine = Machine {
+        load: load.clone(),
+        state,
+        origin,
+        now: 0.0,
+        cut: Cut::default(),
+        at: vec![At::Sleep; load.instances],
+        events: BinaryHeap::new(),
+        pushed: 0,
+        numbers: Numbers(load.seed),
+        outcome: Outcome {
+            latencies: vec![Vec::new(); load.callers.len()],
+            ms: load.ms,
+            ..Outcome::default()
+        },
+    };
+    machine.begin();
+    while let Some(Reverse((ns, _, event))) = machine.events.pop() {
+        machine.now = ns as f64 / 1e6;
+        if machine.now > load.ms {
+            break;
+        }
+        machine.happen(event);
+    }
+    machine.outcome.counts = machine.state.holding.counts;
+    machine.outcome
+}
+
+impl Machine {
+    fn begin(&mut self) {
+        for (group, callers) in self.load.callers.clone().into_iter().enumerate() {
+            let first = match callers {
+                Callers::Closed { callers, .. } | Callers::Turning { callers, .. } => callers,
+                Callers::Open { .. } | Callers::Bursts { .. } => 1,
+            };
+            for caller in 0..first {
+                let after = self.numbers.even();
+                self.push(after, Event::Call { group, caller });
+            }
+        }
+    }
+
+    fn push(&mut self, after_ms: f64, event: Event) {
+        self.pushed += 1;
+        let ns = ((self.now + after_ms) * 1e6) as u64;
+        self.events.push(Reverse((ns, self.pushed, event)));
+    }
+
+    fn clock(&self) -> Instant {
+        self.origin + Duration::from_nanos((self.now * 1e6) as u64)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Call { group, caller } => self.call(group, caller),
+            Event::End { instance } => {
+                let At::Run(calls) = std::mem::take(&mut self.at[instance]) else {
+                    return;
+                };
+                for (group, _, called) in &calls {
+                    self.outcome.latencies[*group].push(self.now - called);
+                }
+                self.act(instance);
+                for (group, caller, _) in calls {
+                    if let Some((mean, deviation)) = self.back_after(group) {
+                        let back = self.numbers.normal(mean, deviation).max(0.02);
+                        self.push(back, Event::Call { group, caller });
+                    }
+                }
+            }
+            Event::Timer { instance } if self.state.holds(instance) => self.act(instance),
+            Event::Timer { .. } => {}
+        }
+    }
+
+    /// After how long a caller that was answered calls again, if it does.
+    fn back_after(&self, group: usize) -> Option<(f64, f64)> {
+        match &self.load.callers[group] {
+            Callers::Closed { back_after, .. } => Some(*back_after),
+            Callers::Turning {
+                callers,
+                back_after,
+                turns_after,
+            } => Some(back_after[self.outcome.latencies[group].len() / (callers * turns_after) % 2]),
+            Callers::Open { .. } | Callers::Bursts { .. } => None,
+        }
+    }
+
+    fn call(&mut self, group: usize, caller: usize) {
+        match self.load.callers[group].clone() {
+            Callers::Closed {
+                connections, rows, ..
+            } => self.submit(group, caller, (caller % connections) as u64, rows),
+            Callers::Turning { .. } => self.submit(group, caller, caller as u64, 1),
+            Callers::Open { per_ms, connections } => {
+                let source = (self.numbers.even() * connections as f64) as u64;
+                self.submit(group, caller, source, 1);
+                let next = self.numbers.exponential(per_ms);
+                self.push(next, Event::Call { group, caller });
+            }
+            Callers::Bursts {
+                calls,
+                every,
+                connections,
+            } => {
+                for number in 0..calls {
+                    self.submit(group, caller, number as u64 % connections, 1);
+                }
+                self.push(every, Event::Call { group, caller });
+            }
+        }
+    }
+
+    fn submit(&mut self, group: usize, caller: usize, source: u64, rows: usize) {
+        let now = self.clock();
+        let request = Request {
+            source: source + 1000 * group as u64,
+            inputs: Vec::new(),
+            rows,
+            deadline: self
+                .load
+                .deadline_ms
+                .map(|ms| now + Duration::from_secs_f64(ms / 1e3)),
+            gone: Arc::default(),
+            // Tells this call from others.
+            kept_bytes: group << 32 | caller,
+            done: Box::new(|_| ()),
+        };
+        let Ok(accepted) = self.state.submit(request, now) else {
+            self.outcome.refused += 1;
+            return;
+        };
+        assert!(accepted.evicted.is_none());
+        if accepted.call {
+            self.wake();
+        } else if let Some(holder) = (0..self.load.instances).find(|instance| self.state.holds(*instance)) {
+            self.act(holder);
+        }
+    }
+
+    /// The first sleeper takes the call.
+    fn wake(&mut self) {
+        self.state.called -= 1;
+        let is_asleep =
+            |instance: &usize| matches!(self.at[*instance], At::Sleep) && !self.state.holds(*instance);
+        let sleeper = (0..self.load.instances).find(is_asleep).unwrap();
+        self.act(sleeper);
+    }
+
+    fn act(&mut self, instance: usize) {
+        let now = self.clock();
+        self.cut.batch.clear();
+        self.cut.dropped.clear();
+        match self.state.next(instance, now, &mut self.cut) {
+            Act::Serve { call } => {
+                self.outcome.late += self.cut.dropped.len();
+                let rows: usize = self.cut.batch.iter().map(|waiting| waiting.request.rows).sum();
+                let call_of = |waiting: &Waiting| {
+                    let called = waiting.submitted.duration_since(self.origin).as_secs_f64() * 1e3;
+                    let number = waiting.request.kept_bytes;
+                    (number >> 32, number & 0xffff_ffff, called)
+                };
+                self.at[instance] = At::Run(self.cut.batch.iter().map(call_of).collect());
+                self.outcome.runs += 1;
+                let took = if rows > 0 {
+                    self.load.run.0 + self.load.run.1 * rows as f64
+                } else {
+                    0.0
+                };
+                self.push(took, Event::End { instance });
+                if call {
+                    self.wake();
+                }
+            }
+            Act::Hold(until) => {
+                let after = until.saturating_duration_since(now).as_secs_f64() * 1e3;
+                // A little late, as sleepers wake.
+                self.push(after + 0.06, Event::Timer { instance });
+            }
+            Act::Rest => {}
+            Act::WarmUp(_) | Act::Stop => panic!("nobody asked for it"),
+        }
+    }
+}
