@@ -66,6 +66,14 @@ pub(crate) const STRUCTURE: &[Group] = &[
     Group::of("overload-r1", scenario::of_r1),
 ];
 
+/// Models: what batches, waits and refusals cost their callers, beside the build before.
+pub(crate) const INFER: &[Group] = &[
+    Group::of("returning", scenario::of_models),
+    Group::of("returning-open", scenario::of_models),
+    Group::of("standing", scenario::of_models),
+    Group::of("bursts", nothing),
+];
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -75,7 +83,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_every_scenario_has_bars() {
         std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
-        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE];
+        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE, INFER];
         let mut groups = BTreeSet::new();
         let mut names = Vec::new();
         for group in areas.into_iter().flatten() {

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// The server's binary; `millpond` beside this program when left out.
     #[arg(long, value_name = "FILE")]
     millpond: Option<PathBuf>,
-    /// The build before, which the areas `hardening` and `structure` compare with that one.
+    /// The build before, which the areas `hardening`, `structure` and `infer` compare with that one.
     #[arg(long, value_name = "FILE")]
     beside: Option<PathBuf>,
     /// The result folder; bench-results/AREA-TIMESTAMP when left out.
@@ -80,6 +80,8 @@ enum Area {
     Hardening,
     /// The shape of the server: beside the build before, a bare echo, a bare lookup and a bare loop; overload.
     Structure,
+    /// Models: callers that come back, calls at random times, queues that stand, bursts; beside the build before.
+    Infer,
 }
 
 /// From the beginning of a try to that of the next: five lie over an hour.
@@ -104,6 +106,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         Area::Rpc => bars::RPC,
         Area::Hardening => bars::HARDENING,
         Area::Structure => bars::STRUCTURE,
+        Area::Infer => bars::INFER,
     };
     let mut pending = choose(groups, arguments.only.as_deref())?;
     let mut setup = Setup::find(arguments)?;

@@ -170,6 +170,11 @@ pub(crate) fn of_instructions(setup: &Setup) -> anyhow::Result<Vec<String>> {
     set.collect()
 }
 
+/// The build before, with the models of `infer.config.toml`.
+pub(crate) fn of_models(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    before(setup, &[], 7483)
+}
+
 /// The command of the build before.
 fn before(setup: &Setup, more: &[&str], port: u16) -> anyhow::Result<Vec<String>> {
     let build = setup.before()?.display().to_string();
