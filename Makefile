@@ -84,5 +84,5 @@ lint: ## format, clippy, allowed edges, tidy, licences
 
 golden: ## make the stored references of model outputs again, in the demo's environment; read the diff
 	@test -x $(VENV) || { echo "make golden: run make demo first, it makes the environment"; exit 1; }
-	$(VENV) backends/tract/tests/data/make_references.py
-	git --no-pager diff --stat -- backends/tract/tests/data
+	$(VENV) backends/onnxruntime/tests/data/make_references.py
+	git --no-pager diff --stat -- backends/onnxruntime/tests/data

@@ -53,7 +53,7 @@ pub fn r1_folder() -> tempfile::TempDir {
 /// A model or reference that the tract backend's tests ship.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../backends/tract/tests/data")
+        .join("../backends/onnxruntime/tests/data")
         .join(name)
 }
 

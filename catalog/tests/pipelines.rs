@@ -25,7 +25,7 @@ fn write(dir: &Path, dim: usize) {
 fn open(dim: usize, stages: &str) -> Result<Handle, String> {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), dim);
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tract/tests/data");
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/onnxruntime/tests/data");
     let onnx = |file: &str| toml::from_str(&format!("path = {:?}", models.join(file))).unwrap();
     let sum = "backend = \"practice\"\nbehaviour = \"wait\"\nus = 1\nwidth = 4";
     let description = format!(

@@ -80,6 +80,12 @@ pub trait Model: Send + Sync {
         let _ = rows;
         Ok(())
     }
+
+    /// Whether threads that bring requests may run it themselves: an instance more costs little, and a run is the work of the
+    /// thread that calls. Not where it has threads of its own or waits for a device.
+    fn runs_inline(&self) -> bool {
+        true
+    }
 }
 
 /// One thread's way to run a model.

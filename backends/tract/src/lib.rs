@@ -10,7 +10,7 @@
 //! use millpond_tensor::Tensor;
 //! use std::path::Path;
 //!
-//! let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mlp.onnx");
+//! let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../onnxruntime/tests/data/mlp.onnx");
 //! let model = Tract::at(file).load()?;
 //! assert_eq!(model.signature().inputs[0].to_string(), "x: f32[N, 16]");
 //!

@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn concrete_plans_are_bounded_and_the_symbolic_one_runs_the_rest() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mlp.onnx");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../onnxruntime/tests/data/mlp.onnx");
         let mut model = crate::load::load(&file).unwrap();
         check(&model, 0..4, 3);
         check(&model, 0..40, PLANS_MAX);

@@ -308,8 +308,8 @@ impl Batcher {
         if !model.signature().batched {
             (options.batch_size_max, request_rows_max) = (1, 1);
         }
-        if warm_up::has_free_sizes(model.signature()) {
-            // Callers choose what a run takes, and no estimate by rows bounds it.
+        if warm_up::has_free_sizes(model.signature()) || !model.runs_inline() {
+            // Callers choose what a run takes, and no estimate by rows bounds it; or the model does not bear it.
             options.inline_us_max = 0;
         }
         let shared = Arc::new(Shared {

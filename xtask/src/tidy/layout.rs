@@ -76,7 +76,7 @@ mod tests {
         check("examples/helpers.py", true);
         check("press/src/scores.rs", false);
         check("docs/types/shard.md", true);
-        check("backends/tract/tests/data/types.json", false);
+        check("backends/onnxruntime/tests/data/types.json", false);
     }
 
     #[test]

@@ -283,7 +283,7 @@ mod tests {
 
     const MODEL: &str = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../backends/tract/tests/data/mlp.onnx"
+        "/../../backends/onnxruntime/tests/data/mlp.onnx"
     );
 
     fn read(line: &str) -> Result<Command, String> {

@@ -5,7 +5,7 @@ to add a model, in an environment of its own:
 
     python3 -m venv /tmp/references && . /tmp/references/bin/activate
     pip install numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
-    python backends/tract/tests/data/make_references.py
+    python backends/onnxruntime/tests/data/make_references.py
 
 Every seed is fixed. A model is a row-wise function, so the reference of a batch of k rows is the first
 k rows of the one reference stored.
@@ -46,10 +46,10 @@ def tensor(name, array):
     return {"name": name, "type": NAMES[str(array.dtype)], "shape": list(array.shape), "data": shortest}
 
 
-def write(name, nodes, inputs, outputs, initializers, values=None):
+def write(name, nodes, inputs, outputs, initializers, values=None, opset=17):
     graph = helper.make_graph(nodes, name, inputs, outputs, initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    model.ir_version = 8 if opset == 17 else 9
     for value in model.graph.input:
         first = value.type.tensor_type.shape.dim[0] if value.type.tensor_type.shape.dim else None
         if first is not None and first.dim_param == "-1":
@@ -210,17 +210,34 @@ def types():
 
 
 def refused():
-    """Files that a backend must refuse, each named after the reason; and small ones without a batch or with further free sizes."""
+    """Files that a backend must refuse, each named after the reason."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    write("refused_unsupported_op", [helper.make_node("Frobnicate", ["x"], ["y"], domain="example")], [x], [y], [])
+    write("refused_unknown_domain", [helper.make_node("Frobnicate", ["x"], ["y"], domain="example")], [x], [y], [])
     write("refused_unknown_op", [helper.make_node("Frobnicate", ["x"], ["y"])], [x], [y], [])
+    write("refused_output_from_nowhere", [helper.make_node("Relu", ["x"], ["z"])], [x], [y], [])
+    write("refused_no_outputs", [helper.make_node("Relu", ["x"], ["z"])], [x], [], [])
+    eighth = helper.make_tensor_value_info("x", TensorProto.FLOAT8E4M3FN, ["N", 4])
+    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    write("refused_float8", [cast], [eighth], [y], [], opset=19)
+    sequence = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+    write("refused_sequence", [helper.make_node("SequenceConstruct", ["x"], ["y"])], [x], [sequence], [])
+    write("refused_input_without_shape", [helper.make_node("Relu", ["x"], ["y"])], [open_ended("x")], [y], [])
+
+
+def open_ended(name):
+    """A port of which the file does not say how many dimensions it has."""
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+
+
+def shapes():
+    """Small models without a batch, with further free sizes, or whose output has no shape."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
+    y = open_ended("y")
     two = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "M"])
     write("two_dynamic", [helper.make_node("Relu", ["x"], ["y"])], [two], [y], [])
     fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
     write("fixed", [helper.make_node("Relu", ["x"], ["y"])], [fixed], [y], [])
-    half = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 4])
-    write("refused_half_float", [helper.make_node("Relu", ["x"], ["y"])], [half], [y], [])
     write(
         "summed",
         [helper.make_node("ReduceSum", ["x", "axis"], ["y"], keepdims=0)],
@@ -228,10 +245,57 @@ def refused():
         [y],
         [constant("axis", np.array([0], np.int64))],
     )
-    write("refused_output_from_nowhere", [helper.make_node("Relu", ["x"], ["z"])], [x], [y], [])
+    # As many rows as it has, one after the other: the output's first size is free, and not the rows.
+    flat = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M"])
+    write(
+        "flattened",
+        [helper.make_node("Reshape", ["x", "shape"], ["y"])],
+        [x],
+        [flat],
+        [constant("shape", np.array([-1], np.int64))],
+    )
+    scalar = helper.make_tensor_value_info("rate", TensorProto.INT64, [])
+    state = helper.make_tensor_value_info("state", TensorProto.FLOAT, [2, "B", 3])
+    sound = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", "T"])
+    nodes = [
+        helper.make_node("Cast", ["rate"], ["rate_f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "rate_f"], ["y"]),
+        helper.make_node("Add", ["state", "rate_f"], ["state_next"]),
+    ]
+    # The form of a stateful model of sound: a scalar, a state with its batch in the middle, a free length.
+    write("stateful", nodes, [sound, state, scalar], [y, open_ended("state_next")], [])
+    # How many dimensions `y` has depends on a value, so that nothing but a run can tell.
+    axes = helper.make_tensor_value_info("axes", TensorProto.INT64, ["R"])
+    write("unshaped", [helper.make_node("Squeeze", ["x", "axes"], ["y"])], [x, axes], [y], [])
+
+
+def odd():
+    """Types that tensors of ours lack, weights in files of their own, and truth values that are neither 0 nor 1."""
+    kinds = {"h": TensorProto.FLOAT16, "b": TensorProto.BFLOAT16, "s": TensorProto.STRING}
+    for name, kind in kinds.items():
+        ports = [helper.make_tensor_value_info(port, kind, ["N", 2]) for port in (name, f"{name}2")]
+        names = {"h": "half", "b": "brain", "s": "strings"}
+        write(names[name], [helper.make_node("Identity", [name], [f"{name}2"])], ports[:1], ports[1:], [])
+    truths = onnx.TensorProto(name="truths", data_type=TensorProto.BOOL, dims=[1, 3], raw_data=bytes([0, 1, 2]))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.BOOL, None)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Expand", ["truths", "shape"], ["y"]),
+    ]
+    write("truths", nodes, [x], [y], [truths])
+    for name, location in {"external": "external.weights", "refused_external": "../external.weights"}.items():
+        weight = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": location, "offset": "0", "length": "16"}.items():
+            entry = weight.external_data.add()
+            entry.key, entry.value = key, value
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])
+        write(name, [helper.make_node("Add", ["x", "w"], ["y"])], [x], [open_ended("y")], [weight])
+    (HERE / "external.weights").write_bytes(np.arange(4, dtype=np.float32).tobytes())
 
 
 if __name__ == "__main__":
-    for make in (mlp, ranker, two_by_two, gather, types, refused):
+    for make in (mlp, ranker, two_by_two, gather, types, refused, shapes, odd):
         make()
     print(f"numpy {np.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")

@@ -1,0 +1,337 @@
+//! Options of a session, by the names that ONNX Runtime gives them. It takes any name and value without a word, so the names are
+//! known here, and the loaded library is asked whether it knows them as well.
+//!
+//! Its invariant: an option is set, or refused by its name; none is ignored, and none reads or writes a file outside the model's folder.
+
+use crate::settings::Scalar;
+use ort::logging::LogLevel;
+use ort::session::builder::SessionBuilder;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// What becomes of an option.
+#[derive(Clone, Copy)]
+enum Way {
+    /// It is handed on as it is.
+    Entry,
+    /// ONNX Runtime has a function for it; older libraries know no such name.
+    Setter(Setter),
+    /// It is refused, and why.
+    Refused(&'static str),
+}
+
+/// The function that an option stands for.
+#[derive(Clone, Copy)]
+enum Setter {
+    InterThreads,
+    Execution,
+    MemoryPattern,
+    Deterministic,
+    LogId,
+    LogSeverity,
+    LogVerbosity,
+}
+
+const THREADS: &str = "set threads instead";
+const OPTIMIZATION: &str = "set optimization instead";
+const WRITES: &str = "it writes files beside what is served; do it by a program of your own";
+const ELSEWHERE: &str = "it reads files outside the model's folder; put them beside the model";
+const BYTES: &str = "it needs the model's bytes in memory, and models are loaded from files; leave it out";
+const NO_RUN: &str = "such a session cannot run; leave it out";
+const OWN_THREADS: &str = "each session has threads of its own; leave it out";
+
+/// Every option that a release from 1.24 to 1.32 knows and that is more than an entry.
+const SPECIAL: &[(&str, Way)] = &[
+    ("ep.context_embed_mode", Way::Refused(WRITES)),
+    ("ep.context_enable", Way::Refused(WRITES)),
+    ("ep.context_file_path", Way::Refused(WRITES)),
+    (
+        "ep.context_model_external_initializers_file_name",
+        Way::Refused(WRITES),
+    ),
+    ("ep.context_node_name_prefix", Way::Refused(WRITES)),
+    ("ep.context_source_model_path", Way::Refused(ELSEWHERE)),
+    ("session.collect_node_memory_stats_to_file", Way::Refused(WRITES)),
+    ("session.compile_only", Way::Refused(NO_RUN)),
+    ("session.debug_layout_transformation", Way::Refused(WRITES)),
+    ("session.enable_mem_pattern", Way::Setter(Setter::MemoryPattern)),
+    ("session.enable_profiling", Way::Refused(WRITES)),
+    ("session.execution_mode", Way::Setter(Setter::Execution)),
+    ("session.graph_optimization_level", Way::Refused(OPTIMIZATION)),
+    ("session.inter_op_num_threads", Way::Setter(Setter::InterThreads)),
+    ("session.intra_op_num_threads", Way::Refused(THREADS)),
+    ("session.log_id", Way::Setter(Setter::LogId)),
+    ("session.log_severity_level", Way::Setter(Setter::LogSeverity)),
+    ("session.log_verbosity_level", Way::Setter(Setter::LogVerbosity)),
+    (
+        "session.model_external_initializers_file_folder_path",
+        Way::Refused(ELSEWHERE),
+    ),
+    ("session.moe.offload.allow_file_backing", Way::Refused(WRITES)),
+    ("session.moe.offload.derived_cache_dir", Way::Refused(WRITES)),
+    ("session.moe.offload.popularity_file", Way::Refused(ELSEWHERE)),
+    ("session.moe.offload.source_root", Way::Refused(ELSEWHERE)),
+    ("session.moe_expert_counter_state_file", Way::Refused(WRITES)),
+    ("session.node_partition_config_file", Way::Refused(ELSEWHERE)),
+    (
+        "session.optimized_model_external_initializers_file_name",
+        Way::Refused(WRITES),
+    ),
+    (
+        "session.optimized_model_external_initializers_min_size_in_bytes",
+        Way::Refused(WRITES),
+    ),
+    ("session.optimized_model_filepath", Way::Refused(WRITES)),
+    (
+        "session.resource_cuda_partitioning_settings",
+        Way::Refused(ELSEWHERE),
+    ),
+    (
+        "session.save_external_prepacked_constant_initializers",
+        Way::Refused(WRITES),
+    ),
+    ("session.save_model_format", Way::Refused(WRITES)),
+    (
+        "session.use_deterministic_compute",
+        Way::Setter(Setter::Deterministic),
+    ),
+    (
+        "session.use_external_initializer_file_buffers_directly",
+        Way::Refused(BYTES),
+    ),
+    ("session.use_ort_model_bytes_directly", Way::Refused(BYTES)),
+    (
+        "session.use_ort_model_bytes_for_initializers",
+        Way::Refused(BYTES),
+    ),
+    ("session.use_per_session_threads", Way::Refused(OWN_THREADS)),
+];
+
+/// The others, which are entries.
+const ENTRIES: &str = include_str!("options/entries.txt");
+
+fn entries() -> impl Iterator<Item = &'static str> {
+    ENTRIES.lines().filter(|line| !line.is_empty())
+}
+
+fn way(name: &str) -> Option<Way> {
+    let special = SPECIAL.iter().find(|(known, _)| *known == name);
+    match special {
+        Some((_, way)) => Some(*way),
+        None => entries().any(|known| known == name).then_some(Way::Entry),
+    }
+}
+
+/// What is wrong with options before a library is loaded; `at` is their table, as in `models.ranker.options`.
+pub(crate) fn check(at: &str, options: &BTreeMap<String, Scalar>) -> Result<(), String> {
+    for (name, value) in options {
+        check_text(at, name, value)?;
+        match way(name) {
+            Some(Way::Entry) => {}
+            Some(Way::Setter(setter)) => {
+                parse(setter, &value.to_string())
+                    .map_err(|expected| format!("{at}: {name:?} is {value}; expected {expected}"))?;
+            }
+            Some(Way::Refused(why)) => return Err(format!("{at}: {name:?} is not allowed: {why}")),
+            None => {
+                return Err(format!(
+                    "{at}: ONNX Runtime has no session option {name:?}; the nearest is {:?}",
+                    nearest(name)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// C ends texts by a zero byte.
+pub(crate) fn check_text(at: &str, name: &str, value: &Scalar) -> Result<(), String> {
+    match name.contains('\0') || value.to_string().contains('\0') {
+        true => Err(format!(
+            "{at}: {name:?} or its value holds a zero byte; leave it out"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// What a setter is called with.
+enum Setting {
+    Count(usize),
+    Truth(bool),
+    Text(String),
+    Level(LogLevel),
+    Verbosity(i32),
+}
+
+fn parse(setter: Setter, value: &str) -> Result<Setting, &'static str> {
+    let truth = || match value {
+        "0" => Ok(Setting::Truth(false)),
+        "1" => Ok(Setting::Truth(true)),
+        _ => Err("0 or 1"),
+    };
+    match setter {
+        Setter::InterThreads => match value.parse() {
+            Ok(count @ 1..=1024) => Ok(Setting::Count(count)),
+            _ => Err("1 to 1024"),
+        },
+        Setter::Execution | Setter::MemoryPattern | Setter::Deterministic => truth(),
+        Setter::LogId => Ok(Setting::Text(value.to_owned())),
+        Setter::LogSeverity => match value {
+            "0" => Ok(Setting::Level(LogLevel::Verbose)),
+            "1" => Ok(Setting::Level(LogLevel::Info)),
+            "2" => Ok(Setting::Level(LogLevel::Warning)),
+            "3" => Ok(Setting::Level(LogLevel::Error)),
+            "4" => Ok(Setting::Level(LogLevel::Fatal)),
+            _ => Err("0 to 4"),
+        },
+        Setter::LogVerbosity => value
+            .parse()
+            .map(Setting::Verbosity)
+            .map_err(|_| "a whole number"),
+    }
+}
+
+/// Sets checked options; `library` is the file that is loaded.
+pub(crate) fn apply(
+    mut builder: SessionBuilder,
+    options: &BTreeMap<String, Scalar>,
+    library: &Path,
+) -> Result<SessionBuilder, String> {
+    let is_entry = |name: &&String| matches!(way(name), Some(Way::Entry));
+    let names: Vec<&str> = options.keys().filter(is_entry).map(String::as_str).collect();
+    if let Some(name) = first_unknown(&names, library)? {
+        return Err(format!("option {name:?} is not known to {}", library.display()));
+    }
+    for (name, value) in options {
+        let value = value.to_string();
+        builder = match way(name) {
+            Some(Way::Setter(setter)) => {
+                let setting = parse(setter, &value)
+                    .map_err(|expected| format!("option {name:?} is {value}; expected {expected}"))?;
+                set(builder, setter, setting)
+            }
+            _ => {
+                let set = builder.with_config_entry(name, value);
+                set.map_err(|error| error.message().to_owned())
+            }
+        }
+        .map_err(|said| format!("option {name:?}: {said}"))?;
+    }
+    Ok(builder)
+}
+
+fn set(builder: SessionBuilder, setter: Setter, setting: Setting) -> Result<SessionBuilder, String> {
+    let set = match setting {
+        Setting::Count(count) => builder.with_inter_threads(count),
+        Setting::Text(text) => builder.with_log_id(text),
+        Setting::Level(level) => builder.with_log_level(level),
+        Setting::Verbosity(verbosity) => builder.with_log_verbosity(verbosity),
+        Setting::Truth(truth) => match setter {
+            Setter::Execution => builder.with_parallel_execution(truth),
+            Setter::MemoryPattern => builder.with_memory_pattern(truth),
+            _ => builder.with_deterministic_compute(truth),
+        },
+    };
+    set.map_err(|error| error.message().to_owned())
+}
+
+/// The first name that the library's file does not hold. A release keeps its options' names as texts, and takes other names in silence.
+fn first_unknown<'a>(names: &[&'a str], library: &Path) -> Result<Option<&'a str>, String> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let bytes =
+        fs::read(library).map_err(|error| format!("{} cannot be read: {error}", library.display()))?;
+    let holds = |name: &str| {
+        let ended = [name.as_bytes(), b"\0"].concat();
+        bytes.windows(ended.len()).any(|window| window == ended)
+    };
+    Ok(names.iter().copied().find(|name| !holds(name)))
+}
+
+/// The known option that takes the fewest changes to become `name`.
+fn nearest(name: &str) -> &'static str {
+    let all = SPECIAL.iter().map(|(known, _)| *known).chain(entries());
+    all.min_by_key(|known| distance(name, known)).unwrap_or_default()
+}
+
+/// Letters to insert, remove or replace.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, letter) in from.chars().take(200).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn check_one(name: &str, value: &str, expected: Result<(), &str>) {
+        let options = BTreeMap::from([(name.to_owned(), Scalar::Text(value.to_owned()))]);
+        let found = check("models.a.options", &options);
+        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
+    }
+
+    #[test]
+    fn options_are_known_by_name() {
+        check_one("session.set_denormal_as_zero", "1", Ok(()));
+        check_one("session.inter_op_num_threads", "2", Ok(()));
+        check_one(
+            "session.set_denormals_as_zero",
+            "1",
+            Err(
+                "models.a.options: ONNX Runtime has no session option \"session.set_denormals_as_zero\"; the nearest is \"session.set_denormal_as_zero\"",
+            ),
+        );
+        check_one(
+            "session.optimized_model_filepath",
+            "/etc/x",
+            Err(
+                "models.a.options: \"session.optimized_model_filepath\" is not allowed: it writes files beside what is served; do it by a program of your own",
+            ),
+        );
+        check_one(
+            "session.intra_op_num_threads",
+            "2",
+            Err("models.a.options: \"session.intra_op_num_threads\" is not allowed: set threads instead"),
+        );
+        check_one(
+            "session.execution_mode",
+            "parallel",
+            Err("models.a.options: \"session.execution_mode\" is parallel; expected 0 or 1"),
+        );
+    }
+
+    #[test]
+    fn each_option_is_listed_once() {
+        let mut all: Vec<&str> = SPECIAL.iter().map(|(known, _)| *known).chain(entries()).collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len(), count), (134, 134));
+        assert!(all.iter().all(|name| nearest(name) == *name));
+    }
+
+    #[test]
+    fn a_library_that_does_not_hold_a_name_does_not_know_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("library.so");
+        fs::write(&library, b"\0session.a\0session.b.c\0").unwrap();
+        assert_eq!(first_unknown(&["session.a", "session.b.c"], &library), Ok(None));
+        assert_eq!(
+            first_unknown(&["session.a", "session.b"], &library),
+            Ok(Some("session.b"))
+        );
+    }
+}

@@ -1,0 +1,278 @@
+//! The backend's keys of `[models.NAME]`, and what is known to be wrong with them before anything is loaded.
+//!
+//! Its invariant: a key that passes [`Backend::check`] is either obeyed or refused by ONNX Runtime when the model is loaded.
+
+use crate::{load, options};
+use millpond_backends_interface::{Backend, Error, Model};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Threads of one instance at most.
+const THREADS_MAX: usize = 1024;
+
+/// `backend = "onnxruntime"`: a model that is one ONNX file, with the files of weights that it names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OnnxRuntime {
+    /// The file.
+    pub path: PathBuf,
+    /// What runs the operators, the first that can; `["cpu"]` when left out.
+    pub providers: Option<Vec<Provider>>,
+    /// Options of providers, by their own names.
+    pub provider_options: BTreeMap<Provider, BTreeMap<String, Scalar>>,
+    /// Threads that one run uses; 1 when left out.
+    pub threads: Option<usize>,
+    /// How far the graph is rewritten when it is loaded; `all` when left out.
+    pub optimization: Option<Optimization>,
+    /// Whether dimension 0 is the batch; found out when left out.
+    pub batched: Option<bool>,
+    /// Options of the session, by ONNX Runtime's names.
+    pub options: BTreeMap<String, Scalar>,
+}
+
+/// An execution provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provider {
+    /// The processor; always there, and behind all others.
+    Cpu,
+    /// NVIDIA's GPUs.
+    Cuda,
+    /// NVIDIA's GPUs, by graphs that TensorRT builds.
+    TensorRt,
+    /// Intel's devices.
+    OpenVino,
+}
+
+impl Provider {
+    /// What the configuration calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Provider::Cpu => "cpu",
+            Provider::Cuda => "cuda",
+            Provider::TensorRt => "tensorrt",
+            Provider::OpenVino => "openvino",
+        }
+    }
+}
+
+/// How far the graph is rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Optimization {
+    /// Not at all.
+    None,
+    /// Constants are folded, what does nothing is removed.
+    Basic,
+    /// Operators are fused as well.
+    Extended,
+    /// And memory is laid out for the machine.
+    All,
+}
+
+/// The value of an option.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a text, a whole number, true or false (an option's whole name stands in quotes)"
+)]
+pub enum Scalar {
+    /// Written 1 or 0.
+    Truth(bool),
+    /// Written in decimal.
+    Number(i64),
+    /// Written as it is.
+    Text(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Truth(truth) => write!(f, "{}", u8::from(*truth)),
+            Scalar::Number(number) => number.fmt(f),
+            Scalar::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+impl OnnxRuntime {
+    /// Its keys in the configuration.
+    pub const KEYS: &'static [&'static str] = &[
+        "path",
+        "providers",
+        "provider_options",
+        "threads",
+        "optimization",
+        "batched",
+        "options",
+    ];
+
+    /// The model in that file, with all else as it is when left out.
+    pub fn at(path: impl Into<PathBuf>) -> OnnxRuntime {
+        OnnxRuntime {
+            path: path.into(),
+            ..OnnxRuntime::default()
+        }
+    }
+
+    /// The providers but for the processor, which is behind them anyway.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = Provider> + '_ {
+        let providers = self.providers.iter().flatten().copied();
+        providers.filter(|provider| *provider != Provider::Cpu)
+    }
+
+    /// Threads that one run uses.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or(1)
+    }
+
+    /// Whether one session serves all instances: ONNX Runtime lets threads share one where a run is its thread's own work.
+    pub(crate) fn shares_a_session(&self) -> bool {
+        let has_threads = self.threads() > 1 || self.options.contains_key("session.execution_mode");
+        !has_threads && self.devices().next().is_none()
+    }
+
+    fn check_providers(&self, at: &str) -> Result<(), String> {
+        let Some(providers) = &self.providers else {
+            return self.check_provider_options(at, &[Provider::Cpu]);
+        };
+        if providers.is_empty() {
+            return Err(format!("{at}.providers is empty; name \"cpu\", or leave it out"));
+        }
+        for (place, provider) in providers.iter().enumerate() {
+            let name = provider.name();
+            if providers[..place].contains(provider) {
+                return Err(format!("{at}.providers names {name:?} twice; name it once"));
+            }
+            if *provider == Provider::Cpu && place + 1 < providers.len() {
+                return Err(format!(
+                    "{at}.providers names \"cpu\" before others, and it can run everything; name it last"
+                ));
+            }
+        }
+        self.check_provider_options(at, providers)
+    }
+
+    fn check_provider_options(&self, at: &str, providers: &[Provider]) -> Result<(), String> {
+        for (provider, options) in &self.provider_options {
+            let name = provider.name();
+            let at = format!("{at}.provider_options.{name}");
+            if !providers.contains(provider) {
+                return Err(format!(
+                    "{at}: {name:?} is not in providers; add it there, or leave its options out"
+                ));
+            }
+            if *provider == Provider::Cpu {
+                return Err(format!(
+                    "{at}: \"cpu\" has no options of its own; see threads and options"
+                ));
+            }
+            for (key, value) in options {
+                options::check_text(&at, key, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Backend for OnnxRuntime {
+    fn path_mut(&mut self) -> Option<&mut PathBuf> {
+        (!self.path.as_os_str().is_empty()).then_some(&mut self.path)
+    }
+
+    fn check(&self, at: &str, _batch_size_max: usize) -> Result<(), String> {
+        if self.path.as_os_str().is_empty() {
+            return Err(format!(
+                "{at}.path is missing; name an ONNX model, or set backend = \"practice\" for a model of known behaviour"
+            ));
+        }
+        if !self.path.is_file() {
+            let path = self.path.display();
+            return Err(format!("{at}.path: {path} is no file; name an ONNX model"));
+        }
+        if let Some(threads) = self
+            .threads
+            .filter(|threads| !(1..=THREADS_MAX).contains(threads))
+        {
+            return Err(format!("{at}.threads is {threads}; expected 1 to {THREADS_MAX}"));
+        }
+        self.check_providers(at)?;
+        options::check(&format!("{at}.options"), &self.options)
+    }
+
+    fn load(&self) -> Result<Arc<dyn Model>, Error> {
+        Ok(Arc::new(load::load(self)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn check(keys: &str, expected: &str) {
+        let file = std::env::current_exe().unwrap();
+        let found = toml::from_str::<OnnxRuntime>(&format!("path = {file:?}\n{keys}"))
+            .map_err(|error| error.to_string())
+            .and_then(|section| section.check("models.a", 1));
+        match found {
+            Ok(()) => assert_eq!(expected, "", "{keys}"),
+            Err(problem) => assert!(
+                !expected.is_empty() && problem.contains(expected),
+                "{keys}: {problem}"
+            ),
+        }
+    }
+
+    #[test]
+    fn sections_that_cannot_be_meant_are_refused() {
+        check("", "");
+        check(
+            "threads = 4\noptimization = \"basic\"\nbatched = false\nproviders = [\"cuda\", \"cpu\"]",
+            "",
+        );
+        check("provider_options.cuda.device_id = 1\nproviders = [\"cuda\"]", "");
+        check("threads = 0", "models.a.threads is 0; expected 1 to 1024");
+        check("threads = 1025", "models.a.threads is 1025");
+        check("optimization = \"some\"", "unknown variant `some`");
+        check("providers = []", "models.a.providers is empty");
+        check(
+            "providers = [\"rocm\"]",
+            "unknown variant `rocm`, expected one of `cpu`, `cuda`, `tensorrt`, `openvino`",
+        );
+        check("providers = [\"cuda\", \"cuda\"]", "names \"cuda\" twice");
+        check("providers = [\"cpu\", \"cuda\"]", "name it last");
+        check(
+            "provider_options.cuda.device_id = 1",
+            "\"cuda\" is not in providers",
+        );
+        check("provider_options.cpu.arena = 1", "\"cpu\" has no options");
+        check(
+            "providers = [\"cuda\"]\nprovider_options.cuda.\"a\\u0000\" = 1",
+            "a zero byte",
+        );
+        check("provider = [\"cuda\"]", "unknown field `provider`");
+    }
+
+    #[test]
+    fn options_are_texts_numbers_and_truths() {
+        let section: OnnxRuntime = toml::from_str("options = { a = true, b = 7, c = \"x\" }").unwrap();
+        let values: Vec<String> = section.options.values().map(Scalar::to_string).collect();
+        assert_eq!(values, ["1", "7", "x"]);
+        let nested = toml::from_str::<OnnxRuntime>("options.session.disable_prepacking = 1").unwrap_err();
+        assert!(
+            nested.to_string().contains("whole name stands in quotes"),
+            "{nested}"
+        );
+    }
+
+    #[test]
+    fn a_session_is_shared_where_a_run_is_its_threads_own_work() {
+        let shares = |keys: &str| toml::from_str::<OnnxRuntime>(keys).unwrap().shares_a_session();
+        assert!(shares("") && shares("threads = 1\nproviders = [\"cpu\"]"));
+        assert!(!shares("threads = 2") && !shares("providers = [\"cuda\", \"cpu\"]"));
+    }
+}

@@ -1,0 +1,178 @@
+//! Files that are not models this backend can serve: each is refused with the file,
+//! the reason and a hint, and none makes the process panic or stop.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod installed;
+
+use installed::{data, is_there, load};
+use millpond_backends_interface::{Backend, Error};
+use millpond_backends_onnxruntime::OnnxRuntime;
+use std::path::Path;
+
+fn check(path: &Path, expected_problem: &str, expected_hint: &str) {
+    match OnnxRuntime::at(path).load().map(|_| ()) {
+        Err(Error::Load {
+            path: named,
+            problem,
+            hint,
+        }) => {
+            assert_eq!(named, path);
+            assert!(
+                problem.contains(expected_problem),
+                "{}: {problem}",
+                path.display()
+            );
+            assert!(hint.contains(expected_hint), "{}: {hint}", path.display());
+        }
+        other => panic!("{}: {other:?}", path.display()),
+    }
+}
+
+#[test]
+fn models_that_cannot_be_served_are_refused() {
+    if !is_there("models_that_cannot_be_served_are_refused") {
+        return;
+    }
+    let cannot = "ONNX Runtime cannot load it: ";
+    for (file, problem, hint) in [
+        (
+            "refused_unknown_domain.onnx",
+            "Frobnicate",
+            "operators that the installed ONNX Runtime has",
+        ),
+        (
+            "refused_unknown_op.onnx",
+            "Frobnicate",
+            "operators that the installed ONNX Runtime has",
+        ),
+        ("refused_output_from_nowhere.onnx", cannot, "onnx.checker"),
+        ("refused_no_outputs.onnx", "it has no outputs", "at least one"),
+        ("refused_float8.onnx", "input `x` has element type ", "f32"),
+        (
+            "refused_sequence.onnx",
+            "output `y` is no tensor",
+            "tensors alone",
+        ),
+        (
+            "refused_input_without_shape.onnx",
+            "input `x` has no shape",
+            "sizes may be free",
+        ),
+        ("refused_external.onnx", cannot, "onnx.checker"),
+        ("half.onnx", "input `h` has element type ", "f32"),
+        ("brain.onnx", "input `b` has element type ", "f32"),
+        ("strings.onnx", "input `s` has element type ", "f32"),
+    ] {
+        check(&data(file), problem, hint);
+    }
+}
+
+#[test]
+fn providers_that_the_library_lacks_are_refused() {
+    if !is_there("providers_that_the_library_lacks_are_refused") {
+        return;
+    }
+    // The package onnxruntime has none of these; a library of another package may have some.
+    for (provider, package) in [
+        ("cuda", "pip install onnxruntime-gpu"),
+        ("tensorrt", "pip install onnxruntime-gpu"),
+        ("openvino", "pip install onnxruntime-openvino"),
+    ] {
+        let keys = format!("providers = [{provider:?}, \"cpu\"]");
+        if let Err(error) = load("mlp.onnx", &keys) {
+            let error = error.to_string();
+            assert!(
+                error.contains(&format!("provider {provider:?} is not to be had from /")),
+                "{error}"
+            );
+            assert!(error.contains(package), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    check(&data("absent.onnx"), "it cannot be read", "check the path");
+    check(&data(""), "it cannot be read", "check the path");
+}
+
+#[test]
+fn what_is_no_model_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    check(&written("empty.onnx", b""), "it is empty", "again");
+    if is_there("what_is_no_model_is_refused") {
+        let text = written("text.onnx", b"this is no model at all, it is a sentence");
+        check(&text, "ONNX Runtime cannot load it: ", "again");
+    }
+}
+
+/// Every prefix of a model is refused; none panics.
+#[test]
+fn a_file_cut_short_is_refused() {
+    if !is_there("a_file_cut_short_is_refused") {
+        return;
+    }
+    let whole = std::fs::read(data("two_by_two.onnx")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.onnx");
+    std::fs::write(&path, &whole).unwrap();
+    assert!(OnnxRuntime::at(&path).load().is_ok());
+    for length in 0..whole.len() {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let loaded = OnnxRuntime::at(&path).load().map(|_| ());
+        assert!(
+            matches!(loaded, Err(Error::Load { .. })),
+            "{length} of {} bytes: {loaded:?}",
+            whole.len()
+        );
+    }
+}
+
+/// Bits flipped one a file, everywhere: the load ends in a model or an error.
+#[test]
+fn a_flipped_bit_never_stops_the_process() {
+    if !is_there("a_flipped_bit_never_stops_the_process") {
+        return;
+    }
+    let whole = std::fs::read(data("two_by_two.onnx")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flipped.onnx");
+    let mut refused = 0;
+    for position in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[position] ^= 1 << (position % 8);
+        std::fs::write(&path, &flipped).unwrap();
+        refused += usize::from(OnnxRuntime::at(&path).load().is_err());
+    }
+    assert!(refused > 0);
+}
+
+/// An instance of its own is not made of another file than the first.
+#[test]
+fn a_file_that_changed_makes_no_further_instances() {
+    if !is_there("a_file_that_changed_makes_no_further_instances") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    std::fs::copy(data("mlp.onnx"), &path).unwrap();
+    let section = OnnxRuntime {
+        threads: Some(2),
+        ..OnnxRuntime::at(&path)
+    };
+    let model = section.load().unwrap();
+    let first = model.instance().unwrap();
+    drop(model.instance().unwrap());
+    std::fs::copy(data("ranker.onnx"), &path).unwrap();
+    let error = model.instance().map(|_| ()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("has changed since it was loaded; load the model again"),
+        "{error}"
+    );
+    drop(first);
+}
