@@ -47,6 +47,10 @@ $(TESTS_VENV)/installed: tests/interop/requirements.txt
 	$(PYTHON) -m pip --python $(TESTS_VENV)/bin/python --disable-pip-version-check install --quiet --requirement $<
 	@touch $@
 
+# What the tests' models run on, unless it is set: the ONNX Runtime of the demo's environment.
+test: export ORT_DYLIB_PATH ?= $(abspath .demo/venv)
+bench: export ORT_DYLIB_PATH ?= $(abspath .demo/venv)
+
 test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
 	$(PYTHON) examples/movielens/fetch.py --environment
 	$(CARGO) build --workspace --locked $(ENCRYPTED) --lib --tests --bin millpond --bin millpond-chaos

@@ -50,11 +50,28 @@ pub fn r1_folder() -> tempfile::TempDir {
     folder
 }
 
-/// A model or reference that the tract backend's tests ship.
+/// A model or reference that the tests of the ONNX Runtime backend ship.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../backends/onnxruntime/tests/data")
         .join(name)
+}
+
+/// The binary. Its models run on the ONNX Runtime that ORT_DYLIB_PATH names, else on that of the demo's environment in this checkout,
+/// else on whichever is installed.
+pub fn millpond() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+    if let Some(library) = library() {
+        command.env("ORT_DYLIB_PATH", library);
+    }
+    command
+}
+
+/// The demo's environment, where nothing else is said and it is there.
+pub fn library() -> Option<PathBuf> {
+    let of_the_demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.demo/venv");
+    let is_wanted = std::env::var_os("ORT_DYLIB_PATH").is_none() && of_the_demo.is_dir();
+    is_wanted.then(|| of_the_demo.canonicalize().unwrap())
 }
 
 /// Rows for users and items 0..100 of slots "0" and "1".
@@ -133,7 +150,7 @@ impl Millpond {
         stderr: Stdio,
         environment: &[(&str, &Path)],
     ) -> Result<Millpond, (ExitStatus, String)> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+        let mut command = millpond();
         command.envs(environment.iter().copied());
         command
             .args(["serve", "--config"])

@@ -1,7 +1,7 @@
 //! What one core could do with R1's requests if nothing but the work were there: hash, look up, assemble, run the model.
 //!
 //! No parsing of JSON, no queue, no other thread: requests lie in memory as text, and a byte that comes asks for the next one. The model
-//! runs at a batch of one request, prepared for exactly that size. Its invariant: it computes what the server answers; every score is
+//! runs at a batch of one request. Its invariant: it computes what the server answers; every score is
 //! compared once, before the first byte is taken.
 
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use millpond_backends_interface::{Backend as _, Instance};
-use millpond_backends_tract::Tract;
+use millpond_backends_onnxruntime::OnnxRuntime;
 use millpond_engines_features::Table;
 use millpond_pipelines::key_hash;
 use millpond_tensor::Tensor;
@@ -64,8 +64,7 @@ impl Loop {
     fn open(folder: &Path) -> anyhow::Result<Loop> {
         let table = Table::open_version(&folder.join("tables/embeddings"), None)?;
         table.make_resident()?;
-        let model = Tract::at(folder.join("model.onnx")).load()?;
-        model.prepare(SAMPLES)?;
+        let model = OnnxRuntime::at(folder.join("model.onnx")).load()?;
         let mut bare = Loop {
             table,
             instance: model.instance()?,

@@ -67,6 +67,7 @@ impl Catalog {
         anew: Option<&str>,
         resources: &Resources,
     ) -> Result<Catalog, Error> {
+        sections.onnxruntime.choose().map_err(Error::Unfit)?;
         let mut next = Catalog {
             store_failures: Arc::clone(&before.store_failures),
             ..Catalog::default()

@@ -33,6 +33,7 @@ mod store_failures;
 pub use catalog::{Catalog, LoadedModel, Resources};
 pub use error::Error;
 pub use handle::{Handle, Pinned};
+pub use millpond_backends_onnxruntime::Library;
 pub use model::{Backend, ModelSection};
 pub use sections::{Problem, Sections, paths_mut};
 pub use store_failures::StoreFailures;

@@ -3,8 +3,8 @@
 //! A backend is a crate and a line here. Its invariant: every key of the section is its backend's, the batcher's, or refused.
 
 use millpond_backends_interface as interface;
+use millpond_backends_onnxruntime::OnnxRuntime;
 use millpond_backends_practice::Practice;
-use millpond_backends_tract::Tract;
 use millpond_engines_batcher::BatcherOptions;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -56,9 +56,12 @@ macro_rules! backends {
 }
 
 backends! {
-    "tract": Tract,
+    "onnxruntime": OnnxRuntime,
     "practice": Practice,
 }
+
+/// The name that ONNX models once had.
+const TRACT_IS_GONE: &str = "backend \"tract\" is gone; ONNX models run on \"onnxruntime\" now (pip install onnxruntime), which is the default: leave backend out";
 
 /// One model of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -80,6 +83,9 @@ impl TryFrom<Table> for ModelSection {
         let names = || Backend::ALL.iter().map(|(name, _)| *name);
         let backend = keys.remove("backend").map(read).transpose()?;
         let backend = backend.unwrap_or_else(|| Backend::ALL[0].0.to_owned());
+        if backend == "tract" {
+            return Err(TRACT_IS_GONE.to_owned());
+        }
         if !names().any(|name| name == backend) {
             let names = names().collect::<Vec<_>>();
             return Err(format!("backend is {backend:?}; expected one of {names:?}"));

@@ -2,7 +2,7 @@
 //!
 //! They open nothing. Their invariant: in sections that pass [`Sections::check`] every name that one uses is defined by another.
 
-use crate::ModelSection;
+use crate::{Library, ModelSection};
 use millpond_engines_features as features;
 use millpond_engines_ordered as ordered;
 use millpond_pipelines::{self as pipelines, Description, Plan, RequestKind};
@@ -20,6 +20,8 @@ pub struct Sections {
     pub ordered: BTreeMap<String, ordered::Section>,
     /// `[models.NAME]`
     pub models: BTreeMap<String, ModelSection>,
+    /// `[onnxruntime]`: the library that models of that backend run on.
+    pub onnxruntime: Library,
     /// `[pipelines.NAME]`
     pub pipelines: BTreeMap<String, Description>,
     /// The model of a call that names none; may be left out when there is one model.
@@ -35,12 +37,14 @@ pub fn paths_mut<'s>(
     features: &'s mut BTreeMap<String, features::Section>,
     ordered: &'s mut BTreeMap<String, ordered::Section>,
     models: &'s mut BTreeMap<String, ModelSection>,
+    onnxruntime: &'s mut Library,
 ) -> impl Iterator<Item = &'s mut PathBuf> {
     let tables = features.values_mut().map(|table| &mut table.path);
     let stores = ordered.values_mut().filter_map(|store| store.path.as_mut());
     let models = models.values_mut();
     let files = models.filter_map(|model| model.backend.as_dyn_mut().path_mut());
-    tables.chain(stores).chain(files)
+    let library = onnxruntime.library.as_mut();
+    tables.chain(stores).chain(files).chain(library)
 }
 
 /// Something wrong, and where a stage is at fault, which.
@@ -70,6 +74,7 @@ impl Sections {
         for (name, store) in &self.ordered {
             store.check(&format!("ordered.{name}"))?;
         }
+        self.onnxruntime.check()?;
         for (name, model) in &self.models {
             model.check(&format!("models.{name}"))?;
         }

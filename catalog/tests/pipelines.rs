@@ -1,7 +1,7 @@
-//! Pipelines of real models, by tract: several of them, with free sizes, and without a batch.
+//! Pipelines of real models, by ONNX Runtime: several of them, with free sizes, and without a batch.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use millpond_catalog::{Catalog, Handle, Resources, Sections};
+use millpond_catalog::{Catalog, Handle, Library, Resources, Sections};
 use millpond_engines_features::{self as features, write::Writer};
 use millpond_pipelines::{Ask, Output, Progress, Samples, key_hash};
 use std::borrow::Cow;
@@ -49,9 +49,19 @@ fn open(dim: usize, stages: &str) -> Result<Handle, String> {
             ("sum".to_owned(), toml::from_str(sum).unwrap()),
         ]),
         pipelines: BTreeMap::from([("p".to_owned(), toml::from_str(&description).unwrap())]),
+        onnxruntime: library(),
         ..Sections::default()
     };
     Handle::open(sections, Resources::default()).map_err(|error| error.to_string())
+}
+
+/// That of the demo's environment, where the environment names none and it is there.
+fn library() -> Library {
+    let of_the_demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.demo/venv");
+    let is_wanted = std::env::var_os("ORT_DYLIB_PATH").is_none() && of_the_demo.is_dir();
+    Library {
+        library: is_wanted.then_some(of_the_demo),
+    }
 }
 
 /// Runs `p` for these features, a row each.

@@ -187,7 +187,7 @@ def serve_seed(binary, directory, options, show):
     text, port, admin_port = millpond.place(CONFIG.read_text(encoding="utf-8"))
     config = directory / "server.toml"
     config.write_text(text, encoding="utf-8")
-    with millpond.Server(binary, config, port, admin_port, directory / "server.log") as server:
+    with millpond.Server(binary, config, port, admin_port, directory / "server.log", options.work.resolve() / "venv") as server:
         seconds = server.wait_ready()
         say(f"the server is ready on 127.0.0.1:{port} after {seconds:.1f} s")
         client = millpond.Client(port)

@@ -16,7 +16,7 @@ from events import request, store_entries
 from keys import BLOCKS, SLOTS, feature_key
 from ranker import DIM, HIDDEN, LAYERS, PRODUCTS, film_rows, seen_films
 
-# What tract and ONNX Runtime both read without question.
+# What every ONNX Runtime that Millpond takes reads without question.
 OPSET = 17
 IR_VERSION = 8
 

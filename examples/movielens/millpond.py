@@ -5,6 +5,7 @@ Standard library only. Every command line of the binary stands in this file and 
 
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -83,7 +84,8 @@ def place(template, choose=free_port):
 class Server:
     """`millpond serve` as a child process. A context manager: leaving it by an error stops the child."""
 
-    def __init__(self, binary, config, port, admin_port, log):
+    def __init__(self, binary, config, port, admin_port, log, onnxruntime=None):
+        """`onnxruntime` is the environment or folder whose ONNX Runtime the server loads; left out, it searches."""
         self.port = port
         self.admin_port = admin_port
         self.log = log
@@ -92,6 +94,7 @@ class Server:
         self.child = subprocess.Popen(
             [str(binary.path), "serve", "--config", str(config)],
             stdin=subprocess.DEVNULL, stdout=self._log_file, stderr=subprocess.STDOUT, start_new_session=True,
+            env=os.environ | ({"ORT_DYLIB_PATH": str(onnxruntime)} if onnxruntime else {}),
         )
 
     def __enter__(self):

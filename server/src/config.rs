@@ -17,7 +17,7 @@ pub use tls::Tls;
 
 use crate::Error;
 use millpond_calls::access::{Secret, Section as Access};
-use millpond_catalog::{ModelSection, Resources, Sections};
+use millpond_catalog::{Library, ModelSection, Resources, Sections};
 use millpond_engines_features as features;
 use millpond_engines_ordered as ordered;
 use millpond_pipelines::Description;
@@ -50,6 +50,8 @@ pub struct Config {
     pub ordered: BTreeMap<String, ordered::Section>,
     /// Models by name.
     pub models: BTreeMap<String, ModelSection>,
+    /// The library that ONNX models run on.
+    pub onnxruntime: Library,
     /// Pipelines by name.
     pub pipelines: BTreeMap<String, Description>,
     /// Methods of one's own by name.
@@ -242,6 +244,7 @@ impl Config {
             features: self.features.clone(),
             ordered: self.ordered.clone(),
             models: self.models.clone(),
+            onnxruntime: self.onnxruntime.clone(),
             pipelines: self.pipelines.clone(),
             default_model: self.default_model.clone(),
             default_pipeline: self.default_pipeline.clone(),

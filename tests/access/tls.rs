@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -231,7 +230,7 @@ fn clients_need_certificates_where_the_configuration_says_so() {
 
 /// What a command says of the folder's configuration, and whether it is content.
 fn said(folder: &Path, command: &[&str], set: &[&str]) -> (bool, String) {
-    let mut command_line = Command::new(env!("CARGO_BIN_EXE_millpond"));
+    let mut command_line = crate::harness::millpond();
     command_line.args(command).arg(folder.join("millpond.toml"));
     for pair in set {
         command_line.args(["--set", pair]);
@@ -317,7 +316,7 @@ fn pressed(folder: &Path, protocol: &str, scenario: &str) -> (std::process::Outp
         folder.join(format!("out-{protocol}")),
     );
     std::fs::write(&file, scenario.replace("PROTOCOL", protocol)).unwrap();
-    let done = Command::new(env!("CARGO_BIN_EXE_millpond"))
+    let done = crate::harness::millpond()
         .args([
             "press",
             "run",
@@ -379,7 +378,7 @@ fn millpond_call_reaches_the_tls_port() {
     let server = Millpond::start(folder.path(), &[]);
     let addr = format!("tls://{}", server.tls.as_ref().unwrap());
     let call = |more: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_millpond"))
+        crate::harness::millpond()
             .args(["call", "secret", r#"{"a": 1}"#, "--addr", &addr, "--tls-ca"])
             .arg(folder.path().join("clients.pem"))
             .args(more)

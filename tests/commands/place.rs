@@ -410,6 +410,7 @@ impl Place {
         let mut command = bash(self.folder.path(), &self.with_ports(script));
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.path("bin").display()));
+        command.envs(crate::harness::library().map(|library| ("ORT_DYLIB_PATH", library)));
         command
     }
 

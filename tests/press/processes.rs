@@ -71,7 +71,7 @@ impl Case {
     }
 
     fn command(&self, set: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+        let mut command = crate::harness::millpond();
         command
             .args(["press", "run", "--quiet", "--out"])
             .args([self.out(), self.folder.path().join("s.toml")])
@@ -279,7 +279,7 @@ fn an_interrupt_leaves_what_all_processes_did() {
 
 #[test]
 fn what_cannot_be_started_says_so() {
-    let by_hand = Command::new(env!("CARGO_BIN_EXE_millpond"))
+    let by_hand = crate::harness::millpond()
         .args(["press", "worker"])
         .stdin(Stdio::null())
         .output()

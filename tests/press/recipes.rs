@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// What runs one recipe.
@@ -147,10 +147,7 @@ impl Run {
 }
 
 fn millpond(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    crate::harness::millpond().args(arguments).output().unwrap()
 }
 
 /// A port nobody listens on, below those the system gives to connections, so that no test takes it meanwhile.
@@ -358,7 +355,7 @@ struct Practice(Child);
 impl Practice {
     /// Starts it and waits until it says that it listens.
     fn start(address: &str) -> Practice {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_millpond"))
+        let mut child = crate::harness::millpond()
             .args(["press", "practice", "--listen", address, "--work", "30us"])
             .stdout(Stdio::piped())
             .spawn()

@@ -1,7 +1,6 @@
 //! `millpond press run` and `millpond call` against a running server.
 
 use crate::harness::{Millpond, r1_folder};
-use std::process::Command;
 
 const SCENARIO: &str = r#"
 [scenario]
@@ -28,10 +27,7 @@ requests_per_connection = 50
 "#;
 
 fn millpond(arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    crate::harness::millpond().args(arguments).output().unwrap()
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use crate::harness::{Millpond, r1_folder};
 use serde_json::{Value, json};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 fn call(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millpond"))
+    crate::harness::millpond()
         .arg("call")
         .args(arguments)
         .output()

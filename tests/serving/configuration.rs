@@ -3,7 +3,6 @@
 use crate::harness::{Millpond, r1_folder};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
 
 fn check(folder: &Path, set: &[&str], words: &[&str]) {
     match Millpond::try_start(folder, set) {
@@ -72,7 +71,7 @@ fn what_is_named_of_the_machine_must_be_there() {
     let folder = r1_folder();
     let refused = |set: &str, words: &[&str]| {
         check(folder.path(), &[set], words);
-        let checked = Command::new(env!("CARGO_BIN_EXE_millpond"))
+        let checked = crate::harness::millpond()
             .arg("check-config")
             .arg(folder.path().join("millpond.toml"))
             .args(["--set", set])
@@ -128,7 +127,7 @@ fn damaged_tables_are_refused_before_ready() {
     // Found before the first bind, and by check-config too.
     let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
     assert!(!log.contains("listening"), "{log}");
-    let checked = Command::new(env!("CARGO_BIN_EXE_millpond"))
+    let checked = crate::harness::millpond()
         .arg("check-config")
         .arg(folder.path().join("millpond.toml"))
         .output()
@@ -208,10 +207,7 @@ fn the_unit_and_the_image_start_what_the_program_is() {
         word if word == config => folder.path().join("millpond.toml").into_os_string(),
         word => word.into(),
     });
-    let checked = Command::new(env!("CARGO_BIN_EXE_millpond"))
-        .args(arguments)
-        .output()
-        .unwrap();
+    let checked = crate::harness::millpond().args(arguments).output().unwrap();
     assert!(checked.status.success(), "{checked:?}");
     // The defaults find room in its limits.
     let number = |key: &str| of_unit(&unit, key).parse::<usize>().unwrap();

@@ -330,7 +330,7 @@ fn a_standard_error_that_is_full_does_not_hold_up_the_end_of_a_start() {
     while (&theirs).write(&[0; 4096]).is_ok() {}
     while (&theirs).write(&[0]).is_ok() {}
     theirs.set_nonblocking(false).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_millpond"))
+    let child = crate::harness::millpond()
         .args(["serve", "--set", "server.threads=none"])
         .stderr(OwnedFd::from(theirs))
         .spawn()

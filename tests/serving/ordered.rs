@@ -92,7 +92,7 @@ fn a_file_is_loaded_before_the_server_starts() {
     let load = |text: &str| {
         let file = folder.path().join("events.jsonl");
         std::fs::write(&file, text).unwrap();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_millpond"));
+        let mut command = crate::harness::millpond();
         command
             .args(["ordered", "load", "--dir"])
             .arg(folder.path().join("events"))

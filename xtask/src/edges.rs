@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_edges_of_the_table_pass() {
         check_one("fronts/native", &[("wire/frame", false), ("net", false)], &[]);
-        check_one("backends/tract", &[("backends/interface", false)], &[]);
+        check_one("backends/onnxruntime", &[("backends/interface", false)], &[]);
         check_one("engines/ordered", &[("metrics", false)], &[]);
         check_one(
             "server",
@@ -270,8 +270,8 @@ mod tests {
         );
         check_one(
             "backends/interface",
-            &[("backends/tract", false)],
-            &["may not use backends/tract"],
+            &[("backends/onnxruntime", false)],
+            &["may not use backends/onnxruntime"],
         );
         check_one(
             "client/rust",

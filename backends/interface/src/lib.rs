@@ -70,17 +70,6 @@ pub trait Model: Send + Sync {
     /// When the backend cannot prepare another one.
     fn instance(&self) -> Result<Box<dyn Instance>, Error>;
 
-    /// Makes runs of a batched model of exactly `rows` rows as fast as the backend can, at the price of time
-    /// and memory now. Warm-up calls it once a batch size, before the first run. A backend
-    /// that has nothing to prepare, or has prepared as much as it may, does nothing.
-    ///
-    /// # Errors
-    /// When `rows` rows cannot be run.
-    fn prepare(&self, rows: usize) -> Result<(), Error> {
-        let _ = rows;
-        Ok(())
-    }
-
     /// Whether threads that bring requests may run it themselves: an instance more costs little, and a run is the work of the
     /// thread that calls. Not where it has threads of its own or waits for a device.
     fn runs_inline(&self) -> bool {

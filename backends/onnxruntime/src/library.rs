@@ -33,6 +33,22 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
 impl Library {
+    /// What is known to be wrong before it is loaded.
+    ///
+    /// # Errors
+    /// The problem, its key, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        match &self.library {
+            Some(_) => self.find().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn find(&self) -> Result<PathBuf, String> {
+        let found = search::find(self.library.as_deref(), &surroundings());
+        found.map_err(|(problem, hint)| format!("{problem}; {hint}"))
+    }
+
     /// Has the process load this one, from the first model on. Without a path it says nothing: what was chosen before holds.
     ///
     /// # Errors
@@ -44,8 +60,7 @@ impl Library {
         let _one = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(runtime) = RUNTIME.get().filter(|_| chosen.as_ref() != Some(path)) {
-            let found = search::find(Some(path), &surroundings())
-                .map_err(|(problem, hint)| format!("{problem}; {hint}"))?;
+            let found = self.find()?;
             if fs::canonicalize(found).ok().as_ref() != Some(&runtime.path) {
                 return Err(format!(
                     "onnxruntime.library is {}, and this process has loaded {}; restart it to load another",

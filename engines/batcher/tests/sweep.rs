@@ -15,7 +15,7 @@ use std::time::Instant;
 /// So long that no run of these tests takes it.
 const LONG_US: u64 = 600_000_000;
 
-fn start(model: GateModel, options: BatcherOptions) -> Arc<Batcher> {
+fn start(model: impl Model + 'static, options: BatcherOptions) -> Arc<Batcher> {
     Arc::new(Batcher::start("gate", Arc::new(model), options).unwrap())
 }
 
@@ -360,5 +360,33 @@ fn what_was_gathered_is_answered_while_the_model_stops() {
     let refused = sweep.submit(&batcher, request(&[2.0]).0);
     assert_eq!(refused.unwrap_err().0, Rejected::Stopping);
     sweep.run();
+    check_answer(&answers, &[1.0]);
+}
+
+/// A model that no net thread may run itself.
+struct OnItsOwnThreads(GateModel);
+
+impl Model for OnItsOwnThreads {
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn instance(&self) -> Result<Box<dyn Instance>, Error> {
+        self.0.instance()
+    }
+
+    fn runs_inline(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_model_that_does_not_run_inline_runs_on_an_instance() {
+    let (model, gate) = GateModel::free();
+    let batcher = start(OnItsOwnThreads(model), options(LONG_US));
+    measure(&batcher, &gate);
+    let mut sweep = Sweep::default();
+    let answers = gather(&mut sweep, &batcher, &[1.0]);
+    assert!(sweep.is_empty());
     check_answer(&answers, &[1.0]);
 }

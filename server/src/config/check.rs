@@ -18,7 +18,8 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
             *path = base.join(&*path);
         }
     };
-    paths_mut(&mut config.features, &mut config.ordered, &mut config.models).for_each(resolve);
+    let (features, ordered) = (&mut config.features, &mut config.ordered);
+    paths_mut(features, ordered, &mut config.models, &mut config.onnxruntime).for_each(resolve);
     config.log.file.iter_mut().for_each(resolve);
     let encryption = config.server.fpnn_encryption.iter_mut();
     encryption.for_each(|encryption| resolve(&mut encryption.private_key));

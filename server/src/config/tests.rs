@@ -96,6 +96,16 @@ fn what_is_named_must_be_there() {
     );
     check("[ordered.a]\n", &[], "ordered.a.path is missing");
     check(
+        "[onnxruntime]\nlibrary = \"none\"",
+        &[],
+        "/none, which is not there; name ONNX Runtime's shared library",
+    );
+    check(
+        "[onnxruntime]\nlibrary = \"t\"",
+        &[],
+        "a folder without ONNX Runtime",
+    );
+    check(
         "[ordered.a]\ndurability = \"memory\"\nmemory_bytes_max = 0",
         &[],
         "ordered.a.memory_bytes_max is 0",
@@ -154,7 +164,7 @@ fn a_practice_model_has_its_behaviour_and_no_file() {
     );
     check_practice(
         "behaviour = \"wait\"\nus = 1\npath = \"m.onnx\"",
-        "path is for backend \"tract\", and the backend is \"practice\"; leave it out",
+        "path is for backend \"onnxruntime\", and the backend is \"practice\"; leave it out",
     );
     check_practice("us = 1000", "models.a.behaviour is missing");
     check_practice("behaviour = \"wait\"", "models.a.us is missing");
@@ -182,9 +192,19 @@ fn a_practice_model_has_its_behaviour_and_no_file() {
         "key \"backned\" is unknown",
     );
     check(
+        "[models.a]\npath = \"m.onnx\"\nbackend = \"tract\"",
+        &[],
+        "backend \"tract\" is gone; ONNX models run on \"onnxruntime\" now",
+    );
+    check(
+        "[models.a]\npath = \"m.onnx\"\noptions = { \"session.nonsense\" = 1 }",
+        &[],
+        "models.a.options: ONNX Runtime has no session option \"session.nonsense\"",
+    );
+    check(
         "[models.a]\npath = \"m.onnx\"\nus = 1",
         &[],
-        "us is for backend \"practice\", and the backend is \"tract\"; leave it out",
+        "us is for backend \"practice\", and the backend is \"onnxruntime\"; leave it out",
     );
 }
 
@@ -345,6 +365,11 @@ fn the_shipped_example_is_whole_and_true() {
             &["models", "ranker"],
             format!("{:?}", config.models["ranker"].batcher),
         ),
+        (
+            &["models", "ranker"],
+            format!("{:?}", toml::from_str::<ModelSection>("").unwrap().backend),
+        ),
+        (&["onnxruntime"], format!("{:?}", config.onnxruntime)),
         (
             &["models", "stand_in"],
             format!("{:?}", config.models["stand_in"].backend),

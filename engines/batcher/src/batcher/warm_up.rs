@@ -1,5 +1,5 @@
 //! Runs every instance once before requests come, so that the first of them meets
-//! touched memory and built plans. Not a benchmark, though it reports what it saw.
+//! touched memory. Not a benchmark, though it reports what it saw.
 //! Invariant: it reaches every instance, however the instances share their work.
 
 use super::worker::Runner;
@@ -7,7 +7,6 @@ use super::{Rejected, Shared};
 use crate::Error;
 use millpond_backends_interface::{Error as ModelError, Signature};
 use millpond_tensor::Tensor;
-use millpond_threads::contain;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -94,7 +93,7 @@ fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, ModelError> 
 pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<Vec<WarmUpRun>, Error> {
     let is_batched = shared.model.signature().batched;
     if is_batched {
-        prepare(shared, sizes)?;
+        check(shared, sizes)?;
     }
     let stopping = || Error::Stopping {
         model: shared.name.clone(),
@@ -124,27 +123,17 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<Vec<WarmUpRun>
     Ok(runs)
 }
 
-/// Checks the sizes of batches, and lets the model prepare for them.
-fn prepare(shared: &Shared, sizes: &[usize]) -> Result<(), Error> {
+/// Refuses sizes that no batch has.
+fn check(shared: &Shared, sizes: &[usize]) -> Result<(), Error> {
     let batch_size_max = shared.options.batch_size_max;
-    if let Some(&size) = sizes.iter().find(|&&size| size == 0 || size > batch_size_max) {
-        let name = &shared.name;
-        let problem = format!(
-            "models.{name}.warm_up holds {size}; expected rows from 1 to batch_size_max ({batch_size_max})"
-        );
-        return Err(Error::Option { problem });
+    match sizes.iter().find(|&&size| size == 0 || size > batch_size_max) {
+        None => Ok(()),
+        Some(size) => {
+            let name = &shared.name;
+            let problem = format!(
+                "models.{name}.warm_up holds {size}; expected rows from 1 to batch_size_max ({batch_size_max})"
+            );
+            Err(Error::Option { problem })
+        }
     }
-    for &rows in sizes {
-        let prepared = contain(|| shared.model.prepare(rows)).unwrap_or_else(|panic| {
-            tracing::error!(model = shared.name, rows, %panic, "preparing the model panicked");
-            let problem = format!("it panicked: {}", panic.message);
-            Err(ModelError::Run { problem })
-        });
-        prepared.map_err(|source| Error::WarmUp {
-            model: shared.name.clone(),
-            rows,
-            source,
-        })?;
-    }
-    Ok(())
 }

@@ -184,6 +184,7 @@ fn sections(file: &Path) -> Result<Sections, String> {
         &mut sections.features,
         &mut sections.ordered,
         &mut sections.models,
+        &mut sections.onnxruntime,
     ) {
         *path = folder.join(&*path);
     }
@@ -286,6 +287,14 @@ mod tests {
         "/../../backends/onnxruntime/tests/data/mlp.onnx"
     );
 
+    /// Has models run on the library of the demo's environment, where the environment names none and it is there.
+    fn choose_library() {
+        let of_the_demo = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.demo/venv"));
+        let is_wanted = std::env::var_os("ORT_DYLIB_PATH").is_none() && of_the_demo.is_dir();
+        let library = is_wanted.then(|| of_the_demo.to_owned());
+        millpond_catalog::Library { library }.choose().unwrap();
+    }
+
     fn read(line: &str) -> Result<Command, String> {
         let set = RequestSet::from_bodies("t", [line]).unwrap();
         InProcess::<Infer>::new(&Given::of(&set, 0)).map(|mut read| read.commands.remove(0))
@@ -311,6 +320,7 @@ mod tests {
 
     #[test]
     fn a_model_alone_is_called_with_zeros() {
+        choose_library();
         let opened = Infer::open(Some(&MODEL.into())).unwrap();
         let mut state = State::default();
         for rows in [15, 1, 15] {
@@ -345,6 +355,7 @@ mod tests {
 
     #[test]
     fn a_configuration_is_called_as_its_server_is() {
+        choose_library();
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(&folder.path().join("table"), "table", 1, 16, 1, 1).unwrap();
         writer.push(7, &[0.5; 16]).unwrap();
