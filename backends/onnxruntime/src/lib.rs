@@ -52,6 +52,8 @@ fn bounded(said: &str) -> String {
         }
     }
     words.retain(|character| !character.is_control());
+    // A hint follows behind a semicolon.
+    words.truncate(words.trim_end_matches(['.', ' ']).len());
     words
 }
 
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_is_said_becomes_one_line_of_bounded_length() {
-        assert_eq!(bounded("two\nlines \t and\u{7} more\n"), "two lines and more");
+        assert_eq!(bounded("two\nlines \t and\u{7} more. \n"), "two lines and more");
         let long = bounded(&"ä".repeat(2000));
         assert!(
             long.len() <= SAID_MAX + '…'.len_utf8() && long.ends_with("ä…"),

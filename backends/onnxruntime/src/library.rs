@@ -95,8 +95,8 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Refusal> {
     let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let found = search::find(chosen.as_deref(), &surroundings())?;
     let runtime = load(&found)?;
-    let about = ort::info();
-    tracing::info!(library = %runtime.path.display(), about, "ONNX Runtime is loaded");
+    let (version, about) = (search::version(&runtime.path), ort::info());
+    tracing::info!(version, library = %runtime.path.display(), about, "ONNX Runtime is loaded");
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 

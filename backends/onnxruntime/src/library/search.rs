@@ -147,6 +147,11 @@ fn newest(folder: &Path) -> Option<(Option<Version>, PathBuf)> {
         .max_by_key(|(version, path)| (*version, Reverse(path.as_os_str().len())))
 }
 
+/// The version that the library's own name says, if it says one.
+pub(crate) fn version(path: &Path) -> Option<String> {
+    Version::of(path).map(|version| version.to_string())
+}
+
 /// Whether the native half of the Python package is in `folder`.
 fn is_wheel(folder: &Path) -> bool {
     folder.ends_with("onnxruntime/capi") && folder.is_dir()
