@@ -157,6 +157,41 @@ fn models_and_stores_that_cannot_be_opened_are_named() {
 }
 
 #[test]
+fn onnx_runtime_is_the_named_one_or_none() {
+    let folder = r1_folder();
+    let started = Millpond::try_start_in(folder.path(), &[], &[("ORT_DYLIB_PATH", Path::new("/nowhere"))]);
+    let Err((status, stderr)) = started else {
+        panic!("it started without a library")
+    };
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    let named = "ORT_DYLIB_PATH names /nowhere, which is not there; name ONNX Runtime's shared library";
+    assert!(
+        stderr.contains("models.mlp") && stderr.contains(named),
+        "{stderr}"
+    );
+    check(
+        folder.path(),
+        &["onnxruntime.library=mlp.onnx"],
+        &["models.mlp", "mlp.onnx is no shared library"],
+    );
+    check(
+        folder.path(),
+        &["onnxruntime.library=gone"],
+        &["onnxruntime.library names ", "gone, which is not there"],
+    );
+    check(
+        folder.path(),
+        &["models.mlp.backend=tract"],
+        &["backend \"tract\" is gone"],
+    );
+    check(
+        folder.path(),
+        &["models.mlp.providers=[\"cuda\", \"cuda\"]"],
+        &["models.mlp.providers names \"cuda\" twice"],
+    );
+}
+
+#[test]
 fn a_store_has_one_server() {
     let folder = r1_folder();
     let _server = Millpond::start(folder.path(), &["log.file=a.log"]);

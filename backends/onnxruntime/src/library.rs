@@ -31,6 +31,8 @@ pub struct Library {
 static CHOSEN: Mutex<Option<PathBuf>> = Mutex::new(None);
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
+/// The library that the loader has, for ever, whatever became of its environment.
+static OPENED: OnceLock<PathBuf> = OnceLock::new();
 
 impl Library {
     /// What is known to be wrong before it is loaded.
@@ -109,6 +111,10 @@ fn surroundings() -> Surroundings<'static> {
 
 fn load(found: &Path) -> Result<Runtime, Refusal> {
     let path = fs::canonicalize(found).map_err(|error| cannot_load(found, &error.to_string()))?;
+    if let Some(opened) = OPENED.get().filter(|opened| **opened != path) {
+        let problem = format!("{} is loaded, which could not be set up", opened.display());
+        return Err(cannot_load(&path, &problem));
+    }
     elf::check(&path).map_err(|flaw| flawed(&path, &flaw))?;
     match contain(|| open(&path)) {
         Ok(opened) => opened,
@@ -130,6 +136,7 @@ fn open(path: &Path) -> Result<Runtime, Refusal> {
         }
         other => cannot_load(path, &other.to_string()),
     })?;
+    let _ = OPENED.set(path.to_path_buf());
     let limit = LineLimit::default();
     let logger = move |level: LogLevel, _: &str, _: &str, place: &str, message: &str| {
         // A panic that left here would end the process: the caller is C++.
