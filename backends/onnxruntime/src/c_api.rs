@@ -7,7 +7,7 @@
 
 use crate::convert;
 use crate::library::Runtime;
-use millpond_tensor::{ElementType, Tensor, element_types};
+use millpond_tensor::{Bytes, BytesView, ElementType, Tensor, bf16, element_types, f16};
 use ort::session::{RunOptions, Session};
 use ort::sys::{ONNXTensorElementDataType, OrtTensorTypeAndShapeInfo, OrtTypeInfo, OrtValue};
 use ort::{AsPointer, Error, Result};
@@ -36,7 +36,7 @@ macro_rules! plain {
 
 element_types!(plain);
 
-/// A tensor of ONNX Runtime's; an input borrows its elements for `'a`.
+/// A tensor of ONNX Runtime's; an input borrows its elements for `'a`, unless they are strings.
 pub(crate) struct Value<'a> {
     value: NonNull<OrtValue>,
     borrowed: PhantomData<&'a Tensor>,
@@ -50,11 +50,15 @@ impl Drop for Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// An input that reads the elements where they lie.
-    pub(crate) fn borrowed(runtime: &Runtime, tensor: &'a Tensor) -> Result<Value<'a>> {
+    /// An input, which reads elements of one width where they lie.
+    pub(crate) fn of_tensor(runtime: &Runtime, tensor: &'a Tensor) -> Result<Value<'a>> {
         let size = |size: &usize| i64::try_from(*size).map_err(Error::wrap);
         let shape = tensor.shape().iter().map(size).collect::<Result<Vec<i64>>>()?;
-        let (data, bytes) = convert::place(tensor.elements());
+        if let Some(strings) = tensor.strings() {
+            return Value::of_strings(&shape, strings);
+        }
+        let place = convert::place(tensor.elements());
+        let (data, bytes) = place.ok_or_else(|| Error::new("elements of no one width"))?;
         let element_type = convert::theirs(tensor.element_type());
         let mut made = ptr::null_mut();
         // SAFETY: the memory is `bytes` long, of that type and shape, and outlives the value; a run only reads its inputs.
@@ -74,6 +78,40 @@ impl<'a> Value<'a> {
         Value::of(made)
     }
 
+    /// A copy of these strings, any bytes each, in a tensor of that shape.
+    fn of_strings(shape: &[i64], strings: BytesView<'_>) -> Result<Value<'a>> {
+        let api = ort::api();
+        let element_type = convert::theirs(ElementType::Bytes).into();
+        let (mut allocator, mut made) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the allocator is the library's own and lives as long; the shape is as long as said.
+        unsafe {
+            Error::result_from_status((api.GetAllocatorWithDefaultOptions)(&mut allocator))?;
+            let (shape, rank) = (shape.as_ptr(), shape.len());
+            let status = (api.CreateTensorAsOrtValue)(allocator, shape, rank, element_type, &mut made);
+            Error::result_from_status(status)?;
+        }
+        let value = Value::of(made)?;
+        for (index, string) in strings.iter().enumerate() {
+            let mut place: *mut c_char = ptr::null_mut();
+            // SAFETY: the value lives and is a tensor of strings; the library checks the index and makes a place of that length.
+            unsafe {
+                let place = &mut place;
+                let status = (api.GetResizedStringTensorElementBuffer)(
+                    value.value.as_ptr(),
+                    index,
+                    string.len(),
+                    place,
+                );
+                Error::result_from_status(status)?;
+            }
+            if let Some(place) = NonNull::new(place) {
+                // SAFETY: the place is the value's own memory, as long as the string.
+                unsafe { ptr::copy_nonoverlapping(string.as_ptr(), place.cast().as_ptr(), string.len()) };
+            }
+        }
+        Ok(value)
+    }
+
     fn of(made: *mut OrtValue) -> Result<Value<'a>> {
         let value = NonNull::new(made).ok_or_else(|| Error::new("ONNX Runtime made no value"))?;
         let borrowed = PhantomData;
@@ -82,21 +120,14 @@ impl<'a> Value<'a> {
 
     /// The shape and the elements of an output, which must be of type `expected` and as wide as `T`.
     pub(crate) fn read<T: Plain>(&self, expected: ElementType) -> Result<(Vec<usize>, &[T])> {
-        let (kind, shape) = self.kind_and_shape()?;
-        let expected_kind: ONNXTensorElementDataType = convert::theirs(expected).into();
-        if kind != expected_kind as i32 || size_of::<T>() != expected.bytes() {
-            return Err(Error::new(format!(
-                "an output of type {expected} has type number {kind}"
-            )));
-        }
-        let len = shape.iter().try_fold(1usize, |len, size| len.checked_mul(*size));
-        let fits = |len: &usize| {
+        let (shape, len) = self.shape_of(expected)?;
+        let fits = |len: usize| {
             len.checked_mul(size_of::<T>())
                 .is_some_and(|bytes| isize::try_from(bytes).is_ok())
         };
-        let len = len
-            .filter(fits)
-            .ok_or_else(|| Error::new("an output is too large"))?;
+        if Some(size_of::<T>()) != expected.bytes() || !fits(len) {
+            return Err(Error::new("an output is too large, or of another width"));
+        }
         if len == 0 {
             return Ok((shape, &[]));
         }
@@ -109,6 +140,52 @@ impl<'a> Value<'a> {
         // SAFETY: the library keeps `len` elements of that width there, aligned for them, as long as the value lives; `T` is `Plain`.
         let elements = unsafe { slice::from_raw_parts(data.cast::<T>().as_ptr(), len) };
         Ok((shape, elements))
+    }
+
+    /// The shape of an output of strings, and a copy of them.
+    pub(crate) fn read_strings(&self) -> Result<(Vec<usize>, Bytes)> {
+        let (shape, len) = self.shape_of(ElementType::Bytes)?;
+        let mut total = 0usize;
+        // SAFETY: the value lives and is a tensor of strings, which `shape_of` has made sure of.
+        unsafe {
+            Error::result_from_status((ort::api().GetStringTensorDataLength)(
+                self.value.as_ptr(),
+                &mut total,
+            ))?;
+        }
+        let (mut bytes, mut starts) = (vec![0u8; total], vec![0usize; len]);
+        // SAFETY: as above; both places are as long as said.
+        unsafe {
+            let place = bytes.as_mut_ptr().cast();
+            let status = (ort::api().GetStringTensorContent)(
+                self.value.as_ptr(),
+                place,
+                total,
+                starts.as_mut_ptr(),
+                len,
+            );
+            Error::result_from_status(status)?;
+        }
+        let mut strings = Bytes::with_capacity(len, total);
+        let ends = starts.iter().skip(1).copied().chain([total]);
+        for (start, end) in starts.iter().zip(ends) {
+            strings.push(bytes.get(*start..end).unwrap_or_default());
+        }
+        Ok((shape, strings))
+    }
+
+    /// The shape of an output, which must be of that type, and how many elements it has.
+    fn shape_of(&self, expected: ElementType) -> Result<(Vec<usize>, usize)> {
+        let (kind, shape) = self.kind_and_shape()?;
+        let expected_kind: ONNXTensorElementDataType = convert::theirs(expected).into();
+        if kind != expected_kind as i32 {
+            return Err(Error::new(format!(
+                "an output of type {expected} has type number {kind}"
+            )));
+        }
+        let len = shape.iter().try_fold(1usize, |len, size| len.checked_mul(*size));
+        let len = len.ok_or_else(|| Error::new("an output is too large"))?;
+        Ok((shape, len))
     }
 
     /// The number of the element type, and the shape.

@@ -1,8 +1,8 @@
 //! Our element types and ONNX Runtime's. Not a cast: types map one to one. Its invariant: a tensor's elements are handed over where
-//! they lie, and an output's are copied once.
+//! they lie, and an output's are copied once; strings, which have no one width, are copied both ways.
 
 use crate::c_api::Value;
-use millpond_tensor::{Data, ElementType, Elements, element_types};
+use millpond_tensor::{Data, ElementType, Elements, bf16, element_types, f16};
 use ort::value::{IntoTensorElementType, TensorElementType};
 use std::ffi::c_void;
 
@@ -25,20 +25,22 @@ macro_rules! convert {
             $(if theirs == <$type as IntoTensorElementType>::into_tensor_element_type() {
                 return Some(ElementType::$variant);
             })*
-            None
+            (theirs == TensorElementType::String).then_some(ElementType::Bytes)
         }
 
         /// ONNX Runtime's type for `ours`.
         pub(crate) fn theirs(ours: ElementType) -> TensorElementType {
             match ours {
                 $(ElementType::$variant => <$type as IntoTensorElementType>::into_tensor_element_type(),)*
+                ElementType::Bytes => TensorElementType::String,
             }
         }
 
-        /// Where elements lie, and how many bytes they are.
-        pub(crate) fn place(elements: Elements<'_>) -> (*const c_void, usize) {
+        /// Where elements lie, and how many bytes they are; `None` for strings.
+        pub(crate) fn place(elements: Elements<'_>) -> Option<(*const c_void, usize)> {
             match elements {
-                $(Elements::$variant(elements) => (elements.as_ptr().cast(), size_of_val(elements)),)*
+                $(Elements::$variant(elements) => Some((elements.as_ptr().cast(), size_of_val(elements))),)*
+                Elements::Bytes(_) => None,
             }
         }
 
@@ -49,6 +51,10 @@ macro_rules! convert {
                     let (shape, elements) = read!($kind, value, $variant);
                     Ok((shape, Data::$variant(elements)))
                 })*
+                ElementType::Bytes => {
+                    let (shape, strings) = value.read_strings()?;
+                    Ok((shape, Data::Bytes(strings)))
+                }
             }
         }
     };
@@ -65,6 +71,6 @@ mod tests {
         for &ours in ElementType::ALL {
             assert_eq!(element_type(theirs(ours)), Some(ours));
         }
-        assert_eq!(element_type(TensorElementType::String), None);
+        assert_eq!(element_type(TensorElementType::Complex64), None);
     }
 }

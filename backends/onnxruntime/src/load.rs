@@ -176,7 +176,9 @@ impl Trial {
             let len = shape
                 .iter()
                 .try_fold(1usize, |len, size| len.checked_mul(*size))?;
-            bytes = bytes.checked_add(len.checked_mul(port.element_type.bytes())?)?;
+            // An empty string is where it ends.
+            let width = port.element_type.bytes().unwrap_or(size_of::<usize>());
+            bytes = bytes.checked_add(len.checked_mul(width)?)?;
             if bytes > TRIAL_BYTES_MAX {
                 return None;
             }

@@ -102,7 +102,7 @@ impl OnnxInstance {
 
 impl Instance for OnnxInstance {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
-        let borrowed = inputs.iter().map(|tensor| Value::borrowed(self.runtime, tensor));
+        let borrowed = inputs.iter().map(|tensor| Value::of_tensor(self.runtime, tensor));
         let borrowed = borrowed.collect::<ort::Result<Vec<Value<'_>>>>();
         let outputs =
             borrowed.and_then(|inputs| c_api::run(&self.session, &self.names, &self.options, &inputs));

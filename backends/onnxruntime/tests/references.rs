@@ -7,7 +7,7 @@ mod installed;
 
 use installed::{data, is_there, load};
 use millpond_backends_interface::{Instance, Port};
-use millpond_tensor::{Data, ElementType, Elements, Tensor};
+use millpond_tensor::{Bytes, Data, ElementType, Elements, Tensor, bf16, f16};
 use serde::Deserialize;
 
 const BATCHES: [usize; 4] = [1, 3, 15, 64];
@@ -33,13 +33,17 @@ impl Stored {
     fn tensor(&self, rows: usize) -> Tensor {
         let floats = || self.data.iter().map(|value| value.as_f64().unwrap());
         let integers = || self.data.iter().map(|value| value.as_i64().unwrap());
-        let data = match ElementType::parse(&self.element_type).unwrap() {
+        let element_type = ElementType::parse(&self.element_type).unwrap();
+        let data = match element_type {
             ElementType::F32 => Data::F32(floats().map(|value| value as f32).collect()),
             ElementType::F64 => Data::F64(floats().collect()),
             ElementType::I64 => Data::I64(integers().collect()),
             ElementType::I32 => Data::I32(integers().map(|value| value.try_into().unwrap()).collect()),
             ElementType::U8 => Data::U8(integers().map(|value| value.try_into().unwrap()).collect()),
             ElementType::Bool => Data::Bool(self.data.iter().map(|value| value.as_bool().unwrap()).collect()),
+            ElementType::F16 | ElementType::Bf16 | ElementType::Bytes => {
+                panic!("no stored model has {element_type}")
+            }
         };
         Tensor::new(self.shape.clone(), data)
             .unwrap()
@@ -400,4 +404,40 @@ fn options_of_the_session_are_set() {
             "{option}"
         );
     }
+}
+
+/// Gives a model that answers its input these rows of two elements.
+fn check_identity(name: &str, data: impl Into<Data>) {
+    let tensor = Tensor::new(vec![2, 2], data).unwrap();
+    for keys in ["", "threads = 2"] {
+        let model = load(&format!("{name}.onnx"), keys).unwrap();
+        assert!(model.signature().batched, "{name}");
+        assert_eq!(model.signature().inputs[0].element_type, tensor.element_type());
+        let found = model.instance().unwrap().run(vec![tensor.clone()]).unwrap();
+        assert_eq!(found, std::slice::from_ref(&tensor), "{name}, {keys}");
+    }
+}
+
+#[test]
+fn half_floats_and_strings_come_back() {
+    if !is_there("half_floats_and_strings_come_back") {
+        return;
+    }
+    check_identity("half", [0.0, 1.5, -2.25, 65504.0].map(f16::from_f32).to_vec());
+    check_identity("brain", [0.0, 1.5, -2.25, 1e30].map(bf16::from_f32).to_vec());
+    let mut strings = Bytes::default();
+    for string in [&b"text"[..], b"", b"zero\0inside", &[0xff, 0xfe]] {
+        strings.push(string);
+    }
+    check_identity("strings", strings);
+}
+
+#[test]
+fn no_strings_are_no_rows() {
+    if !is_there("no_strings_are_no_rows") {
+        return;
+    }
+    let mut instance = load("strings.onnx", "").unwrap().instance().unwrap();
+    let none = Tensor::new(vec![0, 2], Bytes::default()).unwrap();
+    assert_eq!(instance.run(vec![none.clone()]).unwrap(), [none]);
 }

@@ -270,7 +270,7 @@ def shapes():
 
 
 def odd():
-    """Types that tensors of ours lack, weights in files of their own, and truth values that are neither 0 nor 1."""
+    """Half floats and strings as they came, weights in files of their own, and truth values that are neither 0 nor 1."""
     kinds = {"h": TensorProto.FLOAT16, "b": TensorProto.BFLOAT16, "s": TensorProto.STRING}
     for name, kind in kinds.items():
         ports = [helper.make_tensor_value_info(port, kind, ["N", 2]) for port in (name, f"{name}2")]
