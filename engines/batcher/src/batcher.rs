@@ -16,7 +16,6 @@ mod queue;
 mod returns;
 mod run_cost;
 mod service_time;
-mod standing;
 mod state;
 mod stats;
 mod sweep;
@@ -238,19 +237,6 @@ pub enum Rejected {
         /// Time until its deadline.
         left_us: u64,
     },
-    /// It would be in time, but the model has had more requests than it can serve for a while: until its queue has
-    /// drained, a request may wait for a few runs.
-    #[error(
-        "the predicted wait is {wait_us} us, and {target_us} us at most may be waited until a queue that stands has drained, although the deadline is in {left_us} us; offer less load, or add instances"
-    )]
-    Standing {
-        /// Predicted time until its run begins.
-        wait_us: u64,
-        /// The longest wait that is let in.
-        target_us: u64,
-        /// Time until its deadline.
-        left_us: u64,
-    },
     /// [`Batcher::stop`] was called.
     #[error("the model is stopping; ask again elsewhere")]
     Stopping,
@@ -393,18 +379,11 @@ impl Batcher {
             deadline,
         };
         let beside = sweep.map(|sweep| sweep.beside(self));
-        let mut state = self.shared.queue.lock();
+        let state = self.shared.queue.lock();
         let inline = beside.and_then(|(rows, others)| state.fits_inline(&asked, rows, others));
         let refused = match inline {
             Some(_) => None,
-            None => {
-                let now = Instant::now();
-                let refused = state.refusal(&asked, now);
-                if let Some(rejected) = refused {
-                    state.note_refused(rejected, now);
-                }
-                refused
-            }
+            None => state.refusal(&asked, Instant::now()),
         };
         drop(state);
         if let Some(rejected) = refused {
@@ -422,10 +401,6 @@ impl Batcher {
                 stats::add(&counters.queue_bytes, 1);
             }
             Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
-            Rejected::Standing { .. } => {
-                stats::add(&counters.too_late, 1);
-                stats::add(&counters.standing, 1);
-            }
             Rejected::Stopping => {}
         }
     }

@@ -77,56 +77,10 @@ pub(crate) struct Queue {
     panics: Arc<LineLimit>,
 }
 
-/// Groups that may wait in a queue that stands.
-const STANDING_GROUPS: usize = 3;
-/// Groups taken one after the other, each with more than these left behind it, after which a queue stands.
-const STANDING_AFTER: u32 = 16;
-/// Of so many puts that come meanwhile one must be refused at least: then more come than the disk takes.
-const REFUSED_OF: u32 = 32;
-/// The last so many puts tell, or half as many.
-const ACCEPTED_MAX: u32 = 2048;
-
-/// Whether the queue stands: a queue serves bursts, and one that is never short makes every put wait for nothing. As in
-/// CoDel (RFC 8289), but counted in groups, as no put has a predicted wait.
-#[derive(Default)]
-struct Standing {
-    /// Groups taken since the queue was short.
-    groups: u32,
-    /// Puts taken in since then, and puts refused.
-    accepted: u32,
-    refused: u32,
-    /// It stands: bytes that may wait until it has drained.
-    bytes_max: Option<usize>,
-}
-
-impl Standing {
-    /// A group of up to `group_bytes_max` was taken, and so many bytes are left behind it.
-    fn took(&mut self, left: usize, group_bytes_max: usize) {
-        let target = group_bytes_max.saturating_mul(STANDING_GROUPS);
-        if left == 0 {
-            self.bytes_max = None;
-        }
-        if left <= target {
-            (self.groups, self.accepted, self.refused) = (0, 0, 0);
-            return;
-        }
-        self.groups = self.groups.saturating_add(1);
-        if self.accepted > ACCEPTED_MAX {
-            // What was long ago counts less.
-            (self.accepted, self.refused) = (self.accepted / 2, self.refused / 2);
-        }
-        let is_refusing = self.refused.saturating_mul(REFUSED_OF) > self.accepted;
-        if self.groups >= STANDING_AFTER && is_refusing {
-            self.bytes_max = Some(target);
-        }
-    }
-}
-
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Pending>,
     bytes: usize,
-    standing: Standing,
     /// The error of later puts, once the queue has ended.
     end: Option<PutError>,
 }
@@ -152,11 +106,9 @@ impl Queue {
             return Err(Refused::Ended(done, end));
         }
         if let Some(error) = self.why_no_room(&state, bytes) {
-            state.standing.refused = state.standing.refused.saturating_add(1);
             drop(state);
             return Err(Refused::Full(Busy { put, done, error }));
         }
-        state.standing.accepted = state.standing.accepted.saturating_add(1);
         state.bytes += bytes;
         state.waiting.push_back(Pending {
             put,
@@ -195,8 +147,6 @@ impl Queue {
         let count = state.waiting.iter().take_while(fits).count();
         let group: Vec<Pending> = state.waiting.drain(..count).collect();
         state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
-        let left = state.bytes;
-        state.standing.took(left, bytes_max);
         drop(state);
         self.space.notify_all();
         (!group.is_empty()).then_some(group)
@@ -238,8 +188,7 @@ impl Queue {
         if state.waiting.len() >= self.puts_max {
             return Some(PutError::QueueFull { max: self.puts_max });
         }
-        let standing_max = state.standing.bytes_max.unwrap_or(usize::MAX);
-        let (waiting, max) = (state.bytes, self.bytes_max.min(standing_max));
+        let (waiting, max) = (state.bytes, self.bytes_max);
         (bytes > max.saturating_sub(waiting)).then_some(PutError::QueueBytesFull { waiting, bytes, max })
     }
 
@@ -312,65 +261,6 @@ mod tests {
         let told = refusal(&queue, 8).unwrap();
         assert!(told.contains("4 puts wait for the log already"), "{told}");
         assert!(told.contains("raise queue_max"), "{told}");
-    }
-
-    /// Groups of 100 bytes; puts of 50 keep coming while there is room for them, `per_group` for each group taken, and then
-    /// none. The most bytes that waited behind a group late in the load, and how many groups it took in all.
-    fn longest_queue(per_group: usize) -> (usize, usize) {
-        let queue = Queue::new(1000, 2000);
-        let (mut longest, mut groups) = (0, 0);
-        for turn in 0..200 {
-            for _ in 0..per_group {
-                push(&queue, 50);
-            }
-            groups += usize::from(queue.take(100).is_some());
-            if turn >= 100 {
-                longest = longest.max(queue.lock().bytes);
-            }
-        }
-        (longest, groups)
-    }
-
-    #[test]
-    fn a_queue_that_stands_is_cut_to_a_few_groups() {
-        assert_eq!(longest_queue(2), (0, 200));
-        // More than the log takes: of the 2,000 bytes that may wait, three groups are left, and the log is as busy.
-        assert_eq!(longest_queue(20), (200, 200));
-    }
-
-    #[test]
-    fn a_burst_of_puts_passes_and_so_does_one_after_a_queue_that_stood() {
-        let queue = Queue::new(1000, 2000);
-        let burst = || (0..40).filter(|_| push(&queue, 50)).count();
-        let drain = || {
-            while queue.lock().bytes > 0 {
-                queue.take(100);
-            }
-        };
-        for _ in 0..3 {
-            assert_eq!(burst(), 40);
-            drain();
-        }
-        for _ in 0..40 {
-            burst();
-            queue.take(100);
-        }
-        assert_eq!(queue.lock().standing.bytes_max, Some(300));
-        assert!(burst() < 5);
-        drain();
-        assert_eq!(burst(), 40);
-    }
-
-    #[test]
-    fn a_long_queue_that_refuses_hardly_any_put_does_not_stand() {
-        let queue = Queue::new(1000, 2000);
-        (0..40).for_each(|_| assert!(push(&queue, 50)));
-        for turn in 0..200 {
-            queue.take(100);
-            assert!(push(&queue, 50) && push(&queue, 50), "{turn}");
-            assert!(turn % 20 > 0 || !push(&queue, 50), "one too many now and then");
-        }
-        assert_eq!(queue.lock().standing.bytes_max, None);
     }
 
     #[test]

@@ -87,11 +87,6 @@ impl Forecast {
         });
     }
 
-    /// Seconds of a full run; `None` before anything was measured.
-    pub(super) fn full_run(&self) -> Option<f64> {
-        self.service_time.of(self.batch_size_max)
-    }
-
     /// Seconds that runs of so many rows take at most, as far as those of other sizes tell; `None` before anything was measured.
     pub(super) fn at_most(&self, rows: usize) -> Option<f64> {
         self.service_time.of_chunks_at_most(rows, self.batch_size_max)

@@ -5,11 +5,10 @@
 //! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
 //! request up for one of a source that will still have fewer; only a source that has more than an even share of
 //! the queue can have most in that sense. A request is refused when its bytes find no room, and when what is ahead of it in turn order and its own
-//! run are expected to last longer than its deadline allows ([`Forecast`]), or, in a queue that stands, longer than a few runs ([`Standing`]).
+//! run are expected to last longer than its deadline allows ([`Forecast`]).
 
 use super::forecast::{Forecast, Position, rows_ahead};
 use super::queue::{Cut, Waiting};
-use super::standing::Standing;
 use super::stats::{Occupancy, micros};
 use super::turns::Turns;
 use super::warm_up::Errand;
@@ -26,8 +25,6 @@ const INLINE_OVERRUN: u32 = 10;
 pub(super) struct State {
     waiting: Turns<Waiting>,
     forecast: Forecast,
-    /// Whether what waits is a queue that serves nobody.
-    standing: Standing,
     /// Instances asleep, or about to be for the first time, that no request has called.
     pub idle: usize,
     /// Instances called that have not woken yet.
@@ -117,7 +114,6 @@ impl State {
         errands.resize_with(options.instances, VecDeque::new);
         State {
             waiting: Turns::new(),
-            standing: Standing::default(),
             forecast: Forecast::new(options.instances, options.batch_size_max, now),
             idle: options.instances,
             called: 0,
@@ -137,7 +133,6 @@ impl State {
     pub(super) fn submit(&mut self, request: Request, now: Instant) -> Result<Accepted, (Rejected, Request)> {
         let asked = Asked::of(&request);
         if let Some(rejected) = self.refusal(&asked, now) {
-            self.note_refused(rejected, now);
             return Err((rejected, request));
         }
         let Asked {
@@ -157,7 +152,6 @@ impl State {
             submitted: now,
         };
         self.waiting.push(source, rows, bytes, waiting);
-        self.standing.accepted();
         self.holding.came(source, now);
         let ends_hold = self.arrived(rows, now);
         Ok(Accepted {
@@ -165,17 +159,6 @@ impl State {
             ends_hold,
             evicted,
         })
-    }
-
-    /// A request was refused so: a sign of overload, or not.
-    pub(super) fn note_refused(&mut self, rejected: Rejected, now: Instant) {
-        match rejected {
-            Rejected::TooLate { .. } | Rejected::Standing { .. } | Rejected::QueueFull { .. } => {
-                self.standing.refused(now);
-            }
-            // Not of calls that wait.
-            Rejected::BytesFull { .. } | Rejected::TooManyBytes { .. } | Rejected::Stopping => {}
-        }
     }
 
     /// Why such a request would be refused now; `None` if it would be accepted.
@@ -202,28 +185,18 @@ impl State {
         if left.is_zero() {
             return None;
         }
-        let waiting = &self.waiting;
-        let (all, own) = (waiting.backlog(), waiting.backlog_of(asked.source));
+        let all = self.waiting.backlog();
+        let own = self.waiting.backlog_of(asked.source);
         let position = Position {
-            rows_ahead: rows_ahead(own, all, waiting.sources(), waiting.refilled()),
+            rows_ahead: rows_ahead(own, all, self.waiting.sources(), self.waiting.refilled()),
             rows_waiting: all.rows,
             rows: asked.rows,
         };
         let expected = self.forecast.expected(position, now)?;
-        let (wait_us, left_us) = (micros(expected.wait), micros(left));
-        if expected.wait.saturating_add(expected.run) > left {
-            let run_us = micros(expected.run);
-            return Some(Rejected::TooLate {
-                wait_us,
-                run_us,
-                left_us,
-            });
-        }
-        let target = self.standing.limit(self.forecast.full_run()?)?;
-        (expected.wait.as_secs_f64() > target).then_some(Rejected::Standing {
-            wait_us,
-            target_us: (target * 1e6) as u64,
-            left_us,
+        (expected.wait.saturating_add(expected.run) > left).then(|| Rejected::TooLate {
+            wait_us: micros(expected.wait),
+            run_us: micros(expected.run),
+            left_us: micros(left),
         })
     }
 
@@ -314,11 +287,6 @@ impl State {
             return Act::Hold(until);
         }
         self.cut(instance, now, cut);
-        if let Some(run) = self.forecast.full_run() {
-            let runs = self.waiting.backlog().rows as f64 / self.batch_size_max as f64;
-            self.standing
-                .look(runs * run / self.running_bytes.len() as f64, run, now);
-        }
         let call = self.release_other(instance, now);
         if !cut.batch.is_empty() || !cut.dropped.is_empty() {
             return Act::Serve { call };

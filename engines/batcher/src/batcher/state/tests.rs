@@ -6,7 +6,6 @@ mod held;
 mod overload;
 mod returning;
 mod simulation;
-mod standing;
 
 use super::*;
 use std::sync::Arc;

@@ -76,11 +76,7 @@ pub(super) struct Load {
     pub run: (f64, f64),
     pub deadline_ms: Option<f64>,
     pub greedy: bool,
-    /// Deadlines alone decide who may wait, however long the queue has been.
-    pub deadlines_alone: bool,
     pub ms: f64,
-    /// When each group stops to call; without, it never does.
-    pub until_ms: Vec<f64>,
     pub seed: u64,
 }
 
@@ -93,9 +89,7 @@ impl Load {
             run: (2.0, 0.1),
             deadline_ms: None,
             greedy: false,
-            deadlines_alone: false,
             ms: 6_000.0,
-            until_ms: Vec::new(),
             seed: 1,
         }
     }
@@ -122,8 +116,6 @@ pub(super) struct Outcome {
     /// Milliseconds from call to answer, of each answer by group.
     pub latencies: Vec<Vec<f64>>,
     pub refused: usize,
-    /// The milliseconds at which that was.
-    pub refused_at: Vec<f64>,
     pub late: usize,
     pub runs: usize,
     pub counts: holding::Counts,
@@ -235,9 +227,6 @@ impl Machine {
     }
 
     fn happen(&mut self, event: Event) {
-        if self.load.deadlines_alone {
-            self.state.standing = Standing::default();
-        }
         match event {
             Event::Call { group, caller } => self.call(group, caller),
             Event::End { instance } => {
@@ -274,14 +263,6 @@ impl Machine {
     }
 
     fn call(&mut self, group: usize, caller: usize) {
-        if self
-            .load
-            .until_ms
-            .get(group)
-            .is_some_and(|until| self.now > *until)
-        {
-            return;
-        }
         match self.load.callers[group].clone() {
             Callers::Closed {
                 connections, rows, ..
@@ -323,7 +304,6 @@ impl Machine {
         };
         let Ok(accepted) = self.state.submit(request, now) else {
             self.outcome.refused += 1;
-            self.outcome.refused_at.push(self.now);
             return;
         };
         assert!(accepted.evicted.is_none());
