@@ -227,12 +227,14 @@ pub(crate) struct Names {
 
 /// Runs the session once; `inputs` are all of the model's, in order. Several threads may run one session where [`Session::run`] wants
 /// it for itself: the C interface allows it, and sessions with providers that do not bear it are not shared (settings.rs).
-pub(crate) fn run(
+///
+/// An output may be an input's memory, where the graph hands it through, so it lives no longer than that.
+pub(crate) fn run<'a>(
     session: &Session,
     names: &Names,
     options: &RunOptions,
-    inputs: &[Value<'_>],
-) -> Result<Vec<Value<'static>>> {
+    inputs: &[Value<'a>],
+) -> Result<Vec<Value<'a>>> {
     if inputs.len() != names.inputs.len() {
         let (expected, found) = (names.inputs.len(), inputs.len());
         return Err(Error::new(format!(
@@ -266,7 +268,7 @@ pub(crate) fn run(
         )
     };
     // Those of a failed run are released as well.
-    let outputs: Vec<Result<Value<'static>>> = made.into_iter().map(Value::of).collect();
+    let outputs: Vec<Result<Value<'a>>> = made.into_iter().map(Value::of).collect();
     // SAFETY: the status is the call's own.
     unsafe { Error::result_from_status(status) }?;
     outputs.into_iter().collect()

@@ -24,6 +24,9 @@ use std::{fs, io};
 /// Bytes of zeros that a model is tried with at most.
 const TRIAL_BYTES_MAX: usize = 64 << 20;
 
+/// What an empty string takes there and in ONNX Runtime.
+const STRING_BYTES: usize = 64;
+
 /// What tells one state of a file from another.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -68,7 +71,7 @@ fn load_file(section: &OnnxRuntime) -> Result<OnnxModel, Refusal> {
     let mut ports = ports::read(&session)?;
     let names = Arc::new(ports::names(&ports)?);
     let trial = Trial::new(runtime, &session, &names, &ports)?;
-    let batched = is_batched(section.batched, &mut ports, trial)?;
+    let batched = is_batched(section, &mut ports, trial)?;
     let signature = Signature {
         inputs: ports.inputs,
         outputs: ports.outputs,
@@ -118,8 +121,7 @@ pub(crate) fn session(section: &OnnxRuntime, runtime: &Runtime) -> Result<Sessio
         let set = builder.with_execution_providers([dispatch.error_on_failure()]);
         builder = set.map_err(|error| no_provider(provider, runtime, error.message()))?;
     }
-    builder =
-        options::apply(builder, &section.options, &runtime.path).map_err(|problem| not_set(&problem))?;
+    builder = options::apply(builder, &section.options).map_err(|problem| not_set(&problem))?;
     builder
         .commit_from_file(&section.path)
         .map_err(|error| not_loaded(error.code(), error.message()))
@@ -176,8 +178,7 @@ impl Trial {
             let len = shape
                 .iter()
                 .try_fold(1usize, |len, size| len.checked_mul(*size))?;
-            // An empty string is where it ends.
-            let width = port.element_type.bytes().unwrap_or(size_of::<usize>());
+            let width = port.element_type.bytes().unwrap_or(STRING_BYTES);
             bytes = bytes.checked_add(len.checked_mul(width)?)?;
             if bytes > TRIAL_BYTES_MAX {
                 return None;
@@ -189,13 +190,13 @@ impl Trial {
 }
 
 /// Whether dimension 0 of every port is the batch. Learns the shapes that the file leaves out.
-fn is_batched(wanted: Option<bool>, ports: &mut Ports, mut trial: Trial) -> Result<bool, Refusal> {
+fn is_batched(section: &OnnxRuntime, ports: &mut Ports, mut trial: Trial) -> Result<bool, Refusal> {
     if !ports.unshaped.is_empty() {
         learn_shapes(ports, &mut trial)?;
     }
     let all = || ports.inputs.iter().chain(&ports.outputs);
     let without = all().find(|port| port.shape.first() != Some(&None));
-    match (wanted, without) {
+    match (section.batched, without) {
         (Some(false), _) => return Ok(false),
         (Some(true), Some(port)) => {
             let problem = format!("batched is true, and `{port}` has no free dimension 0");
@@ -216,7 +217,11 @@ fn is_batched(wanted: Option<bool>, ports: &mut Ports, mut trial: Trial) -> Resu
     let mut follows = |rows| match trial.run(&ports.inputs, rows) {
         None => true,
         Some(Ok(outputs)) => outputs.iter().all(|output| output.shape().first() == Some(&rows)),
-        Some(Err(_)) => false,
+        Some(Err(error)) => {
+            let path = section.path.display();
+            tracing::warn!(%path, rows, %error, "a trial with zeros fails, so each request runs alone; say batched = true if rows may share a run");
+            false
+        }
     };
     Ok(follows(2) && follows(3))
 }

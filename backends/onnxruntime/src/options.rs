@@ -1,14 +1,12 @@
-//! Options of a session, by the names that ONNX Runtime gives them. It takes any name and value without a word, so the names are
-//! known here, and the loaded library is asked whether it knows them as well.
+//! Options of a session, by the names that ONNX Runtime gives them. It takes any name and value without a word, so the names of all
+//! releases from 1.24 to 1.32 are known here.
 //!
-//! Its invariant: an option is set, or refused by its name; none is ignored, and none reads or writes a file outside the model's folder.
+//! Its invariant: an option is handed on, or refused by its name; none reads or writes a file outside the model's folder, and none
+//! holds for other models.
 
 use crate::settings::Scalar;
-use ort::logging::LogLevel;
 use ort::session::builder::SessionBuilder;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 /// What becomes of an option.
 #[derive(Clone, Copy)]
@@ -28,9 +26,6 @@ enum Setter {
     Execution,
     MemoryPattern,
     Deterministic,
-    LogId,
-    LogSeverity,
-    LogVerbosity,
 }
 
 const THREADS: &str = "set threads instead";
@@ -39,6 +34,8 @@ const WRITES: &str = "it writes files beside what is served; do it by a program 
 const ELSEWHERE: &str = "it reads files outside the model's folder; put them beside the model";
 const BYTES: &str = "it needs the model's bytes in memory, and models are loaded from files; leave it out";
 const NO_RUN: &str = "such a session cannot run; leave it out";
+const LOG: &str = "what ONNX Runtime says is in the server's log, from warnings up; leave it out";
+const PROCESS: &str = "the first session sets it for all models of the process; leave it out";
 const OWN_THREADS: &str = "each session has threads of its own; leave it out";
 
 /// Every option that a release from 1.24 to 1.32 knows and that is more than an entry.
@@ -61,9 +58,9 @@ const SPECIAL: &[(&str, Way)] = &[
     ("session.graph_optimization_level", Way::Refused(OPTIMIZATION)),
     ("session.inter_op_num_threads", Way::Setter(Setter::InterThreads)),
     ("session.intra_op_num_threads", Way::Refused(THREADS)),
-    ("session.log_id", Way::Setter(Setter::LogId)),
-    ("session.log_severity_level", Way::Setter(Setter::LogSeverity)),
-    ("session.log_verbosity_level", Way::Setter(Setter::LogVerbosity)),
+    ("session.log_id", Way::Refused(LOG)),
+    ("session.log_severity_level", Way::Refused(LOG)),
+    ("session.log_verbosity_level", Way::Refused(LOG)),
     (
         "session.model_external_initializers_file_folder_path",
         Way::Refused(ELSEWHERE),
@@ -92,6 +89,7 @@ const SPECIAL: &[(&str, Way)] = &[
         Way::Refused(WRITES),
     ),
     ("session.save_model_format", Way::Refused(WRITES)),
+    ("session.set_denormal_as_zero", Way::Refused(PROCESS)),
     (
         "session.use_deterministic_compute",
         Way::Setter(Setter::Deterministic),
@@ -159,9 +157,6 @@ pub(crate) fn check_text(at: &str, name: &str, value: &Scalar) -> Result<(), Str
 enum Setting {
     Count(usize),
     Truth(bool),
-    Text(String),
-    Level(LogLevel),
-    Verbosity(i32),
 }
 
 fn parse(setter: Setter, value: &str) -> Result<Setting, &'static str> {
@@ -176,33 +171,14 @@ fn parse(setter: Setter, value: &str) -> Result<Setting, &'static str> {
             _ => Err("1 to 1024"),
         },
         Setter::Execution | Setter::MemoryPattern | Setter::Deterministic => truth(),
-        Setter::LogId => Ok(Setting::Text(value.to_owned())),
-        Setter::LogSeverity => match value {
-            "0" => Ok(Setting::Level(LogLevel::Verbose)),
-            "1" => Ok(Setting::Level(LogLevel::Info)),
-            "2" => Ok(Setting::Level(LogLevel::Warning)),
-            "3" => Ok(Setting::Level(LogLevel::Error)),
-            "4" => Ok(Setting::Level(LogLevel::Fatal)),
-            _ => Err("0 to 4"),
-        },
-        Setter::LogVerbosity => value
-            .parse()
-            .map(Setting::Verbosity)
-            .map_err(|_| "a whole number"),
     }
 }
 
-/// Sets checked options; `library` is the file that is loaded.
+/// Sets checked options.
 pub(crate) fn apply(
     mut builder: SessionBuilder,
     options: &BTreeMap<String, Scalar>,
-    library: &Path,
 ) -> Result<SessionBuilder, String> {
-    let is_entry = |name: &&String| matches!(way(name), Some(Way::Entry));
-    let names: Vec<&str> = options.keys().filter(is_entry).map(String::as_str).collect();
-    if let Some(name) = first_unknown(&names, library)? {
-        return Err(format!("option {name:?} is not known to {}", library.display()));
-    }
     for (name, value) in options {
         let value = value.to_string();
         builder = match way(name) {
@@ -224,9 +200,6 @@ pub(crate) fn apply(
 fn set(builder: SessionBuilder, setter: Setter, setting: Setting) -> Result<SessionBuilder, String> {
     let set = match setting {
         Setting::Count(count) => builder.with_inter_threads(count),
-        Setting::Text(text) => builder.with_log_id(text),
-        Setting::Level(level) => builder.with_log_level(level),
-        Setting::Verbosity(verbosity) => builder.with_log_verbosity(verbosity),
         Setting::Truth(truth) => match setter {
             Setter::Execution => builder.with_parallel_execution(truth),
             Setter::MemoryPattern => builder.with_memory_pattern(truth),
@@ -234,20 +207,6 @@ fn set(builder: SessionBuilder, setter: Setter, setting: Setting) -> Result<Sess
         },
     };
     set.map_err(|error| error.message().to_owned())
-}
-
-/// The first name that the library's file does not hold. A release keeps its options' names as texts, and takes other names in silence.
-fn first_unknown<'a>(names: &[&'a str], library: &Path) -> Result<Option<&'a str>, String> {
-    if names.is_empty() {
-        return Ok(None);
-    }
-    let bytes =
-        fs::read(library).map_err(|error| format!("{} cannot be read: {error}", library.display()))?;
-    let holds = |name: &str| {
-        let ended = [name.as_bytes(), b"\0"].concat();
-        bytes.windows(ended.len()).any(|window| window == ended)
-    };
-    Ok(names.iter().copied().find(|name| !holds(name)))
 }
 
 /// The known option that takes the fewest changes to become `name`.

@@ -10,7 +10,14 @@ fn check_one(name: &str, value: &str, expected: Result<(), &str>) {
 
 #[test]
 fn options_are_known_by_name() {
-    check_one("session.set_denormal_as_zero", "1", Ok(()));
+    check_one("session.disable_prepacking", "1", Ok(()));
+    check_one(
+        "session.set_denormal_as_zero",
+        "1",
+        Err(
+            "models.a.options: \"session.set_denormal_as_zero\" is not allowed: the first session sets it for all models of the process; leave it out",
+        ),
+    );
     check_one("session.inter_op_num_threads", "2", Ok(()));
     check_one(
         "session.set_denormals_as_zero",
@@ -46,16 +53,4 @@ fn each_option_is_listed_once() {
     all.dedup();
     assert_eq!((all.len(), count), (134, 134));
     assert!(all.iter().all(|name| nearest(name) == *name));
-}
-
-#[test]
-fn a_library_that_does_not_hold_a_name_does_not_know_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("library.so");
-    fs::write(&library, b"\0session.a\0session.b.c\0").unwrap();
-    assert_eq!(first_unknown(&["session.a", "session.b.c"], &library), Ok(None));
-    assert_eq!(
-        first_unknown(&["session.a", "session.b"], &library),
-        Ok(Some("session.b"))
-    );
 }
