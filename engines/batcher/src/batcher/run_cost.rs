@@ -10,6 +10,8 @@ use std::time::Duration;
 const CLASSES: usize = 16;
 /// Runs that a class keeps.
 const KEPT: usize = 8;
+/// Runs after which it does not count at all: the model may have become another one.
+const KNOWN_FOR: u64 = 16_384;
 /// Runs after which a class that was not seen again counts half.
 const HALVED_AFTER: f64 = 256.0;
 /// The part of a run that counts as its fixed cost while runs of one size alone are known.
@@ -74,7 +76,8 @@ impl RunCost {
     /// `None` before a run was seen.
     pub(super) fn fitted(&self) -> Option<Cost> {
         let mut points = [(0.0, 0.0, 0.0); CLASSES];
-        for (class, point) in self.classes.iter().zip(&mut points) {
+        let is_known = |class: &&Class| self.runs - class.last <= KNOWN_FOR;
+        for (class, point) in self.classes.iter().filter(is_known).zip(&mut points) {
             if let Some((rows, seconds)) = class.median() {
                 let unseen = (self.runs - class.last) as f64;
                 *point = (
@@ -166,6 +169,12 @@ mod tests {
         let held_up = |turn: usize| if turn.is_multiple_of(5) { 30_000 } else { 0 };
         let runs = (0..400).map(|turn| (1 + turn % 4, 2000 + 100 * (1 + turn % 4) as u32 + held_up(turn)));
         check(fixed_us(runs), 2000.0, 150.0);
+    }
+
+    #[test]
+    fn a_size_that_was_not_seen_for_long_says_nothing_of_a_faster_model() {
+        let before = [(1, 2100), (4, 2400)].repeat(8).into_iter();
+        check(fixed_us(before.chain([(1, 310); 20_000])), 155.0, 1.0);
     }
 
     #[test]

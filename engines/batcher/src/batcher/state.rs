@@ -315,7 +315,10 @@ impl State {
     /// Learns from a run of so many rows, on whichever thread.
     fn learn(&mut self, rows: usize, took: Duration) {
         self.forecast.learn(rows, took);
-        self.holding.learn(rows, took);
+        // Several runs that were one request's are as many equal ones.
+        let chunks = rows.div_ceil(self.batch_size_max).max(1);
+        let each = took / u32::try_from(chunks).unwrap_or(u32::MAX);
+        self.holding.learn(rows.div_ceil(chunks), each);
     }
 
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each

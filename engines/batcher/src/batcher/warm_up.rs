@@ -10,6 +10,9 @@ use millpond_tensor::Tensor;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+/// Bytes of an input that a model is warmed up with at most.
+const ZEROS_BYTES_MAX: usize = 1 << 30;
+
 /// What one batch size cost on one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUpRun {
@@ -85,6 +88,12 @@ fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, ModelError> 
         if let Some(first) = shape.first_mut().filter(|_| signature.batched) {
             *first = rows;
         }
+        let width = port.element_type.bytes().unwrap_or(size_of::<usize>());
+        let bytes = shape.iter().try_fold(width, |bytes, size| bytes.checked_mul(*size));
+        if bytes.is_none_or(|bytes| bytes > ZEROS_BYTES_MAX) {
+            let problem = format!("input {port} takes more than {ZEROS_BYTES_MAX} bytes for {rows} rows, which is too much to warm up with; set warm_up = []");
+            return Err(ModelError::Run { problem });
+        }
         Ok(Tensor::zeros(port.element_type, shape)?)
     });
     inputs.collect()
@@ -135,5 +144,31 @@ fn check(shared: &Shared, sizes: &[usize]) -> Result<(), Error> {
             );
             Err(Error::Option { problem })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use millpond_backends_interface::Port;
+    use millpond_tensor::ElementType;
+
+    #[test]
+    fn zeros_that_no_machine_holds_are_refused() {
+        let signature = Signature {
+            inputs: vec![Port {
+                name: "x".to_owned(),
+                element_type: ElementType::F32,
+                shape: vec![None, Some(1 << 42)],
+            }],
+            outputs: Vec::new(),
+            batched: true,
+        };
+        let refused = zeros(&signature, 1).unwrap_err().to_string();
+        assert!(
+            refused.contains("input x: f32[N, 4398046511104]") && refused.contains("set warm_up = []"),
+            "{refused}"
+        );
     }
 }

@@ -68,7 +68,9 @@ impl Holding {
     pub(super) fn new(options: &BatcherOptions, now: Instant) -> Holding {
         let running = match options.batch_size_max {
             0 | 1 => Vec::new(),
-            most => vec![Vec::with_capacity(most.min(ANSWERED_MAX)); options.instances],
+            most => (0..options.instances)
+                .map(|_| Vec::with_capacity(most.min(ANSWERED_MAX)))
+                .collect(),
         };
         Holding {
             returns: Returns::new(options.batch_size_max, now),
