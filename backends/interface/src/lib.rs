@@ -75,6 +75,12 @@ pub trait Model: Send + Sync {
     fn runs_inline(&self) -> bool {
         true
     }
+
+    /// Whether a run takes requests as they are, by [`Instance::run_requests`]: they are not joined, each counts as one row, and
+    /// their shapes may differ. Its signature is not batched.
+    fn takes_requests(&self) -> bool {
+        false
+    }
 }
 
 /// One thread's way to run a model.
@@ -85,4 +91,10 @@ pub trait Instance: Send {
     /// # Errors
     /// When the model cannot run on these inputs; the instance stays usable.
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error>;
+
+    /// Runs the model once for several requests that are not joined, each with its own inputs. It gives one result a request, in
+    /// their order, and one that fails is one request's alone. It is called where [`Model::takes_requests`] says so.
+    fn run_requests(&mut self, requests: Vec<Vec<Tensor>>) -> Vec<Result<Vec<Tensor>, Error>> {
+        requests.into_iter().map(|inputs| self.run(inputs)).collect()
+    }
 }

@@ -80,7 +80,7 @@ impl fmt::Display for Port {
 pub struct Signature {
     /// What goes in.
     pub inputs: Vec<Port>,
-    /// What comes out.
+    /// What comes out. Of a model that lists none, and has no batch, any tensors may come.
     pub outputs: Vec<Port>,
     /// Whether dimension 0 of every input and output is the batch, so that several calls can share a run. A model without a batch
     /// runs one call at a time.

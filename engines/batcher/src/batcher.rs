@@ -48,7 +48,8 @@ use std::time::{Duration, Instant};
 pub struct BatcherOptions {
     /// Threads that run the model, each with an instance of its own.
     pub instances: usize,
-    /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time.
+    /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time,
+    /// and one that takes requests as they are so many requests.
     pub batch_size_max: usize,
     /// Maximum requests that wait while all instances are busy. 0: no request waits.
     pub queue_max: usize,
@@ -292,7 +293,15 @@ impl Batcher {
         options.check(&format!("models.{name}")).map_err(problem)?;
         let mut request_rows_max = usize::MAX;
         if !model.signature().batched {
-            (options.batch_size_max, request_rows_max) = (1, 1);
+            request_rows_max = 1;
+            // A run takes one request, or several that are not joined.
+            if !model.takes_requests() {
+                options.batch_size_max = 1;
+            }
+        } else if model.takes_requests() {
+            let problem =
+                format!("models.{name}: it takes requests as they are, so its signature cannot have a batch");
+            return Err(Error::Option { problem });
         }
         if warm_up::has_free_sizes(model.signature()) || !model.runs_inline() {
             // Callers choose what a run takes, and no estimate by rows bounds it; or the model does not bear it.

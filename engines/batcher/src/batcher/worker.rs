@@ -142,8 +142,15 @@ impl<'a> Runner<'a> {
 
     /// Runs the model once; a panic is an error that costs the instance.
     fn run_model(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
+        self.contained(|instance| instance.run(inputs))
+    }
+
+    fn contained<T>(
+        &mut self,
+        run: impl FnOnce(&mut Box<dyn Instance>) -> Result<T, ModelError>,
+    ) -> Result<T, ModelError> {
         let instance = self.rebuilt()?;
-        match contain(|| instance.run(inputs)) {
+        match contain(|| run(instance)) {
             Ok(result) => result,
             Err(panic) => {
                 self.tell_panic(&panic, "a run of the model panicked");
@@ -171,21 +178,31 @@ impl<'a> Runner<'a> {
         let started = Instant::now();
         let result = self.run_model(inputs);
         let took = started.elapsed();
+        self.count_run(rows, took);
+        let outputs = self.promised(result, rows)?;
+        Ok(Ran {
+            outputs,
+            started,
+            took,
+        })
+    }
+
+    fn count_run(&self, rows: usize, took: Duration) {
         let counters = &self.shared.counters;
         add(&counters.batches, 1);
         add(&counters.rows, rows as u64);
         add(&counters.compute_ns_sum, nanos(took));
-        let outputs = result.map_err(|error| match error {
+    }
+
+    /// What a run gave, if it has the shapes that were promised.
+    fn promised(&self, ran: Result<Vec<Tensor>, ModelError>, rows: usize) -> Result<Vec<Tensor>, Error> {
+        let outputs = ran.map_err(|error| match error {
             ModelError::Run { problem } => self.failed(problem),
             other => self.failed(other.to_string()),
         })?;
         match batch::outputs_problem(self.signature(), &outputs, rows) {
             Some(problem) => Err(self.failed(problem)),
-            None => Ok(Ran {
-                outputs,
-                started,
-                took,
-            }),
+            None => Ok(outputs),
         }
     }
 
@@ -194,11 +211,9 @@ impl<'a> Runner<'a> {
         for (waiting, reason) in cut.dropped.drain(..) {
             self.answer_dropped(waiting, reason, Instant::now());
         }
-        let is_dynamic = self
-            .signature()
-            .inputs
-            .iter()
-            .any(|port| port.row_len().is_none());
+        let is_joined = self.signature().batched;
+        let mut inputs = self.signature().inputs.iter();
+        let is_dynamic = is_joined && inputs.any(|port| port.row_len().is_none());
         while is_dynamic && cut.batch.len() > 1 {
             let unlike = batch::split_unlike(&mut cut.batch);
             self.serve_batch(&mut cut.batch);
@@ -215,13 +230,20 @@ impl<'a> Runner<'a> {
         }
         match cut.batch.len() {
             0 | 1 => self.serve_alone(cut.batch.pop()?),
+            _ if self.shared.model.takes_requests() => self.serve_unjoined(&mut cut.batch),
             _ => self.serve_together(&mut cut.batch),
         }
     }
 
     /// Answers all of `batch`, whose rows have one shape, and leaves it empty.
     fn serve_batch(&mut self, batch: &mut Vec<Waiting>) {
-        if batch.len() > 1 && self.signature().batched && self.serve_together(batch).is_some() {
+        let together = match batch.len() {
+            0 | 1 => None,
+            _ if self.shared.model.takes_requests() => self.serve_unjoined(batch),
+            _ if self.signature().batched => self.serve_together(batch),
+            _ => None,
+        };
+        if together.is_some() {
             return;
         }
         // A single request, or a batch that failed as a whole: one by one, so that a bad item fails alone.
@@ -252,6 +274,26 @@ impl<'a> Runner<'a> {
             self.answer(waiting, answer);
         }
         Some(ran.took)
+    }
+
+    /// As [`Runner::serve_together`], for a model that takes requests as they are: each gets its own result.
+    fn serve_unjoined(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+        let requests: Vec<Vec<Tensor>> = batch
+            .iter()
+            .map(|waiting| waiting.request.inputs.clone())
+            .collect();
+        let count = requests.len();
+        let started = Instant::now();
+        let ran = self.contained(|instance| Ok(instance.run_requests(requests)));
+        let took = started.elapsed();
+        self.count_run(count, took);
+        let results = ran.ok().filter(|results| results.len() == count)?;
+        for (waiting, result) in batch.drain(..).zip(results) {
+            let timing = self.timing(&waiting, started, took, (count, count));
+            let outputs = self.promised(result, waiting.request.rows);
+            self.answer(waiting, outputs.map(|outputs| Answer { outputs, timing }));
+        }
+        Some(took)
     }
 
     /// A run of its own for one request, and how long it took unless it failed; its tensors go straight in and come straight out.
