@@ -151,6 +151,11 @@ impl Catalog {
         &self.sections
     }
 
+    /// The threads of stages that have their own, each under the names of its pipeline and stage.
+    pub fn stage_threads(&self) -> impl Iterator<Item = &Arc<Batcher>> {
+        self.pipelines.values().flat_map(|pipeline| pipeline.threads())
+    }
+
     /// Lets every count begin at zero.
     pub fn forget_counts(&self) {
         for model in self.models.values() {
@@ -162,12 +167,16 @@ impl Catalog {
     /// that have not ended.
     pub fn stop_by(&self, until: Instant) -> Vec<String> {
         self.models.values().for_each(|model| model.batcher.begin_stop());
+        self.stage_threads().for_each(|threads| threads.begin_stop());
         self.stores.values().for_each(Store::begin_close);
         let mut left = Vec::new();
         for (name, model) in &self.models {
             if !model.batcher.stop_by(until) {
                 left.push(format!("a run of models.{name}"));
             }
+        }
+        for threads in self.stage_threads().filter(|threads| !threads.stop_by(until)) {
+            left.push(format!("a run of stage {}", threads.name()));
         }
         for (name, store) in &self.stores {
             if let Err(error) = store.close_by(until) {

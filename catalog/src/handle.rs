@@ -152,6 +152,13 @@ fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
     for pipeline in old.pipelines.values() {
         ends_by(until, || Arc::strong_count(pipeline) == 1);
     }
+    for threads in old.stage_threads().filter(|threads| !threads.stop_by(until)) {
+        let stage = threads.name();
+        tracing::warn!(
+            stage,
+            "a run of the stage has not ended; its thread is left to it"
+        );
+    }
     for (name, model) in old.models_beside(next) {
         match model.batcher.stop_by(until) {
             true => tracing::info!(model = name, version = model.version, "model unloaded"),

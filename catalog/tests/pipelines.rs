@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use millpond_catalog::{Catalog, Handle, Library, Resources, Sections};
+use millpond_engines_batcher::Batcher;
 use millpond_engines_features::{self as features, write::Writer};
-use millpond_pipelines::{Ask, Output, Progress, Samples, key_hash};
+use millpond_pipelines::{Ask, Output, Progress, Samples, key_hash, submit};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -83,8 +84,8 @@ fn run(catalog: &Catalog, names: &[&'static str]) -> Result<Output, String> {
         kept_bytes: 0,
     };
     let (send, done) = mpsc::sync_channel(1);
-    let (batcher, request) = waiting.request(ask, move |output| send.send(output).unwrap());
-    batcher.submit(request).unwrap();
+    let hand_over = |batcher: Arc<Batcher>, request| submit(&batcher, request);
+    waiting.start(ask, hand_over, move |output| send.send(output).unwrap());
     done.recv().unwrap().map_err(|error| error.to_string())
 }
 
@@ -119,7 +120,10 @@ fn what_a_model_gives_is_taken_by_models_and_stages_behind_it() {
     let handle = open(4, &format!("{RELU} {SUM}")).unwrap();
     let catalog = handle.pin();
     let pipeline = &catalog.pipelines["p"];
-    assert_eq!((pipeline.model(), pipeline.batcher().name()), ("sum", "relu"));
+    assert_eq!(
+        (pipeline.model(), pipeline.batcher().unwrap().name()),
+        (Some("sum"), "relu")
+    );
     assert_eq!(pipeline.batchers().count(), 2);
     let timing = run(&catalog, &["a", "b"]).unwrap().timing.unwrap();
     assert_eq!((timing.batch_rows, timing.batch_requests), (2, 1));

@@ -22,6 +22,9 @@ impl Request for Candidates<'_> {
     fn check(&self, expected: Expected<'_>) -> Result<(), Error> {
         match expected.kind {
             RequestKind::Rank => Ok(()),
+            RequestKind::Values => Err(Error::Request {
+                problem: format!("pipeline {:?} takes named values; call run", expected.pipeline),
+            }),
             RequestKind::Samples => Err(Error::Request {
                 problem: format!(
                     "pipeline {:?} takes samples; call infer with {{\"samples\": [[…], …]}}",
@@ -43,7 +46,7 @@ impl Request for Candidates<'_> {
                 let one = text(value).ok_or_else(|| not_text(field, value.kind(), "text or an integer"))?;
                 Ok(Value::row(Items::Bytes([one].into_iter().collect())))
             }
-            Source::Sample(_) => Err(Error::not_given("this kind of request")),
+            Source::Sample(_) | Source::Input(_) => Err(Error::not_given("this kind of request")),
         }
     }
 }

@@ -76,7 +76,7 @@ fn samples_pipeline<'e>(catalog: &'e Catalog, name: Option<&str>) -> Result<&'e 
         }
         Some(name) => {
             let of_model = |pipeline: &&Arc<Pipeline>| {
-                pipeline.model() == name && pipeline.request() == RequestKind::Samples
+                pipeline.model() == Some(name) && pipeline.request() == RequestKind::Samples
             };
             match pipelines.get(name).or_else(|| pipelines.values().find(of_model)) {
                 Some(pipeline) => Ok(pipeline),

@@ -56,7 +56,9 @@ pub(crate) fn run<P>(
 where
     P: FnOnce(&Output) -> Result<Printed, Status> + Send + 'static,
 {
-    refusal(call, pipeline.batcher(), run)?;
+    if let Some(batcher) = pipeline.batcher() {
+        refusal(call, batcher, run)?;
+    }
     let progress = pipeline.run(request).map_err(|error| status_of(&error))?;
     // The last stage of every plan is a model, which answers no rows alone.
     let Progress::Waits(waiting) = progress else {
@@ -64,12 +66,12 @@ where
     };
     let (ask, detached) = detach(call, run)?;
     let print = printer();
-    let (batcher, request) = waiting.request(ask, move |output| {
+    let done = move |output: Result<Output, Error>| {
         let ran =
             output.and_then(|output| Ok((output.timing.ok_or_else(|| Error::not_given("a run"))?, output)));
         answer(detached, ran, print);
-    });
-    submit(call, &batcher, request);
+    };
+    waiting.start(ask, |batcher, request| submit(call, &batcher, request), done);
     Ok(())
 }
 

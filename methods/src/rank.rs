@@ -57,7 +57,7 @@ fn answer(pipeline: &Pipeline, items: Vec<Value<'static>>, scores: Vec<f32>) -> 
     schema::Answer {
         items,
         scores,
-        model: pipeline.model().to_owned().into(),
+        model: pipeline.model().unwrap_or_default().to_owned().into(),
         versions: versions
             .map(|(table, version)| (table.to_owned().into(), version))
             .collect(),

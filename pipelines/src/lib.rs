@@ -30,24 +30,33 @@
 //! ```
 
 mod error;
+mod inputs;
+mod opening;
+mod packed;
 mod pipeline;
 mod planner;
 mod request;
+mod run;
 mod source;
 mod stage;
 mod stages;
+mod threads;
 mod value;
 mod wait;
 
 pub use error::Error;
+pub use inputs::Declared;
 pub use millpond_tensor::Bytes;
-pub use pipeline::{Output, Pipeline, Progress, Waiting};
-pub use planner::{Plan, PlannedStage, Taken};
-pub use request::{Expected, Request, RequestKind, Samples};
+pub use opening::Parts;
+pub use opening::{Opened, Opening};
+pub use pipeline::Pipeline;
+pub use planner::Place;
+pub use planner::{Check, Plan, PlannedStage, Taken};
+pub use request::{Expected, Request, RequestKind, Samples, Values};
+pub use run::{Output, Progress, Waiting};
 pub use source::{Source, Template};
-pub(crate) use stage::{Describe, Given, Opened, Stage, Step};
-pub use stage::{Form, Kind, Name, Parts, PerRow, Rows};
+pub use stage::{Describe, Form, Given, Kind, Name, PerRow, Rows, Slot, Stage, Step};
 pub use stages::hash::key_hash;
 pub use stages::{Description, StageDescription};
 pub use value::{Items, Value};
-pub use wait::{Ask, Wait};
+pub use wait::{Ask, Kept, Wait, submit};

@@ -1,37 +1,83 @@
-//! A pipeline with its tables, stores and models found, and the executor of its stages.
+//! A pipeline with its tables, stores and models found.
 //!
 //! It keeps what it found: another version of a table makes another pipeline. Its invariant: one request reads one version of
 //! each table, from its first stage to its last, and gets one result.
 
-use crate::planner::Taken;
-use crate::stage::{Given, Model, Opening, Stage, Step};
-use crate::{Ask, Error, Expected, Items, Parts, Plan, Request, RequestKind, Value, Wait};
+use crate::opening::{Here, Model, Opening, Work};
+use crate::planner::{Check, PlannedStage, Taken};
+use crate::run::{Progress, Run};
+use crate::stage::{Slot, State};
+use crate::{Error, Expected, Parts, Plan, Request, RequestKind, Source, Value, Values};
 use millpond_backends_interface::Port;
-use millpond_engines_batcher::{self as batcher, Batcher, Timing};
+use millpond_engines_batcher::Batcher;
 use millpond_engines_features::Table;
-use millpond_tensor::{ElementType, Tensor};
+use millpond_tensor::ElementType;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A pipeline that can run, for any number of requests at a time.
 pub struct Pipeline {
     plan: Plan,
     sample_width: usize,
-    stages: Vec<Ready>,
+    pub(crate) stages: Vec<Ready>,
+    /// How many stages and outputs read each value: those of the inputs, then those of the stages.
+    readers: Vec<u32>,
+    /// Where the scores of a request of items or samples are.
+    pub(crate) scores: Option<usize>,
+    /// Where the outputs of a request of values are.
+    pub(crate) outputs: Vec<(Arc<str>, usize)>,
     /// Each table once, with its name.
     tables: Vec<(String, Arc<Table>)>,
-    /// What requests wait for first.
-    model: Model,
-    /// What they wait for after it, in order.
-    later: Vec<Model>,
+    /// What requests wait for, in order.
+    models: Vec<Model>,
+    /// The threads of its stages.
+    threads: Vec<Arc<Batcher>>,
 }
 
 /// A stage with its place among the values: those of the inputs, then those of the stages.
-struct Ready {
-    stage: Box<dyn Stage>,
-    takes: Vec<usize>,
-    /// Values that no later stage takes.
-    spent: Vec<usize>,
+pub(crate) struct Ready {
+    pub(crate) name: Arc<str>,
+    pub(crate) work: Work,
+    pub(crate) takes: Vec<usize>,
+    pub(crate) checks: Vec<Check>,
+    /// Where what it gives goes: one place, or one for each output that others read by name.
+    pub(crate) gives: Range<usize>,
+}
+
+/// Where the values of a plan lie.
+struct Places {
+    inputs: usize,
+    /// Of each stage.
+    stages: Vec<Range<usize>>,
+}
+
+impl Places {
+    fn of(plan: &Plan) -> Places {
+        let inputs = plan.inputs.len();
+        let mut end = inputs;
+        let place = |stage: &PlannedStage| {
+            let start = end;
+            end += stage.outputs.len().max(1);
+            start..end
+        };
+        Places {
+            inputs,
+            stages: plan.stages.iter().map(place).collect(),
+        }
+    }
+
+    fn at(&self, taken: Taken) -> usize {
+        match taken {
+            Taken::Input(at) => at,
+            Taken::Stage(stage) => self.stages[stage].start,
+            Taken::Output(stage, output) => self.stages[stage].start + output,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.stages.last().map_or(self.inputs, |last| last.end)
+    }
 }
 
 impl Pipeline {
@@ -45,50 +91,87 @@ impl Pipeline {
             parts,
             tables: Vec::new(),
             models: Vec::new(),
+            threads: Vec::new(),
+            at: Here::default(),
         };
-        let inputs = plan.inputs.len();
-        let mut ports: Vec<Option<Port>> = vec![None; inputs];
+        let places = Places::of(&plan);
+        let declared = |input: &Source| match input {
+            Source::Input(name) => plan.declared.get(name)?.port(name),
+            _ => None,
+        };
+        let mut ports: Vec<Option<Port>> = plan.inputs.iter().map(declared).collect();
         let mut stages: Vec<Ready> = Vec::with_capacity(plan.stages.len());
-        for planned in &plan.stages {
-            let index = |taken: &Taken| match taken {
-                Taken::Input(at) => *at,
-                Taken::Stage(at) => inputs + at,
-            };
-            let takes: Vec<usize> = planned.takes.iter().map(index).collect();
+        let has_scores = plan.request != RequestKind::Values;
+        for (at, planned) in plan.stages.iter().enumerate() {
+            let is_last = at + 1 == plan.stages.len();
+            let takes: Vec<usize> = planned.takes.iter().map(|taken| places.at(*taken)).collect();
             let given: Vec<Option<Port>> = takes.iter().map(|at| ports[*at].clone()).collect();
             let name = &planned.description.name;
+            opening.at = Here {
+                name,
+                keys: planned.description.threads(),
+                outputs: &planned.outputs,
+                scores: has_scores && is_last,
+            };
             let (_, action) = planned
                 .description
                 .action()
                 .ok_or_else(|| Error::not_given("its key"))?;
             let opened = action.open(name, &given, &mut opening)?;
-            ports.push(opened.gives);
-            // Whoever takes a value last is found last.
-            stages
-                .iter_mut()
-                .for_each(|earlier| earlier.spent.retain(|at| !takes.contains(at)));
+            let gives = places.stages[at].clone();
+            if opened.gives.len() != gives.len() {
+                let outputs = planned.outputs.join(", ");
+                let problem =
+                    format!("stage {name:?} has no outputs to read by name ({outputs}); read it as {name:?}");
+                return Err(opening.unfit(problem));
+            }
+            ports.extend(opened.gives);
             stages.push(Ready {
-                stage: opened.stage,
-                spent: takes.clone(),
+                name: Arc::from(name.as_str()),
+                work: opened.work,
                 takes,
+                checks: planned.checks.clone(),
+                gives,
             });
         }
-        if let Some(last) = ports.last().and_then(Option::as_ref)
+        let last = ports.last().and_then(Option::as_ref).filter(|_| has_scores);
+        if let Some(last) = last
             && !(last.element_type == ElementType::F32 && matches!(last.row_len(), None | Some(1)))
         {
             return Err(opening.unfit(format!("the last model gives {last}; expected one f32 a row")));
         }
-        let Opening { tables, models, .. } = opening;
-        let mut models = models.into_iter();
-        let model = models.next().ok_or_else(|| Error::not_given("a model"))?;
+        let Opening {
+            tables,
+            models,
+            threads,
+            ..
+        } = opening;
+        let outputs = plan
+            .outputs
+            .iter()
+            .map(|(name, taken)| (Arc::from(name.as_str()), places.at(*taken)));
+        let outputs: Vec<(Arc<str>, usize)> = outputs.collect();
+        let scores = has_scores.then(|| places.count().saturating_sub(1));
+        let mut readers = vec![0; places.count()];
+        let takes = stages.iter().flat_map(|stage| stage.takes.iter().copied());
+        let ends = outputs.iter().map(|(_, slot)| *slot).chain(scores);
+        takes.chain(ends).for_each(|slot| readers[slot] += 1);
         Ok(Pipeline {
             sample_width: plan.sample_width(),
             plan,
             stages,
+            readers,
+            scores,
+            outputs,
             tables,
-            model,
-            later: models.collect(),
+            models,
+            threads,
         })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.plan.name
     }
 
     /// What it expects of a request.
@@ -110,26 +193,31 @@ impl Pipeline {
         self.plan.user_fields()
     }
 
-    /// The name of the model that gives the scores.
-    pub fn model(&self) -> &str {
-        &self.later.last().unwrap_or(&self.model).name
+    /// The name of the model that gives the scores, or runs last; a pipeline of values may have none.
+    pub fn model(&self) -> Option<&str> {
+        self.models.last().map(|model| model.name.as_str())
     }
 
     /// What runs the model that requests wait for first.
-    pub fn batcher(&self) -> &Arc<Batcher> {
-        &self.model.batcher
+    pub fn batcher(&self) -> Option<&Arc<Batcher>> {
+        self.models.first().map(|model| &model.batcher)
     }
 
     /// What runs its models.
     pub fn batchers(&self) -> impl Iterator<Item = &Arc<Batcher>> {
-        std::iter::once(&self.model)
-            .chain(&self.later)
-            .map(|model| &model.batcher)
+        self.models.iter().map(|model| &model.batcher)
+    }
+
+    /// The threads of its stages.
+    pub fn threads(&self) -> &[Arc<Batcher>] {
+        &self.threads
     }
 
     /// Bytes that the first model's input takes for so many rows.
     pub fn input_bytes(&self, rows: usize) -> usize {
-        self.model.row_bytes.saturating_mul(rows)
+        self.models
+            .first()
+            .map_or(0, |model| model.row_bytes.saturating_mul(rows))
     }
 
     /// Each of its tables with the version that its requests read.
@@ -139,160 +227,104 @@ impl Pipeline {
             .map(|(name, table)| (name.as_str(), table.version()))
     }
 
-    /// Runs the stages for one request until one has to wait, or all have run.
+    /// Runs the stages for one request until those that are left have to wait, or all have run.
     ///
     /// # Errors
     /// A request, or something stored, that does not fit.
     pub fn run(self: &Arc<Self>, request: &dyn Request) -> Result<Progress, Error> {
         request.check(self.expected())?;
-        let mut values = Vec::with_capacity(self.plan.inputs.len() + self.stages.len());
-        for source in &self.plan.inputs {
-            values.push(Some(request.read(source)?));
+        let mut slots = Vec::with_capacity(self.readers.len());
+        for (source, readers) in self.plan.inputs.iter().zip(&self.readers) {
+            slots.push(Slot {
+                state: State::There(request.read(source)?),
+                readers: *readers,
+            });
         }
-        let run = Run {
-            pipeline: Arc::clone(self),
-            values,
-            rows: request.rows(),
-            timing: None,
-        };
-        run.go_on()
+        self.begin(slots, Some(request.rows()), Vec::new()).go_on()
     }
 
-    /// Runs stages behind those that `values` hold the values of, until one waits.
-    fn advance(&self, values: &mut Vec<Option<Value>>, rows: usize) -> Result<Option<Wait>, Error> {
-        while let Some(ready) = self.stages.get(values.len() - self.plan.inputs.len()) {
-            let is_there = |at: &usize| values.get(*at).is_some_and(Option::is_some);
-            let step = match ready.takes.iter().all(is_there) {
-                false => Step::Skip,
-                true => ready.stage.run(&Given {
-                    values: values.as_slice(),
-                    takes: &ready.takes,
-                    rows,
-                })?,
+    /// As [`Pipeline::run`], for a request of values.
+    ///
+    /// # Errors
+    /// As [`Pipeline::run`].
+    pub fn run_values(self: &Arc<Self>, request: Values) -> Result<Progress, Error> {
+        if self.plan.request != RequestKind::Values {
+            let (name, method) = match self.plan.request {
+                RequestKind::Samples => (&self.plan.name, "samples; call infer"),
+                _ => (&self.plan.name, "a user and items; call rank"),
             };
-            for &at in &ready.spent {
-                values[at] = None;
+            let problem = format!("pipeline {name:?} takes {method}");
+            return Err(Error::Request { problem });
+        }
+        let wanted = self.wanted(&request.outputs)?;
+        let mut given: Vec<Option<Value>> = vec![None; self.plan.inputs.len()];
+        for (name, value) in request.inputs {
+            let mut sources = self.plan.inputs.iter();
+            let at = sources.position(|source| matches!(source, Source::Input(known) if *known == name));
+            let at = at.ok_or_else(|| self.refused(format!("key \"inputs.{name}\" is unknown")))?;
+            if let Some(declared) = self.plan.declared.get(&name) {
+                declared.check(&name, &value)?;
             }
-            match step {
-                Step::Value(value) => values.push(Some(value)),
-                Step::Skip => values.push(None),
-                Step::Wait(wait) => return Ok(Some(wait)),
+            if given[at].replace(value).is_some() {
+                return Err(self.refused(format!("key \"inputs.{name}\" is given twice")));
             }
         }
-        Ok(None)
-    }
-}
-
-/// One request on its way through the stages.
-struct Run {
-    pipeline: Arc<Pipeline>,
-    /// Of the inputs, then of the stages that have run. `None`: skipped, or no later stage takes it.
-    values: Vec<Option<Value>>,
-    rows: usize,
-    /// Of the models that it waited for: their times together, and the batch of the last one.
-    timing: Option<Timing>,
-}
-
-/// How far a request has come.
-pub enum Progress {
-    /// All stages have run.
-    Done(Output),
-    /// A stage waits; the rest runs when what it waits for is there.
-    Waits(Waiting),
-}
-
-/// What a pipeline came to.
-#[derive(Debug)]
-pub struct Output {
-    /// What its last stage gave; `None` where that was skipped.
-    pub value: Option<Value>,
-    /// Where the time of its models went, if one ran; the batch is the last one's.
-    pub timing: Option<Timing>,
-}
-
-impl Output {
-    /// One score a row, if that is what the last stage gave.
-    pub fn scores(&self) -> Option<&[f32]> {
-        self.value.as_ref()?.tensor().ok()?.f32()
-    }
-}
-
-/// A request whose next stage waits for a model.
-pub struct Waiting {
-    run: Run,
-    wait: Wait,
-}
-
-impl Waiting {
-    /// What it waits for: a request, and the batcher that it is for. `done` is called once with what the pipeline came to, on the
-    /// thread that the request is answered on.
-    pub fn request<D>(self, mut ask: Ask, done: D) -> (Arc<Batcher>, batcher::Request)
-    where
-        D: FnOnce(Result<Output, Error>) + Send + 'static,
-    {
-        let Waiting { run, wait } = self;
-        let again = ask.clone();
-        let kept = run.values.iter().flatten().map(Value::bytes_held);
-        ask.kept_bytes = kept.fold(ask.kept_bytes, usize::saturating_add);
-        wait.request(ask, move |answer| run.resume(answer, again, done))
-    }
-}
-
-impl Run {
-    fn go_on(mut self) -> Result<Progress, Error> {
-        let wait = self.pipeline.advance(&mut self.values, self.rows)?;
-        Ok(match wait {
-            Some(wait) => Progress::Waits(Waiting { run: self, wait }),
-            None => Progress::Done(Output {
-                value: self.values.pop().flatten(),
-                timing: self.timing,
-            }),
-        })
-    }
-
-    /// What a model gave: a tensor of as many rows as the request has; behind the last stage as many floats.
-    fn checked(&self, outputs: Vec<Tensor>) -> Result<Tensor, Error> {
-        let given = outputs.into_iter().next();
-        let output = given.ok_or_else(|| Error::not_given("an output of its model"))?;
-        let stages = self.pipeline.plan.inputs.len() + self.pipeline.stages.len();
-        let is_last = self.values.len() + 1 == stages;
-        let is_scores = !is_last || output.f32().is_some_and(|scores| scores.len() == self.rows);
-        if output.rows() == self.rows && is_scores {
-            return Ok(output);
+        let mut slots = Vec::with_capacity(self.readers.len());
+        for ((source, value), readers) in self.plan.inputs.iter().zip(given).zip(&self.readers) {
+            let Some(value) = value else {
+                let name = match source {
+                    Source::Input(name) => name.as_str(),
+                    _ => "",
+                };
+                return Err(self.refused(format!("key \"inputs.{name}\" is missing")));
+            };
+            slots.push(Slot {
+                state: State::There(value),
+                readers: *readers,
+            });
         }
-        let (element_type, shape, rows) = (output.element_type(), output.shape(), self.rows);
-        let problem = format!(
-            "a model of pipeline {:?} gave {element_type}{shape:?} for {rows} rows",
-            self.pipeline.plan.name
-        );
-        Err(Error::Internal { problem })
+        self.begin(slots, None, wanted).go_on()
     }
 
-    fn resume<D>(mut self, answer: Result<batcher::Answer, batcher::Error>, ask: Ask, done: D)
-    where
-        D: FnOnce(Result<Output, Error>) + Send + 'static,
-    {
-        let progress = answer.map_err(Error::from).and_then(|answer| {
-            let output = self.checked(answer.outputs)?;
-            self.values.push(Some(Value::rows(Items::Tensor(output))));
-            let timing = answer.timing;
-            self.timing = Some(self.timing.map_or(timing, |before| Timing {
-                queue: before.queue + timing.queue,
-                compute: before.compute + timing.compute,
-                ..timing
-            }));
-            self.go_on()
+    /// The outputs of those names.
+    fn wanted(&self, names: &[String]) -> Result<Vec<usize>, Error> {
+        let position = |name: &String| {
+            let found = self.outputs.iter().position(|(known, _)| **known == **name);
+            found.ok_or_else(|| {
+                let there: Vec<&str> = self.outputs.iter().map(|(known, _)| &**known).collect();
+                let problem = format!(
+                    "key \"outputs\" names {name:?}; pipeline {:?} gives {there:?}",
+                    self.name()
+                );
+                Error::Request { problem }
+            })
+        };
+        names.iter().map(position).collect()
+    }
+
+    /// The refusal of inputs, with those that the pipeline reads.
+    fn refused(&self, problem: String) -> Error {
+        let read = self.plan.inputs.iter().filter_map(|source| match source {
+            Source::Input(name) => Some(name.as_str()),
+            _ => None,
         });
-        match progress {
-            Err(error) => done(Err(error)),
-            Ok(Progress::Done(output)) => done(Ok(output)),
-            Ok(Progress::Waits(waiting)) => {
-                let (batcher, request) = waiting.request(ask, done);
-                if let Err((reason, request)) = batcher.submit(request) {
-                    let model = batcher.name().to_owned();
-                    (request.done)(Err(batcher::Error::Rejected { model, reason }));
-                }
-            }
+        let read: Vec<&str> = read.collect();
+        let problem = format!("{problem}; pipeline {:?} reads {read:?}", self.plan.name);
+        Error::Request { problem }
+    }
+
+    /// A request whose inputs are in `slots`.
+    fn begin(self: &Arc<Self>, mut slots: Vec<Slot>, rows: Option<usize>, wanted: Vec<usize>) -> Run {
+        slots.extend(self.readers[slots.len()..].iter().map(|readers| Slot {
+            state: State::Open,
+            readers: *readers,
+        }));
+        Run {
+            pipeline: Arc::clone(self),
+            slots,
+            rows,
+            wanted,
+            timing: None,
         }
     }
 }

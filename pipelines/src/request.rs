@@ -14,6 +14,8 @@ pub enum RequestKind {
     Rank,
     /// `{samples: [[string, ..], ..]}`: a row a sample.
     Samples,
+    /// `{inputs: {name: value}}`: values by name, each with rows of its own.
+    Values,
 }
 
 /// What a pipeline expects of a request.
@@ -43,6 +45,15 @@ pub trait Request {
     /// # Errors
     /// [`Error::Request`] and [`Error::Missing`], where a field is not as the stage needs it.
     fn read(&self, source: &Source) -> Result<Value, Error>;
+}
+
+/// A request of values.
+#[derive(Debug, Clone, Default)]
+pub struct Values {
+    /// By name, as the pipeline's stages read them: `inputs.NAME`.
+    pub inputs: Vec<(String, Value)>,
+    /// Which of the pipeline's outputs are wanted; all where it is empty.
+    pub outputs: Vec<String>,
 }
 
 /// Strings, a sample a row.
@@ -75,6 +86,9 @@ impl Request for Samples<'_> {
                     "pipeline {:?} takes a user and items; call rank",
                     expected.pipeline
                 )
+            }
+            RequestKind::Values => {
+                format!("pipeline {:?} takes named values; call run", expected.pipeline)
             }
             RequestKind::Samples => match self.widths().enumerate().find(|(_, found)| *found != width) {
                 None => return Ok(()),

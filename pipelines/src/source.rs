@@ -20,6 +20,8 @@ pub enum Source {
     Items,
     /// `samples.J`: a row a sample, its `J`-th string, from 0.
     Sample(usize),
+    /// `inputs.NAME`: a value with rows of its own.
+    Input(String),
 }
 
 impl Source {
@@ -28,21 +30,19 @@ impl Source {
         match self {
             Source::User(_) | Source::UserText(_) | Source::Items => RequestKind::Rank,
             Source::Sample(_) => RequestKind::Samples,
+            Source::Input(_) => RequestKind::Values,
         }
     }
 
     /// The form of the value that is read there.
     pub(crate) fn form(&self) -> Form {
-        let (rows, per_row) = match self {
-            Source::User(_) => (Rows::One, PerRow::OneOrSeveral),
-            Source::UserText(_) => (Rows::One, PerRow::One),
-            Source::Items | Source::Sample(_) => (Rows::Each, PerRow::One),
+        let (kind, rows, per_row) = match self {
+            Source::User(_) => (Kind::Texts, Rows::One, PerRow::OneOrSeveral),
+            Source::UserText(_) => (Kind::Texts, Rows::One, PerRow::One),
+            Source::Items | Source::Sample(_) => (Kind::Texts, Rows::Each, PerRow::One),
+            Source::Input(_) => (Kind::Any, Rows::Each, PerRow::OneOrSeveral),
         };
-        Form {
-            kind: Kind::Texts,
-            rows,
-            per_row,
-        }
+        Form { kind, rows, per_row }
     }
 }
 
@@ -51,9 +51,20 @@ impl Source {
 pub(crate) enum Reference<'a> {
     Request(Source),
     Stage(&'a str),
+    /// A stage, and one of its outputs.
+    Output(&'a str, &'a str),
 }
 
 impl Reference<'_> {
+    /// The error of a text that refers to nothing.
+    pub(crate) fn unknown(text: &str) -> (String, String) {
+        (
+            format!("`{text}` is no source of text"),
+            "write inputs.NAME, user.FIELD, items, samples.J, or the name of a stage that gives texts"
+                .to_string(),
+        )
+    }
+
     /// Reads `from`; the error is what is wrong and a hint.
     pub(crate) fn parse(text: &str) -> Result<Reference<'_>, (String, String)> {
         match text.split_once('.') {
@@ -62,6 +73,12 @@ impl Reference<'_> {
             Some(("user", field)) if !field.is_empty() => {
                 Ok(Reference::Request(Source::User(field.to_owned())))
             }
+            Some(("inputs", input)) if !input.is_empty() => {
+                Ok(Reference::Request(Source::Input(input.to_owned())))
+            }
+            Some((stage, output)) if is_name(stage) && !is_reserved(stage) && !output.is_empty() => {
+                Ok(Reference::Output(stage, output))
+            }
             Some(("samples", index)) => match index.parse() {
                 Ok(index) if index < SAMPLE_WIDTH_MAX => Ok(Reference::Request(Source::Sample(index))),
                 _ => Err((
@@ -69,10 +86,7 @@ impl Reference<'_> {
                     format!("write samples.J with J from 0 to {}", SAMPLE_WIDTH_MAX - 1),
                 )),
             },
-            _ => Err((
-                format!("`{text}` is no source of text"),
-                "write user.FIELD, items, samples.J, or the name of a stage that gives texts".to_string(),
-            )),
+            _ => Err(Reference::unknown(text)),
         }
     }
 }
@@ -88,7 +102,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// Names that mean a part of the request.
 pub(crate) fn is_reserved(text: &str) -> bool {
-    matches!(text, "user" | "items" | "samples")
+    matches!(text, "user" | "items" | "samples" | "inputs")
 }
 
 /// A text with the request's user fields in it: `u/{user.id}/`.
@@ -184,7 +198,9 @@ mod tests {
         check_reference("user.a.b", source(Source::User("a.b".to_owned())));
         check_reference("samples.0", source(Source::Sample(0)));
         check_reference("samples.63", source(Source::Sample(63)));
+        check_reference("inputs.x.y", source(Source::Input("x.y".to_owned())));
         check_reference("events", Some(Reference::Stage("events")));
+        check_reference("model.0", Some(Reference::Output("model", "0")));
         for wrong in [
             "",
             "user",
@@ -194,10 +210,13 @@ mod tests {
             "samples.x",
             "samples.-1",
             "samples.64",
+            "inputs",
+            "inputs.",
+            "events.",
         ] {
             check_reference(wrong, None);
         }
-        for wrong in ["items.0", "1st", "two words", "events.0"] {
+        for wrong in ["items.0", "1st", "two words"] {
             check_reference(wrong, None);
         }
     }

@@ -6,8 +6,10 @@ mod lookup;
 mod model;
 mod scan;
 
-use crate::{Describe, Error, Plan, RequestKind, planner};
+use crate::threads::ThreadKeys;
+use crate::{Declared, Describe, Error, Plan, RequestKind, planner};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// One pipeline as the configuration describes it. Its name is the key it stands under.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -15,6 +17,12 @@ use serde::Deserialize;
 pub struct Description {
     /// What requests look like.
     pub request: RequestKind,
+    /// What is known of the values of requests; stages may read others where this is empty.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, Declared>,
+    /// What a request of values gets: stages, or outputs of them; those that nobody reads where this is empty.
+    #[serde(default)]
+    pub outputs: Vec<String>,
     /// The stages, in the order they run.
     #[serde(default)]
     pub stages: Vec<StageDescription>,
@@ -38,12 +46,27 @@ macro_rules! stages {
         pub struct StageDescription {
             /// What later stages call its value.
             pub name: String,
+            /// Threads of a stage that has its own; 1 when left out.
+            instances: Option<usize>,
+            /// Requests that may wait for them.
+            queue_max: Option<usize>,
+            /// Bytes that those requests may hold.
+            queue_bytes_max: Option<usize>,
             $($key: Option<$description>,)*
         }
 
         impl StageDescription {
             /// The keys that a stage can have.
             pub(crate) const KEYS: &[&str] = &[$(stringify!($key)),*];
+
+            /// Its keys for threads of its own.
+            pub(crate) fn threads(&self) -> ThreadKeys {
+                ThreadKeys {
+                    instances: self.instances,
+                    queue_max: self.queue_max,
+                    queue_bytes_max: self.queue_bytes_max,
+                }
+            }
 
             /// What it does, by key.
             pub(crate) fn actions(&self) -> Vec<(&'static str, &dyn Describe)> {

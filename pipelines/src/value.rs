@@ -1,6 +1,6 @@
 //! What flows from stage to stage. Its invariant: offsets begin with 0, never fall, and end with the number of items.
 
-use crate::Error;
+use crate::{Error, Kind};
 use millpond_tensor::{Bytes, Tensor};
 use std::sync::Arc;
 
@@ -22,14 +22,33 @@ pub enum Items {
     Keys(Vec<u64>),
     /// Texts, or any bytes.
     Bytes(Bytes),
+    /// A tensor an item, each of a shape of its own: images.
+    Tensors(Vec<Tensor>),
 }
 
 impl Items {
-    fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         match self {
             Items::Tensor(tensor) => tensor.rows(),
             Items::Keys(keys) => keys.len(),
             Items::Bytes(bytes) => bytes.len(),
+            Items::Tensors(tensors) => tensors.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What they are.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Items::Tensor(_) => Kind::Floats,
+            Items::Keys(_) => Kind::Keys,
+            Items::Bytes(_) => Kind::Texts,
+            Items::Tensors(_) => Kind::Tensors,
         }
     }
 }
@@ -47,12 +66,40 @@ impl Value {
         Value { items, offsets }
     }
 
+    /// Other items in the same rows: what a stage that works by item gives.
+    pub fn with(&self, items: Items) -> Value {
+        Value {
+            items,
+            offsets: self.offsets.clone(),
+        }
+    }
+
+    /// How many rows it has.
+    pub fn row_count(&self) -> usize {
+        match &self.offsets {
+            Some(offsets) => offsets.len().saturating_sub(1),
+            None => self.items.len(),
+        }
+    }
+
     /// Bytes of its items.
     pub(crate) fn bytes_held(&self) -> usize {
         match &self.items {
             Items::Tensor(tensor) => tensor.bytes(),
             Items::Keys(keys) => size_of_val(keys.as_slice()),
             Items::Bytes(bytes) => bytes.view().bytes_held(),
+            Items::Tensors(tensors) => tensors.iter().map(Tensor::bytes).sum(),
+        }
+    }
+
+    /// The tensors, one an item.
+    ///
+    /// # Errors
+    /// As [`Value::bytes`].
+    pub fn tensors(&self) -> Result<&[Tensor], Error> {
+        match &self.items {
+            Items::Tensors(tensors) => Ok(tensors),
+            _ => Err(Error::not_given("tensors, one an item")),
         }
     }
 
@@ -92,6 +139,7 @@ impl Value {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -101,5 +149,11 @@ mod tests {
         assert_eq!(row.offsets.as_deref(), Some(&[0, 3][..]));
         assert_eq!(row.bytes_held(), 3 + 3 * size_of::<usize>());
         assert!(row.keys().is_err() && row.tensor().is_err() && row.bytes().is_ok());
+        assert_eq!((row.row_count(), row.tensors().is_err()), (1, true));
+        let image = |side| Tensor::new(vec![side, side], vec![0_u8; side * side]).unwrap();
+        let images = row.with(Items::Tensors(vec![image(1), image(2), image(3)]));
+        assert_eq!((images.row_count(), images.bytes_held()), (1, 14));
+        assert_eq!(images.tensors().map(<[Tensor]>::len), Ok(3));
+        assert_eq!(Value::rows(images.items).row_count(), 3);
     }
 }

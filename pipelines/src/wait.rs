@@ -19,6 +19,15 @@ pub struct Ask {
     pub kept_bytes: usize,
 }
 
+/// What a stage keeps of a request while its model runs.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    /// For how many rows or items the model is to give as many; `None` where it gives what it likes.
+    pub rows: Option<usize>,
+    /// Of the value that went in.
+    pub offsets: Option<Arc<[u32]>>,
+}
+
 /// A run of a model that was not asked for yet.
 #[derive(Debug)]
 pub struct Wait {
@@ -26,6 +35,7 @@ pub struct Wait {
     /// In signature order, checked.
     inputs: Vec<Tensor>,
     rows: usize,
+    pub(crate) kept: Kept,
 }
 
 impl Wait {
@@ -35,7 +45,13 @@ impl Wait {
             batcher: Arc::clone(batcher),
             inputs,
             rows,
+            kept: Kept::default(),
         }
+    }
+
+    /// The same, with what its stage needs when it finishes.
+    pub fn keeping(self, kept: Kept) -> Wait {
+        Wait { kept, ..self }
     }
 
     /// The request, and the batcher that it is for; `done` is called as [`Request::done`] is.
@@ -53,5 +69,13 @@ impl Wait {
             done: Box::new(done),
         };
         (self.batcher, request)
+    }
+}
+
+/// Hands a request to its batcher; one that is refused gets its answer here.
+pub fn submit(batcher: &Batcher, request: Request) {
+    if let Err((reason, request)) = batcher.submit(request) {
+        let model = batcher.name().to_owned();
+        (request.done)(Err(Error::Rejected { model, reason }));
     }
 }

@@ -174,7 +174,7 @@ fn unknown_keys_and_kinds_are_refused_with_the_known_ones() {
     check_refused(
         "request = \"rank\"",
         "request = \"ranks\"",
-        &["unknown variant `ranks`", "`rank` or `samples`"],
+        &["unknown variant `ranks`", "`rank`, `samples`, `values`"],
     );
     check_refused(", limit = 50", "", &["missing field `limit`", "scan = {"]);
     check_refused("limit = 50", "limit = -1", &["limit = -1", "expected usize"]);

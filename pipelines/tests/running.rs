@@ -7,7 +7,7 @@ use millpond_engines_features::{Table, write::Writer};
 use millpond_engines_ordered::{Durability, Options, Put, Store};
 use millpond_pipelines::{
     Ask, Bytes, Description, Error, Expected, Items, Output, Parts, Pipeline, Progress, Request, Source,
-    Value, key_hash,
+    Value, key_hash, submit,
 };
 use millpond_tensor::{ElementType, Tensor};
 use std::sync::{Arc, mpsc};
@@ -155,8 +155,8 @@ fn run(pipeline: &Arc<Pipeline>, call: &Call) -> Output {
                 kept_bytes: 0,
             };
             let (send, done) = mpsc::sync_channel(1);
-            let (batcher, request) = waiting.request(ask, move |output| send.send(output).unwrap());
-            assert!(batcher.submit(request).is_ok());
+            let hand_over = |batcher: Arc<Batcher>, request| submit(&batcher, request);
+            waiting.start(ask, hand_over, move |output| send.send(output).unwrap());
             done.recv().unwrap().unwrap()
         }
     }
@@ -166,7 +166,7 @@ fn run(pipeline: &Arc<Pipeline>, call: &Call) -> Output {
 fn every_stage_does_its_part() {
     let catalog = Catalog::new(3, true);
     let pipeline = Arc::new(catalog.open().unwrap());
-    assert_eq!((pipeline.model(), pipeline.input_bytes(5)), ("digits", 60));
+    assert_eq!((pipeline.model(), pipeline.input_bytes(5)), (Some("digits"), 60));
     assert_eq!(
         pipeline.user_fields().into_iter().collect::<Vec<_>>(),
         ["id", "liked"]

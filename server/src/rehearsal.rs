@@ -142,6 +142,8 @@ fn calls(engines: &Catalog) -> Vec<Call<'_>> {
     for (name, pipeline) in &engines.pipelines {
         let rows = rows(pipeline);
         calls.push(match pipeline.request() {
+            // What its callers send is not known here.
+            RequestKind::Values => continue,
             RequestKind::Samples => (
                 Infer::NAME,
                 Box::new(move |out, round| infer::Samples::write(&samples(name, pipeline, rows, round), out)),
@@ -173,10 +175,13 @@ fn calls(engines: &Catalog) -> Vec<Call<'_>> {
 
 /// The smallest size above one row that the model was warmed for: what its requests are expected to have.
 fn rows(pipeline: &Pipeline) -> usize {
-    let sizes = pipeline.batcher().options().warm_up_sizes();
+    let sizes = pipeline
+        .batcher()
+        .map(|batcher| batcher.options().warm_up_sizes());
     let most = rank::ITEMS_MAX.min(infer::SAMPLES_MAX);
     sizes
         .into_iter()
+        .flatten()
         .filter(|rows| *rows > 1)
         .min()
         .unwrap_or(1)

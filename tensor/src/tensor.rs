@@ -1,6 +1,6 @@
 //! A shape and elements, whole or some rows of a larger tensor. Its invariant: the elements are as many as the shape's product.
 
-use crate::{BytesView, Data, Element, ElementType, Elements, Error};
+use crate::{Bytes, BytesView, Data, Element, ElementType, Elements, Error};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,6 +72,52 @@ impl Tensor {
         shape[0] = rows;
         let data = Data::concat(tensors.map(Tensor::elements), product(&shape)?)?;
         Tensor::new(shape, data).ok()
+    }
+
+    /// Tensors of one shape as the rows of one, with one copy; none where there is one tensor. `None` when there is no tensor, or
+    /// types or shapes differ.
+    pub fn stack(tensors: &[Tensor]) -> Option<Tensor> {
+        let first = tensors.first()?;
+        if tensors.iter().any(|other| other.shape != first.shape) {
+            return None;
+        }
+        let mut shape = Vec::with_capacity(first.shape.len() + 1);
+        shape.push(tensors.len());
+        shape.extend_from_slice(&first.shape);
+        if let [only] = tensors {
+            return Some(Tensor {
+                shape,
+                ..only.clone()
+            });
+        }
+        let data = Data::concat(tensors.iter().map(Tensor::elements), product(&shape)?)?;
+        Tensor::new(shape, data).ok()
+    }
+
+    /// The elements as byte strings, if that is what they are: without a copy where nothing else shares them.
+    pub fn into_strings(self) -> Option<Bytes> {
+        let is_whole = self.start == 0 && self.len == self.data.len();
+        let copied = |tensor: &Tensor| {
+            let mut strings = Bytes::default();
+            strings.extend(tensor.strings()?);
+            Some(strings)
+        };
+        if !is_whole {
+            return copied(&self);
+        }
+        match Arc::try_unwrap(self.data) {
+            Ok(Data::Bytes(strings)) => Some(strings),
+            Ok(_) => None,
+            Err(data) => {
+                let (start, len) = (self.start, self.len);
+                copied(&Tensor {
+                    shape: self.shape,
+                    data,
+                    start,
+                    len,
+                })
+            }
+        }
     }
 
     /// The dimensions.
@@ -174,7 +220,6 @@ impl fmt::Debug for Tensor {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Bytes;
 
     fn check(shape: &[usize], len: usize, expected: Result<usize, Error>) {
         let tensor = Tensor::new(shape.to_vec(), vec![0.0_f32; len]);
@@ -245,6 +290,35 @@ mod tests {
         assert_eq!(Tensor::concat([&last, &numbers]), None);
         assert_eq!(Tensor::concat([&numbers, &last]), None);
         assert_eq!(format!("{:?}", last.elements()), r#"Bytes(["bc", "def"])"#);
+    }
+
+    #[test]
+    fn tensors_of_one_shape_are_stacked() {
+        let tensor = Tensor::new(vec![2], vec![1, 2]).unwrap();
+        let one = Tensor::stack(std::slice::from_ref(&tensor)).unwrap();
+        assert_eq!((one.shape(), address(&one)), (&[1, 2][..], address(&tensor)));
+        let two = Tensor::stack(&[tensor.clone(), tensor.clone()]).unwrap();
+        assert_eq!(
+            (two.shape(), two.of::<i32>()),
+            (&[2, 2][..], Some(&[1, 2, 1, 2][..]))
+        );
+        let other = Tensor::new(vec![1], vec![1]).unwrap();
+        assert_eq!(Tensor::stack(&[tensor, other]), None);
+        assert_eq!(Tensor::stack(&[]), None);
+    }
+
+    #[test]
+    fn strings_are_taken_out_without_a_copy_where_nothing_shares_them() {
+        let strings: Bytes = ["ab", "c"].into_iter().collect();
+        let tensor = Tensor::new(vec![2], strings.clone()).unwrap();
+        let address = tensor.strings().unwrap().joined().as_ptr();
+        let shared = tensor.clone();
+        assert_eq!(shared.into_strings(), Some(strings.clone()));
+        let last = tensor.view(1..2).unwrap();
+        assert_eq!(last.into_strings(), Some(["c"].into_iter().collect()));
+        let taken = tensor.into_strings().unwrap();
+        assert_eq!((taken.view().joined().as_ptr(), taken), (address, strings));
+        assert_eq!(Tensor::new(vec![1], vec![1]).unwrap().into_strings(), None);
     }
 
     #[test]

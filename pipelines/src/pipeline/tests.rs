@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
-use crate::Samples;
+use crate::opening::Work;
+use crate::{Ask, Given, Items, Samples, Stage, Step, Wait, submit};
 use millpond_backends_interface::{Error as ModelError, Instance, Model as LoadedModel, Signature};
 use millpond_engines_batcher::BatcherOptions;
+use millpond_tensor::Tensor;
 use std::borrow::Cow;
 use std::sync::mpsc;
 
@@ -69,11 +71,11 @@ impl Stage for Act {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
         let taken = || given.values().map(|value| value.tensor().unwrap());
         Ok(match self {
-            Act::Give(number) => Step::Value(floats(vec![*number; given.rows])),
+            Act::Give(number) => Step::Value(floats(vec![*number; given.rows()])),
             Act::Skip => Step::Skip,
-            Act::Model(batcher) => Step::Wait(Wait::new(batcher, taken().cloned().collect(), given.rows)),
+            Act::Model(batcher) => Step::Wait(Wait::new(batcher, taken().cloned().collect(), given.rows())),
             Act::Less => {
-                let sums = taken().fold(vec![-1.0; given.rows], |sums, tensor| {
+                let sums = taken().fold(vec![-1.0; given.rows()], |sums, tensor| {
                     let both = sums.iter().zip(tensor.f32().unwrap());
                     both.map(|(sum, value)| sum + value).collect()
                 });
@@ -86,27 +88,42 @@ impl Stage for Act {
 
 /// A pipeline of these stages, each with the positions of those that it takes.
 fn pipeline(batcher: &Arc<Batcher>, stages: Vec<(Act, &[usize])>) -> Arc<Pipeline> {
-    let ready = |(act, takes): (Act, &[usize])| Ready {
-        stage: Box::new(act) as Box<dyn Stage>,
-        takes: takes.to_vec(),
-        spent: Vec::new(),
-    };
+    let stages: Vec<Ready> = stages
+        .into_iter()
+        .enumerate()
+        .map(|(at, (act, takes))| Ready {
+            name: Arc::from(at.to_string()),
+            work: Work::Here(Box::new(act)),
+            takes: takes.to_vec(),
+            checks: Vec::new(),
+            gives: at..at + 1,
+        })
+        .collect();
+    let mut readers = vec![0; stages.len()];
+    readers[stages.len() - 1] = 1;
+    let takes = stages.iter().flat_map(|stage| &stage.takes);
+    takes.for_each(|at| readers[*at] += 1);
     Arc::new(Pipeline {
         plan: Plan {
             name: "p".to_owned(),
             request: RequestKind::Samples,
             inputs: Vec::new(),
+            declared: Default::default(),
             stages: Vec::new(),
+            outputs: Vec::new(),
         },
         sample_width: 1,
-        stages: stages.into_iter().map(ready).collect(),
+        scores: Some(stages.len() - 1),
+        stages,
+        readers,
+        outputs: Vec::new(),
         tables: Vec::new(),
-        model: Model {
+        models: vec![Model {
             name: "double".to_owned(),
             batcher: Arc::clone(batcher),
             row_bytes: 4,
-        },
-        later: Vec::new(),
+        }],
+        threads: Vec::new(),
     })
 }
 
@@ -131,8 +148,8 @@ fn scores(pipeline: &Arc<Pipeline>) -> Result<Option<Vec<f32>>, String> {
                 kept_bytes: 0,
             };
             let (send, done) = mpsc::sync_channel(2);
-            let (batcher, request) = waiting.request(ask, move |output| send.send(output).unwrap());
-            assert!(batcher.submit(request).is_ok());
+            let hand_over = |batcher: Arc<Batcher>, request| submit(&batcher, request);
+            waiting.start(ask, hand_over, move |output| send.send(output).unwrap());
             let output = done.recv().unwrap();
             assert!(done.recv().is_err(), "one result");
             output
@@ -192,7 +209,7 @@ fn what_takes_a_skipped_value_is_skipped() {
 fn values_are_let_go_of_before_the_wait() {
     let batcher = batcher();
     let model = Act::Model(Arc::clone(&batcher));
-    let mut pipeline = pipeline(
+    let pipeline = pipeline(
         &batcher,
         vec![
             (Act::Give(1.0), &[]),
@@ -201,12 +218,11 @@ fn values_are_let_go_of_before_the_wait() {
             (Act::Less, &[0, 2]),
         ],
     );
-    Arc::get_mut(&mut pipeline).unwrap().stages[2].spent = vec![1];
     let Ok(Progress::Waits(waiting)) = pipeline.run(&request(&samples(3))) else {
         panic!("it waits")
     };
-    let held: Vec<bool> = waiting.run.values.iter().map(Option::is_some).collect();
-    assert_eq!(held, [true, false]);
+    let held: Vec<bool> = waiting.held().collect();
+    assert_eq!(held, [true, false, false, false]);
 }
 
 #[test]
@@ -215,4 +231,138 @@ fn a_request_that_does_not_fit_is_refused() {
     let (texts, _) = samples(3);
     let refused = pipeline.run(&request(&(texts, vec![1, 3]))).err().unwrap();
     assert_eq!(refused.to_string(), "key \"samples[1]\" is 2 strings; expected 1");
+}
+
+/// What a stage on threads of its own does: the sum of all images, or a refusal where one is empty.
+struct Sum;
+
+impl Stage for Sum {
+    fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
+        let images = given.value(0)?;
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        assert_eq!(name, "infer-p/sum-0");
+        let sum = |image: &Tensor| match image.of::<u8>() {
+            Some([]) => Err(Error::Request {
+                problem: "an image is empty".to_owned(),
+            }),
+            Some([1]) => Err(Error::not_given("an image of another size")),
+            Some([2]) => panic!("two"),
+            pixels => Ok(pixels.unwrap().iter().map(|pixel| f32::from(*pixel)).sum::<f32>()),
+        };
+        let sums = images
+            .tensors()?
+            .iter()
+            .map(sum)
+            .collect::<Result<Vec<f32>, _>>()?;
+        let tensor = Tensor::new(vec![sums.len()], sums).unwrap();
+        Ok(Step::Value(images.with(Items::Tensor(tensor))))
+    }
+}
+
+/// A pipeline of values whose one stage runs on threads of its own.
+fn on_threads() -> Arc<Pipeline> {
+    let keys = crate::threads::ThreadKeys::default();
+    let threads = crate::threads::Threads::start("p/sum".to_owned(), keys, Box::new(Sum)).unwrap();
+    let source = Source::Input("images".to_owned());
+    let sum = Ready {
+        name: Arc::from("sum"),
+        work: Work::Threads(threads),
+        takes: vec![0],
+        checks: vec![Check {
+            at: 0,
+            key: "sum.from".to_owned(),
+            kinds: vec![crate::Kind::Tensors],
+        }],
+        gives: 1..2,
+    };
+    Arc::new(Pipeline {
+        plan: Plan {
+            name: "p".to_owned(),
+            request: RequestKind::Values,
+            inputs: vec![source],
+            declared: Default::default(),
+            stages: Vec::new(),
+            outputs: Vec::new(),
+        },
+        sample_width: 0,
+        scores: None,
+        stages: vec![sum],
+        readers: vec![1, 1],
+        outputs: vec![(Arc::from("sum"), 1)],
+        tables: Vec::new(),
+        models: Vec::new(),
+        threads: Vec::new(),
+    })
+}
+
+/// What it comes to for images of these pixels, in rows of so many.
+fn sums(pipeline: &Arc<Pipeline>, images: &[&[u8]], offsets: &[u32]) -> Result<Value, String> {
+    let image = |pixels: &&[u8]| Tensor::new(vec![1, pixels.len()], pixels.to_vec()).unwrap();
+    let value = Value {
+        items: Items::Tensors(images.iter().map(image).collect()),
+        offsets: Some(offsets.into()),
+    };
+    let values = Values {
+        inputs: vec![("images".to_owned(), value)],
+        outputs: Vec::new(),
+    };
+    let Ok(Progress::Waits(waiting)) = pipeline.run_values(values) else {
+        panic!("it waits for its thread")
+    };
+    let ask = Ask {
+        source: 1,
+        deadline: None,
+        gone: Arc::default(),
+        kept_bytes: 0,
+    };
+    let (send, done) = mpsc::sync_channel(1);
+    let hand_over = |batcher: Arc<Batcher>, request| submit(&batcher, request);
+    waiting.start(ask, hand_over, move |output| send.send(output).unwrap());
+    let mut output = done.recv().unwrap().map_err(|error| error.to_string())?;
+    assert_eq!(output.values[0].0.as_ref(), "sum");
+    Ok(output.values.remove(0).1)
+}
+
+#[test]
+fn a_stage_may_run_on_threads_of_its_own_and_keeps_rows() {
+    let pipeline = on_threads();
+    let sum = sums(&pipeline, &[&[1, 2], &[250, 9, 1], &[5, 0]], &[0, 0, 2, 3]).unwrap();
+    assert_eq!(sum.tensor().unwrap().f32(), Some(&[3.0, 260.0, 5.0][..]));
+    assert_eq!(
+        (sum.offsets.as_deref(), sum.row_count()),
+        (Some(&[0, 0, 2, 3][..]), 3)
+    );
+    let none = sums(&pipeline, &[], &[0, 0]).unwrap();
+    assert_eq!((none.items.len(), none.row_count()), (0, 1));
+}
+
+#[test]
+fn what_such_a_stage_refuses_is_the_requests_fault_and_what_breaks_is_its_own() {
+    let pipeline = on_threads();
+    assert_eq!(
+        sums(&pipeline, &[&[]], &[0, 1]),
+        Err("an image is empty".to_owned())
+    );
+    let broken = sums(&pipeline, &[&[1]], &[0, 1]).unwrap_err();
+    assert!(
+        broken.starts_with("model `p/sum` failed: a stage does not get an image"),
+        "{broken}"
+    );
+    let panicked = sums(&pipeline, &[&[2]], &[0, 1]).unwrap_err();
+    assert!(panicked.contains("it panicked: two"), "{panicked}");
+    assert!(sums(&pipeline, &[&[3, 4]], &[0, 1]).is_ok());
+}
+
+#[test]
+fn a_value_of_another_kind_is_refused_by_stage_and_key() {
+    let pipeline = on_threads();
+    let values = Values {
+        inputs: vec![("images".to_owned(), floats(vec![1.0]))],
+        outputs: Vec::new(),
+    };
+    let refused = pipeline.run_values(values).err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "stage \"sum\" of pipeline \"p\" takes tensors by its key sum.from, and this request gives it floats"
+    );
 }

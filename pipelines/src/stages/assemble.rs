@@ -3,8 +3,7 @@
 //! Its invariant: columns keep the order of the pipeline, because the model knows them by position.
 
 use crate::planner::Place;
-use crate::stage::Opening;
-use crate::{Describe, Error, Form, Given, Items, Kind, Opened, PerRow, Rows, Stage, Step, Value};
+use crate::{Describe, Error, Form, Given, Items, Kind, Opened, Opening, PerRow, Rows, Stage, Step, Value};
 use millpond_backends_interface::Port;
 use millpond_tensor::{ElementType, Tensor};
 use serde::Deserialize;
@@ -46,24 +45,40 @@ impl Describe for Assemble {
             return Err(opening.unfit(format!("stage {stage:?} takes floats, not {other}")));
         }
         let widths = given.iter().map(|port| port.as_ref()?.row_len());
-        Ok(Opened::floats(stage, widths.sum(), Assembling))
+        let name = stage.to_owned();
+        Ok(Opened::floats(stage, widths.sum(), Assembling { name }))
     }
 }
 
-struct Assembling;
+struct Assembling {
+    name: String,
+}
 
 impl Stage for Assembling {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
-        let rows = given.rows;
+        let rows = given.rows();
+        let mut offsets = None;
         let mut columns = Vec::with_capacity(given.values().count());
         for value in given.values() {
             let tensor = value.tensor()?;
-            let floats = tensor.f32().unwrap_or_default();
+            let floats = tensor.f32().ok_or_else(|| self.not_floats(tensor))?;
             let dim = floats.len() / tensor.rows().max(1);
             match tensor.rows() {
-                has if has == rows => columns.push((dim, dim, floats)),
+                has if has == rows => {
+                    offsets = offsets.or_else(|| value.offsets.clone());
+                    columns.push((dim, dim, floats));
+                }
                 1 => columns.push((0, dim, floats)),
-                _ => return Err(Error::not_given("one row, or one an item")),
+                _ if given.request_rows().is_some() => {
+                    return Err(Error::not_given("one row, or one an item"));
+                }
+                has => {
+                    let problem = format!(
+                        "stage {:?} gets columns of {rows} and of {has} items; give all as many, or one",
+                        self.name
+                    );
+                    return Err(Error::Request { problem });
+                }
             }
         }
         let width = columns.iter().map(|(_, dim, _)| dim).sum();
@@ -78,7 +93,20 @@ impl Stage for Assembling {
         let floats = floats.map_err(|error| Error::Internal {
             problem: error.to_string(),
         })?;
-        Ok(Step::Value(Value::rows(Items::Tensor(floats))))
+        let items = Items::Tensor(floats);
+        Ok(Step::Value(Value { items, offsets }))
+    }
+}
+
+impl Assembling {
+    /// The plan knows the types of models and tables, and not those of a request's values.
+    fn not_floats(&self, found: &Tensor) -> Error {
+        let (element_type, shape) = (found.element_type(), found.shape());
+        let problem = format!(
+            "stage {:?} takes f32, and this request gives it {element_type}{shape:?}",
+            self.name
+        );
+        Error::Request { problem }
     }
 }
 
@@ -86,26 +114,23 @@ impl Stage for Assembling {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::stage::Slot;
 
     #[test]
     fn one_row_columns_are_repeated() {
         let column = |shape: [usize; 2], floats: Vec<f32>| {
             let tensor = Tensor::new(shape.to_vec(), floats).unwrap();
-            Some(Value::rows(Items::Tensor(tensor)))
+            Slot::of(Value::rows(Items::Tensor(tensor)))
         };
-        let values = [
+        let slots = [
             column([1, 2], vec![1.0, 2.0]),
             column([3, 1], vec![7.0, 8.0, 9.0]),
         ];
         let run = |takes: &[usize], rows| {
-            let given = Given {
-                values: &values,
-                takes,
-                rows,
-            };
-            Assembling.run(&given)
+            let name = "x".to_owned();
+            Assembling { name }.run(&Given::new(&slots, takes, rows))
         };
-        let Ok(Step::Value(value)) = run(&[0, 1], 3) else {
+        let Ok(Step::Value(value)) = run(&[0, 1], Some(3)) else {
             panic!()
         };
         let tensor = value.tensor().unwrap();
@@ -114,6 +139,10 @@ mod tests {
             tensor.f32(),
             Some(&[1.0, 2.0, 7.0, 1.0, 2.0, 8.0, 1.0, 2.0, 9.0][..])
         );
-        assert!(run(&[1], 2).is_err());
+        assert!(run(&[1], Some(2)).is_err());
+        let Ok(Step::Value(value)) = run(&[0, 1], None) else {
+            panic!()
+        };
+        assert_eq!(value.items.len(), 3);
     }
 }

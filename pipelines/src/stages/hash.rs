@@ -4,9 +4,9 @@
 
 use crate::planner::Place;
 use crate::source::Reference;
-use crate::stage::Opening;
 use crate::{
-    Describe, Error, Form, Given, Items, Kind, Opened, PerRow, RequestKind, Source, Stage, Step, Value,
+    Describe, Error, Form, Given, Items, Kind, Opened, Opening, PerRow, RequestKind, Source, Stage, Step,
+    Value,
 };
 use millpond_backends_interface::Port;
 use serde::Deserialize;
@@ -17,29 +17,18 @@ use serde::Deserialize;
 pub struct Hash {
     /// The name space of the keys, the same as in training.
     slot: String,
-    /// `user.FIELD`, `items`, `samples.J`, or the name of a stage that gives texts.
-    from: String,
+    /// `user.FIELD`, `items`, `samples.J`, `inputs.NAME`, or a stage that gives texts; the stage before when left out.
+    from: Option<String>,
     /// For `user.FIELD`: the text between the values, when they come as one string.
     split: Option<String>,
 }
 
 impl Describe for Hash {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
-        let key = "hash.from";
-        let reference =
-            Reference::parse(&self.from).map_err(|(problem, hint)| place.error(key, problem, hint))?;
-        let is_field = matches!(reference, Reference::Request(Source::User(_)));
-        let from = match reference {
-            Reference::Stage(other) => place.take(key, other, Kind::Texts)?,
-            Reference::Request(source) if source.request() == place.request() => place.read(source),
-            Reference::Request(_) => {
-                let hint = match place.request() {
-                    RequestKind::Rank => "write user.FIELD or items, or set request = \"samples\"",
-                    RequestKind::Samples => "write samples.J, or set request = \"rank\"",
-                };
-                let problem = format!("`{}` is not in the request of this pipeline", self.from);
-                return Err(place.error(key, problem, hint));
-            }
+        let is_field = self.from.as_deref().is_some_and(|from| from.starts_with("user."));
+        let from = match &self.from {
+            Some(from) => source(from, place)?,
+            None => place.from("hash.from", None, &[Kind::Texts])?,
         };
         let per_row = match &self.split {
             None => from.per_row,
@@ -49,7 +38,8 @@ impl Describe for Hash {
             }
             Some(_) if is_field => PerRow::Several,
             Some(_) => {
-                let problem = format!("`{}` is not split", self.from);
+                let from = self.from.as_deref().unwrap_or("the stage before");
+                let problem = format!("`{from}` is not split");
                 let hint = "leave it out; only user.FIELD can be split";
                 return Err(place.error("hash.split", problem, hint));
             }
@@ -62,11 +52,39 @@ impl Describe for Hash {
     }
 
     fn reads(&self) -> Vec<&str> {
-        vec![&self.from]
+        self.from.as_deref().into_iter().collect()
+    }
+
+    fn follows(&self) -> bool {
+        self.from.is_none()
     }
 
     fn open(&self, _: &str, _: &[Option<Port>], _: &mut Opening<'_>) -> Result<Opened, Error> {
         Ok(Opened::plain(self.clone()))
+    }
+}
+
+/// The form of what `from` says.
+fn source(from: &str, place: &mut Place<'_, '_>) -> Result<Form, Error> {
+    let key = "hash.from";
+    let is_values = place.request() == RequestKind::Values;
+    let reference = Reference::parse(from).and_then(|reference| match reference {
+        Reference::Output(stage, _) if !place.has_stage(stage) => Err(Reference::unknown(from)),
+        reference => Ok(reference),
+    });
+    match reference.map_err(|(problem, hint)| place.error(key, problem, hint))? {
+        Reference::Stage(_) | Reference::Output(..) => place.take(key, from, Kind::Texts),
+        Reference::Request(Source::Input(_)) if is_values => place.take(key, from, Kind::Texts),
+        Reference::Request(source) if source.request() == place.request() => Ok(place.read(source)),
+        Reference::Request(_) => {
+            let hint = match place.request() {
+                RequestKind::Rank => "write user.FIELD or items, or set request = \"samples\"",
+                RequestKind::Samples => "write samples.J, or set request = \"rank\"",
+                RequestKind::Values => "write inputs.NAME, or set request = \"rank\" or \"samples\"",
+            };
+            let problem = format!("`{from}` is not in the request of this pipeline");
+            Err(place.error(key, problem, hint))
+        }
     }
 }
 
@@ -75,10 +93,9 @@ impl Stage for Hash {
         let from = given.value(0)?;
         let texts = from.bytes()?;
         let value = match &self.split {
-            None => Value {
-                items: Items::Keys(texts.iter().map(|text| hash(&self.slot, text)).collect()),
-                offsets: from.offsets.clone(),
-            },
+            None => from.with(Items::Keys(
+                texts.iter().map(|text| hash(&self.slot, text)).collect(),
+            )),
             // A field of the user is one row.
             Some(split) => {
                 let pieces = texts.texts().flat_map(|text| text.split(split.as_str()));

@@ -4,8 +4,9 @@
 //! Its invariant: as many rows come out as went in.
 
 use crate::planner::Place;
-use crate::stage::Opening;
-use crate::{Describe, Error, Form, Given, Items, Kind, Name, Opened, PerRow, Stage, Step, Value};
+use crate::{
+    Describe, Error, Form, Given, Items, Kind, Name, Opened, Opening, PerRow, RequestKind, Stage, Step, Value,
+};
 use millpond_backends_interface::Port;
 use millpond_engines_features::{self as features, Table};
 use millpond_tensor::Tensor;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 pub struct Lookup {
     /// The feature table.
     table: String,
-    /// The stage whose keys are looked up.
-    keys: String,
+    /// The stage whose keys are looked up; the one before when left out.
+    keys: Option<String>,
     /// How several keys of one row become one row of floats.
     #[serde(default)]
     pool: Pool,
@@ -41,20 +42,29 @@ enum Pool {
 impl Describe for Lookup {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
         place.check_named("lookup.table", &self.table)?;
-        let keys = place.take("lookup.keys", &self.keys, Kind::Keys)?;
-        if self.pool == Pool::None && keys.per_row == PerRow::Several {
-            let problem = format!("`{}` gives several keys a row and none pools them", self.keys);
+        let keys = place.from("lookup.keys", self.keys.as_deref(), &[Kind::Keys])?;
+        let is_values = place.request() == RequestKind::Values;
+        if self.pool == Pool::None && keys.per_row == PerRow::Several && !is_values {
+            let from = self.keys.as_deref().unwrap_or("the stage before");
+            let problem = format!("`{from}` gives several keys a row and none pools them");
             return Err(place.error("lookup.pool", problem, "write pool = \"mean\" or pool = \"sum\""));
         }
         Ok(Form {
             kind: Kind::Floats,
             rows: keys.rows,
-            per_row: PerRow::One,
+            per_row: match self.pool {
+                Pool::None if is_values => keys.per_row,
+                _ => PerRow::One,
+            },
         })
     }
 
     fn reads(&self) -> Vec<&str> {
-        vec![&self.keys]
+        self.keys.as_deref().into_iter().collect()
+    }
+
+    fn follows(&self) -> bool {
+        self.keys.is_none()
     }
 
     fn names(&self) -> Option<Name<'_>> {
@@ -100,7 +110,7 @@ impl Stage for LookingUp {
                 pooled.map_err(|error| internal(error.to_string()))?;
                 (rows, values)
             }
-            (None, Some(_)) if keys.len() != 1 => {
+            (None, Some(_)) if keys.len() != 1 && given.request_rows().is_some() => {
                 let problem = format!(
                     "stage {:?} got {} keys for its one row; give one value, or set pool = \"mean\"",
                     self.name,
@@ -115,6 +125,11 @@ impl Stage for LookingUp {
             }
         };
         let floats = Tensor::new(vec![rows, dim], values).map_err(|error| internal(error.to_string()))?;
-        Ok(Step::Value(Value::rows(Items::Tensor(floats))))
+        let items = Items::Tensor(floats);
+        // Of a request of values a row may have any number of keys, and keeps as many rows of floats.
+        Ok(Step::Value(match (self.pool, given.request_rows()) {
+            (None, None) => value.with(items),
+            _ => Value::rows(items),
+        }))
     }
 }

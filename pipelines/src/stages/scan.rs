@@ -3,10 +3,9 @@
 //! Its invariant: it reads at most its limit, in key order, which the writer makes newest first.
 
 use crate::planner::Place;
-use crate::stage::Opening;
 use crate::{
-    Bytes, Describe, Error, Form, Given, Items, Kind, Name, Opened, PerRow, RequestKind, Rows, Source, Stage,
-    Step, Template, Value,
+    Bytes, Describe, Error, Form, Given, Items, Kind, Name, Opened, Opening, PerRow, RequestKind, Rows,
+    Source, Stage, Step, Template, Value,
 };
 use millpond_backends_interface::Port;
 use millpond_engines_ordered::{self as ordered, Store};

@@ -1,0 +1,379 @@
+//! One request on its way through the stages of a pipeline: what can start is started, and several waits join.
+//!
+//! It knows no kind of stage. Its invariants: a stage runs when all that it reads is settled; a value goes behind its last
+//! reader; and a request ends once, however many of its stages wait.
+
+use crate::opening::Work;
+use crate::pipeline::{Pipeline, Ready};
+use crate::stage::{Given, Slot, State, Step};
+use crate::wait::{Kept, submit};
+use crate::{Ask, Error, Value, Wait, threads};
+use millpond_engines_batcher::{self as batcher, Batcher, Timing};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One request on its way through the stages.
+pub(crate) struct Run {
+    pub(crate) pipeline: Arc<Pipeline>,
+    /// Of the inputs, then of what the stages give.
+    pub(crate) slots: Vec<Slot>,
+    /// Those of the request, where it has them.
+    pub(crate) rows: Option<usize>,
+    /// Which outputs are wanted; all where it is empty.
+    pub(crate) wanted: Vec<usize>,
+    /// Of the models that it waited for: their times together, and the batch of the last one.
+    pub(crate) timing: Option<Timing>,
+}
+
+/// How far a request has come.
+pub enum Progress {
+    /// All stages have run.
+    Done(Output),
+    /// A stage waits, or several do; the rest runs when what they wait for is there.
+    Waits(Waiting),
+}
+
+/// What a pipeline came to.
+#[derive(Debug)]
+pub struct Output {
+    /// What its last stage gave; `None` where that was skipped, and for a request of values.
+    pub value: Option<Value>,
+    /// What a request of values gets, by name.
+    pub values: Vec<(Arc<str>, Value)>,
+    /// The stages that had no value for a request of values, by name.
+    pub skipped: Vec<Arc<str>>,
+    /// Where the time of its models went, if one ran; the batch is the last one's.
+    pub timing: Option<Timing>,
+}
+
+impl Output {
+    /// One score a row, if that is what the last stage gave.
+    pub fn scores(&self) -> Option<&[f32]> {
+        self.value.as_ref()?.tensor().ok()?.f32()
+    }
+}
+
+/// Stages that wait, each with its position: mostly one.
+#[derive(Default)]
+struct Waits {
+    first: Option<(usize, Wait)>,
+    more: Vec<(usize, Wait)>,
+}
+
+impl Waits {
+    fn push(&mut self, wait: (usize, Wait)) {
+        match self.first {
+            None => self.first = Some(wait),
+            Some(_) => self.more.push(wait),
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+}
+
+/// A request that waits for models, or for threads of its stages.
+pub struct Waiting {
+    run: Run,
+    first: (usize, Wait),
+    more: Vec<(usize, Wait)>,
+}
+
+impl Waiting {
+    /// Which values it holds.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> impl Iterator<Item = bool> {
+        self.run.slots.iter().map(|slot| slot.value().is_some())
+    }
+
+    /// Asks for what it waits for: `submit` gets each request and the batcher that it is for, and hands it over, as
+    /// [`submit`](crate::submit) does. What comes later is submitted where an answer comes from. `done` is called once with what the
+    /// pipeline came to, on the thread that the request is answered on.
+    pub fn start<D>(self, mut ask: Ask, mut hand_over: impl FnMut(Arc<Batcher>, batcher::Request), done: D)
+    where
+        D: FnOnce(Result<Output, Error>) + Send + 'static,
+    {
+        let Waiting { run, first, more } = self;
+        let again = ask.clone();
+        ask.kept_bytes = run.kept_bytes(ask.kept_bytes);
+        if more.is_empty() {
+            let (at, mut wait) = first;
+            let kept = std::mem::take(&mut wait.kept);
+            let (batcher, request) =
+                wait.request(ask, move |answer| run.resume(at, kept, answer, again, done));
+            return hand_over(batcher, request);
+        }
+        let joint = Joint {
+            run,
+            outstanding: 1 + more.len(),
+            done,
+        };
+        let joint = Arc::new(Mutex::new(Some(joint)));
+        for (at, wait) in std::iter::once(first).chain(more) {
+            let (batcher, request) = joined(&joint, at, wait, &ask, &again);
+            hand_over(batcher, request);
+            // They are kept once, whoever waits for them.
+            ask.kept_bytes = 0;
+        }
+    }
+}
+
+/// A request of which several stages wait.
+struct Joint<D> {
+    run: Run,
+    /// How many of its stages wait.
+    outstanding: usize,
+    done: D,
+}
+
+/// `None`: it has ended.
+type Shared<D> = Arc<Mutex<Option<Joint<D>>>>;
+
+/// The request of one stage of several that wait.
+fn joined<D>(
+    joint: &Shared<D>,
+    at: usize,
+    mut wait: Wait,
+    ask: &Ask,
+    again: &Ask,
+) -> (Arc<Batcher>, batcher::Request)
+where
+    D: FnOnce(Result<Output, Error>) + Send + 'static,
+{
+    let kept = std::mem::take(&mut wait.kept);
+    let (joint, again) = (Arc::clone(joint), again.clone());
+    wait.request(ask.clone(), move |answer| {
+        resume_joined(&joint, at, kept, answer, &again);
+    })
+}
+
+/// Goes on where one of several stages has its answer. The lock is not held while requests are handed over: one that gives way may
+/// be this request's own.
+fn resume_joined<D>(
+    joint: &Shared<D>,
+    at: usize,
+    kept: Kept,
+    answer: Result<batcher::Answer, batcher::Error>,
+    again: &Ask,
+) where
+    D: FnOnce(Result<Output, Error>) + Send + 'static,
+{
+    let mut state = joint.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(running) = state.as_mut() else { return };
+    let mut waits = Waits::default();
+    let ran = running.run.answered(at, kept, answer);
+    let ran = ran.and_then(|()| running.run.advance(&mut waits));
+    running.outstanding = running.outstanding - 1 + waits.len();
+    let has_ended = ran.is_err() || running.outstanding == 0;
+    let mut ask = again.clone();
+    if has_ended {
+        let ended = state.take();
+        drop(state);
+        if let Some(Joint { run, done, .. }) = ended {
+            done(ran.map(|()| run.output()));
+        }
+        return;
+    }
+    if waits.first.is_some() {
+        ask.kept_bytes = running.run.kept_bytes(0);
+    }
+    drop(state);
+    for (at, wait) in waits.first.into_iter().chain(waits.more) {
+        let (batcher, request) = joined(joint, at, wait, &ask, again);
+        submit(&batcher, request);
+        ask.kept_bytes = 0;
+    }
+}
+
+impl Run {
+    /// Runs stages until all have run, or those that can have.
+    pub(crate) fn go_on(mut self) -> Result<Progress, Error> {
+        let mut waits = Waits::default();
+        self.advance(&mut waits)?;
+        Ok(match waits.first {
+            Some(first) => Progress::Waits(Waiting {
+                run: self,
+                first,
+                more: waits.more,
+            }),
+            None => Progress::Done(self.output()),
+        })
+    }
+
+    fn resume<D>(
+        mut self,
+        at: usize,
+        kept: Kept,
+        answer: Result<batcher::Answer, batcher::Error>,
+        ask: Ask,
+        done: D,
+    ) where
+        D: FnOnce(Result<Output, Error>) + Send + 'static,
+    {
+        let progress = self.answered(at, kept, answer).and_then(|()| self.go_on());
+        match progress {
+            Err(error) => done(Err(error)),
+            Ok(Progress::Done(output)) => done(Ok(output)),
+            Ok(Progress::Waits(waiting)) => {
+                waiting.start(ask, |batcher, request| submit(&batcher, request), done);
+            }
+        }
+    }
+
+    /// Starts every stage that can.
+    fn advance(&mut self, waits: &mut Waits) -> Result<(), Error> {
+        let pipeline = Arc::clone(&self.pipeline);
+        for (at, ready) in pipeline.stages.iter().enumerate() {
+            if matches!(self.slots[ready.gives.start].state, State::Open)
+                && let Some(wait) = self.start(ready)?
+            {
+                waits.push((at, wait));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a stage if all that it reads is settled.
+    fn start(&mut self, ready: &Ready) -> Result<Option<Wait>, Error> {
+        if !ready.takes.iter().all(|at| self.slots[*at].is_settled()) {
+            return Ok(None);
+        }
+        let is_there = |at: &usize| self.slots[*at].value().is_some();
+        if !ready.takes.iter().all(is_there) {
+            ready.takes.iter().for_each(|at| self.slots[*at].release());
+            self.settle(ready, Step::Skip)?;
+            return Ok(None);
+        }
+        self.check(ready)?;
+        let step = match &ready.work {
+            Work::Here(stage) => {
+                let step = stage.run(&Given::new(&self.slots, &ready.takes, self.rows))?;
+                ready.takes.iter().for_each(|at| self.slots[*at].release());
+                step
+            }
+            Work::Threads(threads) => {
+                let slots = &mut self.slots;
+                let values = ready.takes.iter().map(|at| {
+                    let value = slots.get_mut(*at).and_then(Slot::take);
+                    value.ok_or_else(|| Error::not_given("all that it takes"))
+                });
+                let inputs = threads::inputs(self.rows, values)?;
+                Step::Wait(Wait::new(&threads.batcher, inputs, 1))
+            }
+        };
+        match step {
+            Step::Wait(wait) => {
+                self.slots[ready.gives.start].state = State::Waits;
+                Ok(Some(wait))
+            }
+            step => self.settle(ready, step).map(|()| None),
+        }
+    }
+
+    /// What it takes is what it was planned for, where that is known only now.
+    fn check(&self, ready: &Ready) -> Result<(), Error> {
+        for check in &ready.checks {
+            let found = self.slots[ready.takes[check.at]]
+                .value()
+                .map(|value| value.items.kind());
+            if let Some(found) = found.filter(|found| !check.kinds.contains(found)) {
+                let expected: Vec<&str> = check.kinds.iter().map(|kind| kind.as_str()).collect();
+                let problem = format!(
+                    "stage {:?} of pipeline {:?} takes {} by its key {}, and this request gives it {}",
+                    ready.name,
+                    self.pipeline.name(),
+                    expected.join(" or "),
+                    check.key,
+                    found.as_str()
+                );
+                return Err(Error::Request { problem });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts down what a stage came to.
+    fn settle(&mut self, ready: &Ready, step: Step) -> Result<(), Error> {
+        let slots = &mut self.slots[ready.gives.clone()];
+        let put = |slot: &mut Slot, value| {
+            slot.state = match slot.readers {
+                0 => State::Spent,
+                _ => State::There(value),
+            };
+        };
+        match step {
+            Step::Value(value) if slots.len() == 1 => put(&mut slots[0], value),
+            Step::Values(values) if slots.len() == values.len() => {
+                slots
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(slot, value)| put(slot, value));
+            }
+            Step::Skip => slots.iter_mut().for_each(|slot| slot.state = State::Skipped),
+            _ => return Err(Error::not_given("a value for each of its outputs")),
+        }
+        Ok(())
+    }
+
+    /// What a stage waited for is there.
+    fn answered(
+        &mut self,
+        at: usize,
+        kept: Kept,
+        answer: Result<batcher::Answer, batcher::Error>,
+    ) -> Result<(), Error> {
+        let answer = answer?;
+        let pipeline = Arc::clone(&self.pipeline);
+        let ready = pipeline
+            .stages
+            .get(at)
+            .ok_or_else(|| Error::not_given("its place"))?;
+        let step = match &ready.work {
+            Work::Here(stage) => stage.finish(answer.outputs, kept)?,
+            Work::Threads(_) => threads::output(answer.outputs)?,
+        };
+        self.settle(ready, step)?;
+        let timing = answer.timing;
+        self.timing = Some(self.timing.map_or(timing, |before| Timing {
+            queue: before.queue + timing.queue,
+            compute: before.compute + timing.compute,
+            ..timing
+        }));
+        Ok(())
+    }
+
+    /// With the bytes of its values.
+    fn kept_bytes(&self, beside: usize) -> usize {
+        let values = self.slots.iter().filter_map(Slot::value);
+        values.map(Value::bytes_held).fold(beside, usize::saturating_add)
+    }
+
+    fn output(mut self) -> Output {
+        let pipeline = Arc::clone(&self.pipeline);
+        let mut output = Output {
+            value: None,
+            values: Vec::new(),
+            skipped: Vec::new(),
+            timing: self.timing,
+        };
+        if let Some(last) = pipeline.scores {
+            output.value = self.slots[last].take();
+            return output;
+        }
+        let skips = |ready: &&Ready| matches!(self.slots[ready.gives.start].state, State::Skipped);
+        output.skipped = pipeline
+            .stages
+            .iter()
+            .filter(skips)
+            .map(|ready| Arc::clone(&ready.name))
+            .collect();
+        for (at, (name, slot)) in pipeline.outputs.iter().enumerate() {
+            if (self.wanted.is_empty() || self.wanted.contains(&at))
+                && let Some(value) = self.slots[*slot].take()
+            {
+                output.values.push((Arc::clone(name), value));
+            }
+        }
+        output
+    }
+}

@@ -1,0 +1,130 @@
+//! Stages whose work is too long for the thread that brings a request: they run on threads of their own, behind a queue.
+//!
+//! It is the batcher over a stage in the place of a model; it joins nothing. Its invariant: such a stage runs where other
+//! stages never do, and what it refuses is an error of the request, as it is elsewhere.
+
+use crate::packed::{self, pack, pack_refusal, unpack};
+use crate::stage::{Given, Slot, Stage, Step};
+use crate::{Error, Value};
+use millpond_backends_interface::{Error as ModelError, Instance, Model, Signature};
+use millpond_engines_batcher::{Batcher, BatcherOptions};
+use millpond_tensor::Tensor;
+use std::sync::Arc;
+
+/// Bytes that requests may hold while they wait and run.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// Requests that may wait.
+const QUEUE_MAX: usize = 4096;
+
+/// The common keys of stages with threads of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ThreadKeys {
+    pub(crate) instances: Option<usize>,
+    pub(crate) queue_max: Option<usize>,
+    pub(crate) queue_bytes_max: Option<usize>,
+}
+
+/// A stage on threads of its own.
+pub(crate) struct Threads {
+    pub(crate) batcher: Arc<Batcher>,
+}
+
+impl Threads {
+    /// Starts them; `name` is the pipeline's and the stage's.
+    pub(crate) fn start(name: String, keys: ThreadKeys, stage: Box<dyn Stage>) -> Result<Threads, String> {
+        let options = BatcherOptions {
+            instances: keys.instances.unwrap_or(1),
+            batch_size_max: 1,
+            queue_max: keys.queue_max.unwrap_or(QUEUE_MAX),
+            queue_bytes_max: keys.queue_bytes_max.unwrap_or(QUEUE_BYTES_MAX),
+            inline_us_max: 0,
+            warm_up: None,
+            cpus: Vec::new(),
+        };
+        let model = StageModel {
+            stage: Arc::from(stage),
+            signature: Signature::default(),
+        };
+        let batcher = Batcher::start(name, Arc::new(model), options).map_err(|error| error.to_string())?;
+        Ok(Threads {
+            batcher: Arc::new(batcher),
+        })
+    }
+}
+
+/// What a request of `rows` rows sends to the thread.
+pub(crate) fn inputs(
+    rows: Option<usize>,
+    values: impl Iterator<Item = Result<Value, Error>>,
+) -> Result<Vec<Tensor>, Error> {
+    let mut tensors = vec![packed::row(vec![rows.map_or(-1, |rows| rows as i64)])?];
+    for value in values {
+        pack(value?, &mut tensors)?;
+    }
+    Ok(tensors)
+}
+
+/// What came back.
+pub(crate) fn output(tensors: Vec<Tensor>) -> Result<Step, Error> {
+    match tensors.is_empty() {
+        true => Ok(Step::Skip),
+        false => unpack(&mut tensors.into_iter()).map(Step::Value),
+    }
+}
+
+/// A stage in the place of a model.
+struct StageModel {
+    stage: Arc<dyn Stage>,
+    /// It names nothing: any tensors come and go.
+    signature: Signature,
+}
+
+impl Model for StageModel {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn instance(&self) -> Result<Box<dyn Instance>, ModelError> {
+        Ok(Box::new(Running(Arc::clone(&self.stage))))
+    }
+
+    fn runs_inline(&self) -> bool {
+        false
+    }
+}
+
+struct Running(Arc<dyn Stage>);
+
+impl Running {
+    fn step(&self, inputs: Vec<Tensor>) -> Result<Step, Error> {
+        let mut tensors = inputs.into_iter();
+        let rows = tensors.next().and_then(|head| head.of::<i64>()?.first().copied());
+        let mut slots = Vec::new();
+        while !tensors.as_slice().is_empty() {
+            slots.push(Slot::of(unpack(&mut tensors)?));
+        }
+        let takes: Vec<usize> = (0..slots.len()).collect();
+        let rows = rows.and_then(|rows| usize::try_from(rows).ok());
+        self.0.run(&Given::new(&slots, &takes, rows))
+    }
+}
+
+impl Instance for Running {
+    fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
+        let mut outputs = Vec::new();
+        let packed = match self.step(inputs) {
+            Ok(Step::Value(value)) => pack(value, &mut outputs),
+            Ok(Step::Skip) => Ok(()),
+            Ok(Step::Values(_) | Step::Wait(_)) => Err(Error::not_given("a thread that can wait")),
+            // The request's fault, and not that of what runs.
+            Err(error @ (Error::Request { .. } | Error::Missing { .. })) => {
+                pack_refusal(&error.to_string(), &mut outputs)
+            }
+            Err(error) => Err(error),
+        };
+        let problem = |error: Error| ModelError::Run {
+            problem: error.to_string(),
+        };
+        packed.map(|()| outputs).map_err(problem)
+    }
+}
