@@ -66,10 +66,12 @@ pub(crate) const STRUCTURE: &[Group] = &[
     Group::of("overload-r1", scenario::of_r1),
 ];
 
-/// Models: what batches and waits cost their callers, beside the build before.
+/// Models: what batches, waits and refusals cost their callers, beside the build before.
 pub(crate) const INFER: &[Group] = &[
     Group::of("returning", scenario::of_models),
     Group::of("returning-open", scenario::of_models),
+    Group::of("standing", scenario::of_models),
+    Group::of("bursts", nothing),
 ];
 
 #[cfg(test)]

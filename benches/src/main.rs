@@ -80,7 +80,7 @@ enum Area {
     Hardening,
     /// The shape of the server: beside the build before, a bare echo, a bare lookup and a bare loop; overload.
     Structure,
-    /// Models: callers that come back, and calls at random times; beside the build before.
+    /// Models: callers that come back, calls at random times, queues that stand, bursts; beside the build before.
     Infer,
 }
 

@@ -145,9 +145,9 @@ fn answer<T>(
     }
 }
 
-/// The error of a request that was not let in; one that would be answered too late is counted by that reason.
+/// The error of a request that was not let in; one that would be answered too late, or wait too long, is counted by that reason.
 fn rejected(call: &Served<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
-    if matches!(reason, Rejected::TooLate { .. }) && !call.arrival.is_rehearsal {
+    if matches!(reason, Rejected::TooLate { .. } | Rejected::Standing { .. }) && !call.arrival.is_rehearsal {
         call.calls.statistics.too_late();
     }
     let model = batcher.name().to_owned();
@@ -199,7 +199,11 @@ fn model_code(error: &batcher::Error) -> Code {
     use batcher::Error;
     match error {
         Error::Rejected {
-            reason: Rejected::QueueFull { .. } | Rejected::BytesFull { .. } | Rejected::TooLate { .. },
+            reason:
+                Rejected::QueueFull { .. }
+                | Rejected::BytesFull { .. }
+                | Rejected::TooLate { .. }
+                | Rejected::Standing { .. },
             ..
         }
         | Error::Evicted { .. } => Code::Overloaded,

@@ -62,7 +62,7 @@ fn status_of(error: &PutError) -> Status {
         PutError::TooLarge { .. } => Code::TooLarge,
         PutError::Empty => Code::BadArgument,
         PutError::Full { .. } => Code::Full,
-        PutError::QueueFull { .. } => Code::Overloaded,
+        PutError::QueueFull { .. } | PutError::QueueStands { .. } => Code::Overloaded,
         // The store's bound is the server's (`Config::resources`).
         PutError::QueueBytesFull { waiting, bytes, max } => {
             let ex = format!(
@@ -112,5 +112,11 @@ mod tests {
             max: 100,
         };
         check(bytes, &["90 bytes", "server.in_flight_bytes_max"]);
+        let stands = PutError::QueueStands {
+            waiting: 90,
+            bytes: 20,
+            max: 100,
+        };
+        check(stands, &["90 bytes", "100 are allowed until it has drained"]);
     }
 }

@@ -13,9 +13,11 @@ mod batch;
 mod forecast;
 mod hold;
 mod queue;
+mod rejected;
 mod returns;
 mod run_cost;
 mod service_time;
+mod standing;
 mod state;
 mod stats;
 mod sweep;
@@ -23,6 +25,7 @@ mod turns;
 mod warm_up;
 mod worker;
 
+pub use rejected::Rejected;
 pub use stats::Stats;
 pub use sweep::Sweep;
 pub use warm_up::WarmUpRun;
@@ -193,56 +196,6 @@ pub struct Timing {
     pub batch_requests: usize,
 }
 
-/// Why a request was not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
-    /// All instances are busy and the queue is full.
-    #[error("{queued} requests wait and {queue_max} may; offer less load or raise queue_max")]
-    QueueFull {
-        /// Requests that wait.
-        queued: usize,
-        /// The limit.
-        queue_max: usize,
-    },
-    /// The bytes of requests that wait and run, and of this one, exceed their limit.
-    #[error(
-        "requests that wait and run hold {held} bytes, this one {bytes}, and {queue_bytes_max} may be held; offer less load or raise queue_bytes_max"
-    )]
-    BytesFull {
-        /// Bytes that are held.
-        held: usize,
-        /// Bytes of this request.
-        bytes: usize,
-        /// The limit.
-        queue_bytes_max: usize,
-    },
-    /// The request alone exceeds the limit on bytes: it is refused at any time.
-    #[error(
-        "this request holds {bytes} bytes, and all that wait and run may hold {queue_bytes_max}; send fewer rows at a time or raise queue_bytes_max"
-    )]
-    TooManyBytes {
-        /// Bytes of this request.
-        bytes: usize,
-        /// The limit.
-        queue_bytes_max: usize,
-    },
-    /// Its deadline would pass before its answer: what is ahead of it takes too long.
-    #[error(
-        "the predicted wait is {wait_us} us and the run {run_us} us, the deadline is in {left_us} us; allow more time (_deadline_ms), offer less load, or add instances"
-    )]
-    TooLate {
-        /// Predicted time until its run begins.
-        wait_us: u64,
-        /// Predicted duration of that run.
-        run_us: u64,
-        /// Time until its deadline.
-        left_us: u64,
-    },
-    /// [`Batcher::stop`] was called.
-    #[error("the model is stopping; ask again elsewhere")]
-    Stopping,
-}
-
 /// What the instance threads share with the handle.
 struct Shared {
     name: String,
@@ -388,11 +341,18 @@ impl Batcher {
             deadline,
         };
         let beside = sweep.map(|sweep| sweep.beside(self));
-        let state = self.shared.queue.lock();
+        let mut state = self.shared.queue.lock();
         let inline = beside.and_then(|(rows, others)| state.fits_inline(&asked, rows, others));
         let refused = match inline {
             Some(_) => None,
-            None => state.refusal(&asked, Instant::now()),
+            None => {
+                let now = Instant::now();
+                let refused = state.refusal(&asked, now);
+                if let Some(rejected) = refused {
+                    state.note_refused(rejected, &asked, now);
+                }
+                refused
+            }
         };
         drop(state);
         if let Some(rejected) = refused {
@@ -410,6 +370,10 @@ impl Batcher {
                 stats::add(&counters.queue_bytes, 1);
             }
             Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
+            Rejected::Standing { .. } => {
+                stats::add(&counters.too_late, 1);
+                stats::add(&counters.standing, 1);
+            }
             Rejected::Stopping => {}
         }
     }

@@ -47,6 +47,7 @@ mod section;
 mod segment;
 mod settle;
 mod space;
+mod standing;
 mod store;
 
 pub use error::Error;

@@ -130,6 +130,19 @@ pub enum PutError {
         max: usize,
     },
 
+    /// Puts wait for the log, have done so for long, and were refused: until the queue has drained it is shorter. Said by [`Busy`] too.
+    #[error(
+        "more is put than the log takes: puts that wait hold {waiting} bytes already, this one has {bytes}, and {max} are allowed until it has drained; try again later, or put less"
+    )]
+    QueueStands {
+        /// Bytes that wait.
+        waiting: usize,
+        /// Bytes of the put.
+        bytes: usize,
+        /// How many may wait.
+        max: usize,
+    },
+
     /// The entries may take no more memory. Nothing was written.
     #[error(
         "the store is full: its entries take {bytes} bytes of memory, the put needs {more} more, and {max} are allowed; write over what is there, or raise memory_bytes_max"
@@ -172,7 +185,7 @@ pub struct Busy {
     pub put: Put,
     /// The callback, not called.
     pub done: Done,
-    /// What is full: [`PutError::QueueFull`] or [`PutError::QueueBytesFull`].
+    /// What is full: [`PutError::QueueFull`], [`PutError::QueueBytesFull`] or [`PutError::QueueStands`].
     pub error: PutError,
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::put::{Busy, Done, Put, PutError, PutOutcome};
+use crate::standing::Standing;
 
 /// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died over it.
 pub(crate) struct Reply {
@@ -81,6 +82,8 @@ pub(crate) struct Queue {
 struct State {
     waiting: VecDeque<Pending>,
     bytes: usize,
+    /// Whether it is longer than serves anybody.
+    standing: Standing,
     /// The error of later puts, once the queue has ended.
     end: Option<PutError>,
 }
@@ -106,9 +109,11 @@ impl Queue {
             return Err(Refused::Ended(done, end));
         }
         if let Some(error) = self.why_no_room(&state, bytes) {
+            state.standing.came(true);
             drop(state);
             return Err(Refused::Full(Busy { put, done, error }));
         }
+        state.standing.came(false);
         state.bytes += bytes;
         state.waiting.push_back(Pending {
             put,
@@ -147,6 +152,8 @@ impl Queue {
         let count = state.waiting.iter().take_while(fits).count();
         let group: Vec<Pending> = state.waiting.drain(..count).collect();
         state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
+        let left = state.bytes;
+        state.standing.took(left, bytes_max);
         drop(state);
         self.space.notify_all();
         (!group.is_empty()).then_some(group)
@@ -189,7 +196,11 @@ impl Queue {
             return Some(PutError::QueueFull { max: self.puts_max });
         }
         let (waiting, max) = (state.bytes, self.bytes_max);
-        (bytes > max.saturating_sub(waiting)).then_some(PutError::QueueBytesFull { waiting, bytes, max })
+        if bytes > max.saturating_sub(waiting) {
+            return Some(PutError::QueueBytesFull { waiting, bytes, max });
+        }
+        let max = state.standing.bytes_max()?;
+        (bytes > max.saturating_sub(waiting)).then_some(PutError::QueueStands { waiting, bytes, max })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -261,6 +272,113 @@ mod tests {
         let told = refusal(&queue, 8).unwrap();
         assert!(told.contains("4 puts wait for the log already"), "{told}");
         assert!(told.contains("raise queue_max"), "{told}");
+    }
+
+    /// Groups of 100 bytes; puts of 50 keep coming while there is room for them, `per_group` for each group taken, and then
+    /// none. The most bytes that waited behind a group late in the load, and how many groups it took in all.
+    fn longest_queue(per_group: usize) -> (usize, usize) {
+        let queue = Queue::new(1000, 2000);
+        let (mut longest, mut groups) = (0, 0);
+        for turn in 0..200 {
+            for _ in 0..per_group {
+                push(&queue, 50);
+            }
+            groups += usize::from(queue.take(100).is_some());
+            if turn >= 100 {
+                longest = longest.max(queue.lock().bytes);
+            }
+        }
+        (longest, groups)
+    }
+
+    #[test]
+    fn a_queue_that_stands_is_cut_to_a_few_groups() {
+        assert_eq!(longest_queue(2), (0, 200));
+        // More than the log takes: of the 2,000 bytes that may wait, three groups are left, and the log is as busy.
+        assert_eq!(longest_queue(20), (200, 200));
+    }
+
+    #[test]
+    fn a_refusal_of_a_queue_that_stands_says_so() {
+        let queue = Queue::new(1000, 2000);
+        for _ in 0..40 {
+            while push(&queue, 50) {}
+            queue.take(100);
+        }
+        let told = refusal(&queue, 150).unwrap();
+        assert!(
+            told.contains("this one has 150, and 300 are allowed until it has drained"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_burst_of_puts_passes_and_so_does_one_after_a_queue_that_stood() {
+        let queue = Queue::new(1000, 2000);
+        let burst = || (0..40).filter(|_| push(&queue, 50)).count();
+        let drain = || {
+            while queue.lock().bytes > 0 {
+                queue.take(100);
+            }
+        };
+        for _ in 0..3 {
+            assert_eq!(burst(), 40);
+            drain();
+        }
+        for _ in 0..40 {
+            burst();
+            queue.take(100);
+        }
+        assert_eq!(queue.lock().standing.bytes_max(), Some(300));
+        assert!(burst() < 5);
+        drain();
+        assert_eq!(burst(), 40);
+    }
+
+    #[test]
+    fn a_long_queue_that_refuses_hardly_any_put_does_not_stand() {
+        let queue = Queue::new(1000, 2000);
+        (0..40).for_each(|_| assert!(push(&queue, 50)));
+        for turn in 0..200 {
+            queue.take(100);
+            assert!(push(&queue, 50) && push(&queue, 50), "{turn}");
+            assert!(turn % 20 > 0 || !push(&queue, 50), "one too many now and then");
+        }
+        assert_eq!(queue.lock().standing.bytes_max(), None);
+    }
+
+    /// Thirty callers that put again as soon as they are answered, or refused: others that fill the queue cost them an episode.
+    #[test]
+    fn a_crowd_that_comes_back_at_once_is_refused_for_an_episode_at_most() {
+        let queue = Queue::new(1000, 2000);
+        let mut ready = 30;
+        let mut refused = vec![0; 20];
+        for turn in 0..2000 {
+            let again = (0..ready).filter(|_| !push(&queue, 50)).count();
+            refused[turn / 100] += again;
+            if (200..230).contains(&turn) {
+                (0..40).filter(|_| push(&queue, 51)).count();
+            }
+            let group = queue.take(100).unwrap();
+            ready = again + group.iter().filter(|pending| pending.bytes == 50).count();
+        }
+        assert!(refused[2] > 0, "{refused:?}");
+        assert!(refused[5..].iter().all(|refused| *refused == 0), "{refused:?}");
+    }
+
+    /// Episodes under a load that never ends: how many groups each took.
+    #[test]
+    fn episodes_become_longer_while_the_load_stays() {
+        let queue = Queue::new(1000, 2000);
+        let stands = (0..20_000).map(|_| {
+            while push(&queue, 50) {}
+            queue.take(100);
+            queue.lock().standing.bytes_max().is_some()
+        });
+        let stands: Vec<bool> = stands.collect();
+        let episodes = stands.chunk_by(|a, b| a == b).filter(|episode| episode[0]);
+        let lengths: Vec<usize> = episodes.map(<[bool]>::len).take(3).collect();
+        assert_eq!(lengths, [256, 2048, 16_384]);
     }
 
     #[test]

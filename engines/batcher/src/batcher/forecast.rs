@@ -87,6 +87,11 @@ impl Forecast {
         });
     }
 
+    /// Seconds of a full run; `None` before anything was measured.
+    pub(super) fn full_run(&self) -> Option<f64> {
+        self.service_time.of(self.batch_size_max)
+    }
+
     /// Seconds that runs of so many rows take at most, as far as those of other sizes tell; `None` before anything was measured.
     pub(super) fn at_most(&self, rows: usize) -> Option<f64> {
         self.service_time.of_chunks_at_most(rows, self.batch_size_max)
@@ -149,7 +154,9 @@ pub(super) fn rows_ahead(own: Backlog, all: Backlog, sources: usize, refilled: f
     let other_sources = sources - usize::from(own.requests > 0).min(sources);
     let turns = (own.requests + 1).saturating_mul(other_sources);
     let waiting = others.requests.min(turns);
-    let to_come = (refilled * (turns - waiting) as f64) as usize;
+    // No more come than while what is here runs, and what comes meanwhile.
+    let meanwhile = (own.requests + waiting) as f64 / (1.0 - refilled).max(0.0);
+    let to_come = (refilled * meanwhile.min((turns - waiting) as f64)) as usize;
     let ahead = waiting.saturating_add(to_come);
     let rows = if ahead == others.requests {
         others.rows

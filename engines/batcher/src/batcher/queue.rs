@@ -1,6 +1,6 @@
 //! The requests that wait and the instances that sleep, behind one lock. It knows no
 //! model. Its one invariant: while an instance sleeps uncalled, every waiting request
-//! has a called instance on its way to it.
+//! has a called instance on its way to it, unless that instance waits for callers itself, until a time.
 //!
 //! Calls are counted, not aimed: `submit` turns one sleeper into one call, and
 //! whichever sleeper wakes takes a call, so a spurious or crossed wake-up costs nothing.

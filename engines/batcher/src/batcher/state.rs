@@ -5,11 +5,12 @@
 //! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
 //! request up for one of a source that will still have fewer; only a source that has more than an even share of
 //! the queue can have most in that sense. A request is refused when its bytes find no room, and when what is ahead of it in turn order and its own
-//! run are expected to last longer than its deadline allows ([`Forecast`]).
+//! run are expected to last longer than its deadline allows ([`Forecast`]), or, in a queue that stands, longer than a few runs ([`Standing`]).
 
-use super::forecast::{Forecast, Position, rows_ahead};
+use super::forecast::Forecast;
 use super::queue::{Cut, Waiting};
-use super::stats::{Occupancy, micros};
+use super::standing::Standing;
+use super::stats::Occupancy;
 use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
@@ -17,6 +18,7 @@ use holding::Holding;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+mod admission;
 pub(super) mod holding;
 
 /// Times its budget that a run may take on the thread that brought its requests, before the model runs on instances alone.
@@ -25,6 +27,8 @@ const INLINE_OVERRUN: u32 = 10;
 pub(super) struct State {
     waiting: Turns<Waiting>,
     forecast: Forecast,
+    /// Whether what waits is a queue that serves nobody.
+    standing: Standing,
     /// Instances asleep, or about to be for the first time, that no request has called.
     pub idle: usize,
     /// Instances called that have not woken yet.
@@ -114,6 +118,7 @@ impl State {
         errands.resize_with(options.instances, VecDeque::new);
         State {
             waiting: Turns::new(),
+            standing: Standing::default(),
             forecast: Forecast::new(options.instances, options.batch_size_max, now),
             idle: options.instances,
             called: 0,
@@ -133,6 +138,7 @@ impl State {
     pub(super) fn submit(&mut self, request: Request, now: Instant) -> Result<Accepted, (Rejected, Request)> {
         let asked = Asked::of(&request);
         if let Some(rejected) = self.refusal(&asked, now) {
+            self.note_refused(rejected, &asked, now);
             return Err((rejected, request));
         }
         let Asked {
@@ -147,92 +153,21 @@ impl State {
         } else if self.is_full() && !self.joins_held(rows) {
             evicted = self.waiting.evict_for(source);
         }
+        if let Some(run) = self.forecast.full_run().filter(|_| evicted.is_some()) {
+            self.standing.refused(run, now);
+        }
         let waiting = Waiting {
             request,
             submitted: now,
         };
         self.waiting.push(source, rows, bytes, waiting);
+        self.standing.accepted();
         self.holding.came(source, now);
         let ends_hold = self.arrived(rows, now);
         Ok(Accepted {
             call,
             ends_hold,
             evicted,
-        })
-    }
-
-    /// Why such a request would be refused now; `None` if it would be accepted.
-    pub(super) fn refusal(&self, asked: &Asked, now: Instant) -> Option<Rejected> {
-        if self.stopping {
-            return Some(Rejected::Stopping);
-        }
-        if asked.bytes > self.queue_bytes_max {
-            return Some(Rejected::TooManyBytes {
-                bytes: asked.bytes,
-                queue_bytes_max: self.queue_bytes_max,
-            });
-        }
-        let waits = self.idle == 0 && !self.joins_held(asked.rows);
-        let no_place = || self.too_late(asked, now).or_else(|| self.no_room(asked.source));
-        let refused = waits.then(no_place).flatten();
-        refused.or_else(|| self.no_bytes(asked))
-    }
-
-    /// Whether it cannot be answered in time. One whose deadline has passed already is no sign of overload: it is
-    /// accepted and dropped like others whose deadline passes.
-    fn too_late(&self, asked: &Asked, now: Instant) -> Option<Rejected> {
-        let left = asked.deadline?.checked_duration_since(now)?;
-        if left.is_zero() {
-            return None;
-        }
-        let all = self.waiting.backlog();
-        let own = self.waiting.backlog_of(asked.source);
-        let position = Position {
-            rows_ahead: rows_ahead(own, all, self.waiting.sources(), self.waiting.refilled()),
-            rows_waiting: all.rows,
-            rows: asked.rows,
-        };
-        let expected = self.forecast.expected(position, now)?;
-        (expected.wait.saturating_add(expected.run) > left).then(|| Rejected::TooLate {
-            wait_us: micros(expected.wait),
-            run_us: micros(expected.run),
-            left_us: micros(left),
-        })
-    }
-
-    /// Requests that wait for a run; one that a called instance is about to fetch does not.
-    fn queued(&self) -> usize {
-        self.waiting.backlog().requests.saturating_sub(self.called)
-    }
-
-    /// Whether the queue is full: one more request must evict another.
-    fn is_full(&self) -> bool {
-        self.queued() >= self.queue_max
-    }
-
-    /// Refuses a request of `source` if the queue is full and it can evict no other request.
-    fn no_room(&self, source: u64) -> Option<Rejected> {
-        let makes_room = self.queue_max > 0 && self.waiting.gives_way(source);
-        (self.is_full() && !makes_room).then(|| Rejected::QueueFull {
-            queued: self.queued(),
-            queue_max: self.queue_max,
-        })
-    }
-
-    /// Bytes of all requests that wait and run.
-    fn bytes_held(&self) -> usize {
-        let running: usize = self.running_bytes.iter().sum();
-        let waiting = self.waiting.backlog().bytes;
-        waiting.saturating_add(running).saturating_add(self.inline_bytes)
-    }
-
-    /// Refuses a request whose bytes would exceed the limit.
-    fn no_bytes(&self, asked: &Asked) -> Option<Rejected> {
-        let held = self.bytes_held();
-        (held.saturating_add(asked.bytes) > self.queue_bytes_max).then_some(Rejected::BytesFull {
-            held,
-            bytes: asked.bytes,
-            queue_bytes_max: self.queue_bytes_max,
         })
     }
 
@@ -287,6 +222,11 @@ impl State {
             return Act::Hold(until);
         }
         self.cut(instance, now, cut);
+        if let Some(run) = self.forecast.full_run() {
+            let runs = self.waiting.backlog().rows as f64 / self.batch_size_max as f64;
+            self.standing
+                .look(runs * run / self.running_bytes.len() as f64, run, now);
+        }
         let call = self.release_other(instance, now);
         if !cut.batch.is_empty() || !cut.dropped.is_empty() {
             return Act::Serve { call };
@@ -357,6 +297,7 @@ impl State {
             busy: self.errands.len().saturating_sub(self.idle + self.holders()),
             wakes: self.calls,
             counts: self.holding.counts,
+            episodes: self.standing.episodes(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a batcher counts, and under which names others see it.
 //! Invariant: every accepted request ends in exactly one of `answered`, `failed`,
 //! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
-//! running is in one of `queue_full`, `queue_bytes` and `too_late`.
+//! running is in one of `queue_full`, `queue_bytes` and `too_late`; `standing` is a part of the last.
 
 use super::state::holding::Counts;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,11 @@ millpond_metrics::counters! {
             pub queue_bytes: u64 = counter("millpond_model_queue_bytes_total",
                 "Of these: what waited and ran held too many bytes, or would have with this one alone.").info("queue_bytes"),
             pub too_late: u64 = counter("millpond_model_too_late_total",
-                "Of these: the predicted wait and the run were longer than the deadline allowed.").info("too_late"),
+                "Of these: the predicted wait and the run were longer than the deadline allowed, or the wait longer than may be in a queue that stands.").info("too_late"),
+            pub standing: u64 = counter("millpond_model_standing_total",
+                "Of these: in time for their deadline, but the queue stood.").info("standing"),
+            pub episodes: u64 = counter("millpond_model_standing_episodes_total",
+                "Times a queue stood: long for a while, and refusing.").info("standing_episodes"),
             pub evicted: u64 = counter("millpond_model_evicted_total",
                 "Accepted requests that gave way to another connection's.").info("evicted"),
             pub expired: u64 = counter("millpond_model_expired_total",
@@ -72,7 +76,7 @@ macro_rules! counted {
 }
 
 counted! {
-    accepted, refused, queue_full, queue_bytes, too_late, answered, failed, expired, abandoned, evicted, batches, rows, panics,
+    accepted, refused, queue_full, queue_bytes, too_late, standing, answered, failed, expired, abandoned, evicted, batches, rows, panics,
     queue_ns_sum, compute_ns_sum,
 }
 
@@ -83,6 +87,7 @@ pub(super) struct Occupancy {
     pub busy: usize,
     pub wakes: u64,
     pub counts: Counts,
+    pub episodes: u64,
 }
 
 /// Counters stand alone: no other memory is published with them, so relaxed is enough.
@@ -109,6 +114,7 @@ impl Counters {
             queue_full: get(&self.queue_full),
             queue_bytes: get(&self.queue_bytes),
             too_late: get(&self.too_late),
+            standing: get(&self.standing),
             answered: get(&self.answered),
             failed: get(&self.failed),
             expired: get(&self.expired),
@@ -123,6 +129,7 @@ impl Counters {
             holds: occupancy.counts.holds,
             held_us_sum: micros(occupancy.counts.held),
             joined_rows: occupancy.counts.joined_rows,
+            episodes: occupancy.episodes,
             queued: occupancy.queued,
             busy: occupancy.busy,
         }

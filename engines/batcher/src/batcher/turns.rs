@@ -10,9 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// How many of the last turns tell whether they are filled again.
-const TURNS_TOLD: f64 = 64.0;
-/// Sources that count as having come between two turns at most: a crowd that comes once fills one turn each, and no more.
-const ENTERED_MAX: u32 = 4;
+const TURNS_TOLD: f64 = 128.0;
 
 /// Stands for "no place".
 const NONE: usize = usize::MAX;
@@ -81,11 +79,12 @@ pub(super) struct Turns<T> {
     by_length: Vec<usize>,
     longest: usize,
     backlog: Backlog,
-    /// Turns that were had, as far as they are remembered, and for each of them the sources that had more waiting or came new.
+    /// Turns that were had, as far as they are remembered, and for each of them the items that came behind others.
     turns: f64,
     refilled: f64,
-    /// Sources that came since the last turn.
-    entered: u32,
+    /// Items that came behind others, and then the turns that were had with nothing coming in between.
+    came: u32,
+    had: u32,
 }
 
 impl<T> Turns<T> {
@@ -100,16 +99,43 @@ impl<T> Turns<T> {
             by_length: vec![NONE],
             longest: 0,
             backlog: Backlog::default(),
-            turns: 0.0,
+            // As if some had been had, and none filled again.
+            turns: TURNS_TOLD / 4.0,
             refilled: 0.0,
-            entered: 0,
+            came: 0,
+            had: 0,
         }
     }
 
-    /// The share of the turns had lately that were filled again, by the same source or by another: 1 where as many sources
-    /// wait as before, as when all ask for more than they get.
+    /// The share of the turns had lately that were filled again by what came meanwhile: 1 where as much waits as before, as when all
+    /// ask for more than they get. What waits already fills its turns by itself: a burst that drains is not counted twice.
     pub(super) fn refilled(&self) -> f64 {
-        self.refilled.min(1.0)
+        self.with_last_turns().1.min(1.0)
+    }
+
+    /// Turns, and what filled them, with those that were had last. When these emptied the queue, nothing filled them.
+    fn with_last_turns(&self) -> (f64, f64) {
+        if self.had == 0 {
+            return (self.turns, self.refilled);
+        }
+        let had = f64::from(self.had);
+        let filled = match self.backlog.requests {
+            0 => 0.0,
+            // As many come to so many turns by chance where one comes to each. Of a crowd that comes once no more count.
+            _ => f64::from(self.came).min(had + had.sqrt() + 1.0) / had,
+        };
+        let turns = (self.turns + had).min(TURNS_TOLD);
+        let weight = (had / turns).min(1.0);
+        (turns, self.refilled + weight * (filled - self.refilled))
+    }
+
+    /// One more item comes. Where nothing waits it fills no turn again.
+    fn count_came(&mut self) {
+        if self.had > 0 {
+            (self.turns, self.refilled) = self.with_last_turns();
+            (self.came, self.had) = (0, 0);
+        }
+        self.came = self.came.saturating_add(u32::from(self.backlog.requests > 0));
     }
 
     /// All waiting items.
@@ -147,6 +173,7 @@ impl<T> Turns<T> {
             None => self.sources[at].oldest = place,
         }
         self.sources[at].newest = place;
+        self.count_came();
         self.backlog.add(rows, bytes);
         self.unlist(at);
         self.sources[at].backlog.add(rows, bytes);
@@ -176,10 +203,7 @@ impl<T> Turns<T> {
         let at = *self.ring.front()?;
         let item = self.take(at, self.sources[at].oldest);
         if turn_used {
-            let stays = u32::from(self.sources[at].backlog.requests > 0);
-            let filled = f64::from(stays + std::mem::take(&mut self.entered).min(ENTERED_MAX));
-            self.turns = (self.turns + 1.0).min(TURNS_TOLD);
-            self.refilled += (filled - self.refilled) / self.turns;
+            self.had = self.had.saturating_add(1);
         }
         if self.sources[at].backlog.requests == 0 {
             self.ring.pop_front();
@@ -227,7 +251,6 @@ impl<T> Turns<T> {
             }
         };
         self.by_number.insert(number, at);
-        self.entered = self.entered.saturating_add(1);
         self.ring.push_back(at);
         at
     }

@@ -235,6 +235,7 @@ impl State {
 
     pub(in crate::batcher) fn forget_counts(&mut self) {
         self.holding.counts = Counts::default();
+        self.standing.forget_counts();
     }
 
     /// Instances that wait for callers.

@@ -6,6 +6,7 @@ mod held;
 mod overload;
 mod returning;
 mod simulation;
+mod standing;
 
 use super::*;
 use std::sync::Arc;

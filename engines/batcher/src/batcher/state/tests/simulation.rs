@@ -76,7 +76,19 @@ pub(super) struct Load {
     pub run: (f64, f64),
     pub deadline_ms: Option<f64>,
     pub greedy: bool,
+    /// Deadlines alone decide who may wait, however long the queue has been.
+    pub deadlines_alone: bool,
     pub ms: f64,
+    /// Answers to calls before do not count.
+    pub counted_from_ms: f64,
+    /// After so long a closed caller calls again that was refused or dropped; without, it gives up.
+    pub retry_ms: Option<f64>,
+    /// Runs that take longer: from when on, and by how many milliseconds; one each.
+    pub held_up: Vec<(f64, f64)>,
+    /// When each group begins to call; without, at once.
+    pub from_ms: Vec<f64>,
+    /// When each group stops to call; without, it never does.
+    pub until_ms: Vec<f64>,
     pub seed: u64,
 }
 
@@ -89,7 +101,13 @@ impl Load {
             run: (2.0, 0.1),
             deadline_ms: None,
             greedy: false,
+            deadlines_alone: false,
             ms: 6_000.0,
+            counted_from_ms: 0.0,
+            retry_ms: None,
+            held_up: Vec::new(),
+            from_ms: Vec::new(),
+            until_ms: Vec::new(),
             seed: 1,
         }
     }
@@ -116,6 +134,10 @@ pub(super) struct Outcome {
     /// Milliseconds from call to answer, of each answer by group.
     pub latencies: Vec<Vec<f64>>,
     pub refused: usize,
+    /// The groups of these, and the milliseconds at which that was.
+    pub refused_at: Vec<(usize, f64)>,
+    /// Times the queue was found to stand.
+    pub episodes: u64,
     pub late: usize,
     pub runs: usize,
     pub counts: holding::Counts,
@@ -186,7 +208,7 @@ pub(super) fn simulate(load: &Load) -> Outcome {
         numbers: Numbers(load.seed),
         outcome: Outcome {
             latencies: vec![Vec::new(); load.callers.len()],
-            ms: load.ms,
+            ms: load.ms - load.counted_from_ms,
             ..Outcome::default()
         },
     };
@@ -199,6 +221,7 @@ pub(super) fn simulate(load: &Load) -> Outcome {
         machine.happen(event);
     }
     machine.outcome.counts = machine.state.holding.counts;
+    machine.outcome.episodes = machine.state.standing.episodes();
     machine.outcome
 }
 
@@ -210,7 +233,8 @@ impl Machine {
                 Callers::Open { .. } | Callers::Bursts { .. } => 1,
             };
             for caller in 0..first {
-                let after = self.numbers.even();
+                let from = self.load.from_ms.get(group).copied().unwrap_or(0.0);
+                let after = from + self.numbers.even();
                 self.push(after, Event::Call { group, caller });
             }
         }
@@ -227,13 +251,17 @@ impl Machine {
     }
 
     fn happen(&mut self, event: Event) {
+        if self.load.deadlines_alone {
+            self.state.standing = Standing::default();
+        }
         match event {
             Event::Call { group, caller } => self.call(group, caller),
             Event::End { instance } => {
                 let At::Run(calls) = std::mem::take(&mut self.at[instance]) else {
                     return;
                 };
-                for (group, _, called) in &calls {
+                let counts = |(_, _, called): &&(usize, usize, f64)| *called >= self.load.counted_from_ms;
+                for (group, _, called) in calls.iter().filter(counts) {
                     self.outcome.latencies[*group].push(self.now - called);
                 }
                 self.act(instance);
@@ -262,7 +290,22 @@ impl Machine {
         }
     }
 
+    /// A caller has no answer.
+    fn again(&mut self, group: usize, caller: usize) {
+        if let (Some(ms), Some(_)) = (self.load.retry_ms, self.back_after(group)) {
+            self.push(ms, Event::Call { group, caller });
+        }
+    }
+
     fn call(&mut self, group: usize, caller: usize) {
+        if self
+            .load
+            .until_ms
+            .get(group)
+            .is_some_and(|until| self.now > *until)
+        {
+            return;
+        }
         match self.load.callers[group].clone() {
             Callers::Closed {
                 connections, rows, ..
@@ -304,6 +347,8 @@ impl Machine {
         };
         let Ok(accepted) = self.state.submit(request, now) else {
             self.outcome.refused += 1;
+            self.outcome.refused_at.push((group, self.now));
+            self.again(group, caller);
             return;
         };
         assert!(accepted.evicted.is_none());
@@ -331,11 +376,21 @@ impl Machine {
             Act::Serve { call } => {
                 self.outcome.late += self.cut.dropped.len();
                 let rows: usize = self.cut.batch.iter().map(|waiting| waiting.request.rows).sum();
+                let origin = self.origin;
                 let call_of = |waiting: &Waiting| {
-                    let called = waiting.submitted.duration_since(self.origin).as_secs_f64() * 1e3;
+                    let called = waiting.submitted.duration_since(origin).as_secs_f64() * 1e3;
                     let number = waiting.request.kept_bytes;
                     (number >> 32, number & 0xffff_ffff, called)
                 };
+                let dropped: Vec<_> = self
+                    .cut
+                    .dropped
+                    .iter()
+                    .map(|(waiting, _)| call_of(waiting))
+                    .collect();
+                for (group, caller, _) in dropped {
+                    self.again(group, caller);
+                }
                 self.at[instance] = At::Run(self.cut.batch.iter().map(call_of).collect());
                 self.outcome.runs += 1;
                 let took = if rows > 0 {
@@ -343,6 +398,16 @@ impl Machine {
                 } else {
                     0.0
                 };
+                let held_up = self
+                    .load
+                    .held_up
+                    .first()
+                    .filter(|(from, _)| rows > 0 && *from <= self.now);
+                let longer = held_up.map_or(0.0, |(_, longer)| *longer);
+                if longer > 0.0 {
+                    self.load.held_up.remove(0);
+                }
+                let took = took + longer;
                 self.push(took, Event::End { instance });
                 if call {
                     self.wake();
