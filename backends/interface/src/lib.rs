@@ -37,6 +37,7 @@ pub use signature::{Port, Signature};
 use millpond_tensor::Tensor;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A backend's own keys of `[models.NAME]`, which are all that it takes to load the model.
 pub trait Backend {
@@ -92,9 +93,24 @@ pub trait Instance: Send {
     /// When the model cannot run on these inputs; the instance stays usable.
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error>;
 
-    /// Runs the model once for several requests that are not joined, each with its own inputs. It gives one result a request, in
-    /// their order, and one that fails is one request's alone. It is called where [`Model::takes_requests`] says so.
-    fn run_requests(&mut self, requests: Vec<Vec<Tensor>>) -> Vec<Result<Vec<Tensor>, Error>> {
-        requests.into_iter().map(|inputs| self.run(inputs)).collect()
+    /// The same, of a run whose outputs nobody waits for after `deadline`: one that hangs may be ended then, where it can be ended.
+    ///
+    /// # Errors
+    /// As [`Instance::run`], and when it was ended.
+    fn run_by(&mut self, inputs: Vec<Tensor>, deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
+        let _ = deadline;
+        self.run(inputs)
+    }
+
+    /// Runs the model once for several requests that are not joined, each with its own inputs, of which nobody waits after
+    /// `deadline`. It gives one result a request, in their order, and one that fails is one request's alone. It is called where
+    /// [`Model::takes_requests`] says so.
+    fn run_requests(
+        &mut self,
+        requests: Vec<Vec<Tensor>>,
+        deadline: Option<Instant>,
+    ) -> Vec<Result<Vec<Tensor>, Error>> {
+        let runs = requests.into_iter();
+        runs.map(|inputs| self.run_by(inputs, deadline)).collect()
     }
 }

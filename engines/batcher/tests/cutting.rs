@@ -274,3 +274,33 @@ fn callers_that_were_just_answered_are_waited_for() {
     assert_eq!((batcher.stats().holds, batcher.stats().joined_rows), (0, 0));
     batcher.stop();
 }
+
+/// What may end a run that hangs: the moment at which the last of its callers has given up.
+#[test]
+fn a_run_is_given_the_latest_deadline_of_its_callers() {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 1, 4, 100);
+    let first = submit(&batcher, &[0.0]);
+    assert_eq!(gate.entered(), [0.0]);
+    let after = |seconds: u64| Instant::now() + Duration::from_secs(3600 + seconds);
+    let (near, far) = (after(0), after(60));
+    let mut waiting = vec![(vec![1.0], submit_until(&batcher, &[1.0], near))];
+    waiting.push((vec![2.0], submit_until(&batcher, &[2.0], far)));
+    waiting.push((vec![3.0, 4.0], submit_until(&batcher, &[3.0, 4.0], near)));
+    // These fill a run of their own, and one of them waits for ever.
+    waiting.push((
+        vec![5.0, 6.0, 7.0],
+        submit_until(&batcher, &[5.0, 6.0, 7.0], near),
+    ));
+    waiting.push((vec![8.0], submit(&batcher, &[8.0])));
+    // This one runs in chunks.
+    let long: Vec<f32> = (10..16).map(|value| value as f32).collect();
+    waiting.push((long.clone(), submit_until(&batcher, &long, near)));
+    gate.open();
+    check_answer(&first, &[0.0]);
+    for (values, answers) in &waiting {
+        check_answer(answers, values);
+    }
+    let deadlines: Vec<_> = gate.runs.try_iter().map(|run| run.deadline).collect();
+    assert_eq!(deadlines, [Some(far), None, Some(near), Some(near)]);
+}

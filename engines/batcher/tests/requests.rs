@@ -9,6 +9,7 @@ use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_tensor::{ElementType, Tensor};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Gives each request the number of its elements. A first element of -1 fails that request, of -2 panics, and of -3 loses a result.
 struct Counts {
@@ -47,10 +48,14 @@ fn count(inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
 
 impl Instance for Counting {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
-        self.run_requests(vec![inputs]).remove(0)
+        self.run_requests(vec![inputs], None).remove(0)
     }
 
-    fn run_requests(&mut self, requests: Vec<Vec<Tensor>>) -> Vec<Result<Vec<Tensor>, Error>> {
+    fn run_requests(
+        &mut self,
+        requests: Vec<Vec<Tensor>>,
+        _: Option<Instant>,
+    ) -> Vec<Result<Vec<Tensor>, Error>> {
         self.0.send(requests.len()).unwrap();
         // Open for good once the test has dropped its end.
         let _ = self.1.lock().unwrap().recv();

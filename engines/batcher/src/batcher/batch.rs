@@ -6,6 +6,7 @@ use super::queue::Waiting;
 use millpond_backends_interface::Signature;
 use millpond_tensor::Tensor;
 use std::ops::Range;
+use std::time::Instant;
 
 /// The inputs of all of `batch`, one after the other, and their rows. `None` when they do not fit together,
 /// which only inputs that nobody checked can do.
@@ -18,6 +19,14 @@ pub(super) fn join(batch: &[Waiting]) -> Option<(Vec<Tensor>, usize)> {
     }
     let inputs = batch.iter().map(|waiting| waiting.request.inputs.as_slice());
     Some((concat(inputs)?, rows))
+}
+
+/// When nobody waits any more for the outputs of all of `batch`; `None` where somebody always does.
+pub(super) fn deadline(batch: &[Waiting]) -> Option<Instant> {
+    let mut deadlines = batch.iter().map(|waiting| waiting.request.deadline);
+    deadlines.try_fold(None, |last: Option<Instant>, deadline| {
+        Some(last.max(Some(deadline?)))
+    })?
 }
 
 /// For each position the tensors that stand there in `parts`, one after the other.

@@ -141,8 +141,12 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the model once; a panic is an error that costs the instance.
-    fn run_model(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
-        self.contained(|instance| instance.run(inputs))
+    fn run_model(
+        &mut self,
+        inputs: Vec<Tensor>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Tensor>, ModelError> {
+        self.contained(|instance| instance.run_by(inputs, deadline))
     }
 
     fn contained<T>(
@@ -165,7 +169,7 @@ impl<'a> Runner<'a> {
 
     /// A run that answers nobody and is not counted.
     pub(super) fn warm(&mut self, inputs: Vec<Tensor>) -> Result<(), ModelError> {
-        self.run_model(inputs).map(drop)
+        self.run_model(inputs, None).map(drop)
     }
 
     /// Learns what a run of so many rows costs from one that was not counted.
@@ -173,10 +177,15 @@ impl<'a> Runner<'a> {
         self.shared.queue.lock().warmed(rows, took);
     }
 
-    /// A counted run of `rows` rows whose outputs have the shapes that were promised.
-    fn run_rows(&mut self, inputs: Vec<Tensor>, rows: usize) -> Result<Ran, Error> {
+    /// A counted run of `rows` rows whose outputs have the shapes that were promised; nobody waits for them after `deadline`.
+    fn run_rows(
+        &mut self,
+        inputs: Vec<Tensor>,
+        rows: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Ran, Error> {
         let started = Instant::now();
-        let result = self.run_model(inputs);
+        let result = self.run_model(inputs, deadline);
         let took = started.elapsed();
         self.count_run(rows, took);
         let outputs = self.promised(result, rows)?;
@@ -259,7 +268,7 @@ impl<'a> Runner<'a> {
     /// One run for all of `batch`, and how long it took; nothing, with `batch` untouched, when it failed.
     fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
         let (inputs, rows) = batch::join(batch)?;
-        let ran = self.run_rows(inputs, rows).ok()?;
+        let ran = self.run_rows(inputs, rows, batch::deadline(batch)).ok()?;
         let requests = batch.len();
         let mut start = 0;
         for waiting in batch.drain(..) {
@@ -282,9 +291,9 @@ impl<'a> Runner<'a> {
             .iter()
             .map(|waiting| waiting.request.inputs.clone())
             .collect();
-        let count = requests.len();
+        let (count, deadline) = (requests.len(), batch::deadline(batch));
         let started = Instant::now();
-        let ran = self.contained(|instance| Ok(instance.run_requests(requests)));
+        let ran = self.contained(|instance| Ok(instance.run_requests(requests, deadline)));
         let took = started.elapsed();
         self.count_run(count, took);
         let results = ran.ok().filter(|results| results.len() == count)?;
@@ -306,10 +315,11 @@ impl<'a> Runner<'a> {
             return None;
         }
         let inputs = std::mem::take(&mut waiting.request.inputs);
+        let deadline = waiting.request.deadline;
         let ran = if is_batched && rows > self.shared.options.batch_size_max {
-            self.run_in_chunks(&inputs, rows)
+            self.run_in_chunks(&inputs, rows, deadline)
         } else {
-            self.run_rows(inputs, rows)
+            self.run_rows(inputs, rows, deadline)
         };
         let took = ran.as_ref().ok().map(|ran| ran.took);
         let answer = ran.map(|ran| Answer {
@@ -321,7 +331,12 @@ impl<'a> Runner<'a> {
     }
 
     /// A request with more rows than a run may have: several runs, one after the other.
-    fn run_in_chunks(&mut self, inputs: &[Tensor], rows: usize) -> Result<Ran, Error> {
+    fn run_in_chunks(
+        &mut self,
+        inputs: &[Tensor],
+        rows: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Ran, Error> {
         let first_started = Instant::now();
         let mut took = Duration::ZERO;
         let mut chunks = Vec::new();
@@ -330,7 +345,7 @@ impl<'a> Runner<'a> {
             let count = (rows - start).min(self.shared.options.batch_size_max);
             let chunk = batch::slice(inputs, start..start + count)
                 .ok_or_else(|| self.failed(format!("rows {start}.. of its inputs cannot be cut")))?;
-            let ran = self.run_rows(chunk, count)?;
+            let ran = self.run_rows(chunk, count, deadline)?;
             took += ran.took;
             chunks.push(ran.outputs);
             start += count;

@@ -39,6 +39,8 @@ pub struct Run {
     pub thread: String,
     /// Where the input's elements were, to tell a copy from none.
     pub address: usize,
+    /// When nobody waits for it any more.
+    pub deadline: Option<Instant>,
 }
 
 pub struct GateModel {
@@ -54,6 +56,8 @@ pub struct GateModel {
 struct GateInstance {
     runs: SyncSender<Run>,
     releases: Option<Arc<Mutex<Receiver<()>>>>,
+    /// That of the run it is at.
+    deadline: Option<Instant>,
 }
 
 /// The test's end.
@@ -148,11 +152,17 @@ impl Model for GateModel {
         Ok(Box::new(GateInstance {
             runs: self.runs.clone(),
             releases: self.releases.clone(),
+            deadline: None,
         }))
     }
 }
 
 impl Instance for GateInstance {
+    fn run_by(&mut self, inputs: Vec<Tensor>, deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
+        self.deadline = deadline;
+        self.run(inputs)
+    }
+
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
         let values = inputs[0].f32().expect("x is f32").to_vec();
         let thread = thread::current().name().unwrap_or_default().to_string();
@@ -161,6 +171,7 @@ impl Instance for GateInstance {
             values: values.clone(),
             thread,
             address,
+            deadline: self.deadline,
         }));
         if let Some(releases) = &self.releases {
             // An error means that the gate is open.
