@@ -18,6 +18,7 @@ mod serving {
     mod logging;
     mod methods;
     mod ordered;
+    mod plugin;
     pub(crate) mod rank;
     mod stopping;
 }

@@ -4,6 +4,7 @@
 
 use millpond_backends_interface as interface;
 use millpond_backends_onnxruntime::OnnxRuntime;
+use millpond_backends_plugin::Plugin;
 use millpond_backends_practice::Practice;
 use millpond_engines_batcher::BatcherOptions;
 use serde::Deserialize;
@@ -58,6 +59,7 @@ macro_rules! backends {
 backends! {
     "onnxruntime": OnnxRuntime,
     "practice": Practice,
+    "plugin": Plugin,
 }
 
 /// The name that ONNX models once had.

@@ -7,6 +7,7 @@ mod call;
 mod doctor;
 mod features;
 mod ordered;
+mod plugin_worker;
 mod press;
 mod serve;
 
@@ -46,6 +47,9 @@ enum Command {
     Call(call::Call),
     /// Read this machine's limits and say what to change for a configuration.
     Doctor(doctor::Doctor),
+    /// What a server starts for plugins with `isolate = true`.
+    #[command(name = millpond_backends_plugin::WORKER, hide = true)]
+    PluginWorker,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Press(press) => return press::run(press),
         Command::Call(call) => call::run(&call),
         Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::PluginWorker => plugin_worker::run(),
     };
     ended(done, |text| eprintln!("{text}"))
 }

@@ -19,6 +19,14 @@ pub const LISTED: &[(&str, &str)] = &[
         "millpond features build --input",
         "needs Parquet that Python makes in that environment; the builder's tests make their own",
     ),
+    (
+        "millpond serve --config examples/plugin/plugin.toml",
+        "needs the library that make builds before; the tests of plugins build and serve it",
+    ),
+    (
+        "millpond call infer '{\"inputs\": {\"user\": {\"shape\": [1]",
+        "a call of that server; the tests of plugins make it",
+    ),
     ("podman ", "needs a container engine and a registry's base image"),
     (
         "millpond press run SCENARIO",

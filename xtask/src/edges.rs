@@ -42,7 +42,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engines/batcher", &["tensor", "threads", "backends/interface"]),
     ("pipelines", &["tensor", "engines/*", "backends/interface"]),
     ("backends/interface", &["tensor"]),
-    ("backends/*", &["tensor", "threads", "backends/interface"]),
+    // Worker processes, for every backend that may run in them: each would else write its own.
+    (
+        "backends/worker",
+        &["tensor", "threads", "fleet", "backends/interface"],
+    ),
+    (
+        "backends/*",
+        &["tensor", "threads", "backends/interface", "backends/worker"],
+    ),
     // The one list of backends is there.
     (
         "catalog",
@@ -117,6 +125,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "press/practice",
             "engines/features/build",
             "engines/ordered",
+            // Its worker processes are this program.
+            "backends/plugin",
         ],
     ),
     ("benches", &["*"]),

@@ -29,6 +29,7 @@
 //! ```
 
 mod error;
+pub mod foreign;
 mod signature;
 
 pub use error::Error;

@@ -1,0 +1,341 @@
+//! A model whose instances are worker processes: started, started again when they fail, and ended when they hang.
+//!
+//! It speaks through [`Running`]. Its invariants: a run ends, by its limit at the latest; and whatever a worker does, its failure is that
+//! of the run that it was at.
+
+use crate::backoff::Backoff;
+use crate::process::{Failure, Running};
+use millpond_backends_interface::{Error, Instance, Model, Signature};
+use millpond_tensor::Tensor;
+use millpond_threads::{LeftOut, LineLimit};
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes of a run's inputs, and of its outputs, at most.
+const BYTES_MAX: usize = 1 << 30;
+/// A run is not ended for its callers' deadline before this time: deadlines are the callers', and a worker serves all of them.
+const RUN_MIN: Duration = Duration::from_millis(100);
+/// And not before so many times what runs have lately taken.
+const RUN_TIMES: u32 = 10;
+/// Bytes of what a worker says that are passed on.
+const SAID_BYTES_MAX: usize = 600;
+
+/// How a worker is started, and its bounds.
+pub struct Launch {
+    /// The program; its standard input, output and error are set here.
+    pub command: Box<dyn Fn() -> io::Result<Command> + Send + Sync>,
+    /// What it is to load, in JSON.
+    pub what: String,
+    /// The file that errors name.
+    pub path: PathBuf,
+    /// How long it may load.
+    pub start_max: Duration,
+    /// How long a run may take, whatever its callers' deadlines are.
+    pub run_max: Duration,
+    /// Bytes of data that the process may have, its shared memory aside.
+    pub memory_bytes_max: Option<u64>,
+}
+
+impl Launch {
+    fn start(&self) -> Result<Running, String> {
+        let started = (self.command)().and_then(|command| {
+            let about = self.path.display().to_string();
+            Running::start(command, &self.what, self.memory_bytes_max, &about)
+        });
+        started.map_err(|error| format!("its worker process cannot be started: {error}"))
+    }
+
+    /// Starts a worker and waits until it has loaded the model.
+    ///
+    /// # Errors
+    /// The model's own words about its failure, how the worker ended, or that it took too long.
+    pub fn load(self) -> Result<Arc<dyn Model>, Error> {
+        let failed = |problem: String, hint: &str| Error::Load {
+            path: self.path.clone(),
+            problem: bounded(&problem),
+            hint: hint.to_owned(),
+        };
+        let mut first = self
+            .start()
+            .map_err(|problem| failed(problem, "look at the limits of this user's processes"))?;
+        let signature = first
+            .ready(first.started + self.start_max)
+            .map_err(|failure| match failure {
+                Failure::Run(text) => failed(text, "see what it wrote in the log"),
+                Failure::Start(text) => failed(text, "see what it wrote in the log"),
+                Failure::Lost(how) | Failure::Unasked(how) => failed(
+                    format!("its worker process {how} while it loaded"),
+                    "see what it wrote in the log",
+                ),
+                Failure::Late => failed(
+                    format!("it had not loaded after {} ms", self.start_max.as_millis()),
+                    "look why, or raise start_ms_max",
+                ),
+            })?;
+        Ok(Arc::new(WorkerModel {
+            shared: Arc::new(Shared {
+                launch: self,
+                signature,
+                failures: LineLimit::default(),
+            }),
+            first: Mutex::new(Some(first)),
+        }))
+    }
+}
+
+/// What all instances share.
+struct Shared {
+    launch: Launch,
+    signature: Signature,
+    /// Bounds the log's lines about workers that failed.
+    failures: LineLimit,
+}
+
+struct WorkerModel {
+    shared: Arc<Shared>,
+    /// The worker that loading has started, for the first instance.
+    first: Mutex<Option<Running>>,
+}
+
+impl Model for WorkerModel {
+    fn signature(&self) -> &Signature {
+        &self.shared.signature
+    }
+
+    fn instance(&self) -> Result<Box<dyn Instance>, Error> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut instance = WorkerInstance {
+            shared: Arc::clone(&self.shared),
+            worker: first,
+            backoff: Backoff::default(),
+            lately: Duration::ZERO,
+        };
+        // Another one loads now, so that the first run need not wait for it.
+        let until = Instant::now() + self.shared.launch.start_max;
+        instance
+            .have_ready(until)
+            .map_err(|problem| Error::Run { problem })?;
+        Ok(Box::new(instance))
+    }
+
+    /// A run waits for another process.
+    fn runs_inline(&self) -> bool {
+        false
+    }
+}
+
+struct WorkerInstance {
+    shared: Arc<Shared>,
+    /// `None` after a failure.
+    worker: Option<Running>,
+    backoff: Backoff,
+    /// What runs have lately taken, long ones above all.
+    lately: Duration,
+}
+
+impl Instance for WorkerInstance {
+    fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+        self.run_by(inputs, None)
+    }
+
+    fn run_by(&mut self, inputs: Vec<Tensor>, deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
+        let outputs = self.try_run(&inputs, deadline);
+        outputs.map_err(|problem| Error::Run {
+            problem: bounded(&problem),
+        })
+    }
+}
+
+impl WorkerInstance {
+    fn try_run(&mut self, inputs: &[Tensor], deadline: Option<Instant>) -> Result<Vec<Tensor>, String> {
+        match self.run_once(inputs, deadline) {
+            // It ended between two runs, or could not take this one: another one can.
+            Err(Failure::Unasked(why)) => {
+                self.tell(&format!("could not be asked: {why}"));
+                self.worker = None;
+                match self.run_once(inputs, deadline) {
+                    Err(Failure::Unasked(why)) => Err(self.lost(&format!("cannot be asked: {why}"))),
+                    other => self.told(other),
+                }
+            }
+            other => self.told(other),
+        }
+    }
+
+    /// One run of the worker that is there, or of the next one.
+    fn run_once(&mut self, inputs: &[Tensor], deadline: Option<Instant>) -> Result<Vec<Tensor>, Failure> {
+        // Before it is a run that may hang, it is a worker that starts, for which no one waits beyond the deadline.
+        let until = Instant::now() + self.shared.launch.start_max;
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        self.have_ready(until).map_err(Failure::Start)?;
+        let shared = Arc::clone(&self.shared);
+        let Some(worker) = self.worker.as_mut() else {
+            return Err(Failure::Start("its worker process is gone".to_owned()));
+        };
+        let started = Instant::now();
+        let until = run_until(started, deadline, self.lately, shared.launch.run_max);
+        let ran = worker.run(inputs, &shared.signature, until, BYTES_MAX);
+        match ran {
+            Ok(_) => self.lately = recent(self.lately, started.elapsed()),
+            Err(Failure::Late) => {
+                let took = started.elapsed().as_millis();
+                let how = format!("hung: it was ended after {took} ms in this run");
+                return Err(Failure::Lost(how));
+            }
+            Err(_) => {}
+        }
+        ran
+    }
+
+    /// What the callers of a run are told, and what becomes of the worker.
+    fn told(&mut self, ran: Result<Vec<Tensor>, Failure>) -> Result<Vec<Tensor>, String> {
+        match ran {
+            Ok(outputs) => {
+                self.backoff.succeeded();
+                Ok(outputs)
+            }
+            Err(Failure::Run(text)) => {
+                self.backoff.succeeded();
+                Err(text)
+            }
+            Err(Failure::Start(text)) => Err(text),
+            Err(Failure::Lost(how) | Failure::Unasked(how)) => Err(self.lost(&how)),
+            Err(Failure::Late) => Err(self.lost("hung")),
+        }
+    }
+
+    /// Has a worker that has loaded the model, waiting until then for that.
+    fn have_ready(&mut self, until: Instant) -> Result<(), String> {
+        if self.worker.as_ref().is_some_and(Running::is_gone) {
+            // It ended between two runs: no run failed by it.
+            let how = self
+                .worker
+                .as_ref()
+                .map(Running::how_it_ended)
+                .unwrap_or_default();
+            self.tell(&how);
+            self.worker = None;
+        }
+        if self.worker.is_none() {
+            let now = Instant::now();
+            let wait = self.backoff.wait(now);
+            if until.saturating_duration_since(now) < wait {
+                return Err(format!(
+                    "its worker process has failed {} times in a row and is started again in {} ms",
+                    self.backoff.failures(),
+                    wait.as_millis()
+                ));
+            }
+            thread::sleep(wait);
+            self.worker = Some(self.shared.launch.start()?);
+        }
+        let shared = Arc::clone(&self.shared);
+        let worker = self.worker.as_mut().ok_or("its worker process is gone")?;
+        if worker.is_ready {
+            return Ok(());
+        }
+        let last = worker.started + shared.launch.start_max;
+        match worker.ready(until.min(last)) {
+            Ok(signature) if signature == shared.signature => Ok(()),
+            Ok(_) => Err(self.lost("has another signature than before; load the model again")),
+            Err(Failure::Run(text)) => Err(self.lost(&format!("cannot load the model: {text}"))),
+            Err(Failure::Lost(how) | Failure::Unasked(how) | Failure::Start(how)) => Err(self.lost(&how)),
+            Err(Failure::Late) if Instant::now() >= last => Err(self.lost(&format!(
+                "had not loaded after {} ms",
+                shared.launch.start_max.as_millis()
+            ))),
+            Err(Failure::Late) => Err("its worker process is starting again; ask again".to_owned()),
+        }
+    }
+
+    /// A worker is of no use any more: it is ended, and unless it fails again and again the next one starts at once, so that the next run
+    /// finds it. What to tell the callers.
+    fn lost(&mut self, how: &str) -> String {
+        self.tell(how);
+        self.worker = None;
+        self.backoff.failed(Instant::now());
+        if self.backoff.wait(Instant::now()).is_zero() {
+            // A start that fails is told by the next run, which tries again.
+            self.worker = self.shared.launch.start().ok();
+        }
+        format!("its worker process {how}; it is started again")
+    }
+
+    fn tell(&self, how: &str) {
+        let Some(LeftOut(left_out)) = self.shared.failures.admits() else {
+            return;
+        };
+        let (path, how) = (self.shared.launch.path.display(), bounded(how));
+        let process = self.worker.as_ref().map(Running::pid);
+        let failures = self.backoff.failures() + 1;
+        tracing::error!(left_out, process, failures, "the worker process of {path} {how}");
+    }
+}
+
+/// When a run that began at `started` is ended: at its callers' deadline, but not where runs simply take that long, and after `run_max` in
+/// any case.
+fn run_until(started: Instant, deadline: Option<Instant>, lately: Duration, run_max: Duration) -> Instant {
+    let last = started + run_max;
+    let least = started + RUN_MIN.max(lately.saturating_mul(RUN_TIMES)).min(run_max);
+    deadline.map_or(last, |deadline| deadline.max(least).min(last))
+}
+
+/// What runs have lately taken, one more included: the longest, forgotten over some dozens of shorter ones.
+fn recent(lately: Duration, took: Duration) -> Duration {
+    took.max(lately.mul_f64(0.95))
+}
+
+/// One line of bounded length.
+fn bounded(said: &str) -> String {
+    let mut words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.retain(|letter| !letter.is_control());
+    if words.len() > SAID_BYTES_MAX {
+        let end = (0..=SAID_BYTES_MAX)
+            .rev()
+            .find(|end| words.is_char_boundary(*end));
+        words.truncate(end.unwrap_or_default());
+        words.push('…');
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_at_its_deadline_but_not_where_runs_take_that_long() {
+        let started = Instant::now();
+        let ms = Duration::from_millis;
+        let check = |deadline: Option<u64>, lately: u64, expected: u64| {
+            let deadline = deadline.map(|deadline| started + ms(deadline));
+            let until = run_until(started, deadline, ms(lately), ms(10_000));
+            assert_eq!(until - started, ms(expected));
+        };
+        check(None, 1, 10_000);
+        check(Some(5_000), 1, 5_000);
+        check(Some(20_000), 1, 10_000);
+        // A caller that gives a run less than it takes does not end the worker of all.
+        check(Some(1), 1, 100);
+        check(Some(1), 50, 500);
+        check(Some(1), 5_000, 10_000);
+    }
+
+    #[test]
+    fn long_runs_are_forgotten_over_short_ones() {
+        let ms = Duration::from_millis;
+        assert_eq!(recent(ms(0), ms(3000)), ms(3000));
+        let after = (0..100).fold(ms(3000), |lately, _| recent(lately, ms(5)));
+        assert!(after < ms(20), "{after:?}");
+    }
+
+    #[test]
+    fn words_of_a_worker_are_one_line() {
+        assert_eq!(bounded("a\n b\u{7}\t c"), "a b c");
+        assert!(bounded(&"ä".repeat(1000)).ends_with("ä…"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a worker writes to its standard output and error, in the server's log.
+//!
+//! It understands none of it. Its invariants: so many lines and bytes a second at most, the others counted; a line is one line of bounded
+//! length; and the thread ends with the worker, whatever of it still holds the pipe.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{PipeReader, Read as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Lines that are passed on within a second: a Python traceback of some depth.
+const LINES_MAX: u32 = 100;
+/// Bytes of a line.
+const LINE_BYTES_MAX: usize = 1000;
+/// How often the thread looks whether the worker has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Passes on what is said until it ends, on a thread of its own; once `ended` is set, what was said by then. `about` names the worker.
+pub(crate) fn follow(said: PipeReader, about: String, ended: Arc<AtomicBool>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("worker-log".to_owned());
+    thread.spawn(move || listen(said, &about, &ended)).map(drop)
+}
+
+fn listen(mut said: PipeReader, about: &str, ended: &AtomicBool) {
+    let mut lines = Lines::default();
+    let mut chunk = [0; 4096];
+    loop {
+        let is_over = ended.load(Ordering::Acquire);
+        let mut pipe = [PollFd::new(&said, PollFlags::IN)];
+        let timeout = crate::channel::timespec(if is_over { Duration::ZERO } else { LOOK });
+        match poll(&mut pipe, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) if !is_over => continue,
+            Ok(more) if more > 0 => {}
+            _ => break,
+        }
+        match said.read(&mut chunk) {
+            Ok(0) | Err(_) => break,
+            Ok(bytes) => lines.take(&chunk[..bytes], Instant::now(), |line| tell(about, line)),
+        }
+    }
+    lines.end(Instant::now(), |line| tell(about, line));
+}
+
+fn tell(about: &str, line: Line<'_>) {
+    match line {
+        Line::Said(text) => tracing::warn!(worker = about, "{text}"),
+        Line::LeftOut(lines) => tracing::warn!(worker = about, left_out = lines, "the worker said more"),
+    }
+}
+
+/// A line for the log.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Said(&'a str),
+    /// So many lines that were too many.
+    LeftOut(u64),
+}
+
+/// Bytes on their way to lines.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Those of a line that has no end yet, as far as they are kept.
+    partial: Vec<u8>,
+    /// When the second that is counted began, and its lines.
+    second: Option<Instant>,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8], now: Instant, mut tell: impl FnMut(Line<'_>)) {
+        for &byte in bytes {
+            if byte == b'\n' {
+                self.end_line(now, &mut tell);
+            } else if self.partial.len() < LINE_BYTES_MAX {
+                self.partial.push(byte);
+            }
+        }
+    }
+
+    /// No more comes.
+    fn end(&mut self, now: Instant, mut tell: impl FnMut(Line<'_>)) {
+        self.end_line(now, &mut tell);
+        if self.left_out > 0 {
+            tell(Line::LeftOut(self.left_out));
+        }
+    }
+
+    fn end_line(&mut self, now: Instant, tell: &mut impl FnMut(Line<'_>)) {
+        let text: String = String::from_utf8_lossy(&self.partial)
+            .trim_end()
+            .chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect();
+        self.partial.clear();
+        if text.is_empty() {
+            return;
+        }
+        let is_new = self
+            .second
+            .is_none_or(|second| now.saturating_duration_since(second) >= Duration::from_secs(1));
+        if is_new {
+            self.second = Some(now);
+            self.lines = 0;
+            if self.left_out > 0 {
+                tell(Line::LeftOut(std::mem::take(&mut self.left_out)));
+            }
+        }
+        if self.lines == LINES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.lines += 1;
+        tell(Line::Said(&text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn told(line: Line<'_>) -> String {
+        match line {
+            Line::Said(text) => text.to_owned(),
+            Line::LeftOut(lines) => format!("({lines})"),
+        }
+    }
+
+    #[test]
+    fn lines_are_cut_cleaned_and_counted() {
+        let now = Instant::now();
+        let (mut lines, mut all) = (Lines::default(), Vec::new());
+        let mut take = |bytes: &[u8], now| lines.take(bytes, now, |line| all.push(told(line)));
+        take(b"one\ntw", now);
+        take(b"o\x1b[31m\r\n\n\xff\n", now);
+        take(&[b'x'; 5000], now);
+        take(b"\n", now);
+        for _ in 0..200 {
+            take(b"more\n", now);
+        }
+        take(b"later\nunfinished", now + Duration::from_secs(1));
+        lines.end(now + Duration::from_secs(1), |line| all.push(told(line)));
+        assert_eq!(all[..3], ["one", "two [31m", "\u{fffd}"]);
+        assert_eq!(all[3].len(), LINE_BYTES_MAX);
+        assert_eq!(all[4..100], vec!["more"; 96]);
+        assert_eq!(all[100..], ["(104)", "later", "unfinished"]);
+    }
+
+    #[test]
+    fn the_thread_ends_though_somebody_holds_the_pipe() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let ended = Arc::new(AtomicBool::new(true));
+        listen(reader, "test", &ended);
+        drop(writer);
+    }
+}
