@@ -63,6 +63,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	$(VENV) .ci/skips.py unittest examples/movielens
 	$(VENV) .ci/skips.py unittest examples/r1
 	$(IN_TESTS_VENV) unittest client/python/tests
+	$(VENV) .ci/skips.py unittest client/python/tests/local
 
 bench: ## measure the bars (AREA=spine, press, rpc, or "hardening --beside FILE" and "structure --beside FILE", which need valgrind, or "infer --beside FILE"), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches

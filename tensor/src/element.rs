@@ -148,7 +148,31 @@ macro_rules! declare {
             Bytes(BytesView<'a>),
         }
 
-        impl Elements<'_> {
+        impl<'a> Elements<'a> {
+            /// How many there are.
+            pub fn len(self) -> usize {
+                match self {
+                    $(Elements::$variant(elements) => elements.len(),)*
+                    Elements::Bytes(strings) => strings.len(),
+                }
+            }
+
+            /// Their type.
+            pub fn element_type(self) -> ElementType {
+                match self {
+                    $(Elements::$variant(_) => ElementType::$variant,)*
+                    Elements::Bytes(_) => ElementType::Bytes,
+                }
+            }
+
+            /// Those in `range`; none where it is not inside.
+            pub(crate) fn slice(self, range: Range<usize>) -> Elements<'a> {
+                match self {
+                    $(Elements::$variant(elements) => Elements::$variant(elements.get(range).unwrap_or_default()),)*
+                    Elements::Bytes(strings) => Elements::Bytes(strings.slice(range)),
+                }
+            }
+
             /// The position and value of the first NaN or infinity; only floats have any.
             pub fn first_not_finite(self) -> Option<(usize, f64)> {
                 match self {
@@ -227,6 +251,13 @@ impl fmt::Display for ElementType {
 impl Data {
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Elements<'_> {
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 }

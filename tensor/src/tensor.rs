@@ -1,6 +1,8 @@
-//! A shape and elements, whole or some rows of a larger tensor. Its invariant: the elements are as many as the shape's product.
+//! A shape and elements, whole or some rows of a larger tensor, or lent by memory of somebody else's. Its invariant: the elements
+//! are as many as the shape's product.
 
 use crate::{Bytes, BytesView, Data, Element, ElementType, Elements, Error};
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,10 +11,44 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Tensor {
     shape: Vec<usize>,
-    data: Arc<Data>,
+    data: Arc<Storage>,
     /// Where its elements begin in `data`, and how many there are.
     start: usize,
     len: usize,
+}
+
+/// Where elements lie.
+enum Storage {
+    /// In memory of the tensor's own.
+    Own(Data),
+    /// In memory that lives until `owner` is dropped, which happens after the last tensor of it is.
+    Lent {
+        elements: Elements<'static>,
+        _owner: Box<dyn Any + Send + Sync>,
+    },
+}
+
+impl Storage {
+    fn slice(&self, range: Range<usize>) -> Elements<'_> {
+        match self {
+            Storage::Own(data) => data.slice(range),
+            Storage::Lent { elements, .. } => elements.slice(range),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Storage::Own(data) => data.len(),
+            Storage::Lent { elements, .. } => elements.len(),
+        }
+    }
+
+    fn element_type(&self) -> ElementType {
+        match self {
+            Storage::Own(data) => data.element_type(),
+            Storage::Lent { elements, .. } => elements.element_type(),
+        }
+    }
 }
 
 impl Tensor {
@@ -21,7 +57,24 @@ impl Tensor {
     /// # Errors
     /// [`Error::Length`] when the shape's product is not the number of elements, [`Error::TooLarge`] when that product overflows.
     pub fn new(shape: Vec<usize>, data: impl Into<Data>) -> Result<Tensor, Error> {
-        let data = data.into();
+        Tensor::stored(shape, Storage::Own(data.into()))
+    }
+
+    /// A tensor of `shape` whose elements lie where somebody else keeps them. They are read in place, and `owner` is dropped when
+    /// the last tensor that shares them is: what lends them for no longer than that may say that it lends them for ever.
+    ///
+    /// # Errors
+    /// As [`Tensor::new`].
+    pub fn lent(
+        shape: Vec<usize>,
+        elements: Elements<'static>,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Tensor, Error> {
+        let _owner = Box::new(owner);
+        Tensor::stored(shape, Storage::Lent { elements, _owner })
+    }
+
+    fn stored(shape: Vec<usize>, data: Storage) -> Result<Tensor, Error> {
         match product(&shape) {
             Some(len) if len == data.len() => Ok(Tensor {
                 shape,
@@ -106,8 +159,16 @@ impl Tensor {
             return copied(&self);
         }
         match Arc::try_unwrap(self.data) {
-            Ok(Data::Bytes(strings)) => Some(strings),
-            Ok(_) => None,
+            Ok(Storage::Own(Data::Bytes(strings))) => Some(strings),
+            Ok(Storage::Own(_)) => None,
+            Ok(Storage::Lent { elements, .. }) => match elements {
+                Elements::Bytes(lent) => {
+                    let mut strings = Bytes::default();
+                    strings.extend(lent);
+                    Some(strings)
+                }
+                _ => None,
+            },
             Err(data) => {
                 let (start, len) = (self.start, self.len);
                 copied(&Tensor {
@@ -245,6 +306,25 @@ mod tests {
         let huge = vec![usize::MAX, 2];
         check(&huge, 0, Err(Error::TooLarge { shape: huge.clone() }));
         assert!(Tensor::zeros(ElementType::U8, huge).is_err());
+    }
+
+    #[test]
+    fn lent_elements_are_read_in_place_and_their_owner_goes_last() {
+        static ELEMENTS: [i32; 6] = [1, 2, 3, 4, 5, 6];
+        let owner = Arc::new(());
+        let lent = Tensor::lent(vec![3, 2], Elements::I32(&ELEMENTS), Arc::clone(&owner)).unwrap();
+        assert_eq!(address(&lent), ELEMENTS.as_ptr());
+        assert_eq!(lent, Tensor::new(vec![3, 2], ELEMENTS.to_vec()).unwrap());
+        let view = lent.view(1..2).unwrap();
+        drop(lent);
+        assert_eq!(
+            (view.of::<i32>(), view.element_type()),
+            (Some(&[3, 4][..]), ElementType::I32)
+        );
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(view);
+        assert_eq!(Arc::strong_count(&owner), 1);
+        assert!(Tensor::lent(vec![5], Elements::I32(&ELEMENTS), ()).is_err());
     }
 
     /// Where the elements lie, to tell a copy from none.

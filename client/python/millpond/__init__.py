@@ -25,6 +25,7 @@ from millpond._errors import (
     UnsendableError,
 )
 from millpond._native import VERSION as __version__
+from millpond._native import Tensor
 
 __all__ = [
     "AsyncClient",
@@ -35,6 +36,7 @@ __all__ = [
     "HedgeCounts",
     "ProtocolError",
     "StatusError",
+    "Tensor",
     "TimeoutError",
     "TlsError",
     "TooManyInFlightError",

@@ -5,6 +5,37 @@ from typing import Any, Literal, TypedDict, overload
 
 VERSION: str
 
+class Tensor:
+    """A typed array, which never changes while somebody holds it: what pipelines take and give.
+
+    Made of an array of numbers (numpy's, or anything with the buffer protocol or `__dlpack__`), whose memory it shares; of a number, str,
+    bytes, or a list of str and bytes. `memoryview`, `numpy.asarray`, `numpy.from_dlpack` and `torch.from_dlpack` read it in place.
+    """
+
+    def __init__(self, object: Any) -> None: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    def numpy(self) -> Any:
+        """An array of numpy that shares the elements and cannot be written."""
+    def tolist(self) -> Any:
+        """The elements as Python's own, in lists as deep as there are dimensions."""
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
 class Given(TypedDict):
     connections: int
     connect_timeout_ms: float

@@ -13,6 +13,7 @@ mod payload;
 mod pool;
 mod process;
 mod tree;
+mod values;
 
 /// `millpond._native`.
 #[pyo3::pymodule]
@@ -25,6 +26,8 @@ mod _native {
     use crate::options::Options;
     #[pymodule_export]
     use crate::pool::Pool;
+    #[pymodule_export]
+    use crate::values::array::Array;
 
     /// The package's version.
     #[pymodule_export]

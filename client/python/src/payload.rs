@@ -297,14 +297,14 @@ fn is_block(format: &str, item_bytes: usize) -> bool {
 }
 
 /// Whether it is one of numpy's arrays whose items the buffer protocol has no name for, or none of numbers.
-fn has_no_format(object: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn has_no_format(object: &Bound<'_, PyAny>) -> bool {
     let kind = object.getattr("dtype").and_then(|dtype| dtype.getattr("kind"));
     let kind = kind.and_then(|kind| kind.extract::<String>());
     kind.is_ok_and(|kind| ["O", "U", "S", "T"].contains(&kind.as_str())) || is_bfloat16(object)
 }
 
 /// Whether it is of ml_dtypes' type.
-fn is_bfloat16(object: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn is_bfloat16(object: &Bound<'_, PyAny>) -> bool {
     let name = object.getattr("dtype").and_then(|dtype| dtype.getattr("name"));
     name.and_then(|name| name.extract::<String>())
         .is_ok_and(|name| name == "bfloat16")
@@ -316,7 +316,7 @@ fn item<'py>(format: &str, bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyA
     read.call1((format, bytes))?.get_item(0)
 }
 
-fn type_name(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     let class: Bound<'_, PyType> = object.get_type();
     class
         .name()

@@ -18,7 +18,9 @@ def stubbed(class_):
     """The parameters of each method in the stub, those of the longest overload."""
     methods = {}
     for method in class_.body:
-        if isinstance(method, ast.FunctionDef):
+        if isinstance(method, ast.FunctionDef) and "property" not in map(ast.unparse, method.decorator_list):
+            if method.name.startswith("__") and method.name != "__init__":
+                continue
             named = [argument.arg for argument in method.args.args + method.args.kwonlyargs if argument.arg != "self"]
             methods[method.name] = max(methods.get(method.name, []), named, key=len)
     return methods
@@ -26,7 +28,8 @@ def stubbed(class_):
 
 def native(class_):
     """The parameters of each method in the native half."""
-    methods = {name: getattr(class_, name) for name in vars(class_) if not name.startswith("_")}
+    public = {name: getattr(class_, name) for name in vars(class_) if not name.startswith("_")}
+    methods = {name: method for name, method in public.items() if callable(method)}
     if class_.__text_signature__ is not None:
         methods["__init__"] = class_
     return {name: [n for n in inspect.signature(method).parameters if n != "self"] for name, method in methods.items()}

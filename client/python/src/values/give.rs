@@ -1,0 +1,99 @@
+//! Tensors as Python's objects: numpy's arrays in place, or lists.
+//!
+//! It never needs numpy: where it is not installed, a tensor stays a `millpond.Tensor`. Its invariant: an array that it gives
+//! cannot be written, because others may read the same memory.
+
+use crate::values::array::Array;
+use crate::values::memory;
+use millpond_tensor::{ElementType, Elements, Tensor};
+use pyo3::IntoPyObjectExt as _;
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+/// `numpy`, or None where it is not installed.
+static NUMPY: PyOnceLock<Option<Py<PyModule>>> = PyOnceLock::new();
+
+fn module(py: Python<'_>) -> PyResult<Option<&'static Py<PyModule>>> {
+    let found = NUMPY.get_or_try_init(py, || match py.import("numpy") {
+        Ok(module) => Ok(Some(module.unbind())),
+        Err(error) if error.is_instance_of::<PyImportError>(py) => Ok(None),
+        Err(error) => Err(error),
+    });
+    Ok(found?.as_ref())
+}
+
+/// As an array of numpy.
+pub(super) fn numpy<'py>(py: Python<'py>, array: Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
+    let Some(module) = module(py)? else {
+        return Err(PyImportError::new_err(
+            "numpy is not installed: pip install numpy, or use memoryview or tolist()",
+        ));
+    };
+    let module = module.bind(py);
+    let tensor = &array.get().tensor;
+    match tensor.element_type() {
+        ElementType::Bytes => {
+            let strings = list(py, tensor)?;
+            module.call_method1("array", (strings, "O"))
+        }
+        ElementType::Bf16 => {
+            let Ok(types) = py.import("ml_dtypes") else {
+                return Err(PyImportError::new_err(
+                    "numpy has bfloat16 by ml_dtypes: pip install ml_dtypes, or use tolist()",
+                ));
+            };
+            let shape = PyTuple::new(py, tensor.shape())?;
+            let bits = memory::reinterpreted(tensor, ElementType::U8).filter(|bits| !bits.is_empty());
+            let dtype = types.getattr("bfloat16")?;
+            match bits {
+                Some(bits) => module
+                    .call_method1("frombuffer", (Bound::new(py, Array::new(bits))?, dtype))?
+                    .call_method1("reshape", (shape,)),
+                None => module.call_method1("empty", (shape, dtype)),
+            }
+        }
+        _ => module.call_method1("asarray", (array,)),
+    }
+}
+
+/// As lists of Python's own numbers, truth values or bytes, as deep as there are dimensions.
+pub(super) fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let flat: Vec<Bound<'py, PyAny>> = match tensor.elements() {
+        Elements::F32(elements) => objects(py, elements.iter().map(|value| f64::from(*value)))?,
+        Elements::F64(elements) => objects(py, elements.iter().copied())?,
+        Elements::F16(elements) => objects(py, elements.iter().map(|value| value.to_f64()))?,
+        Elements::Bf16(elements) => objects(py, elements.iter().map(|value| value.to_f64()))?,
+        Elements::I64(elements) => objects(py, elements.iter().copied())?,
+        Elements::I32(elements) => objects(py, elements.iter().copied())?,
+        Elements::U8(elements) => objects(py, elements.iter().copied())?,
+        Elements::Bool(elements) => objects(py, elements.iter().copied())?,
+        Elements::Bytes(strings) => strings
+            .iter()
+            .map(|string| PyBytes::new(py, string).into_any())
+            .collect(),
+    };
+    nested(py, tensor.shape(), &mut flat.into_iter())
+}
+
+fn objects<'py, T: IntoPyObject<'py>>(
+    py: Python<'py>,
+    values: impl Iterator<Item = T>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    values.map(|value| value.into_bound_py_any(py)).collect()
+}
+
+fn nested<'py>(
+    py: Python<'py>,
+    shape: &[usize],
+    flat: &mut impl Iterator<Item = Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some((rows, inner)) = shape.split_first() else {
+        return Ok(flat.next().unwrap_or_else(|| py.None().into_bound(py)));
+    };
+    let rows = (0..*rows)
+        .map(|_| nested(py, inner, flat))
+        .collect::<PyResult<Vec<_>>>()?;
+    Ok(PyList::new(py, rows)?.into_any())
+}
