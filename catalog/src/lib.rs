@@ -34,6 +34,6 @@ pub use catalog::{Catalog, LoadedModel, Resources};
 pub use error::Error;
 pub use handle::{Handle, Pinned};
 pub use millpond_backends_onnxruntime::Library;
-pub use model::{Backend, ModelSection};
+pub use model::{Backend, Given, ModelSection};
 pub use sections::{Problem, Sections, paths_mut};
 pub use store_failures::StoreFailures;

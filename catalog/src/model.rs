@@ -8,6 +8,8 @@ use millpond_backends_plugin::Plugin;
 use millpond_backends_practice::Practice;
 use millpond_engines_batcher::BatcherOptions;
 use serde::Deserialize;
+use std::fmt;
+use std::sync::Arc;
 use toml::{Table, Value};
 
 macro_rules! backends {
@@ -16,6 +18,8 @@ macro_rules! backends {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Backend {
             $(#[doc = concat!("`backend = \"", $name, "\"`")] $backend($backend),)*
+            /// The program's own.
+            Given(Given),
         }
 
         impl Backend {
@@ -36,6 +40,7 @@ macro_rules! backends {
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Backend::$backend(_) => $name,)*
+                    Backend::Given(given) => given.name,
                 }
             }
 
@@ -43,6 +48,7 @@ macro_rules! backends {
             pub fn as_dyn(&self) -> &dyn interface::Backend {
                 match self {
                     $(Backend::$backend(backend) => backend,)*
+                    Backend::Given(given) => given,
                 }
             }
 
@@ -50,6 +56,7 @@ macro_rules! backends {
             pub fn as_dyn_mut(&mut self) -> &mut dyn interface::Backend {
                 match self {
                     $(Backend::$backend(backend) => backend,)*
+                    Backend::Given(given) => given,
                 }
             }
         }
@@ -64,6 +71,46 @@ backends! {
 
 /// The name that ONNX models once had.
 const TRACT_IS_GONE: &str = "backend \"tract\" is gone; ONNX models run on \"onnxruntime\" now (pip install onnxruntime), which is the default: leave backend out";
+
+/// A backend that the program around the catalog has, and that no configuration can name: a function of Python's.
+#[derive(Clone)]
+pub struct Given {
+    name: &'static str,
+    backend: Arc<dyn interface::Backend + Send + Sync>,
+}
+
+impl Given {
+    /// What logs call it, and what loads it.
+    pub fn new(name: &'static str, backend: impl interface::Backend + Send + Sync + 'static) -> Given {
+        let backend = Arc::new(backend);
+        Given { name, backend }
+    }
+}
+
+impl interface::Backend for Given {
+    fn check(&self, at: &str, batch_size_max: usize) -> Result<(), String> {
+        self.backend.check(at, batch_size_max)
+    }
+
+    fn load(&self) -> Result<Arc<dyn interface::Model>, interface::Error> {
+        self.backend.load()
+    }
+}
+
+/// The same object.
+impl PartialEq for Given {
+    fn eq(&self, other: &Given) -> bool {
+        Arc::ptr_eq(&self.backend, &other.backend)
+    }
+}
+
+impl Eq for Given {}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Given").field(&self.name).finish()
+    }
+}
 
 /// One model of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -92,10 +139,7 @@ impl TryFrom<Table> for ModelSection {
             let names = names().collect::<Vec<_>>();
             return Err(format!("backend is {backend:?}; expected one of {names:?}"));
         }
-        let version = keys
-            .remove("version")
-            .map_or(Ok(1), Value::try_into)
-            .map_err(words)?;
+        let version = version(&mut keys)?;
         check_known(&backend, &keys)?;
         let (mut own, mut batcher) = (Table::new(), Table::new());
         for (key, value) in keys {
@@ -121,6 +165,12 @@ impl TryFrom<Table> for ModelSection {
     }
 }
 
+fn version(keys: &mut Table) -> Result<u64, String> {
+    keys.remove("version")
+        .map_or(Ok(1), Value::try_into)
+        .map_err(words)
+}
+
 /// Refuses a key that neither this backend nor another one nor the batcher has: what is misspelled is named before what does
 /// not fit the backend, which may be the misspelled key's.
 fn check_known(backend: &str, keys: &Table) -> Result<(), String> {
@@ -139,6 +189,24 @@ fn check_known(backend: &str, keys: &Table) -> Result<(), String> {
 }
 
 impl ModelSection {
+    /// A model of the program's own backend; the other keys of its section are `keys`.
+    ///
+    /// # Errors
+    /// A key that is none of the batcher's, or its value.
+    pub fn given(backend: Given, mut keys: Table) -> Result<ModelSection, String> {
+        let version = version(&mut keys)?;
+        let known = BatcherOptions::KEYS;
+        if let Some(key) = keys.keys().find(|key| !known.contains(&key.as_str())) {
+            let known: Vec<&str> = ["backend", "version"].iter().chain(known).copied().collect();
+            return Err(format!("key {key:?} is unknown; expected one of {known:?}"));
+        }
+        Ok(ModelSection {
+            backend: Backend::Given(backend),
+            version,
+            batcher: Value::Table(keys).try_into().map_err(words)?,
+        })
+    }
+
     /// What is known to be wrong before it is loaded. `at` is the section, as in `models.ranker`.
     ///
     /// # Errors

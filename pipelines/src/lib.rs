@@ -49,6 +49,7 @@ pub use inputs::Declared;
 pub use millpond_tensor::Bytes;
 pub use opening::Parts;
 pub use opening::{Opened, Opening};
+pub use packed::{pack, unpack};
 pub use pipeline::Pipeline;
 pub use planner::Place;
 pub use planner::{Check, Plan, PlannedStage, Taken};

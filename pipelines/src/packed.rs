@@ -13,7 +13,7 @@ const TENSORS: i64 = 3;
 const REFUSED: i64 = 4;
 
 /// Appends a value: a head of what it is, how many items there are and where rows end, and the items.
-pub(crate) fn pack(value: Value, out: &mut Vec<Tensor>) -> Result<(), Error> {
+pub fn pack(value: Value, out: &mut Vec<Tensor>) -> Result<(), Error> {
     let kind = match &value.items {
         Items::Tensor(_) => TENSOR,
         Items::Keys(_) => KEYS,
@@ -45,7 +45,7 @@ pub(crate) fn pack_refusal(problem: &str, out: &mut Vec<Tensor>) -> Result<(), E
 }
 
 /// The next value; the error of a refusal is [`Error::Request`].
-pub(crate) fn unpack(from: &mut IntoIter<Tensor>) -> Result<Value, Error> {
+pub fn unpack(from: &mut IntoIter<Tensor>) -> Result<Value, Error> {
     let lost = || Error::not_given("what was packed for it");
     let head = from.next().ok_or_else(lost)?;
     let Some([kind, count, offsets @ ..]) = head.of::<i64>() else {

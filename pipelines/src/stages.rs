@@ -1,6 +1,7 @@
 //! All kinds of stages, in one list: a stage is a file here and a line in it.
 
 mod assemble;
+mod call;
 pub(crate) mod hash;
 mod lookup;
 mod model;
@@ -92,4 +93,5 @@ stages! {
     lookup: lookup::Lookup,
     assemble: assemble::Assemble,
     model: model::Model,
+    call: call::Call,
 }

@@ -12,7 +12,7 @@ mod tls;
 mod web;
 
 pub use log::{Format, Level, Log};
-pub use source::{Origin, load};
+pub use source::{Origin, load, made};
 pub use tls::Tls;
 
 use crate::Error;
@@ -239,7 +239,7 @@ impl Config {
     }
 
     /// What the catalog is to hold.
-    pub(crate) fn sections(&self) -> Sections {
+    pub fn sections(&self) -> Sections {
         Sections {
             features: self.features.clone(),
             ordered: self.ordered.clone(),
@@ -253,7 +253,7 @@ impl Config {
     }
 
     /// What the catalog may use.
-    pub(crate) fn resources(&self) -> Resources {
+    pub fn resources(&self) -> Resources {
         Resources {
             cpus: self.server.cpus.clone(),
             // Admission counts more for a put than its store does, so this is never what refuses one.

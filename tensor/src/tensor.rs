@@ -155,20 +155,12 @@ impl Tensor {
             strings.extend(tensor.strings()?);
             Some(strings)
         };
-        if !is_whole {
+        if !is_whole || matches!(*self.data, Storage::Lent { .. }) {
             return copied(&self);
         }
         match Arc::try_unwrap(self.data) {
             Ok(Storage::Own(Data::Bytes(strings))) => Some(strings),
-            Ok(Storage::Own(_)) => None,
-            Ok(Storage::Lent { elements, .. }) => match elements {
-                Elements::Bytes(lent) => {
-                    let mut strings = Bytes::default();
-                    strings.extend(lent);
-                    Some(strings)
-                }
-                _ => None,
-            },
+            Ok(_) => None,
             Err(data) => {
                 let (start, len) = (self.start, self.len);
                 copied(&Tensor {

@@ -6,7 +6,7 @@ use super::check;
 use super::secret::without_tokens;
 use crate::Error;
 use millpond_catalog::Problem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
@@ -64,13 +64,25 @@ pub fn load(origin: &Origin) -> Result<Config, Error> {
         .and_then(|file| file.parent())
         .map(PathBuf::from)
         .unwrap_or_default();
-    check::resolve_paths(&mut config, &base);
+    complete(config, &base, &place, &text)
+}
+
+/// Checks a configuration that a program made, as [`load`] does one that it read; paths are relative to `base`, and errors name `place`.
+///
+/// # Errors
+/// As [`load`].
+pub fn made(config: Config, base: &Path, place: &str) -> Result<Config, Error> {
+    complete(config, base, place, "")
+}
+
+fn complete(mut config: Config, base: &Path, place: &str, text: &str) -> Result<Config, Error> {
+    check::resolve_paths(&mut config, base);
     check::read_tokens(&mut config)
         .map_err(Problem::from)
         .and_then(|()| check::check(&config))
-        .map_err(|problem| match line(&text, &problem) {
-            Some(line) => Error::config(&place, format!("line {line}: {}", problem.text)),
-            None => Error::config(&place, problem.text),
+        .map_err(|problem| match line(text, &problem) {
+            Some(line) => Error::config(place, format!("line {line}: {}", problem.text)),
+            None => Error::config(place, problem.text),
         })?;
     Ok(config)
 }
