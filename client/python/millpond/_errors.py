@@ -71,3 +71,26 @@ class UnsendableError(Error):
     """The call cannot be written as a frame: it is too large, or its method's name is. It was not sent."""
 
     method: str
+
+
+class ConfigError(Error, ValueError):
+    """A configuration cannot be used: a key, a value, or what it names. Nothing was started."""
+
+
+class InputError(Error, ValueError):
+    """The inputs of a call are not what its pipeline reads. Nothing else is wrong with it."""
+
+
+class ModelError(Error):
+    """A model or a backend failed: it raised, gave something else than it should, or cannot run on these inputs."""
+
+    #: Its name in the configuration; that of its stage where it has none.
+    model: str
+    #: Of what a Python backend raised; empty otherwise.
+    traceback: str
+
+
+class OverloadedError(Error):
+    """A model has as much waiting as it may, or would answer after the deadline. The call did not run; offer less, or try later."""
+
+    model: str

@@ -1,7 +1,8 @@
-"""The native half, client/python/src. The package's own: its users call `millpond`."""
+"""The native half, client/python/src. The package's own: its users call `millpond`, which has its classes Tensor and Server."""
 
 import os
-from typing import Any, Literal, TypedDict, overload
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, overload
 
 VERSION: str
 
@@ -53,6 +54,38 @@ class Given(TypedDict):
 
 class Options:
     def __init__(self, address: str, given: Given) -> None: ...
+
+class Errand:
+    def abandon(self) -> None: ...
+
+class Pipeline:
+    def __init__(self, config: dict[str, Any] | str | os.PathLike[str], *, pipeline: str | None = None) -> None: ...
+    @overload
+    def __call__(self, inputs: dict[str, Any], *, deadline_ms: float | None = None) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, inputs: list[dict[str, Any]], *, deadline_ms: float | None = None) -> list[dict[str, Any]]: ...
+    def begin(self, inputs: dict[str, Any], deadline_ms: float | None, to: _To) -> Errand: ...
+    def stats(self) -> dict[str, Any]:
+        """What its models have done: `{"pipeline": name, "models": {name: {"requests": …, "answered": …, …}}}`."""
+    def close(self) -> None:
+        """Takes no more calls, and waits for those under way, for 10 seconds at most. Closing twice is closing once."""
+
+class Server:
+    """A server in this process; `millpond.serve` starts it, and the end of a `with` stops it."""
+
+    def __init__(self, config: dict[str, Any] | str | os.PathLike[str], port: int | None = None) -> None: ...
+    @property
+    def address(self) -> str:
+        """"HOST:PORT", where clients connect."""
+    @property
+    def admin_address(self) -> str | None:
+        """"HOST:PORT" of health and metrics."""
+    def stop(self) -> None:
+        """Finishes what was accepted, and ends. Stopping twice is stopping once."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
 
 class Arrivals:
     def __init__(self) -> None: ...

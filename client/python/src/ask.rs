@@ -40,7 +40,7 @@ pub(crate) fn ask(
         sender,
     };
     let hand_over = |to: To| {
-        let reply = Reply { to: Some(to) };
+        let reply = Reply::new(to);
         driver.submit(Order::Begin(Box::pin(async move {
             tokio::select! {
                 biased;
@@ -79,19 +79,23 @@ impl Asker {
 }
 
 /// Who receives the result.
-enum To {
+pub(crate) enum To {
     Thread(Arc<Slot>),
     Loop { queue: Arc<Queue>, number: u64 },
 }
 
 /// Tells how the work ended; dropped untold, it says that the work was lost.
-struct Reply {
+pub(crate) struct Reply {
     /// `None` once it was delivered.
     to: Option<To>,
 }
 
 impl Reply {
-    fn send(mut self, ended: Ended) {
+    pub(crate) fn new(to: To) -> Reply {
+        Reply { to: Some(to) }
+    }
+
+    pub(crate) fn send(mut self, ended: Ended) {
         self.tell(ended);
     }
 
@@ -117,7 +121,7 @@ impl Drop for Reply {
 
 /// Where a waiting thread finds how its work ended.
 #[derive(Default)]
-struct Slot {
+pub(crate) struct Slot {
     ended: Mutex<Option<Ended>>,
     filled: Condvar,
 }
@@ -132,7 +136,10 @@ impl Slot {
     ///
     /// # Errors
     /// What a signal handler raised.
-    fn wait(&self, py: Python<'_>) -> PyResult<Ended> {
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Ended> {
+        if let Some(ended) = lock(&self.ended).take() {
+            return Ok(ended);
+        }
         loop {
             if let Some(ended) = py.detach(|| self.wait_slice()) {
                 return Ok(ended);

@@ -4,6 +4,8 @@
 //! attributes.
 
 use millpond_client_rust::CallError;
+use millpond_engines_batcher as batcher;
+use millpond_pipelines as pipelines;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::time::Duration;
@@ -12,8 +14,20 @@ use std::time::Duration;
 pub(crate) enum Failure {
     /// The client's own reason.
     Call(CallError),
+    /// A pipeline's.
+    Pipeline(Box<NotRun>),
     /// The work panicked, or its thread did.
     Lost,
+}
+
+/// A call of a pipeline that gave nothing.
+pub(crate) struct NotRun {
+    /// The pipeline's name.
+    pub(crate) pipeline: String,
+    /// What the call allowed.
+    pub(crate) deadline: Option<Duration>,
+    /// Why.
+    pub(crate) error: pipelines::Error,
 }
 
 impl Failure {
@@ -21,6 +35,7 @@ impl Failure {
     pub(crate) fn into_python(self, py: Python<'_>) -> PyErr {
         match self {
             Failure::Call(error) => raised(py, error),
+            Failure::Pipeline(not_run) => not_run.raised(py),
             Failure::Lost => {
                 let text = "the client failed inside; what it was asked for may have been done. Please report what is on standard error";
                 told_of_running(py, exception(py, "Error", text, &[]), true)
@@ -29,11 +44,74 @@ impl Failure {
     }
 }
 
+impl NotRun {
+    fn raised(self, py: Python<'_>) -> PyErr {
+        let text = self.error.to_string();
+        let class = match &self.error {
+            pipelines::Error::Request { .. } | pipelines::Error::Missing { .. } => "InputError",
+            pipelines::Error::Model(batcher) => return self.of_model(py, batcher),
+            _ => "Error",
+        };
+        exception(py, class, &text, &[])
+    }
+
+    fn of_model(&self, py: Python<'_>, error: &batcher::Error) -> PyErr {
+        let text = error.to_string();
+        // Behind the first line of a Python backend's problem is its traceback.
+        let (text, traceback) = text.split_once('\n').unwrap_or((&text, ""));
+        let raised = match error {
+            batcher::Error::DeadlinePassed { .. } => {
+                let deadline_ms = self.deadline.unwrap_or_default().as_secs_f64() * 1000.0;
+                let attributes = [
+                    ("address", Attribute::Text(HERE)),
+                    ("method", Attribute::Text(self.pipeline.as_str())),
+                    ("deadline_ms", Attribute::Float(deadline_ms)),
+                ];
+                exception(py, "TimeoutError", text, &attributes)
+            }
+            batcher::Error::Rejected {
+                model,
+                reason: batcher::Rejected::Stopping,
+            }
+            | batcher::Error::Stopping { model } => {
+                let text = format!("model `{model}` is stopping: the pipeline was closed");
+                exception(py, "ClosedError", &text, &[("address", Attribute::Text(HERE))])
+            }
+            batcher::Error::Rejected { model, .. } | batcher::Error::Evicted { model, .. } => {
+                exception(py, "OverloadedError", text, &[("model", Attribute::Text(model))])
+            }
+            batcher::Error::ModelFailed { model, .. } => {
+                let attributes = [
+                    ("model", Attribute::Text(model.as_str())),
+                    ("traceback", Attribute::Text(traceback)),
+                ];
+                return told_of_running(py, exception(py, "ModelError", text, &attributes), true);
+            }
+            _ => exception(py, "Error", text, &[]),
+        };
+        told_of_running(py, raised, false)
+    }
+}
+
+/// What `address` is of an error that no server is part of.
+const HERE: &str = "this process";
+
+/// An error of this process's own: of that class, without attributes.
+pub(crate) fn local_error(py: Python<'_>, class: &str, text: &str) -> PyErr {
+    exception(py, class, text, &[])
+}
+
+/// For a pipeline that was closed.
+pub(crate) fn closed_pipeline(py: Python<'_>, name: &str) -> PyErr {
+    let text = format!("pipeline {name:?} was closed; make a new one");
+    exception(py, "ClosedError", &text, &[("address", Attribute::Text(HERE))])
+}
+
 /// For a value that belongs to the process `pid`, which is another one.
 pub(crate) fn forked(pid: u32) -> PyErr {
     Python::attach(|py| {
         let text = format!(
-            "this client was made in process {pid}, before a fork; make one of its own in process {}",
+            "this was made in process {pid}, before a fork; make one of its own in process {}",
             std::process::id()
         );
         exception(py, "Error", &text, &[])

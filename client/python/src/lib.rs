@@ -1,13 +1,15 @@
-//! The native half of the Python package `millpond`: the Rust client, its one thread, and payloads both ways.
+//! The native half of the Python package `millpond`: pipelines in this process, values both ways, and the Rust client with its one
+//! thread.
 //!
 //! It is not the package's face: `millpond/` next to it is, and nothing here is called by anybody else. Its invariant: the
 //! thread that talks to servers never touches Python, so that no Python code, however slow, holds up an answer, and none
-//! runs while the interpreter ends; and no value of that thread is touched after a fork.
+//! runs while the interpreter ends; and nothing that has threads is touched after a fork.
 
 mod arrivals;
 mod ask;
 mod driver;
 mod failure;
+mod local;
 mod options;
 mod payload;
 mod pool;
@@ -22,6 +24,10 @@ mod _native {
     use crate::arrivals::Arrivals;
     #[pymodule_export]
     use crate::ask::Ticket;
+    #[pymodule_export]
+    use crate::local::pipeline::{Errand, Pipeline};
+    #[pymodule_export]
+    use crate::local::server::Server;
     #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]

@@ -8,13 +8,15 @@ use crate::driver::{Driver, driver, lock};
 use crate::failure::{Failure, closed, forked};
 use crate::options::{Options, milliseconds};
 use crate::process::OfProcess;
+use crate::values::give;
 use crate::{payload, tree};
 use millpond_client_rust::schema::payload::decode_map;
 use millpond_client_rust::{CallError, Client, Encoding};
+use millpond_pipelines::Output;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +32,8 @@ pub(crate) enum Outcome {
     Bytes(Vec<u8>),
     /// Nothing is answered.
     Nothing,
+    /// What a pipeline of this process gave.
+    Values(Box<Output>),
     /// A connected client.
     Connected(Box<Connected>),
 }
@@ -52,6 +56,7 @@ impl Outcome {
             },
             Outcome::Bytes(bytes) => Ok(PyBytes::new(py, &bytes).into_any().unbind()),
             Outcome::Nothing => Ok(py.None()),
+            Outcome::Values(output) => values(py, &output),
             Outcome::Connected(connected) => {
                 let pool = Pool {
                     connected: OfProcess::new(*connected),
@@ -60,6 +65,15 @@ impl Outcome {
             }
         }
     }
+}
+
+/// A pipeline's outputs by name.
+fn values(py: Python<'_>, output: &Output) -> PyResult<Py<PyAny>> {
+    let dict = PyDict::new(py);
+    for (name, value) in &output.values {
+        dict.set_item(&**name, give::value(py, value)?)?;
+    }
+    Ok(dict.into_any().unbind())
 }
 
 /// What belongs to the process that connected.

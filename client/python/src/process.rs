@@ -31,6 +31,14 @@ impl<T> OfProcess<T> {
         }
     }
 
+    /// Takes the value out, if this is its process; `of` has none afterwards.
+    pub(crate) fn taken(of: &mut OfProcess<T>) -> Option<T> {
+        match of.pid == process::id() {
+            true => of.value.take(),
+            false => None,
+        }
+    }
+
     /// The value, if this is its process.
     pub(crate) fn into_inner(mut self) -> Option<T> {
         if self.pid == process::id() {

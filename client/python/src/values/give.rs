@@ -5,12 +5,14 @@
 
 use crate::values::array::Array;
 use crate::values::memory;
+use millpond_pipelines::{Items, Value};
 use millpond_tensor::{ElementType, Elements, Tensor};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+use std::ops::Range;
 
 /// `numpy`, or None where it is not installed.
 static NUMPY: PyOnceLock<Option<Py<PyModule>>> = PyOnceLock::new();
@@ -22,6 +24,75 @@ fn module(py: Python<'_>) -> PyResult<Option<&'static Py<PyModule>>> {
         Err(error) => Err(error),
     });
     Ok(found?.as_ref())
+}
+
+/// A value of a pipeline: one item by itself, and a list of those of a row that may have any number; a list of such lists where there are
+/// several rows.
+pub(crate) fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    let Some(offsets) = &value.offsets else {
+        return match (&value.items, value.items.len()) {
+            (Items::Tensor(tensor), _) => object(py, tensor),
+            (_, 1) => items(py, &value.items, 0..1)?.get_item(0),
+            (_, count) => Ok(items(py, &value.items, 0..count)?.into_any()),
+        };
+    };
+    let mut rows = offsets.windows(2).map(|row| (row[0] as usize)..(row[1] as usize));
+    if let [_, end] = **offsets {
+        return match &value.items {
+            Items::Tensor(tensor) => object(py, tensor),
+            other => Ok(items(py, other, 0..end as usize)?.into_any()),
+        };
+    }
+    let row = |row: Range<usize>| match &value.items {
+        Items::Tensor(tensor) => tensor
+            .view(row)
+            .map_or_else(|| Ok(py.None().into_bound(py)), |rows| object(py, &rows)),
+        other => Ok(items(py, other, row)?.into_any()),
+    };
+    let rows = rows.try_fold(Vec::new(), |mut lists, next| -> PyResult<_> {
+        lists.push(row(next)?);
+        Ok(lists)
+    })?;
+    Ok(PyList::new(py, rows)?.into_any())
+}
+
+/// These items, each by itself.
+fn items<'py>(py: Python<'py>, items: &Items, range: Range<usize>) -> PyResult<Bound<'py, PyList>> {
+    let (start, count) = (range.start, range.len());
+    let objects: Vec<Bound<'py, PyAny>> = match items {
+        Items::Bytes(bytes) => bytes
+            .iter()
+            .skip(start)
+            .take(count)
+            .map(|item| PyBytes::new(py, item).into_any())
+            .collect(),
+        Items::Keys(keys) => objects(py, keys.iter().skip(start).take(count).copied())?,
+        Items::Tensors(tensors) => {
+            let tensors = tensors.iter().skip(start).take(count);
+            tensors
+                .map(|tensor| object(py, tensor))
+                .collect::<PyResult<_>>()?
+        }
+        Items::Tensor(tensor) => {
+            let rows = (start..start + count).filter_map(|row| tensor.view(row..row + 1));
+            rows.map(|row| object(py, &row)).collect::<PyResult<_>>()?
+        }
+    };
+    PyList::new(py, objects)
+}
+
+/// As a pipeline's caller and a backend get it: an array of numpy where that is installed and has such elements, a list of strings,
+/// a number of Python's where there are no dimensions, or a `millpond.Tensor`.
+fn object<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    if tensor.element_type() == ElementType::Bytes || tensor.shape().is_empty() {
+        return list(py, tensor);
+    }
+    let array = Bound::new(py, Array::new(tensor.clone()))?;
+    let has_dtype = tensor.element_type() != ElementType::Bf16 || py.import("ml_dtypes").is_ok();
+    match module(py)? {
+        Some(_) if has_dtype => numpy(py, array),
+        _ => Ok(array.into_any()),
+    }
 }
 
 /// As an array of numpy.

@@ -6,6 +6,7 @@
 use crate::values::array::Array;
 use crate::values::dlpack;
 use crate::values::memory::{self, Lent};
+use millpond_pipelines::{Items, Value};
 use millpond_tensor::{Bytes, ElementType, Tensor};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
@@ -56,6 +57,34 @@ fn unaddressable(error: millpond_tensor::Error) -> Refused {
     Refused::Value(format!("cannot be read: {error}"))
 }
 
+/// The object as a value of a pipeline: one item, or those of a list.
+pub(crate) fn value(object: &Bound<'_, PyAny>) -> Result<Value, Refused> {
+    if is_text(object) {
+        let mut text = Bytes::default();
+        push(&mut text, object)?;
+        return Ok(Value::rows(Items::Bytes(text)));
+    }
+    let Some(items) = items(object) else {
+        return tensor(object).map(|tensor| Value::rows(Items::Tensor(tensor)));
+    };
+    let Some(first) = items.first() else {
+        return Err(Refused::Value("is an empty list, whose items could be anything; pass an empty array, as numpy.empty((0, 3), \"float32\")".to_owned()));
+    };
+    if is_text(first) {
+        return Ok(Value::row(Items::Bytes(strings(&items)?)));
+    }
+    if first.is_instance_of::<PyFloat>() && first.get_type().is(first.py().get_type::<PyFloat>())
+        || first.is_instance_of::<PyInt>()
+    {
+        return Err(Refused::Kind("is a list of numbers; make it an array first, of numpy or array.array, which says of which type they are".to_owned()));
+    }
+    let tensors = items
+        .iter()
+        .map(array)
+        .collect::<Result<Vec<Tensor>, Refused>>()?;
+    Ok(Value::row(Items::Tensors(tensors)))
+}
+
 /// The object as a tensor.
 pub(crate) fn tensor(object: &Bound<'_, PyAny>) -> Result<Tensor, Refused> {
     if let Ok(array) = object.cast::<Array>() {
@@ -77,7 +106,10 @@ pub(crate) fn tensor(object: &Bound<'_, PyAny>) -> Result<Tensor, Refused> {
 }
 
 /// An object that is neither text nor a list nor a number of Python's own: an array.
-pub(super) fn array(object: &Bound<'_, PyAny>) -> Result<Tensor, Refused> {
+fn array(object: &Bound<'_, PyAny>) -> Result<Tensor, Refused> {
+    if let Ok(array) = object.cast::<Array>() {
+        return Ok(array.get().tensor.clone());
+    }
     let error = match PyMemoryView::from(object) {
         Ok(view) => return buffer(object, &view),
         Err(error) => error,
@@ -119,14 +151,14 @@ fn scalar(object: &Bound<'_, PyAny>) -> Result<Option<Tensor>, Refused> {
 }
 
 /// Whether it is str or bytes.
-pub(super) fn is_text(object: &Bound<'_, PyAny>) -> bool {
+fn is_text(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyBytes>()
         || object.is_instance_of::<PyString>()
         || object.is_instance_of::<PyByteArray>()
 }
 
 /// The items of a list or tuple.
-pub(super) fn items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+pub(crate) fn items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(list) = object.cast::<PyList>() {
         return Some(list.iter().collect());
     }
@@ -134,7 +166,7 @@ pub(super) fn items<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, Py
 }
 
 /// A list of str and bytes.
-pub(super) fn strings(items: &[Bound<'_, PyAny>]) -> Result<Bytes, Refused> {
+fn strings(items: &[Bound<'_, PyAny>]) -> Result<Bytes, Refused> {
     let mut strings = Bytes::default();
     for (at, item) in items.iter().enumerate() {
         if !is_text(item) {
@@ -149,7 +181,7 @@ pub(super) fn strings(items: &[Bound<'_, PyAny>]) -> Result<Bytes, Refused> {
 }
 
 /// Appends a text's bytes.
-pub(super) fn push(strings: &mut Bytes, text: &Bound<'_, PyAny>) -> Result<(), Refused> {
+fn push(strings: &mut Bytes, text: &Bound<'_, PyAny>) -> Result<(), Refused> {
     if let Ok(bytes) = text.cast::<PyBytes>() {
         strings.push(bytes.as_bytes());
     } else if let Ok(text) = text.cast::<PyString>() {
@@ -265,6 +297,6 @@ fn unformatted(array: &Bound<'_, PyAny>) -> Result<Tensor, Refused> {
     Tensor::new(shape, strings(&items)?).map_err(unaddressable)
 }
 
-pub(super) fn type_name(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     crate::payload::type_name(object)
 }

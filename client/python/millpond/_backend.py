@@ -1,0 +1,47 @@
+"""Functions and classes as backends of a pipeline in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+_Marked = TypeVar("_Marked", bound=Callable[..., Any])
+
+
+@overload
+def backend(marked: _Marked, /) -> _Marked: ...
+@overload
+def backend(
+    *,
+    instances: int | None = None,
+    batch_size_max: int | None = None,
+    queue_max: int | None = None,
+    queue_bytes_max: int | None = None,
+    inline_us_max: int | None = None,
+) -> Callable[[_Marked], _Marked]: ...
+def backend(marked: Any = None, /, **options: int | None) -> Any:
+    """Marks a function or class as a backend, and returns it as it is.
+
+    A function takes a batch: a list with the value of each request, or with a dict for each where its stage has `inputs`. It returns a
+    list of as many results. One that is an `Exception` fails its request alone; what is raised fails the batch.
+
+        @millpond.backend
+        def lengths(batch):
+            return [len(text) for text in batch]
+
+    Of a class, an object is made for each of `instances`, on the thread that then calls it, or its method `forward`, with every batch.
+    The options are those of a model's section in the configuration, where they may stand as well; the section's come first.
+    """
+    unknown = options.keys() - {"instances", "batch_size_max", "queue_max", "queue_bytes_max", "inline_us_max"}
+    if unknown:
+        raise TypeError(f"backend() has no option {sorted(unknown)}")
+
+    def mark(marked: Any) -> Any:
+        if not callable(marked):
+            raise TypeError(f"a backend is a function or a class; found a {type(marked).__name__}")
+        if isinstance(marked, type) and not any({"__call__", "forward"} & vars(base).keys() for base in marked.__mro__):
+            raise TypeError(f"class {marked.__name__} has neither __call__ nor forward(batch)")
+        marked.__millpond_backend__ = {name: value for name, value in options.items() if value is not None}
+        return marked
+
+    return mark if marked is None else mark(marked)

@@ -1,0 +1,412 @@
+//! A pipeline of this process, as Python calls it: from a thread that waits, or with an errand whose end an event loop or a thread is told.
+//!
+//! It knows no stage. Its invariants: inputs that cannot be taken are refused before anything runs; every call ends once; and a call
+//! that nobody waits for any more is not begun by a model.
+
+use crate::arrivals::Queue;
+use crate::ask::{Ended, Listener, Reply, Slot, To};
+use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
+use crate::local::{config, inside};
+use crate::options::milliseconds;
+use crate::pool::Outcome;
+use crate::process::OfProcess;
+use crate::values::take;
+use millpond_catalog::Handle;
+use millpond_engines_batcher::{self as batcher, Batcher, Sweep};
+use millpond_pipelines::{self as pipelines, Ask, Progress, Values, submit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a close waits for calls under way.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Calls that are expected to take no longer keep the interpreter: to let go of it and to get it back costs more than others gain.
+const KEEP_MAX: Duration = Duration::from_micros(50);
+
+thread_local! {
+    /// What this thread runs itself.
+    static SWEEP: RefCell<Sweep> = RefCell::default();
+    /// The number that batchers know this thread by.
+    static SOURCE: Cell<u64> = const { Cell::new(0) };
+}
+
+static SOURCES: AtomicU64 = AtomicU64::new(1);
+
+/// What was opened for a pipeline.
+struct Opened {
+    name: String,
+    /// The number that its backends know it by.
+    owner: u64,
+    handle: Handle,
+    pipeline: Arc<pipelines::Pipeline>,
+    is_closed: AtomicBool,
+    /// Nanoseconds that calls of late have taken on the caller's thread.
+    own_ns: AtomicU64,
+}
+
+/// A pipeline of this process; `millpond.Pipeline` is its face.
+#[pyclass(frozen, subclass, module = "millpond._native")]
+pub(crate) struct Pipeline {
+    opened: OfProcess<Arc<Opened>>,
+}
+
+#[pymethods]
+impl Pipeline {
+    #[new]
+    #[pyo3(signature = (config, *, pipeline = None))]
+    fn new(py: Python<'_>, config: &Bound<'_, PyAny>, pipeline: Option<String>) -> PyResult<Pipeline> {
+        let read = config::of_pipeline(config, pipeline)?;
+        if !config::takes_values(&read.config, &read.pipeline) {
+            let text = format!(
+                "pipeline {:?} has another request than \"values\"; serve it, and call rank or infer",
+                read.pipeline
+            );
+            return Err(local_error(py, "ConfigError", &text));
+        }
+        // Backends in Python are made by the models' threads, which need the interpreter for it.
+        let opened = py.detach(|| {
+            let handle = Handle::open(read.config.sections(), read.config.resources())?;
+            handle.warm()?;
+            handle.pin().forget_counts();
+            Ok(handle)
+        });
+        let handle: Handle = opened
+            .map_err(|error: millpond_catalog::Error| local_error(py, "ConfigError", &error.to_string()))?;
+        let Some(pipeline) = handle.pin().pipelines.get(&read.pipeline).cloned() else {
+            return Err(local_error(
+                py,
+                "ConfigError",
+                &format!("there is no pipeline {:?}", read.pipeline),
+            ));
+        };
+        let opened = Opened {
+            name: read.pipeline,
+            owner: read.owner,
+            handle,
+            pipeline,
+            is_closed: AtomicBool::new(false),
+            own_ns: AtomicU64::new(0),
+        };
+        Ok(Pipeline {
+            opened: OfProcess::new(Arc::new(opened)),
+        })
+    }
+
+    /// Runs it for a dict of inputs, or for each of a list of them, and waits.
+    #[pyo3(signature = (inputs, *, deadline_ms = None))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        inputs: &Bound<'_, PyAny>,
+        deadline_ms: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let opened = self.opened(py)?;
+        let deadline = deadline_ms
+            .map(|ms| milliseconds("deadline_ms", ms))
+            .transpose()?;
+        let Ok(list) = inputs.cast::<PyList>() else {
+            let call = opened.call(request(inputs, "inputs")?, deadline);
+            return ended(py, opened.wait_for(py, vec![call])?.pop());
+        };
+        let mut calls = Vec::with_capacity(list.len());
+        for (at, inputs) in list.iter().enumerate() {
+            calls.push(opened.call(request(&inputs, &format!("inputs[{at}]"))?, deadline));
+        }
+        let answers = opened
+            .wait_for(py, calls)?
+            .into_iter()
+            .map(|answer| ended(py, Some(answer)));
+        Ok(PyList::new(py, answers.collect::<PyResult<Vec<_>>>()?)?
+            .into_any()
+            .unbind())
+    }
+
+    /// Begins a call; its end comes with the arrivals.
+    #[pyo3(signature = (inputs, deadline_ms, to))]
+    fn begin(
+        &self,
+        py: Python<'_>,
+        inputs: &Bound<'_, PyAny>,
+        deadline_ms: Option<f64>,
+        to: Listener<'_>,
+    ) -> PyResult<Errand> {
+        let opened = self.opened(py)?;
+        let deadline = deadline_ms
+            .map(|ms| milliseconds("deadline_ms", ms))
+            .transpose()?;
+        let (arrivals, number) = to;
+        let queue: Arc<Queue> = arrivals.queue.get().map_err(forked)?.clone();
+        let call = opened.call(request(inputs, "inputs")?, deadline);
+        let gone = Arc::clone(&call.ask.gone);
+        let opened = Arc::clone(opened);
+        let reply = Reply::new(To::Loop { queue, number });
+        py.detach(|| opened.start(call, reply, |batcher, request| submit(&batcher, request)));
+        Ok(Errand { gone })
+    }
+
+    /// What its models have done, by name.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let opened = self.opened(py)?;
+        let models = PyDict::new(py);
+        for (name, model) in &opened.handle.pin().models {
+            let stats = model.batcher.stats();
+            let counts = PyDict::new(py);
+            let numbers = [
+                ("requests", stats.accepted),
+                ("answered", stats.answered),
+                ("failed", stats.failed),
+                ("refused", stats.refused),
+                ("expired", stats.expired),
+                ("abandoned", stats.abandoned),
+                ("batches", stats.batches),
+                ("rows", stats.rows),
+            ];
+            for (name, number) in numbers {
+                counts.set_item(name, number)?;
+            }
+            models.set_item(name, counts)?;
+        }
+        let stats = PyDict::new(py);
+        stats.set_item("pipeline", &opened.name)?;
+        stats.set_item("models", models)?;
+        Ok(stats)
+    }
+
+    /// Takes no more calls, and waits for those under way. Closing twice is closing once.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Ok(opened) = self.opened.get() else {
+            // A parent's is closed by leaving it alone.
+            return Ok(());
+        };
+        if let Some(backend) = inside::of(opened.owner) {
+            return Err(waits_for_itself(py, &backend));
+        }
+        if opened.is_closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let left = py.detach(|| opened.handle.pin().stop_by(Instant::now() + DRAIN));
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(local_error(
+                py,
+                "Error",
+                &format!(
+                    "closed, but {} has not ended; it is left to itself",
+                    left.join(", ")
+                ),
+            )),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let name = self
+            .opened
+            .get()
+            .map_or("of another process", |opened| &opened.name);
+        format!("<millpond.Pipeline {name}>")
+    }
+}
+
+impl Drop for Pipeline {
+    /// Its threads may need the interpreter to end, so it is let go meanwhile.
+    fn drop(&mut self) {
+        let gone = OfProcess::taken(&mut self.opened);
+        let dropped = Python::try_attach(|py| py.detach(|| drop(gone)));
+        let _ = dropped;
+    }
+}
+
+impl Pipeline {
+    fn opened(&self, py: Python<'_>) -> PyResult<&Arc<Opened>> {
+        let opened = self.opened.get().map_err(forked)?;
+        if opened.is_closed.load(Ordering::Relaxed) {
+            return Err(closed_pipeline(py, &opened.name));
+        }
+        match inside::of(opened.owner) {
+            Some(backend) => Err(waits_for_itself(py, &backend)),
+            None => Ok(opened),
+        }
+    }
+}
+
+fn waits_for_itself(py: Python<'_>, backend: &str) -> PyErr {
+    let text = format!(
+        "backend {backend:?} uses the pipeline that runs it, which would wait for itself; call the function that it needs, or make it a stage"
+    );
+    local_error(py, "Error", &text)
+}
+
+/// The inputs of a dict; `place` is what it was given as.
+fn request(inputs: &Bound<'_, PyAny>, place: &str) -> PyResult<Values> {
+    let Ok(dict) = inputs.cast::<PyDict>() else {
+        let found = take::type_name(inputs);
+        let text =
+            format!("{place} is a {found}; expected a dict of values by name, or a list of such dicts");
+        return Err(pyo3::exceptions::PyTypeError::new_err(text));
+    };
+    let mut values = Values::default();
+    // A copy, because the code of objects inside may change the dict meanwhile.
+    for (name, value) in dict.copy()?.iter() {
+        let Ok(name) = name.extract::<String>() else {
+            let text = format!(
+                "{place} has a key of type {}; expected str",
+                take::type_name(&name)
+            );
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        };
+        let value = take::value(&value).map_err(|refused| refused.raised(&format!("{place}[{name:?}]")))?;
+        values.inputs.push((name, value));
+    }
+    Ok(values)
+}
+
+/// What the caller gets.
+fn ended(py: Python<'_>, ended: Option<Ended>) -> PyResult<Py<PyAny>> {
+    let ended = ended.unwrap_or(Err(Failure::Lost));
+    ended.map_err(|failure| failure.into_python(py))?.into_python(py)
+}
+
+/// A call that has not begun.
+struct Call {
+    values: Values,
+    ask: Ask,
+    deadline: Option<Duration>,
+}
+
+impl Opened {
+    fn call(&self, values: Values, deadline: Option<Duration>) -> Call {
+        let source = SOURCE.get();
+        let source = match source {
+            0 => {
+                let source = SOURCES.fetch_add(1, Ordering::Relaxed);
+                SOURCE.set(source);
+                source
+            }
+            source => source,
+        };
+        let ask = Ask {
+            source,
+            deadline: deadline.and_then(|deadline| Instant::now().checked_add(deadline)),
+            gone: Arc::new(AtomicBool::new(false)),
+            kept_bytes: 0,
+        };
+        Call {
+            values,
+            ask,
+            deadline,
+        }
+    }
+
+    /// Runs the calls, on this thread as far as it can, and waits for the rest.
+    fn wait_for(&self, py: Python<'_>, calls: Vec<Call>) -> PyResult<Vec<Ended>> {
+        let slots: Vec<(Arc<Slot>, Arc<AtomicBool>)> = calls
+            .iter()
+            .map(|call| (Arc::default(), Arc::clone(&call.ask.gone)))
+            .collect();
+        let run = || {
+            let began = Instant::now();
+            // One of its own, because a backend may call another pipeline meanwhile.
+            let mut sweep = SWEEP.take();
+            for (call, (slot, _)) in calls.into_iter().zip(&slots) {
+                let reply = Reply::new(To::Thread(Arc::clone(slot)));
+                self.start(call, reply, |batcher, request| {
+                    swept(&mut sweep, &batcher, request)
+                });
+            }
+            sweep.run();
+            SWEEP.set(sweep);
+            self.learn(began.elapsed());
+        };
+        match self.is_short() {
+            true => run(),
+            false => py.detach(run),
+        }
+        let mut ended = Vec::with_capacity(slots.len());
+        for (slot, _) in &slots {
+            match slot.wait(py) {
+                Ok(answer) => ended.push(answer),
+                Err(error) => {
+                    slots
+                        .iter()
+                        .for_each(|(_, gone)| gone.store(true, Ordering::Relaxed));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Whether calls of late were so short that the interpreter is better kept.
+    fn is_short(&self) -> bool {
+        let own_ns = self.own_ns.load(Ordering::Relaxed);
+        own_ns > 0 && Duration::from_nanos(own_ns) < KEEP_MAX
+    }
+
+    /// A moving mean; what another thread stores meanwhile may be lost.
+    fn learn(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos())
+            .unwrap_or(u64::MAX)
+            .clamp(1, 1 << 40);
+        let before = self.own_ns.load(Ordering::Relaxed);
+        let mean = if before == 0 {
+            took
+        } else {
+            before - before / 8 + took / 8
+        };
+        self.own_ns.store(mean.max(1), Ordering::Relaxed);
+    }
+
+    /// Runs a call until it waits, and hands over what it waits for.
+    fn start(&self, call: Call, reply: Reply, hand_over: impl FnMut(Arc<Batcher>, batcher::Request)) {
+        let Call {
+            values,
+            ask,
+            deadline,
+        } = call;
+        let pipeline = Arc::clone(&self.pipeline);
+        let tell = move |result: Result<pipelines::Output, pipelines::Error>| {
+            reply.send(
+                result
+                    .map(|output| Outcome::Values(Box::new(output)))
+                    .map_err(|error| {
+                        let pipeline = pipeline.name().to_owned();
+                        Failure::Pipeline(Box::new(NotRun {
+                            pipeline,
+                            deadline,
+                            error,
+                        }))
+                    }),
+            );
+        };
+        match self.pipeline.run_values(values) {
+            Ok(Progress::Done(output)) => tell(Ok(output)),
+            Ok(Progress::Waits(waiting)) => waiting.start(ask, hand_over, tell),
+            Err(error) => tell(Err(error)),
+        }
+    }
+}
+
+/// As [`submit`], for this thread to run where the model is known to be fast enough.
+fn swept(sweep: &mut Sweep, batcher: &Arc<Batcher>, request: batcher::Request) {
+    if let Err((reason, request)) = sweep.submit(batcher, request) {
+        let model = batcher.name().to_owned();
+        (request.done)(Err(batcher::Error::Rejected { model, reason }));
+    }
+}
+
+/// A call that was begun. Given up, no model begins it.
+#[pyclass(frozen, module = "millpond._native")]
+pub(crate) struct Errand {
+    gone: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl Errand {
+    /// Nobody waits for it any more.
+    fn abandon(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
