@@ -2,7 +2,7 @@
 //! several models and not a cache. Its one invariant: every accepted request's
 //! `done` is called exactly once, with this request's own rows or the reason why not.
 //!
-//! No timer cuts a batch. A request that finds an idle instance wakes it and runs at once.
+//! No timer cuts a batch. A request that finds an idle instance wakes it and runs at once, or runs in its place on the caller's thread.
 //! Requests that arrive while all instances are busy wait together. Their sources are served
 //! in turn, within one first come first served; the instance that finishes cuts the next batch
 //! from them, up to `batch_size_max` rows. It first waits for callers that were just answered,
@@ -11,6 +11,7 @@
 
 mod batch;
 mod forecast;
+mod here;
 mod hold;
 mod queue;
 mod rejected;
@@ -34,7 +35,7 @@ use crate::Error;
 use millpond_backends_interface::{Instance, Model};
 use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
-use queue::{Queue, Waiting};
+use queue::{Queue, Visited, Waiting};
 use serde::Deserialize;
 use state::Asked;
 use stats::Counters;
@@ -260,8 +261,12 @@ impl Batcher {
             // Callers choose what a run takes, and no estimate by rows bounds it; or the model does not bear it.
             options.inline_us_max = 0;
         }
+        let queue = Queue::new(&options);
+        if !model.runs_inline() {
+            queue.lock().lend_no_more();
+        }
         let shared = Arc::new(Shared {
-            queue: Queue::new(&options),
+            queue,
             counters: Counters::default(),
             request_rows_max,
             model_panics: LineLimit::default(),
@@ -308,19 +313,49 @@ impl Batcher {
     /// # Errors
     /// [`Rejected`], and the request back, its `done` uncalled.
     pub fn submit(&self, request: Request) -> Result<(), (Rejected, Request)> {
-        let counters = &self.shared.counters;
         match self.shared.queue.submit(request) {
             Ok(evicted) => {
-                stats::add(&counters.accepted, 1);
-                if let Some(evicted) = evicted {
-                    self.answer_evicted(evicted);
-                }
+                self.count_accepted(evicted);
                 Ok(())
             }
             Err((rejected, request)) => {
                 self.count_refused(rejected);
                 Err((rejected, request))
             }
+        }
+    }
+
+    /// As [`Batcher::submit`], for a thread that would only wait for the answer: where an instance is idle and nothing waits, the
+    /// thread takes its place, runs the model itself, and `done` has been called when this returns. No more run at a
+    /// time than there are instances. Says whether it was so; the request waits for an instance otherwise, as it does where an
+    /// instance would wait for others first.
+    ///
+    /// # Errors
+    /// As [`Batcher::submit`].
+    pub fn run_here(&self, request: Request) -> Result<bool, (Rejected, Request)> {
+        match self.shared.queue.visit(request) {
+            Ok(Visited::Lent(lent)) => match here::run(&self.shared, lent) {
+                Ok(()) => {
+                    self.count_accepted(None);
+                    Ok(true)
+                }
+                Err(request) => self.submit(request).map(|()| false),
+            },
+            Ok(Visited::Queued(evicted)) => {
+                self.count_accepted(evicted);
+                Ok(false)
+            }
+            Err((rejected, request)) => {
+                self.count_refused(rejected);
+                Err((rejected, request))
+            }
+        }
+    }
+
+    fn count_accepted(&self, evicted: Option<Waiting>) {
+        stats::add(&self.shared.counters.accepted, 1);
+        if let Some(evicted) = evicted {
+            self.answer_evicted(evicted);
         }
     }
 

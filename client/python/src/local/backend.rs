@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::process;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What the status of a process is that came out of a backend which forked it.
 const FORKED_STATUS: i32 = 70;
@@ -113,13 +114,17 @@ struct Running {
 
 impl Instance for Running {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
-        let mut results = self.run_requests(vec![inputs]);
+        let mut results = self.run_requests(vec![inputs], None);
         results
             .pop()
             .unwrap_or_else(|| Err(problem("it gave nothing".to_owned())))
     }
 
-    fn run_requests(&mut self, requests: Vec<Vec<Tensor>>) -> Vec<Result<Vec<Tensor>, Error>> {
+    fn run_requests(
+        &mut self,
+        requests: Vec<Vec<Tensor>>,
+        _: Option<Instant>,
+    ) -> Vec<Result<Vec<Tensor>, Error>> {
         let count = requests.len();
         let results = attached(|py| self.batch(py, requests));
         results.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())

@@ -77,6 +77,12 @@ impl Forecast {
         Some((free_at - self.seconds(now)).max(0.0))
     }
 
+    /// Seconds until the second of the instances is expected to be free; `None` where there is one alone.
+    pub(super) fn until_second_free(&self, now: Instant) -> Option<f64> {
+        let (free_at, _) = *self.free_at.get(1)?;
+        Some((free_at - self.seconds(now)).max(0.0))
+    }
+
     /// Learns from a run of so many rows, on whichever thread.
     pub(super) fn learn(&mut self, rows: usize, took: Duration) {
         // Several runs that were one request's are as many equal ones.

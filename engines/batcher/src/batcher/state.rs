@@ -15,11 +15,13 @@ use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
 use holding::Holding;
+use places::{Places, Seat};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 mod admission;
 pub(super) mod holding;
+pub(super) mod places;
 
 /// Times its budget that a run may take on the thread that brought its requests, before the model runs on instances alone.
 const INLINE_OVERRUN: u32 = 10;
@@ -29,7 +31,9 @@ pub(super) struct State {
     forecast: Forecast,
     /// Whether what waits is a queue that serves nobody.
     standing: Standing,
-    /// Instances asleep, or about to be for the first time, that no request has called.
+    /// Who may run a batch: no more at a time than there are instances.
+    places: Places,
+    /// Places that nobody has and no request has called for: instances asleep, or about to be for the first time.
     pub idle: usize,
     /// Instances called that have not woken yet.
     pub called: usize,
@@ -40,7 +44,7 @@ pub(super) struct State {
     calls: u64,
     batch_size_max: usize,
     queue_max: usize,
-    /// Bytes of the batch that each instance is running.
+    /// Bytes of the batch that runs at each place.
     running_bytes: Vec<usize>,
     /// Bytes of requests that wait for the end of their thread's turn.
     inline_bytes: usize,
@@ -65,8 +69,8 @@ pub(super) struct Swept {
 pub(super) enum Act {
     /// Run this errand.
     WarmUp(Errand),
-    /// Answer what was put into the cut; and wake an instance where `call` says so.
-    Serve { call: bool },
+    /// Answer what was put into the cut; and wake the instance that waited for callers with it where it `releases` that one.
+    Serve { releases: bool },
     /// End: the queue is empty and stopped.
     Stop,
     /// Sleep, counted idle.
@@ -120,6 +124,7 @@ impl State {
             waiting: Turns::new(),
             standing: Standing::default(),
             forecast: Forecast::new(options.instances, options.batch_size_max, now),
+            places: Places::new(options.instances),
             idle: options.instances,
             called: 0,
             errands,
@@ -141,15 +146,19 @@ impl State {
             self.note_refused(rejected, &asked, now);
             return Err((rejected, request));
         }
+        self.holding.came(asked.source, now);
+        Ok(self.accept(request, asked, now))
+    }
+
+    /// Lets a request wait that is not refused.
+    fn accept(&mut self, request: Request, asked: Asked, now: Instant) -> Accepted {
         let Asked {
             source, rows, bytes, ..
         } = asked;
         let mut evicted = None;
         let call = self.idle > 0;
         if call {
-            self.idle -= 1;
-            self.called += 1;
-            self.calls += 1;
+            self.call();
         } else if self.is_full() && !self.joins_held(rows) {
             evicted = self.waiting.evict_for(source);
         }
@@ -162,13 +171,19 @@ impl State {
         };
         self.waiting.push(source, rows, bytes, waiting);
         self.standing.accepted();
-        self.holding.came(source, now);
         let ends_hold = self.arrived(rows, now);
-        Ok(Accepted {
+        Accepted {
             call,
             ends_hold,
             evicted,
-        })
+        }
+    }
+
+    /// Has one of the instances that sleep come for what waits.
+    fn call(&mut self) {
+        self.idle -= 1;
+        self.called += 1;
+        self.calls += 1;
     }
 
     /// Whether such a request can wait for the end of its thread's turn, for which requests of `rows` rows wait already, and what
@@ -211,40 +226,41 @@ impl State {
         is_too_long
     }
 
-    /// What `instance` does now that it has finished the batch that it cut last, if any; the next one is put into `cut`.
-    pub(super) fn next(&mut self, instance: usize, now: Instant, cut: &mut Cut) -> Act {
-        self.ended(instance, now);
-        if let Some(errand) = self.errands[instance].pop_front() {
-            self.end_hold(instance, now);
+    /// What the instance of this seat does now that it has finished the batch that it cut last, if any; the next one is put into `cut`.
+    pub(super) fn next(&mut self, seat: Seat, now: Instant, cut: &mut Cut) -> Act {
+        self.ended(seat.place, true, now);
+        if let Some(errand) = self.errands[seat.thread].pop_front() {
+            self.end_hold(seat, now);
             return Act::WarmUp(errand);
         }
-        if let Some(until) = self.hold(instance, now) {
+        if let Some(until) = self.hold(seat, now) {
             return Act::Hold(until);
         }
-        self.cut(instance, now, cut);
+        self.cut(seat.place, now, cut);
         if let Some(run) = self.forecast.full_run() {
             let runs = self.waiting.backlog().rows as f64 / self.batch_size_max as f64;
             self.standing
                 .look(runs * run / self.running_bytes.len() as f64, run, now);
         }
-        let call = self.release_other(instance, now);
+        let releases = self.release_other(seat, now);
         if !cut.batch.is_empty() || !cut.dropped.is_empty() {
-            return Act::Serve { call };
+            return Act::Serve { releases };
         }
         if self.stopping {
             return Act::Stop;
         }
+        self.places.free(seat.place);
         self.idle += 1;
         Act::Rest
     }
 
-    /// `instance` has finished the batch that it cut last, if any.
-    fn ended(&mut self, instance: usize, now: Instant) {
-        self.running_bytes[instance] = 0;
-        if let Some((rows, took)) = self.forecast.ended(instance, now) {
+    /// At `place` the batch that was begun last, if any, is finished.
+    fn ended(&mut self, place: usize, learns: bool, now: Instant) {
+        self.running_bytes[place] = 0;
+        if let Some((rows, took)) = self.forecast.ended(place, now).filter(|_| learns) {
             self.learn(rows, took);
         }
-        self.holding.ended(instance, now);
+        self.holding.ended(place, now);
     }
 
     /// Learns what runs cost from one that served nobody.
@@ -263,7 +279,7 @@ impl State {
 
     /// Takes requests in turn while their rows fit; the first always fits. One is left for each
     /// instance that was called and has not come yet, so that they run side by side.
-    fn cut(&mut self, instance: usize, now: Instant, cut: &mut Cut) {
+    fn cut(&mut self, place: usize, now: Instant, cut: &mut Cut) {
         let before = self.waiting.backlog().bytes;
         let mut rows = 0usize;
         while let Some(front) = self.waiting.front() {
@@ -280,14 +296,14 @@ impl State {
                 Some(reason) => cut.dropped.push((waiting, reason)),
                 None => {
                     rows = with_front;
-                    self.holding.runs(instance, &waiting.request);
+                    self.holding.runs(place, &waiting.request);
                     cut.batch.push(waiting);
                 }
             }
         }
-        self.running_bytes[instance] = before.saturating_sub(self.waiting.backlog().bytes);
+        self.running_bytes[place] = before.saturating_sub(self.waiting.backlog().bytes);
         if !cut.batch.is_empty() {
-            self.forecast.began(instance, rows, now);
+            self.forecast.began(place, rows, now);
         }
     }
 

@@ -28,14 +28,14 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         return;
     }
     let mut cut = Cut::default();
-    let mut turn = shared.queue.first(number, &mut cut);
+    let (mut seat, mut turn) = shared.queue.first(number, &mut cut);
     loop {
         match turn {
             Next::Serve => runner.serve(&mut cut),
             Next::WarmUp(errand) => errand.run(&mut runner),
             Next::Stop => return,
         }
-        turn = shared.queue.next(number, &mut cut);
+        turn = shared.queue.next(&mut seat, &mut cut);
     }
 }
 
@@ -257,11 +257,7 @@ impl<'a> Runner<'a> {
         }
         // A single request, or a batch that failed as a whole: one by one, so that a bad item fails alone.
         for waiting in batch.drain(..) {
-            let now = Instant::now();
-            match waiting.dropped(now) {
-                Some(reason) => self.answer_dropped(waiting, reason, now),
-                None => drop(self.serve_alone(waiting)),
-            }
+            self.serve_one(waiting, Instant::now());
         }
     }
 
@@ -303,6 +299,15 @@ impl<'a> Runner<'a> {
             self.answer(waiting, outputs.map(|outputs| Answer { outputs, timing }));
         }
         Some(took)
+    }
+
+    /// Answers one request, and says how long its run took if it succeeded.
+    pub(super) fn serve_one(&mut self, waiting: Waiting, now: Instant) -> Option<Duration> {
+        let Some(reason) = waiting.dropped(now) else {
+            return self.serve_alone(waiting);
+        };
+        self.answer_dropped(waiting, reason, now);
+        None
     }
 
     /// A run of its own for one request, and how long it took unless it failed; its tensors go straight in and come straight out.

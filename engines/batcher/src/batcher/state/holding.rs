@@ -3,10 +3,11 @@
 //! Its invariants: one instance waits at most, and only while no other one is idle or called; what it waits with is less than a
 //! full batch, and its requests' deadlines leave time for the run.
 
-use super::State;
+use super::places::Seat;
+use super::{Asked, State};
 use crate::batcher::hold::{self, Scene, Wait};
 use crate::batcher::returns::Returns;
-use crate::batcher::run_cost::RunCost;
+use crate::batcher::run_cost::{Cost, RunCost};
 use crate::batcher::{BatcherOptions, Request};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ const RUNS_IN_HAND: f64 = 1.25;
 /// The wait that an instance is at.
 #[derive(Debug, Clone, Copy)]
 struct Hold {
-    instance: usize,
+    seat: Seat,
     began: Instant,
     until: Instant,
     /// A request has come with which no wait pays any more.
@@ -42,7 +43,9 @@ struct Watch {
 pub(super) struct Holding {
     returns: Returns,
     cost: RunCost,
-    /// The requests of the batch that each instance is running, by source and rows.
+    /// Seconds of the last run: it cannot cost more besides its rows.
+    took: f64,
+    /// The requests of the batch that runs at each place, by source and rows.
     running: Vec<Vec<(u64, usize)>>,
     hold: Option<Hold>,
     watch: Option<Watch>,
@@ -75,6 +78,7 @@ impl Holding {
         Holding {
             returns: Returns::new(options.batch_size_max, now),
             cost: RunCost::default(),
+            took: f64::INFINITY,
             running,
             hold: None,
             watch: None,
@@ -97,20 +101,20 @@ impl Holding {
         }
     }
 
-    /// `instance` is about to run `request`.
-    pub(super) fn runs(&mut self, instance: usize, request: &Request) {
+    /// `request` is about to run at `place`.
+    pub(super) fn runs(&mut self, place: usize, request: &Request) {
         if let Some(running) = self
             .running
-            .get_mut(instance)
+            .get_mut(place)
             .filter(|running| running.len() < ANSWERED_MAX)
         {
             running.push((request.source, request.rows));
         }
     }
 
-    /// What `instance` ran is answered.
-    pub(super) fn ended(&mut self, instance: usize, now: Instant) {
-        if let Some(running) = self.running.get_mut(instance) {
+    /// What ran at `place` is answered.
+    pub(super) fn ended(&mut self, place: usize, now: Instant) {
+        if let Some(running) = self.running.get_mut(place) {
             for (source, rows) in running.drain(..) {
                 self.returns.answered(source, rows, now);
             }
@@ -118,6 +122,7 @@ impl Holding {
     }
 
     pub(super) fn learn(&mut self, rows: usize, took: Duration) {
+        self.took = took.as_secs_f64();
         self.cost.observe(rows, took);
     }
 
@@ -139,24 +144,24 @@ impl Holding {
 }
 
 impl State {
-    /// Until when `instance` waits for callers instead of serving what waits.
-    pub(super) fn hold(&mut self, instance: usize, now: Instant) -> Option<Instant> {
+    /// Until when the instance of this seat waits for callers instead of serving what waits.
+    pub(super) fn hold(&mut self, seat: Seat, now: Instant) -> Option<Instant> {
         self.holding.looked = now;
         let hold = self.holding.hold;
-        let own = hold.filter(|hold| hold.instance == instance);
+        let own = hold.filter(|hold| hold.seat == seat);
         if let Some(hold) = own.filter(|hold| !hold.is_over && now < hold.until && !self.stopping) {
             return Some(hold.until);
         }
         let may_wait = hold.is_none() || own.is_some_and(|hold| !hold.is_over);
-        let wait = may_wait.then(|| self.worth_waiting(instance, now)).flatten();
+        let wait = may_wait.then(|| self.worth_waiting(seat.place, now)).flatten();
         let until = wait.and_then(|wait| self.holding.trusted(wait, now));
         let Some(until) = until else {
-            self.end_hold(instance, now);
+            self.end_hold(seat, now);
             return None;
         };
         self.holding.counts.holds += u64::from(own.is_none());
         self.holding.hold = Some(Hold {
-            instance,
+            seat,
             began: own.map_or(now, |hold| hold.began),
             until,
             is_over: false,
@@ -164,32 +169,61 @@ impl State {
         Some(until)
     }
 
-    /// How long waiting pays that `instance` begins now, or goes on with.
-    fn worth_waiting(&self, instance: usize, now: Instant) -> Option<Wait> {
+    /// How long waiting pays that is begun now at `place`, or gone on with.
+    fn worth_waiting(&self, place: usize, now: Instant) -> Option<Wait> {
         let all = self.waiting.backlog();
-        let room = self.batch_size_max.saturating_sub(all.rows);
         let is_last = self.idle == 0 && self.called == 0 && !self.stopping;
-        if self.holding.returns.is_empty() || room == 0 || all.requests == 0 || !is_last {
+        if self.holding.returns.is_empty() || all.rows >= self.batch_size_max || all.requests == 0 || !is_last
+        {
             return None;
         }
-        let cost = self
-            .holding
-            .cost
-            .fitted()
-            .filter(|cost| cost.fixed >= FIXED_MIN)?;
+        let cost = self.holding.cost.fitted()?;
         let (requests, left) = self.first_deadline(now)?;
         // Where another instance is free before this run would have ended, who comes too late for it waits for that one.
-        let other = self.forecast.until_other_free(instance, now);
+        let other = self.forecast.until_other_free(place, now);
+        self.pays(cost, (requests, all.rows), left, other, now)
+    }
+
+    /// How long waiting pays with so many requests and rows, of which the first has so many seconds left.
+    fn pays(
+        &self,
+        cost: Cost,
+        (requests, rows): (usize, usize),
+        left: f64,
+        other: Option<f64>,
+        now: Instant,
+    ) -> Option<Wait> {
+        if cost.fixed < FIXED_MIN {
+            return None;
+        }
         let waited = |hold: Hold| now.saturating_duration_since(hold.began).as_secs_f64();
         let waited = self.holding.hold.map_or(0.0, waited);
         let scene = Scene {
             requests,
-            room,
+            room: self.batch_size_max.saturating_sub(rows),
             saving: cost.fixed.min(other.unwrap_or(f64::INFINITY)),
-            run: cost.of(all.rows),
+            run: cost.of(rows),
             longest: (cost.fixed - waited).min(left - RUNS_IN_HAND * cost.of(self.batch_size_max)),
         };
         hold::best_wait(scene, self.holding.returns.expected(now))
+    }
+
+    /// Whether an instance would wait for callers with this request if it got it now. A caller that ran it alone would be out of step with the
+    /// others for good.
+    pub(super) fn would_hold(&mut self, asked: &Asked, now: Instant) -> bool {
+        let is_last = self.idle == 1 && self.called == 0;
+        let is_short = self.holding.took < FIXED_MIN;
+        if is_short || !is_last || self.holding.returns.is_empty() || asked.rows >= self.batch_size_max {
+            return false;
+        }
+        let Some(cost) = self.holding.cost.fitted() else {
+            return false;
+        };
+        let left = |deadline: Instant| deadline.saturating_duration_since(now).as_secs_f64();
+        let left = asked.deadline.map_or(f64::INFINITY, left);
+        let other = self.forecast.until_second_free(now);
+        let wait = self.pays(cost, (1, asked.rows), left, other, now);
+        wait.is_some_and(|wait| self.holding.trusted(wait, now).is_some())
     }
 
     /// Requests that wait and whose callers do so too, and the seconds until the first deadline; `None` where there are none.
@@ -212,7 +246,7 @@ impl State {
             return false;
         };
         self.holding.counts.joined_rows += rows as u64;
-        let wait = self.worth_waiting(hold.instance, now);
+        let wait = self.worth_waiting(hold.seat.place, now);
         let until = wait.map_or(now, |wait| now + Duration::from_secs_f64(wait.seconds));
         self.holding.hold = Some(Hold {
             until,
@@ -228,9 +262,9 @@ impl State {
         self.holding.hold.is_some() && with_them() <= self.batch_size_max
     }
 
-    /// Whether `instance` is the one that waits for callers.
-    pub(in crate::batcher) fn holds(&self, instance: usize) -> bool {
-        self.holding.hold.is_some_and(|hold| hold.instance == instance)
+    /// Whether the instance of this seat is the one that waits for callers.
+    pub(in crate::batcher) fn holds(&self, seat: Seat) -> bool {
+        self.holding.hold.is_some_and(|hold| hold.seat == seat)
     }
 
     pub(in crate::batcher) fn forget_counts(&mut self) {
@@ -248,23 +282,33 @@ impl State {
         self.holding.looked
     }
 
-    /// `instance` waits for callers no longer, if it did.
-    pub(super) fn end_hold(&mut self, instance: usize, now: Instant) {
-        if let Some(hold) = self.holding.hold.take_if(|hold| hold.instance == instance) {
+    /// The instance of this seat waits for callers no longer, if it did.
+    pub(super) fn end_hold(&mut self, seat: Seat, now: Instant) {
+        if let Some(hold) = self.holding.hold.take_if(|hold| hold.seat == seat) {
             self.holding.counts.held += now.saturating_duration_since(hold.began);
         }
     }
 
-    /// `instance` has cut what another one was waiting with: that one is idle, or called where something is left. True if it must
-    /// be woken.
-    pub(super) fn release_other(&mut self, instance: usize, now: Instant) -> bool {
-        let Some(hold) = self.holding.hold.filter(|hold| hold.instance != instance) else {
+    /// The instance that waits for callers, if one does, is idle instead; its thread finds out when it wakes.
+    pub(super) fn release_holder(&mut self, now: Instant) -> bool {
+        let Some(hold) = self.holding.hold else {
             return false;
         };
-        self.end_hold(hold.instance, now);
-        let is_left = self.waiting.backlog().requests > 0;
-        *(if is_left { &mut self.called } else { &mut self.idle }) += 1;
-        is_left
+        self.end_hold(hold.seat, now);
+        self.places.free(hold.seat.place);
+        self.idle += 1;
+        true
+    }
+
+    /// The instance of this seat has cut what another one was waiting with: that one is idle, or called where something is left. True if
+    /// there is such a one.
+    pub(super) fn release_other(&mut self, seat: Seat, now: Instant) -> bool {
+        let is_other = self.holding.hold.is_some_and(|hold| hold.seat != seat);
+        if is_other && self.release_holder(now) && self.waiting.backlog().requests > 0 {
+            self.idle -= 1;
+            self.called += 1;
+        }
+        is_other
     }
 }
 

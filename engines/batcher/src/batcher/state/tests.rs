@@ -3,6 +3,7 @@
 
 mod bytes;
 mod held;
+mod lent;
 mod overload;
 mod returning;
 mod simulation;
@@ -55,6 +56,7 @@ impl Bench {
         let submitted = self.state.submit(self.request(source, left), self.now);
         if let Ok(Accepted { call: true, .. }) = submitted {
             self.state.called -= 1; // it wakes at once
+            self.state.take_place();
         }
         submitted.map_err(|(rejected, _)| rejected)
     }
@@ -69,7 +71,7 @@ impl Bench {
     pub(super) fn act(&mut self, instance: usize) -> Act {
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        self.state.next(instance, self.now, &mut self.cut)
+        self.state.next(instance.into(), self.now, &mut self.cut)
     }
 
     /// As [`Bench::act`]: the sources of the batch that it cuts.

@@ -55,6 +55,7 @@ impl Bench {
         let accepted = submitted.map_err(|(rejected, _)| rejected)?;
         if accepted.call {
             self.state.called -= 1; // it wakes at once
+            self.state.take_place();
         }
         assert!(accepted.evicted.is_none());
         Ok(())
@@ -64,7 +65,7 @@ impl Bench {
     fn next(&mut self, instance: usize) {
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        self.state.next(instance, self.now, &mut self.cut);
+        self.state.next(instance.into(), self.now, &mut self.cut);
     }
 }
 

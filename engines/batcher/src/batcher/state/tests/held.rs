@@ -158,7 +158,7 @@ fn another_instance_that_becomes_free_takes_what_waits() {
     bench.now += MS / 20;
     assert_eq!(bench.next(1), [2]);
     assert!(
-        !bench.state.holds(0) && bench.state.idle == 1,
+        !bench.state.holds(0.into()) && bench.state.idle == 1,
         "the first one is idle now"
     );
     assert!(bench.submit(1, None).unwrap().call);

@@ -198,3 +198,33 @@ fn callers_that_break_their_habit_are_soon_not_waited_for() {
     let [greedy, waiting] = both(&Load::of([habit]));
     assert!(waiting.per_s() >= 0.95 * greedy.per_s());
 }
+
+/// Callers that run their own requests where they can are in step with each other as much as those that hand them over.
+#[test]
+fn callers_that_run_the_model_themselves_lose_no_batches() {
+    for instances in [1, 2] {
+        for run in [(2.0, 0.1), (0.5, 0.02), (0.1, 0.02)] {
+            for back_after in BACK_AFTER {
+                for callers in [1, 2, 4, 10] {
+                    let load = Load {
+                        run,
+                        instances,
+                        ms: 3_000.0,
+                        ..Load::of([closed(callers, back_after)])
+                    };
+                    let [handed, here] = [false, true].map(|here| {
+                        let outcome = simulate(&Load { here, ..load.clone() });
+                        assert_eq!((outcome.refused, outcome.late), (0, 0));
+                        outcome
+                    });
+                    println!(
+                        "{load:?}\n  {:.0} a second, here {:.0}",
+                        handed.per_s(),
+                        here.per_s()
+                    );
+                    assert!(here.per_s() >= 0.97 * handed.per_s());
+                }
+            }
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! on every machine.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use super::super::places::{Visit, Wake};
 use super::super::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -76,6 +77,8 @@ pub(super) struct Load {
     pub run: (f64, f64),
     pub deadline_ms: Option<f64>,
     pub greedy: bool,
+    /// Callers run their requests themselves where they can.
+    pub here: bool,
     /// Deadlines alone decide who may wait, however long the queue has been.
     pub deadlines_alone: bool,
     pub ms: f64,
@@ -101,6 +104,7 @@ impl Load {
             run: (2.0, 0.1),
             deadline_ms: None,
             greedy: false,
+            here: false,
             deadlines_alone: false,
             ms: 6_000.0,
             counted_from_ms: 0.0,
@@ -168,6 +172,8 @@ enum At {
     Sleep,
     /// Group, caller and time of each of its calls.
     Run(Vec<(usize, usize, f64)>),
+    /// The same of a caller that has this instance's place.
+    Lent((usize, usize, f64)),
 }
 
 struct Machine {
@@ -257,14 +263,21 @@ impl Machine {
         match event {
             Event::Call { group, caller } => self.call(group, caller),
             Event::End { instance } => {
-                let At::Run(calls) = std::mem::take(&mut self.at[instance]) else {
-                    return;
+                let at = std::mem::take(&mut self.at[instance]);
+                let is_lent = matches!(at, At::Lent(_));
+                let calls = match at {
+                    At::Run(calls) => calls,
+                    At::Lent(call) => vec![call],
+                    At::Sleep => return,
                 };
                 let counts = |(_, _, called): &&(usize, usize, f64)| *called >= self.load.counted_from_ms;
                 for (group, _, called) in calls.iter().filter(counts) {
                     self.outcome.latencies[*group].push(self.now - called);
                 }
-                self.act(instance);
+                match is_lent {
+                    true => self.give_back(instance),
+                    false => self.act(instance),
+                }
                 for (group, caller, _) in calls {
                     if let Some((mean, deviation)) = self.back_after(group) {
                         let back = self.numbers.normal(mean, deviation).max(0.02);
@@ -272,7 +285,7 @@ impl Machine {
                     }
                 }
             }
-            Event::Timer { instance } if self.state.holds(instance) => self.act(instance),
+            Event::Timer { instance } if self.state.holds(instance.into()) => self.act(instance),
             Event::Timer { .. } => {}
         }
     }
@@ -345,25 +358,51 @@ impl Machine {
             kept_bytes: group << 32 | caller,
             done: Box::new(|_| ()),
         };
-        let Ok(accepted) = self.state.submit(request, now) else {
-            self.outcome.refused += 1;
-            self.outcome.refused_at.push((group, self.now));
-            self.again(group, caller);
-            return;
+        let visit = match self.load.here {
+            true => self.state.visit(request, now),
+            false => self.state.submit(request, now).map(Visit::Queued),
+        };
+        let accepted = match visit {
+            Ok(Visit::Queued(accepted)) => accepted,
+            Ok(Visit::Lent(lent)) => {
+                self.at[lent.place] = At::Lent((group, caller, self.now));
+                self.outcome.runs += 1;
+                let took = self.load.run.0 + self.load.run.1 * rows as f64;
+                let instance = lent.place;
+                return self.push(took, Event::End { instance });
+            }
+            Err(_) => {
+                self.outcome.refused += 1;
+                self.outcome.refused_at.push((group, self.now));
+                return self.again(group, caller);
+            }
         };
         assert!(accepted.evicted.is_none());
         if accepted.call {
             self.wake();
-        } else if let Some(holder) = (0..self.load.instances).find(|instance| self.state.holds(*instance)) {
+        } else if let Some(holder) =
+            (0..self.load.instances).find(|instance| self.state.holds((*instance).into()))
+        {
             self.act(holder);
+        }
+    }
+
+    /// A caller is through with the run that it had in this instance's place.
+    fn give_back(&mut self, place: usize) {
+        match self.state.give_back(place, None, true, self.clock()) {
+            Wake::Nobody => {}
+            Wake::Sleeper | Wake::Holder => self.wake(),
+            Wake::All => panic!("nobody stops"),
         }
     }
 
     /// The first sleeper takes the call.
     fn wake(&mut self) {
         self.state.called -= 1;
-        let is_asleep =
-            |instance: &usize| matches!(self.at[*instance], At::Sleep) && !self.state.holds(*instance);
+        self.state.take_place();
+        let is_asleep = |instance: &usize| {
+            matches!(self.at[*instance], At::Sleep) && !self.state.holds((*instance).into())
+        };
         let sleeper = (0..self.load.instances).find(is_asleep).unwrap();
         self.act(sleeper);
     }
@@ -372,8 +411,8 @@ impl Machine {
         let now = self.clock();
         self.cut.batch.clear();
         self.cut.dropped.clear();
-        match self.state.next(instance, now, &mut self.cut) {
-            Act::Serve { call } => {
+        match self.state.next(instance.into(), now, &mut self.cut) {
+            Act::Serve { releases } => {
                 self.outcome.late += self.cut.dropped.len();
                 let rows: usize = self.cut.batch.iter().map(|waiting| waiting.request.rows).sum();
                 let origin = self.origin;
@@ -409,7 +448,7 @@ impl Machine {
                 }
                 let took = took + longer;
                 self.push(took, Event::End { instance });
-                if call {
+                if releases && self.state.called > 0 {
                     self.wake();
                 }
             }

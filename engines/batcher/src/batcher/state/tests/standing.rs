@@ -254,6 +254,7 @@ fn requests_of_many_runs_keep_all_instances_busy() {
             match bench.state.submit(request, bench.now) {
                 Ok(Accepted { call: true, .. }) => {
                     bench.state.called -= 1;
+                    bench.state.take_place();
                     let instance = ends.iter().position(Option::is_none).unwrap();
                     bench.next(instance);
                     ends[instance] = Some(bench.now + 20 * MS);
