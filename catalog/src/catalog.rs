@@ -106,7 +106,7 @@ impl Catalog {
             next.models.insert(name.clone(), model);
         }
         for (name, pipeline) in &sections.pipelines {
-            let opened = Pipeline::open(pipeline.plan(name)?, &next)?;
+            let opened = Pipeline::open(pipeline.plan_among(name, &sections.pipelines)?, &next)?;
             next.pipelines.insert(name.clone(), Arc::new(opened));
         }
         next.sections = sections;

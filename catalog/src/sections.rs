@@ -79,7 +79,7 @@ impl Sections {
             model.check(&format!("models.{name}"))?;
         }
         for (name, pipeline) in &self.pipelines {
-            self.check_names(&pipeline.plan(name).map_err(unplanned)?)?;
+            self.check_names(&pipeline.plan_among(name, &self.pipelines).map_err(unplanned)?)?;
         }
         if let Some(name) = &self.default_model {
             known("default_model", name, "models", &self.models)?;
@@ -95,7 +95,7 @@ impl Sections {
 
     fn check_names(&self, plan: &Plan) -> Result<(), Problem> {
         for (stage, name) in plan.names() {
-            let at = &plan.stages[stage].description.name;
+            let at = &plan.stages[stage].name;
             let key = format!("pipelines.{}, stage {at:?}, key {}", plan.name, name.key);
             let found = match name.section {
                 "ordered" => known(&key, name.name, name.section, &self.ordered),
@@ -104,7 +104,7 @@ impl Sections {
             };
             found.map_err(|text| Problem {
                 text,
-                stage: Some((plan.name.clone(), stage, name.key.to_owned())),
+                stage: Some((plan.name.clone(), plan.stages[stage].origin, name.key.to_owned())),
             })?;
         }
         Ok(())

@@ -29,7 +29,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod condition;
 mod error;
+mod filter;
+mod graph;
 mod inputs;
 mod opening;
 mod packed;
@@ -44,7 +47,9 @@ mod threads;
 mod value;
 mod wait;
 
+pub use condition::Condition;
 pub use error::Error;
+pub use filter::Filter;
 pub use inputs::Declared;
 pub use millpond_tensor::Bytes;
 pub use opening::Parts;
@@ -52,12 +57,12 @@ pub use opening::{Opened, Opening};
 pub use packed::{pack, unpack};
 pub use pipeline::Pipeline;
 pub use planner::Place;
-pub use planner::{Check, Plan, PlannedStage, Taken};
+pub use planner::{Check, Plan, PlannedFilter, PlannedStage, Taken};
 pub use request::{Expected, Request, RequestKind, Samples, Values};
 pub use run::{Output, Progress, Waiting};
 pub use source::{Source, Template};
 pub use stage::{Describe, Form, Given, Kind, Name, PerRow, Rows, Slot, Stage, Step};
 pub use stages::hash::key_hash;
-pub use stages::{Description, StageDescription};
+pub use stages::{Description, StageDescription, Stages};
 pub use value::{Items, Value};
 pub use wait::{Ask, Kept, Wait, submit};

@@ -4,7 +4,7 @@
 //! each table, from its first stage to its last, and gets one result.
 
 use crate::opening::{Here, Model, Opening, Work};
-use crate::planner::{Check, PlannedStage, Taken};
+use crate::planner::{Check, PlannedFilter, PlannedStage, Taken};
 use crate::run::{Progress, Run};
 use crate::stage::{Slot, State};
 use crate::{Error, Expected, Parts, Plan, Request, RequestKind, Source, Value, Values};
@@ -41,6 +41,8 @@ pub(crate) struct Ready {
     pub(crate) work: Work,
     pub(crate) takes: Vec<usize>,
     pub(crate) checks: Vec<Check>,
+    /// What decides whether it runs, each with the place of the value that it looks at.
+    pub(crate) filters: Vec<(PlannedFilter, usize)>,
     /// Where what it gives goes: one place, or one for each output that others read by name.
     pub(crate) gives: Range<usize>,
 }
@@ -106,7 +108,7 @@ impl Pipeline {
             let is_last = at + 1 == plan.stages.len();
             let takes: Vec<usize> = planned.takes.iter().map(|taken| places.at(*taken)).collect();
             let given: Vec<Option<Port>> = takes.iter().map(|at| ports[*at].clone()).collect();
-            let name = &planned.description.name;
+            let name = &planned.name;
             opening.at = Here {
                 name,
                 keys: planned.description.threads(),
@@ -125,8 +127,23 @@ impl Pipeline {
                     format!("stage {name:?} has no outputs to read by name ({outputs}); read it as {name:?}");
                 return Err(opening.unfit(problem));
             }
-            ports.extend(opened.gives);
+            let filters = planned
+                .filters
+                .iter()
+                .map(|filter| (filter.clone(), places.at(filter.taken())));
+            let filters: Vec<(PlannedFilter, usize)> = filters.collect();
+            for (gives, at) in opened.gives.into_iter().zip(gives.clone()) {
+                // Of two that may be its value only what both say is known.
+                let alike = |(filter, other): &(PlannedFilter, usize)| {
+                    !matches!(filter, PlannedFilter::Or(_))
+                        || ports.get(*other).is_some_and(|other| *other == gives)
+                };
+                let is_known = filters.iter().all(alike);
+                debug_assert_eq!(ports.len(), at);
+                ports.push(gives.filter(|_| is_known));
+            }
             stages.push(Ready {
+                filters,
                 name: Arc::from(name.as_str()),
                 work: opened.work,
                 takes,
@@ -155,7 +172,10 @@ impl Pipeline {
         let mut readers = vec![0; places.count()];
         let takes = stages.iter().flat_map(|stage| stage.takes.iter().copied());
         let ends = outputs.iter().map(|(_, slot)| *slot).chain(scores);
-        takes.chain(ends).for_each(|slot| readers[slot] += 1);
+        let looks = stages
+            .iter()
+            .flat_map(|stage| stage.filters.iter().map(|(_, slot)| *slot));
+        takes.chain(ends).chain(looks).for_each(|slot| readers[slot] += 1);
         Ok(Pipeline {
             sample_width: plan.sample_width(),
             plan,
@@ -262,6 +282,11 @@ impl Pipeline {
             let mut sources = self.plan.inputs.iter();
             let at = sources.position(|source| matches!(source, Source::Input(known) if *known == name));
             let at = at.ok_or_else(|| self.refused(format!("key \"inputs.{name}\" is unknown")))?;
+            if !value.is_whole() {
+                return Err(self.refused(format!(
+                    "key \"inputs.{name}\" has offsets that do not fit its items"
+                )));
+            }
             if let Some(declared) = self.plan.declared.get(&name) {
                 declared.check(&name, &value)?;
             }
@@ -325,6 +350,7 @@ impl Pipeline {
             rows,
             wanted,
             timing: None,
+            ends_at: None,
         }
     }
 }

@@ -3,8 +3,11 @@
 //! Whether tables, stores and models are there is not known here. Its invariant: a [`Plan`] leaves here only when every stage has
 //! been checked, and in it a stage takes what stands before it alone.
 
+use crate::condition::Condition;
+use crate::filter::Filter;
+use crate::graph::{Before, Graph, Node, Target, Wrong, reaches};
 use crate::source::{Reference, is_name, is_reserved};
-use crate::stage::{Form, Kind, Name};
+use crate::stage::{Form, Kind, Name, PerRow};
 use crate::threads::ThreadKeys;
 use crate::{Declared, Description, Error, RequestKind, Source, StageDescription};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +32,10 @@ pub struct Plan {
 /// One stage of a [`Plan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedStage {
+    /// What messages call it: `page/decode` for a stage of the sub-pipeline `page`.
+    pub name: String,
+    /// The position of the description's stage that it is, or is part of.
+    pub origin: usize,
     /// What the configuration says of it.
     pub description: StageDescription,
     /// What it takes, in its own order.
@@ -39,6 +46,32 @@ pub struct PlannedStage {
     pub gives: Form,
     /// Which outputs others read by name; none where they read it as a whole.
     pub outputs: Vec<String>,
+    /// What decides whether it runs.
+    pub filters: Vec<PlannedFilter>,
+    /// Whether a request may have no value of it.
+    pub may_skip: bool,
+}
+
+/// A filter, and the value that it looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlannedFilter {
+    /// The stage is skipped where the condition holds.
+    Skip(Condition, Taken),
+    /// The pipeline ends where the condition holds.
+    Break(Condition, Taken),
+    /// The stage gives that value, where it is there.
+    Or(Taken),
+}
+
+impl PlannedFilter {
+    /// The value that it looks at.
+    pub(crate) fn taken(&self) -> Taken {
+        match self {
+            PlannedFilter::Skip(_, taken) | PlannedFilter::Break(_, taken) | PlannedFilter::Or(taken) => {
+                *taken
+            }
+        }
+    }
 }
 
 /// A value whose kind is known only when a request runs.
@@ -89,17 +122,24 @@ impl Plan {
     }
 }
 
-pub(crate) fn plan(name: &str, description: &Description) -> Result<Plan, Error> {
+pub(crate) fn plan(
+    name: &str,
+    description: &Description,
+    others: &BTreeMap<String, Description>,
+) -> Result<Plan, Error> {
+    check_names(name, description)?;
+    let graph = Graph::of(name, description, others)?;
     let mut planner = Planner {
         name,
         description,
+        used: vec![false; graph.nodes.len()],
+        graph: &graph,
         inputs: Vec::new(),
         planned: Vec::new(),
-        used: vec![false; description.stages.len()],
+        breaks: false,
     };
-    planner.check_names()?;
-    for (index, stage) in description.stages.iter().enumerate() {
-        let planned = planner.stage(index, stage)?;
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let planned = planner.stage(index, node)?;
         planner.planned.push(planned);
     }
     let outputs = match description.request {
@@ -110,6 +150,9 @@ pub(crate) fn plan(name: &str, description: &Description) -> Result<Plan, Error>
         }
     };
     planner.check_keys()?;
+    if let Some(error) = graph.unread_input() {
+        return Err(error);
+    }
     Ok(Plan {
         name: name.to_owned(),
         request: description.request,
@@ -124,64 +167,83 @@ pub(crate) fn plan(name: &str, description: &Description) -> Result<Plan, Error>
 struct Planner<'d> {
     name: &'d str,
     description: &'d Description,
+    graph: &'d Graph<'d>,
     inputs: Vec<Source>,
     /// The stages before the one being planned.
     planned: Vec<PlannedStage>,
     /// Which stages a later one reads.
     used: Vec<bool>,
+    /// A stage so far may end the pipeline.
+    breaks: bool,
+}
+
+/// An error of a pipeline, of a stage of it, or of a key of that.
+fn error(
+    pipeline: &str,
+    (stage, key): (Option<usize>, &str),
+    place: String,
+    problem: impl Into<String>,
+    hint: impl Into<String>,
+) -> Error {
+    Error::Description {
+        pipeline: pipeline.to_owned(),
+        stage: stage.map(|stage| Box::new((stage, key.to_owned()))),
+        place,
+        problem: problem.into(),
+        hint: hint.into(),
+    }
+}
+
+fn check_names(pipeline: &str, description: &Description) -> Result<(), Error> {
+    let stages = &description.stages;
+    if stages.is_empty() {
+        let hint = "add stages, the last one with model = { model = \"NAME\", input = \"STAGE\" }";
+        let place = "key `stages`".to_owned();
+        return Err(error(pipeline, (None, ""), place, "there is no stage", hint));
+    }
+    for (index, stage) in stages.iter().enumerate() {
+        let name = &stage.name;
+        if !is_name(name) || is_reserved(name) {
+            let problem = format!("`{name}` cannot be a name");
+            let hint = "begin with a letter, go on with letters, digits, _ and -, and leave user, items, \
+                        samples and inputs to the request";
+            let place = format!("stage number {}, key `name`", index + 1);
+            return Err(error(pipeline, (Some(index), "name"), place, problem, hint));
+        }
+        if let Some(first) = stages[..index].iter().position(|other| other.name == *name) {
+            let problem = format!("stage number {} has this name already", first + 1);
+            let place = format!("stage `{name}`, key `name`");
+            let hint = "give each stage a name of its own";
+            return Err(error(pipeline, (Some(index), "name"), place, problem, hint));
+        }
+    }
+    Ok(())
 }
 
 impl Planner<'_> {
     fn error(
         &self,
-        (stage, key): (Option<usize>, &str),
+        stage: (Option<usize>, &str),
         place: String,
         problem: impl Into<String>,
         hint: impl Into<String>,
     ) -> Error {
-        Error::Description {
-            pipeline: self.name.to_owned(),
-            stage: stage.map(|stage| Box::new((stage, key.to_owned()))),
-            place,
-            problem: problem.into(),
-            hint: hint.into(),
-        }
+        error(self.name, stage, place, problem, hint)
     }
 
     /// An error of a stage, at one of its keys or as a whole.
     fn at(&self, index: usize, key: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
-        let stage = &self.description.stages[index].name;
+        let node = &self.graph.nodes[index];
+        let stage = &node.name;
         let place = match key {
             "" => format!("stage `{stage}`"),
             key => format!("stage `{stage}`, key `{key}`"),
         };
-        self.error((Some(index), key), place, problem, hint)
+        self.error((Some(node.origin), key), place, problem, hint)
     }
 
-    fn check_names(&self) -> Result<(), Error> {
-        let stages = &self.description.stages;
-        if stages.is_empty() {
-            let hint = "add stages, the last one with model = { model = \"NAME\", input = \"STAGE\" }";
-            return Err(self.error((None, ""), "key `stages`".to_owned(), "there is no stage", hint));
-        }
-        for (index, stage) in stages.iter().enumerate() {
-            let name = &stage.name;
-            if !is_name(name) || is_reserved(name) {
-                let problem = format!("`{name}` cannot be a name");
-                let hint = "begin with a letter, go on with letters, digits, _ and -, and leave user, items, \
-                            samples and inputs to the request";
-                let place = format!("stage number {}, key `name`", index + 1);
-                return Err(self.error((Some(index), "name"), place, problem, hint));
-            }
-            if let Some(first) = stages[..index].iter().position(|other| other.name == *name) {
-                let problem = format!("stage number {} has this name already", first + 1);
-                return Err(self.at(index, "name", problem, "give each stage a name of its own"));
-            }
-        }
-        Ok(())
-    }
-
-    fn stage(&mut self, index: usize, stage: &StageDescription) -> Result<PlannedStage, Error> {
+    fn stage(&mut self, index: usize, node: &Node<'_>) -> Result<PlannedStage, Error> {
+        let stage = node.stage;
         let Some((_, action)) = stage.action() else {
             let hint = format!("give it exactly one of {}", StageDescription::KEYS.join(", "));
             let keys: Vec<&str> = stage.actions().iter().map(|(key, _)| *key).collect();
@@ -202,62 +264,151 @@ impl Planner<'_> {
             takes: Vec::new(),
             checks: Vec::new(),
         };
-        let gives = action.plan(&mut place)?;
+        let mut gives = action.plan(&mut place)?;
         let Place { takes, checks, .. } = place;
-        Ok(PlannedStage {
+        let skipped = |taken: &Taken| self.may_skip(*taken);
+        let mut planned = PlannedStage {
+            name: node.name.clone(),
+            origin: node.origin,
             description: stage.clone(),
+            may_skip: self.breaks || takes.iter().any(skipped),
             takes,
             checks,
             gives,
             outputs: Vec::new(),
-        })
+            filters: Vec::new(),
+        };
+        for (scope, filter) in &node.filters {
+            let Some(filter) = self.filter(index, *scope, filter, &mut gives)? else {
+                continue;
+            };
+            match &filter {
+                PlannedFilter::Skip(..) => planned.may_skip = true,
+                PlannedFilter::Break(..) => (planned.may_skip, self.breaks) = (true, true),
+                PlannedFilter::Or(taken) => planned.may_skip &= self.may_skip(*taken),
+            }
+            planned.filters.push(filter);
+        }
+        planned.gives = gives;
+        Ok(planned)
+    }
+
+    fn may_skip(&self, taken: Taken) -> bool {
+        match taken {
+            Taken::Input(_) => false,
+            Taken::Stage(stage) | Taken::Output(stage, _) => self.planned[stage].may_skip,
+        }
+    }
+
+    /// A filter with what it looks at; what `or` gives is of the form of both.
+    fn filter(
+        &mut self,
+        index: usize,
+        scope: usize,
+        filter: &Filter,
+        gives: &mut Form,
+    ) -> Result<Option<PlannedFilter>, Error> {
+        let condition = |text: &str| {
+            Condition::parse(text).map_err(|(problem, hint)| self.at(index, "filter", problem, hint))
+        };
+        let (text, condition) = match filter {
+            Filter::Run => return Ok(None),
+            Filter::Skip(text) | Filter::Break(text) => {
+                let condition = condition(text)?;
+                (condition.of.clone(), Some(condition))
+            }
+            Filter::Or(stage) => (stage.clone(), None),
+        };
+        let kinds = condition.as_ref().map_or(&[Kind::Any][..], Condition::kinds);
+        let (form, taken) = self.look(index, scope, &text, kinds)?;
+        Ok(Some(match (filter, condition) {
+            (Filter::Skip(_), Some(condition)) => PlannedFilter::Skip(condition, taken),
+            (Filter::Break(_), Some(condition)) => PlannedFilter::Break(condition, taken),
+            _ => {
+                if !self.may_skip(taken) {
+                    let problem = format!("`{text}` always has a value, so this stage would never run");
+                    let hint = "name a stage that a filter may skip";
+                    return Err(self.at(index, "filter", problem, hint));
+                }
+                if !form.kind.may_be(gives.kind) || form.rows != gives.rows {
+                    let (other, own) = (form.kind.as_str(), gives.kind.as_str());
+                    let problem = format!("`{text}` gives {other}, and this stage {own}, or in other rows");
+                    return Err(self.at(index, "filter", problem, "name a stage that gives the same"));
+                }
+                if form.kind == Kind::Any {
+                    gives.kind = Kind::Any;
+                }
+                if form.per_row != gives.per_row {
+                    gives.per_row = PerRow::Several;
+                }
+                PlannedFilter::Or(taken)
+            }
+        }))
+    }
+
+    /// A value that a filter looks at.
+    fn look(
+        &mut self,
+        index: usize,
+        scope: usize,
+        text: &str,
+        kinds: &[Kind],
+    ) -> Result<(Form, Taken), Error> {
+        let mut place = Place {
+            planner: self,
+            index,
+            takes: Vec::new(),
+            checks: Vec::new(),
+        };
+        let target = place.planner.graph.resolve(scope, text);
+        let form = place.take_target("filter", text, target, kinds)?;
+        match place.takes.pop() {
+            Some(taken) => Ok((form, taken)),
+            None => Err(Error::not_given("what its filter looks at")),
+        }
     }
 
     /// What a request of values gets: what the description names, or all that no stage reads.
     fn outputs(&mut self) -> Result<Vec<(String, Taken)>, Error> {
-        let named = &self.description.outputs;
-        let mut outputs: Vec<(String, Taken)> = Vec::with_capacity(named.len());
-        for name in named {
-            let place = || "key `outputs`".to_owned();
-            if outputs.iter().any(|(other, _)| other == name) {
-                let problem = format!("it names `{name}` twice");
-                return Err(self.error((None, "outputs"), place(), problem, "name each output once"));
-            }
-            let (stage, output) = name
-                .split_once('.')
-                .map_or((name.as_str(), None), |(stage, output)| (stage, Some(output)));
-            let found = self
-                .description
-                .stages
-                .iter()
-                .position(|known| known.name == stage);
-            let Some(found) = found else {
-                let names: Vec<&str> = self
-                    .description
-                    .stages
-                    .iter()
-                    .map(|stage| stage.name.as_str())
-                    .collect();
-                let (problem, hint) = (
-                    format!("it names `{name}`, and no stage is called `{stage}`"),
-                    format!("write one of {}, or STAGE.OUTPUT", names.join(", ")),
-                );
-                return Err(self.error((None, "outputs"), place(), problem, hint));
+        let mut outputs: Vec<(String, Taken)> = Vec::new();
+        for (name, target) in self.graph.all_outputs() {
+            let wrong = |problem: String, hint: String| {
+                self.error((None, "outputs"), "key `outputs`".to_owned(), problem, hint)
             };
-            let taken = self.taken(found, output);
-            outputs.push((name.clone(), taken));
+            if outputs.iter().any(|(other, _)| *other == name) {
+                return Err(wrong(
+                    format!("it names `{name}` twice"),
+                    "name each output once".to_owned(),
+                ));
+            }
+            let taken = match target {
+                Ok(Target::Node(stage, output)) => self.taken(stage, output.as_deref()),
+                Ok(Target::Source(_)) => {
+                    let problem = format!("it names `{name}`, which is no stage");
+                    return Err(wrong(problem, "name stages".to_owned()));
+                }
+                Err((problem, _)) => {
+                    let stages = self.description.stages.iter();
+                    let names: Vec<&str> = stages.map(|stage| stage.name.as_str()).collect();
+                    let hint = format!("write one of {}, or STAGE.OUTPUT", names.join(", "));
+                    return Err(wrong(format!("it names `{name}`, and {problem}"), hint));
+                }
+            };
+            outputs.push((name, taken));
         }
-        if named.is_empty() {
-            let unused = (0..self.planned.len()).filter(|at| !self.used[*at]);
-            outputs.extend(unused.map(|at| (self.planned[at].description.name.clone(), Taken::Stage(at))));
-        }
-        match self.used.iter().position(|used| !used) {
-            Some(unused) if !named.is_empty() => {
+        match self.unused() {
+            Some(unused) => {
                 let hint = "use it, name it in outputs, or remove it";
                 Err(self.at(unused, "", "no later stage reads it, and it is no output", hint))
             }
-            _ => Ok(outputs),
+            None => Ok(outputs),
         }
+    }
+
+    /// A stage of the pipeline itself that nobody reads.
+    fn unused(&self) -> Option<usize> {
+        let unused = |at: &usize| !self.used[*at] && self.graph.nodes[*at].scope == 0;
+        (0..self.used.len()).find(unused)
     }
 
     /// A reader of a stage, or of one of its outputs.
@@ -307,7 +458,7 @@ impl Planner<'_> {
             if let Taken::Stage(stage) = taken
                 && let Some(output) = self.planned[*stage].outputs.first()
             {
-                let name = &self.planned[*stage].description.name;
+                let name = &self.planned[*stage].name;
                 let problem = format!("it is read as a whole, and its output `{output}` by name");
                 return Err(self.at(*stage, "", problem, format!("write `{name}.{output}` everywhere")));
             }
@@ -324,7 +475,16 @@ impl Planner<'_> {
             let hint = "add a last stage with model = { model = \"NAME\", input = \"STAGE\" }";
             return Err(self.at(others.len(), "", "the last stage is not a model", hint));
         }
-        match self.used[..others.len()].iter().position(|used| !used) {
+        if last.may_skip || !last.filters.is_empty() {
+            let hint = "let the last stage take what always has a value, as by a stage with filter = { or = \"STAGE\" }";
+            return Err(self.at(
+                others.len(),
+                "",
+                "filters may leave requests without scores",
+                hint,
+            ));
+        }
+        match self.unused().filter(|unused| *unused < others.len()) {
             Some(unused) => Err(self.at(unused, "", "no later stage reads it", "use it or remove it")),
             None => Ok(()),
         }
@@ -332,39 +492,18 @@ impl Planner<'_> {
 
     /// A stage that reads itself or a later one: a cycle when that one needs this one, else a wrong order.
     fn refers_forward(&self, index: usize, found: usize, key: &str) -> Error {
-        let stages = &self.description.stages;
-        let (stage, other) = (&stages[index].name, &stages[found].name);
-        if self.needs(found, index) {
+        let (node, other) = (&self.graph.nodes[index], &self.graph.nodes[found]);
+        let before = self.graph.root_before();
+        if reaches(self.description, &before, other.origin, node.origin) {
             let problem = match index == found {
                 true => "the stage reads itself".to_owned(),
-                false => format!("it reads `{other}`, which needs `{stage}`: a cycle"),
+                false => format!("it reads `{}`, which needs `{}`: a cycle", other.name, node.name),
             };
             return self.at(index, key, problem, "let it read a stage that does not need it");
         }
+        let (stage, other) = (&node.name, &other.name);
         let problem = format!("stage `{other}` is listed later; stages run in listed order");
         self.at(index, key, problem, format!("move `{other}` before `{stage}`"))
-    }
-
-    /// Whether stage `from` reads stage `to`, directly or through others.
-    fn needs(&self, from: usize, to: usize) -> bool {
-        let stages = &self.description.stages;
-        let mut reached = vec![false; stages.len()];
-        let mut open = vec![from];
-        while let Some(index) = open.pop() {
-            if index == to {
-                return true;
-            }
-            if !std::mem::replace(&mut reached[index], true) {
-                let actions = stages[index].actions();
-                let names = actions.iter().flat_map(|(_, action)| action.reads());
-                let stage_of = |name: &str| {
-                    let name = name.split_once('.').map_or(name, |(stage, _)| stage);
-                    stages.iter().position(|other| other.name == name)
-                };
-                open.extend(names.filter_map(stage_of));
-            }
-        }
-        false
     }
 }
 
@@ -389,17 +528,22 @@ impl Place<'_, '_> {
 
     /// Whether the stage gives the scores of a request: it is the last one for items or samples.
     pub fn is_scores(&self) -> bool {
-        let is_last = self.index + 1 == self.planner.description.stages.len();
+        let is_last = self.index + 1 == self.planner.graph.nodes.len();
         is_last && self.request() != RequestKind::Values
     }
 
     /// Whether a stage is called that.
     pub fn has_stage(&self, name: &str) -> bool {
-        self.planner
-            .description
-            .stages
-            .iter()
-            .any(|stage| stage.name == name)
+        self.planner.graph.has_stage(self.node().scope, name)
+    }
+
+    /// Whether it is a stage of a sub-pipeline.
+    pub fn is_inner(&self) -> bool {
+        self.node().scope != 0
+    }
+
+    fn node(&self) -> &Node<'_> {
+        &self.planner.graph.nodes[self.index]
     }
 
     /// Takes a part of the request.
@@ -435,17 +579,58 @@ impl Place<'_, '_> {
     /// # Errors
     /// As [`Place::take`].
     pub fn take_of(&mut self, key: &str, other: &str, kinds: &[Kind]) -> Result<Form, Error> {
-        let (stage, output) = match Reference::parse(other) {
-            Ok(Reference::Request(source @ Source::Input(_))) if self.request() == RequestKind::Values => {
+        let target = match Reference::parse(other) {
+            Err(_) => Err((format!("no stage is called `{other}`"), String::new())),
+            Ok(_) => self.planner.graph.resolve(self.node().scope, other),
+        };
+        self.take_target(key, other, target, kinds)
+    }
+
+    /// Takes what the key `from` of a stage names; where it is left out, what stands before the stage: the stage that names it in
+    /// `next`, else in a list the stage before it, and `inputs.data` for the first one.
+    ///
+    /// # Errors
+    /// As [`Place::take`].
+    pub fn from(&mut self, key: &str, from: Option<&str>, kinds: &[Kind]) -> Result<Form, Error> {
+        if let Some(from) = from {
+            return self.take_of(key, from, kinds);
+        }
+        let (before, scope) = (self.node().before, self.node().scope);
+        let name = match before {
+            Before::Stage(stage) => stage.to_owned(),
+            Before::Root if self.request() == RequestKind::Values || self.is_inner() => {
+                "inputs.data".to_owned()
+            }
+            Before::Root => {
+                let hint = "write where it reads from";
+                return Err(self.error(key, "it is missing, and no stage stands before", hint));
+            }
+        };
+        let target = self.planner.graph.before_target(scope, before);
+        self.take_target(key, &name, target, kinds)
+    }
+
+    /// Takes what `other` was found to mean.
+    fn take_target(
+        &mut self,
+        key: &str,
+        other: &str,
+        target: Result<Target, Wrong>,
+        kinds: &[Kind],
+    ) -> Result<Form, Error> {
+        let (found, output) = match target {
+            Ok(Target::Source(source @ Source::Input(_))) if self.request() == RequestKind::Values => {
                 return self.take_input(key, source, kinds);
             }
-            Ok(Reference::Output(stage, output)) => (stage, Some(output)),
-            _ => (other, None),
-        };
-        let stages = &self.planner.description.stages;
-        let Some(found) = stages.iter().position(|candidate| candidate.name == stage) else {
-            let problem = format!("no stage is called `{stage}`");
-            return Err(self.error(key, problem, self.candidates(kinds)));
+            Ok(Target::Source(_)) => {
+                let problem = format!("no stage is called `{other}`");
+                return Err(self.error(key, problem, self.candidates(kinds)));
+            }
+            Ok(Target::Node(found, output)) => (found, output),
+            Err((problem, hint)) if hint.is_empty() => {
+                return Err(self.error(key, problem, self.candidates(kinds)));
+            }
+            Err((problem, hint)) => return Err(self.error(key, problem, hint)),
         };
         if found >= self.index {
             return Err(self.planner.refers_forward(self.index, found, key));
@@ -455,28 +640,9 @@ impl Place<'_, '_> {
             form.kind = Kind::Floats;
         }
         self.fits(key, &format!("stage `{other}`"), form, kinds)?;
-        let taken = self.planner.taken(found, output);
+        let taken = self.planner.taken(found, output.as_deref());
         self.takes.push(taken);
         Ok(form)
-    }
-
-    /// Takes what the key `from` of a stage names; where it is left out, what stands before the stage: the stage before it, or
-    /// `inputs.data` for the first one.
-    ///
-    /// # Errors
-    /// As [`Place::take`].
-    pub fn from(&mut self, key: &str, from: Option<&str>, kinds: &[Kind]) -> Result<Form, Error> {
-        let before = self.index.checked_sub(1);
-        let before = before.map(|at| self.planner.description.stages[at].name.clone());
-        match (from, before) {
-            (Some(from), _) => self.take_of(key, from, kinds),
-            (None, Some(before)) => self.take_of(key, &before, kinds),
-            (None, None) if self.request() == RequestKind::Values => self.take_of(key, "inputs.data", kinds),
-            (None, None) => {
-                let hint = "write where it reads from";
-                Err(self.error(key, "it is missing, and no stage stands before", hint))
-            }
-        }
     }
 
     fn take_input(&mut self, key: &str, source: Source, kinds: &[Kind]) -> Result<Form, Error> {
@@ -491,14 +657,9 @@ impl Place<'_, '_> {
             return Err(self.error(key, format!("`inputs.{name}` is not declared"), hint));
         }
         let form = self.read(source);
-        self.takes.pop();
+        let taken = self.takes.pop();
         self.fits(key, &format!("`inputs.{name}`"), form, kinds)?;
-        let at = self
-            .planner
-            .inputs
-            .iter()
-            .position(|known| matches!(known, Source::Input(known) if *known == name));
-        self.takes.push(Taken::Input(at.unwrap_or_default()));
+        self.takes.extend(taken);
         Ok(form)
     }
 
@@ -533,9 +694,7 @@ impl Place<'_, '_> {
     fn candidates(&self, kinds: &[Kind]) -> String {
         let planned = self.planner.planned.iter();
         let fitting = planned.filter(|stage| kinds.contains(&stage.gives.kind));
-        let names: Vec<String> = fitting
-            .map(|stage| format!("`{}`", stage.description.name))
-            .collect();
+        let names: Vec<String> = fitting.map(|stage| format!("`{}`", stage.name)).collect();
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
         let kinds = kinds.join(" or ");
         match names.is_empty() {

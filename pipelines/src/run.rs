@@ -3,8 +3,10 @@
 //! It knows no kind of stage. Its invariants: a stage runs when all that it reads is settled; a value goes behind its last
 //! reader; and a request ends once, however many of its stages wait.
 
+use crate::condition::Condition;
 use crate::opening::Work;
 use crate::pipeline::{Pipeline, Ready};
+use crate::planner::PlannedFilter;
 use crate::stage::{Given, Slot, State, Step};
 use crate::wait::{Kept, submit};
 use crate::{Ask, Error, Value, Wait, threads};
@@ -22,6 +24,18 @@ pub(crate) struct Run {
     pub(crate) wanted: Vec<usize>,
     /// Of the models that it waited for: their times together, and the batch of the last one.
     pub(crate) timing: Option<Timing>,
+    /// The stage that ended the pipeline: it and those behind it are skipped.
+    pub(crate) ends_at: Option<usize>,
+}
+
+/// What the filters of a stage say.
+enum Verdict {
+    /// What it looks at is not settled; `true` where the stages behind it wait for that too.
+    Open(bool),
+    Run,
+    Skip,
+    /// It gives the value that stands there.
+    Gives(usize),
 }
 
 /// How far a request has come.
@@ -224,34 +238,126 @@ impl Run {
     fn advance(&mut self, waits: &mut Waits) -> Result<(), Error> {
         let pipeline = Arc::clone(&self.pipeline);
         for (at, ready) in pipeline.stages.iter().enumerate() {
-            if matches!(self.slots[ready.gives.start].state, State::Open)
-                && let Some(wait) = self.start(ready)?
-            {
-                waits.push((at, wait));
+            if !matches!(self.slots[ready.gives.start].state, State::Open) {
+                continue;
+            }
+            match self.verdict(at, ready)? {
+                // Which stages a filter ends must not depend on which of them was faster.
+                Verdict::Open(true) => break,
+                Verdict::Open(false) => {}
+                Verdict::Skip => self.skip(ready)?,
+                Verdict::Gives(slot) => {
+                    let value = self.slots[slot].take();
+                    let value = value.ok_or_else(|| Error::not_given("what its filter found"))?;
+                    // Counted off by the take.
+                    self.slots[slot].readers += 1;
+                    self.release(ready);
+                    self.settle(ready, Step::Value(value))?;
+                }
+                Verdict::Run => {
+                    if let Some(wait) = self.start(ready)? {
+                        waits.push((at, wait));
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    /// Runs a stage if all that it reads is settled.
-    fn start(&mut self, ready: &Ready) -> Result<Option<Wait>, Error> {
-        if !ready.takes.iter().all(|at| self.slots[*at].is_settled()) {
-            return Ok(None);
+    /// Whether a stage is to run, by its filters and by what it takes.
+    fn verdict(&mut self, at: usize, ready: &Ready) -> Result<Verdict, Error> {
+        if self.ends_at.is_some_and(|end| at >= end) {
+            return Ok(Verdict::Skip);
+        }
+        let breaks = ready.filters.iter().filter_map(|(filter, slot)| match filter {
+            PlannedFilter::Break(condition, _) => Some((condition, *slot)),
+            _ => None,
+        });
+        for (condition, slot) in breaks {
+            if !self.slots[slot].is_settled() {
+                return Ok(Verdict::Open(true));
+            }
+            if self.holds(ready, condition, slot)? == Some(true) {
+                self.ends_at = Some(at);
+                return Ok(Verdict::Skip);
+            }
+        }
+        let mut reads = ready
+            .takes
+            .iter()
+            .chain(ready.filters.iter().map(|(_, slot)| slot));
+        if !reads.all(|at| self.slots[*at].is_settled()) {
+            return Ok(Verdict::Open(false));
+        }
+        for (filter, slot) in &ready.filters {
+            match filter {
+                PlannedFilter::Or(_) if self.slots[*slot].value().is_some() => {
+                    return Ok(Verdict::Gives(*slot));
+                }
+                PlannedFilter::Or(_) => {}
+                PlannedFilter::Break(condition, _) => {
+                    if self.holds(ready, condition, *slot)?.is_none() {
+                        return Ok(Verdict::Skip);
+                    }
+                }
+                PlannedFilter::Skip(condition, _) => {
+                    if self.holds(ready, condition, *slot)? != Some(false) {
+                        return Ok(Verdict::Skip);
+                    }
+                }
+            }
         }
         let is_there = |at: &usize| self.slots[*at].value().is_some();
-        if !ready.takes.iter().all(is_there) {
-            ready.takes.iter().for_each(|at| self.slots[*at].release());
-            self.settle(ready, Step::Skip)?;
-            return Ok(None);
-        }
+        Ok(match ready.takes.iter().all(is_there) {
+            true => Verdict::Run,
+            false => Verdict::Skip,
+        })
+    }
+
+    /// Whether a condition holds; `None` where what it is asked of was skipped.
+    fn holds(&self, ready: &Ready, condition: &Condition, slot: usize) -> Result<Option<bool>, Error> {
+        let Some(value) = self.slots[slot].value() else {
+            return Ok(condition.holds_of_nothing());
+        };
+        condition
+            .holds(value)
+            .map(Some)
+            .map_err(|problem| Error::Request {
+                problem: format!(
+                    "stage {:?} of pipeline {:?}, key filter: {problem}",
+                    ready.name,
+                    self.pipeline.name()
+                ),
+            })
+    }
+
+    fn skip(&mut self, ready: &Ready) -> Result<(), Error> {
+        self.release(ready);
+        self.settle(ready, Step::Skip)
+    }
+
+    /// Counts a stage off among the readers of what it takes and looks at.
+    fn release(&mut self, ready: &Ready) {
+        let looks = ready.filters.iter().map(|(_, slot)| slot);
+        ready
+            .takes
+            .iter()
+            .chain(looks)
+            .for_each(|at| self.slots[*at].release());
+    }
+
+    /// Runs a stage whose values are there.
+    fn start(&mut self, ready: &Ready) -> Result<Option<Wait>, Error> {
         self.check(ready)?;
         let step = match &ready.work {
             Work::Here(stage) => {
                 let step = stage.run(&Given::new(&self.slots, &ready.takes, self.rows))?;
-                ready.takes.iter().for_each(|at| self.slots[*at].release());
+                self.release(ready);
                 step
             }
             Work::Threads(threads) => {
+                let looks = ready.filters.iter().map(|(_, slot)| *slot);
+                looks.for_each(|at| self.slots[at].release());
                 let slots = &mut self.slots;
                 let values = ready.takes.iter().map(|at| {
                     let value = slots.get_mut(*at).and_then(Slot::take);

@@ -4,13 +4,19 @@ mod assemble;
 mod call;
 pub(crate) mod hash;
 mod lookup;
+mod merge;
 mod model;
+pub(crate) mod pipeline;
 mod scan;
 
+use crate::filter::Filter;
 use crate::threads::ThreadKeys;
 use crate::{Declared, Describe, Error, Plan, RequestKind, planner};
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
 
 /// One pipeline as the configuration describes it. Its name is the key it stands under.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -24,9 +30,74 @@ pub struct Description {
     /// What a request of values gets: stages, or outputs of them; those that nobody reads where this is empty.
     #[serde(default)]
     pub outputs: Vec<String>,
-    /// The stages, in the order they run.
+    /// The stages: a list, or a table by their names.
     #[serde(default)]
-    pub stages: Vec<StageDescription>,
+    pub stages: Stages,
+}
+
+/// The stages of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stages {
+    stages: Vec<StageDescription>,
+    /// They stand under their names, in no order.
+    is_table: bool,
+}
+
+impl Stages {
+    /// Whether they stand under their names, and run in the order of what they need.
+    pub fn is_table(&self) -> bool {
+        self.is_table
+    }
+}
+
+impl Deref for Stages {
+    type Target = [StageDescription];
+
+    fn deref(&self) -> &[StageDescription] {
+        &self.stages
+    }
+}
+
+impl<'de> Deserialize<'de> for Stages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Stages, D::Error> {
+        deserializer.deserialize_any(StagesVisitor)
+    }
+}
+
+struct StagesVisitor;
+
+impl<'de> Visitor<'de> for StagesVisitor {
+    type Value = Stages;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of stages, or a table of them by name")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Stages, A::Error> {
+        let mut stages = Vec::new();
+        while let Some(stage) = access.next_element::<StageDescription>()? {
+            stages.push(stage);
+        }
+        let is_table = false;
+        Ok(Stages { stages, is_table })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Stages, A::Error> {
+        let mut stages = Vec::new();
+        while let Some((name, mut stage)) = access.next_entry::<String, StageDescription>()? {
+            if !stage.name.is_empty() && stage.name != name {
+                let problem = format!(
+                    "stage `{name}` has the name {:?}; leave the key name out",
+                    stage.name
+                );
+                return Err(A::Error::custom(problem));
+            }
+            stage.name = name;
+            stages.push(stage);
+        }
+        let is_table = true;
+        Ok(Stages { stages, is_table })
+    }
 }
 
 impl Description {
@@ -35,7 +106,15 @@ impl Description {
     /// # Errors
     /// [`Error::Description`], which names the pipeline, the stage, the key, and what to write instead.
     pub fn plan(&self, name: &str) -> Result<Plan, Error> {
-        planner::plan(name, self)
+        self.plan_among(name, &BTreeMap::new())
+    }
+
+    /// As [`Description::plan`], where stages may name these other pipelines.
+    ///
+    /// # Errors
+    /// As [`Description::plan`].
+    pub fn plan_among(&self, name: &str, others: &BTreeMap<String, Description>) -> Result<Plan, Error> {
+        planner::plan(name, self, others)
     }
 }
 
@@ -46,7 +125,14 @@ macro_rules! stages {
         #[serde(deny_unknown_fields)]
         pub struct StageDescription {
             /// What later stages call its value.
+            #[serde(default)]
             pub name: String,
+            /// Stages that take what this one gives, where they name nothing themselves.
+            #[serde(default)]
+            pub(crate) next: Vec<String>,
+            /// Whether it runs, by what others gave.
+            #[serde(default)]
+            pub(crate) filter: Filter,
             /// Threads of a stage that has its own; 1 when left out.
             instances: Option<usize>,
             /// Requests that may wait for them.
@@ -76,6 +162,11 @@ macro_rules! stages {
                 given
             }
 
+            /// The other pipeline whose stages stand in its place.
+            pub(crate) fn other(&self) -> Option<&pipeline::Other> {
+                self.pipeline.as_ref().filter(|_| self.action().is_some())
+            }
+
             /// The one thing that it does, if that is what it is.
             pub(crate) fn action(&self) -> Option<(&'static str, &dyn Describe)> {
                 match self.actions().as_slice() {
@@ -92,6 +183,8 @@ stages! {
     scan: scan::Scan,
     lookup: lookup::Lookup,
     assemble: assemble::Assemble,
+    merge: merge::Merge,
     model: model::Model,
     call: call::Call,
+    pipeline: pipeline::Other,
 }

@@ -74,6 +74,16 @@ impl Value {
         }
     }
 
+    /// Whether its offsets begin with 0, never fall, and end with the number of items.
+    pub(crate) fn is_whole(&self) -> bool {
+        let Some(offsets) = &self.offsets else {
+            return true;
+        };
+        let ends =
+            offsets.first() == Some(&0) && offsets.last().map(|end| *end as usize) == Some(self.items.len());
+        ends && offsets.is_sorted()
+    }
+
     /// How many rows it has.
     pub fn row_count(&self) -> usize {
         match &self.offsets {

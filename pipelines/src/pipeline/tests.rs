@@ -96,6 +96,7 @@ fn pipeline(batcher: &Arc<Batcher>, stages: Vec<(Act, &[usize])>) -> Arc<Pipelin
             work: Work::Here(Box::new(act)),
             takes: takes.to_vec(),
             checks: Vec::new(),
+            filters: Vec::new(),
             gives: at..at + 1,
         })
         .collect();
@@ -273,6 +274,7 @@ fn on_threads() -> Arc<Pipeline> {
             key: "sum.from".to_owned(),
             kinds: vec![crate::Kind::Tensors],
         }],
+        filters: Vec::new(),
         gives: 1..2,
     };
     Arc::new(Pipeline {

@@ -74,7 +74,9 @@ fn source(from: &str, place: &mut Place<'_, '_>) -> Result<Form, Error> {
     });
     match reference.map_err(|(problem, hint)| place.error(key, problem, hint))? {
         Reference::Stage(_) | Reference::Output(..) => place.take(key, from, Kind::Texts),
-        Reference::Request(Source::Input(_)) if is_values => place.take(key, from, Kind::Texts),
+        Reference::Request(Source::Input(_)) if is_values || place.is_inner() => {
+            place.take(key, from, Kind::Texts)
+        }
         Reference::Request(source) if source.request() == place.request() => Ok(place.read(source)),
         Reference::Request(_) => {
             let hint = match place.request() {

@@ -93,7 +93,11 @@ fn line(text: &str, problem: &Problem) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let pipelines = document.get_ref().get("pipelines")?.get_ref();
     let stages = pipelines.get(pipeline)?.get_ref().get("stages")?.get_ref();
-    let mut found = stages.get(*stage)?;
+    // A table has its stages in the order in which they were read.
+    let mut found = match stages.as_table() {
+        Some(table) => table.values().nth(*stage)?,
+        None => stages.get(*stage)?,
+    };
     for part in key.split('.') {
         found = found.get_ref().get(part).unwrap_or(found);
     }

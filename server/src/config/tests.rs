@@ -134,6 +134,13 @@ fn what_is_named_must_be_there() {
         &[],
         "line 6: pipeline `p`, stage `k`, key `hash.from`: the stage reads itself",
     );
+    let table = "[pipelines.p]\nrequest = \"values\"\n[pipelines.p.stages.z]\nmerge = { of = [\"inputs.data\"] }\n\
+        [pipelines.p.stages.b]\nmerge = { of = [\"inputs.data\"] }\nnext = [\"nowhere\"]";
+    check(
+        table,
+        &[],
+        "line 7: pipeline `p`, stage `b`, key `next`: no stage is called `nowhere`",
+    );
     let name = "[pipelines.p]\nrequest = \"samples\"\n[[pipelines.p.stages]]\nname = \"items\"";
     check(name, &[], "line 4: pipeline `p`, stage number 1, key `name`");
 }
@@ -347,7 +354,9 @@ fn the_shipped_example_is_whole_and_true() {
     );
     let all = text.replace("#: ", "");
     let config: Config = toml::from_str(&all).unwrap();
-    config.pipelines["rank"].plan("rank").unwrap();
+    for (name, pipeline) in &config.pipelines {
+        pipeline.plan_among(name, &config.pipelines).unwrap();
+    }
     let written: toml::Table = toml::from_str(&all).unwrap();
     let keys = |path: &[&str]| self::keys(&written, path);
     assert_eq!(config.models["stand_in"].backend.name(), "practice");
