@@ -11,6 +11,7 @@ mod cuts;
 mod exchange;
 mod frame;
 mod http;
+mod image;
 #[cfg(feature = "fpnn-encryption")]
 mod key;
 mod memory;
@@ -24,6 +25,7 @@ pub use connection::connection;
 pub use exchange::close;
 pub use frame::frame;
 pub use http::http;
+pub use image::image;
 #[cfg(feature = "fpnn-encryption")]
 pub use key::key;
 pub use payload::payload;
@@ -40,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     ("payload", payload),
     ("connection", connection),
     ("client_link", client_link),
+    ("image", image),
     #[cfg(feature = "fpnn-encryption")]
     ("key", key),
 ];

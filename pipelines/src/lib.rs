@@ -36,6 +36,8 @@ mod graph;
 mod inputs;
 mod opening;
 mod packed;
+pub mod image;
+pub mod numeric;
 mod pipeline;
 mod planner;
 mod request;

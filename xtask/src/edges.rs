@@ -143,8 +143,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("benches", &["*"]),
-    // It feeds bytes to everything that reads them from a network; an engine reads none.
-    ("fuzz", &["calls", "net", "fronts/*", "wire/*", "client/rust"]),
+    // It feeds bytes to everything that reads them from a network, images in pipelines too; an engine reads none.
+    (
+        "fuzz",
+        &[
+            "calls",
+            "net",
+            "fronts/*",
+            "wire/*",
+            "client/rust",
+            "pipelines",
+            "tensor",
+        ],
+    ),
     // It sees the server from outside, and shares what reads and writes its wire alone.
     ("tests/chaos", &["wire/frame", "wire/payload", "wire/schema"]),
     ("xtask", &[]),
