@@ -146,7 +146,14 @@ fn a_run_takes_no_more_rows_than_a_batch_and_larger_requests_in_chunks() {
 
 #[test]
 fn a_panic_fails_its_request_alone_and_the_next_turn_runs() {
-    let (batcher, _gate) = measured(LONG_US);
+    let (model, gate) = GateModel::free();
+    // Both that fail together may wait for the instance.
+    let options = BatcherOptions {
+        queue_max: 2,
+        ..options(LONG_US)
+    };
+    let batcher = start(model, options);
+    measure(&batcher, &gate);
     let mut sweep = Sweep::default();
     for _ in 0..2 {
         let good = gather(&mut sweep, &batcher, &[1.0]);

@@ -64,11 +64,11 @@ impl Forecast {
         self.expect_free(instance, self.seconds(now) + run.unwrap_or(0.0));
     }
 
-    /// `instance` is free: the rows that it ran, if it ran anything, and how long.
-    pub(super) fn ended(&mut self, instance: usize, now: Instant) -> Option<(usize, Duration)> {
-        let (began, rows) = self.running[instance].take()?;
+    /// `instance` is free: when it began to run, if it ran anything, and how many rows.
+    pub(super) fn ended(&mut self, instance: usize, now: Instant) -> Option<(Instant, usize)> {
+        let ran = self.running[instance].take()?;
         self.expect_free(instance, self.seconds(now));
-        Some((rows, now.saturating_duration_since(began)))
+        Some(ran)
     }
 
     /// Seconds until one of the other instances is expected to be free; `None` where there is no other.

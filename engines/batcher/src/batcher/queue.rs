@@ -56,6 +56,8 @@ pub(super) struct Cut {
     pub batch: Vec<Waiting>,
     /// To be answered without a run.
     pub dropped: Vec<(Waiting, Dropped)>,
+    /// When the first of what was cut last could be answered: callers may be back since then.
+    pub answered_from: Option<Instant>,
 }
 
 /// What an instance does next.

@@ -228,7 +228,7 @@ impl State {
 
     /// What the instance of this seat does now that it has finished the batch that it cut last, if any; the next one is put into `cut`.
     pub(super) fn next(&mut self, seat: Seat, now: Instant, cut: &mut Cut) -> Act {
-        self.ended(seat.place, true, now);
+        self.ended(seat.place, true, cut.answered_from.take(), now);
         if let Some(errand) = self.errands[seat.thread].pop_front() {
             self.end_hold(seat, now);
             return Act::WarmUp(errand);
@@ -254,13 +254,22 @@ impl State {
         Act::Rest
     }
 
-    /// At `place` the batch that was begun last, if any, is finished.
-    fn ended(&mut self, place: usize, learns: bool, now: Instant) {
+    /// At `place` the batch that was begun last, if any, is finished; it could be answered from then on.
+    fn ended(&mut self, place: usize, learns: bool, answered_from: Option<Instant>, now: Instant) {
         self.running_bytes[place] = 0;
-        if let Some((rows, took)) = self.forecast.ended(place, now).filter(|_| learns) {
-            self.learn(rows, took);
+        let Some((began, rows)) = self.forecast.ended(place, now) else {
+            return;
+        };
+        if learns {
+            self.learn(rows, now.saturating_duration_since(began));
         }
-        self.holding.ended(place, now);
+        let waiting = &self.waiting;
+        let came_since = |source| {
+            let newest = waiting.newest_first(source);
+            let is_back = |waiting: &&Waiting| answered_from.is_some_and(|from| waiting.submitted >= from);
+            newest.take_while(is_back).count()
+        };
+        self.holding.ended(place, came_since, now);
     }
 
     /// Learns what runs cost from one that served nobody.

@@ -197,6 +197,14 @@ impl<T> Turns<T> {
         })
     }
 
+    /// What waits of one source, the newest first.
+    pub(super) fn newest_first(&self, source: u64) -> impl Iterator<Item = &T> {
+        let at = self.by_number.get(&source);
+        let item = |place: usize| self.places.get(place);
+        let newest = at.and_then(|&at| item(self.sources[at].newest));
+        std::iter::successors(newest, move |found| item(found.before)).filter_map(|found| found.item.as_ref())
+    }
+
     /// Takes the one whose turn it is. `turn_used` says whether that was its source's turn; one that
     /// is taken only to be dropped leaves it to the next of its source.
     pub(super) fn pop(&mut self, turn_used: bool) -> Option<T> {

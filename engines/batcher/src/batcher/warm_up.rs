@@ -53,24 +53,31 @@ impl Errand {
 }
 
 fn warm_up_one(runner: &mut Runner<'_>, rows: usize) -> Result<WarmUpRun, Error> {
-    let mut run = || {
-        let inputs = zeros(runner.signature(), rows)?;
-        let started = Instant::now();
-        runner.warm(inputs)?;
-        Ok(started.elapsed())
-    };
-    let both = run().and_then(|first| Ok((first, run()?)));
-    let (first, second) = both.map_err(|source| Error::WarmUp {
-        model: runner.model_name().to_string(),
-        rows,
-        source,
-    })?;
+    let first = timed(runner, rows)?;
+    let second = timed(runner, rows)?;
+    // The shorter one of two tells what a size costs: either may be held up.
+    runner.learn(rows, first);
     runner.learn(rows, second);
     Ok(WarmUpRun {
         instance: runner.instance_number(),
         rows,
         first,
         second,
+    })
+}
+
+/// A run of zeros, and how long it took.
+fn timed(runner: &mut Runner<'_>, rows: usize) -> Result<Duration, Error> {
+    let run = |runner: &mut Runner<'_>| {
+        let inputs = zeros(runner.signature(), rows)?;
+        let started = Instant::now();
+        runner.warm(inputs)?;
+        Ok(started.elapsed())
+    };
+    run(runner).map_err(|source| Error::WarmUp {
+        model: runner.model_name().to_string(),
+        rows,
+        source,
     })
 }
 

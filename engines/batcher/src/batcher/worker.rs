@@ -19,6 +19,7 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         shared,
         number,
         instance: None,
+        answered_from: None,
     };
     let started = runner.pin().and_then(|()| runner.build());
     let failed = started.is_err();
@@ -31,7 +32,10 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
     let (mut seat, mut turn) = shared.queue.first(number, &mut cut);
     loop {
         match turn {
-            Next::Serve => runner.serve(&mut cut),
+            Next::Serve => {
+                runner.serve(&mut cut);
+                cut.answered_from = runner.answered_from.take();
+            }
             Next::WarmUp(errand) => errand.run(&mut runner),
             Next::Stop => return,
         }
@@ -52,6 +56,8 @@ pub(super) struct Runner<'a> {
     number: usize,
     /// `None` after a panic, until it is built again.
     pub(super) instance: Option<Box<dyn Instance>>,
+    /// When the first run since it was looked at had ended.
+    answered_from: Option<Instant>,
 }
 
 impl<'a> Runner<'a> {
@@ -62,6 +68,7 @@ impl<'a> Runner<'a> {
             shared,
             number,
             instance,
+            answered_from: None,
         }
     }
 
@@ -265,6 +272,7 @@ impl<'a> Runner<'a> {
     fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
         let (inputs, rows) = batch::join(batch)?;
         let ran = self.run_rows(inputs, rows, batch::deadline(batch)).ok()?;
+        self.answered_from.get_or_insert(ran.started + ran.took);
         let requests = batch.len();
         let mut start = 0;
         for waiting in batch.drain(..) {
@@ -293,6 +301,7 @@ impl<'a> Runner<'a> {
         let took = started.elapsed();
         self.count_run(count, took);
         let results = ran.ok().filter(|results| results.len() == count)?;
+        self.answered_from.get_or_insert(started + took);
         for (waiting, result) in batch.drain(..).zip(results) {
             let timing = self.timing(&waiting, started, took, (count, count));
             let outputs = self.promised(result, waiting.request.rows);
@@ -327,6 +336,9 @@ impl<'a> Runner<'a> {
             self.run_rows(inputs, rows, deadline)
         };
         let took = ran.as_ref().ok().map(|ran| ran.took);
+        if let Ok(ran) = &ran {
+            self.answered_from.get_or_insert(ran.started + ran.took);
+        }
         let answer = ran.map(|ran| Answer {
             outputs: ran.outputs,
             timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),

@@ -112,13 +112,20 @@ impl Holding {
         }
     }
 
-    /// What ran at `place` is answered.
-    pub(super) fn ended(&mut self, place: usize, now: Instant) {
-        if let Some(running) = self.running.get_mut(place) {
-            for (source, rows) in running.drain(..) {
-                self.returns.answered(source, rows, now);
+    /// What ran at `place` is answered. `came_since` says how many requests of a source wait that came since it was: as many of its
+    /// callers are back before this was noted, so nobody waits for these.
+    pub(super) fn ended(&mut self, place: usize, came_since: impl Fn(u64) -> usize, now: Instant) {
+        let Some(running) = self.running.get_mut(place) else {
+            return;
+        };
+        for (number, &(source, rows)) in running.iter().enumerate() {
+            self.returns.answered(source, rows, now);
+            let is_its = |other: &&(u64, usize)| other.0 == source;
+            if running[..number].iter().filter(is_its).count() < came_since(source) {
+                self.returns.came(source, now);
             }
         }
+        running.clear();
     }
 
     pub(super) fn learn(&mut self, rows: usize, took: Duration) {

@@ -130,7 +130,8 @@ impl State {
         learns: bool,
         now: Instant,
     ) -> Wake {
-        self.ended(place, learns, now);
+        // Whoever ran here is not back before it gives its place back.
+        self.ended(place, learns, None, now);
         self.places.instances[place] = instance;
         self.places.free(place);
         self.idle += 1;

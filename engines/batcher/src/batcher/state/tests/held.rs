@@ -216,3 +216,39 @@ fn where_nobody_comes_nobody_is_waited_for_until_callers_come_again() {
     let again = (41..100).position(|source| waited_for(source, true)).unwrap();
     assert!((4..32).contains(&again), "{again}");
 }
+
+/// Callers that are back before the instance has looked are there, and nobody else is due.
+#[test]
+fn nobody_is_waited_for_who_is_there_already() {
+    let mut bench = bench(1, 4, 64);
+    bench.submit(1, None).unwrap();
+    bench.submit(2, None).unwrap();
+    for turn in 0..6 {
+        assert_eq!(bench.next(0).len(), 2, "{turn}");
+        bench.now += 2 * MS;
+        bench.cut.answered_from = Some(bench.now);
+        bench.submit(1, None).unwrap();
+        bench.submit(2, None).unwrap();
+        bench.now += MS / 20;
+    }
+    assert_eq!(bench.state.occupancy().counts.holds, 0);
+}
+
+/// One of two callers of a connection is back, and the other is not.
+#[test]
+fn a_caller_that_is_back_stands_for_itself_alone() {
+    let mut bench = knowing(Bench::new(1, 4, 64), 7..8);
+    bench.submit(8, None).unwrap();
+    assert_eq!(bench.next(0), [8]);
+    bench.submit(7, None).unwrap();
+    bench.submit(7, None).unwrap();
+    bench.now += 2 * MS;
+    assert_eq!(bench.next(0), [7, 7]);
+    bench.now += 2 * MS;
+    bench.cut.answered_from = Some(bench.now);
+    bench.submit(7, None).unwrap();
+    bench.now += MS / 20;
+    assert!(held_until(&mut bench).is_some());
+    bench.submit(7, None).unwrap();
+    assert_eq!(bench.next(0), [7, 7]);
+}
