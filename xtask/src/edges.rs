@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engines/batcher", &["tensor", "threads", "backends/interface"]),
     ("pipelines", &["tensor", "engines/*", "backends/interface"]),
     ("backends/interface", &["tensor"]),
+    ("backends/elf", &[]),
     // Worker processes, for every backend that may run in them: each would else write its own.
     (
         "backends/worker",
@@ -49,7 +50,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "backends/*",
-        &["tensor", "threads", "backends/interface", "backends/worker"],
+        &[
+            "tensor",
+            "threads",
+            "backends/interface",
+            "backends/elf",
+            "backends/worker",
+        ],
     ),
     // The one list of backends is there.
     (

@@ -3,11 +3,10 @@
 //! Its invariant: nothing of `ort` is called before the library is loaded, since that would search for one by itself and panic;
 //! whoever has a [`Runtime`] may call it.
 
-mod elf;
 mod search;
 
 use crate::{Refusal, bounded};
-use elf::Flaw;
+use millpond_backends_elf::{self as elf, Flaw};
 use millpond_threads::{LineLimit, contain};
 use ort::environment::Environment;
 use ort::logging::LogLevel;

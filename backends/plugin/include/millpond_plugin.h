@@ -5,6 +5,7 @@
  *
  * - A function that returns int32_t returns 0 when it succeeded. After any other value the host asks last_error() on the same thread.
  * - No C++ exception and no longjmp may leave a function.
+ * - Calls come from any thread; what may be called at the same time is said below.
  * - Every struct begins with its size in bytes as its writer knows it. A later header may add fields behind the last one of this
  *   version, and a reader uses no field beyond the size that it finds. The host sets the size of what it passes; a plugin sets that
  *   of its millpond_plugin and of each millpond_port.

@@ -1,6 +1,7 @@
 //! A plugin in this process as a model. Its invariant: a plugin's failure is an error that names the file or the output.
 
 use crate::{bounded, c_api};
+use millpond_backends_elf::{self as elf, Flaw};
 use millpond_backends_interface::{Error, Instance, Model, Signature};
 use millpond_tensor::Tensor;
 use serde_json::Value;
@@ -19,6 +20,7 @@ pub(crate) fn load(path: &Path, options: &BTreeMap<String, Value>) -> Result<Arc
     };
     // A name without a folder would be searched for in the loader's own.
     let real = fs::canonicalize(path).map_err(|error| failed(&error.to_string()))?;
+    elf::check(&real).map_err(|flaw| failed(&flawed(&flaw)))?;
     let text = |text: &str| CString::new(text).map_err(|_| failed("an option holds a zero byte"));
     let pairs = options
         .iter()
@@ -30,6 +32,17 @@ pub(crate) fn load(path: &Path, options: &BTreeMap<String, Value>) -> Result<Arc
         signature: Arc::new(signature),
         runs_inline,
     }))
+}
+
+/// The loader would end the process by a signal where a file is shorter than its headers say.
+fn flawed(flaw: &Flaw) -> String {
+    match flaw {
+        Flaw::Unreadable(error) => format!("it cannot be read: {error}"),
+        Flaw::NotALibrary => "it is no shared library of this kind of machine".to_owned(),
+        Flaw::Cut { promised, has } => {
+            format!("it is cut short: it has {has} bytes of at least {promised}; copy or build it again")
+        }
+    }
 }
 
 /// A value as a plugin receives it.

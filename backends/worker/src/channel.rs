@@ -30,6 +30,8 @@ pub(crate) enum Heard {
     Nonsense(String),
     /// The other side is gone.
     End,
+    /// The other side is gone, and has not read what was sent last.
+    Unread,
     /// Nothing, until then.
     Nothing,
 }
@@ -80,7 +82,7 @@ impl Channel {
             match recv(&self.socket, self.buffer.as_mut_slice(), flags) {
                 Ok((_, bytes)) => return Ok(self.heard(bytes)),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Heard::End),
+                Err(Errno::CONNRESET) => return Ok(Heard::Unread),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -96,7 +98,7 @@ impl Channel {
             match recvmsg(&self.socket, &mut into, &mut beside, flags) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
-                Err(Errno::CONNRESET) => return Ok((Heard::End, None)),
+                Err(Errno::CONNRESET) => return Ok((Heard::Unread, None)),
                 Err(error) => return Err(error.into()),
             }
         };
@@ -182,6 +184,11 @@ mod tests {
         drop(theirs);
         assert!(matches!(ours.hear(until).unwrap(), Heard::End));
         assert!(ours.send(&needs).is_err());
+        // What was not read is told from what was.
+        let (mut ours, theirs) = pair().unwrap();
+        ours.send(&needs).unwrap();
+        drop(theirs);
+        assert!(matches!(ours.hear(until).unwrap(), Heard::Unread));
     }
 
     #[test]

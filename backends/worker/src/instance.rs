@@ -155,7 +155,7 @@ impl WorkerInstance {
         match self.run_once(inputs, deadline) {
             // It ended between two runs, or could not take this one: another one can.
             Err(Failure::Unasked(why)) => {
-                self.tell(&format!("could not be asked: {why}"));
+                self.tell(&format!("could not be asked any more: {why}"));
                 self.worker = None;
                 match self.run_once(inputs, deadline) {
                     Err(Failure::Unasked(why)) => Err(self.lost(&format!("cannot be asked: {why}"))),

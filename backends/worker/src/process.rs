@@ -100,10 +100,15 @@ impl Running {
             prlimit(pid, Resource::Data, limit)?;
         }
         log::follow(said, format!("{about}, process {pid}"), ended)?;
-        running.channel.send(&Message::Start {
+        let asked = running.channel.send(&Message::Start {
             version: VERSION,
             what: what.to_owned(),
-        })?;
+        });
+        match asked {
+            // It has ended already: how, is heard when it should be ready.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
         Ok(running)
     }
 
@@ -238,6 +243,7 @@ impl Running {
             Heard::Message(message) => Ok(message),
             Heard::Nonsense(why) => Err(Failure::Lost(format!("said what is no message: {why}"))),
             Heard::End => Err(Failure::Lost(self.how_it_ended())),
+            Heard::Unread => Err(Failure::Unasked(self.how_it_ended())),
             Heard::Nothing => Err(Failure::Late),
         }
     }

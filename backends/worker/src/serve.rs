@@ -33,7 +33,7 @@ pub fn serve(load: impl FnOnce(&str) -> Result<Arc<dyn Model>, Error>) -> io::Re
                 format!("the server speaks version {version} of the protocol, and this worker {VERSION}");
             return channel.send(&Message::Failed { number: 0, text });
         }
-        Heard::End => return Ok(()),
+        Heard::End | Heard::Unread => return Ok(()),
         other => return Err(io::Error::other(format!("it began with {other:?}"))),
     };
     let made = contained(|| {
@@ -108,7 +108,7 @@ impl Serving {
                 self.map(way, bytes, file)?;
             }
             Heard::Message(Message::Run { number, tensors }) => self.run(number, &tensors)?,
-            Heard::End => return Ok(false),
+            Heard::End | Heard::Unread => return Ok(false),
             other => return Err(io::Error::other(format!("unexpected: {other:?}"))),
         }
         Ok(true)
@@ -149,7 +149,7 @@ impl Serving {
                 }) => {
                     self.map(Way::Outputs, bytes, file)?;
                 }
-                Heard::End => return Ok(()),
+                Heard::End | Heard::Unread => return Ok(()),
                 other => return Err(io::Error::other(format!("unexpected: {other:?}"))),
             }
         }

@@ -16,7 +16,7 @@ const PT_LOAD: u32 = 1;
 
 /// What is wrong with a file that should be a shared library.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub enum Flaw {
     /// It cannot be read.
     Unreadable(String),
     /// It is another kind of file.
@@ -31,7 +31,19 @@ pub(crate) enum Flaw {
 }
 
 /// Reads the headers of the file at `path`.
-pub(crate) fn check(path: &Path) -> Result<(), Flaw> {
+///
+/// # Errors
+/// What is wrong with it.
+///
+/// ```
+/// use millpond_backends_elf::{Flaw, check};
+///
+/// let this = std::env::current_exe()?;
+/// assert_eq!(check(&this), Ok(())); // a program is as good as a library here
+/// assert_eq!(check("/dev/null".as_ref()), Err(Flaw::NotALibrary));
+/// # std::io::Result::Ok(())
+/// ```
+pub fn check(path: &Path) -> Result<(), Flaw> {
     let unreadable = |error: io::Error| Flaw::Unreadable(error.to_string());
     let mut file = File::open(path).map_err(unreadable)?;
     let has = file.metadata().map_err(unreadable)?.len();
