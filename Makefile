@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo python test bench lint golden fuzz chaos
+.PHONY: help demo python wheel test bench lint golden fuzz chaos
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -42,6 +42,9 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 	$(CARGO) build --locked --profile $(PROFILE) -p millpond-client-python
 	@install $(BUILT)/$(PROFILE:dev=debug)/libmillpond_native.so client/python/millpond/_native.abi3.so
 
+wheel: ## build the release wheel of the Python package into target/wheels; pip fetches maturin
+	$(PYTHON) -m pip --disable-pip-version-check wheel --no-deps --wheel-dir $(BUILT)/wheels --config-settings=build-args=--locked ./client/python
+
 $(TESTS_VENV)/installed: tests/interop/requirements.txt
 	$(PYTHON) -m venv --clear --without-pip $(TESTS_VENV)
 	$(PYTHON) -m pip --python $(TESTS_VENV)/bin/python --disable-pip-version-check install --quiet --requirement $<
@@ -64,6 +67,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	$(VENV) .ci/skips.py unittest examples/r1
 	$(IN_TESTS_VENV) unittest client/python/tests
 	$(VENV) .ci/skips.py unittest client/python/tests/local
+	$(SKIPS) unittest client/python/tests/packaging
 
 bench: ## measure the bars (AREA=spine, press, rpc, or "hardening --beside FILE" and "structure --beside FILE", which need valgrind, or "infer --beside FILE"), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
