@@ -105,51 +105,10 @@ impl Pipeline {
         let mut stages: Vec<Ready> = Vec::with_capacity(plan.stages.len());
         let has_scores = plan.request != RequestKind::Values;
         for (at, planned) in plan.stages.iter().enumerate() {
-            let is_last = at + 1 == plan.stages.len();
-            let takes: Vec<usize> = planned.takes.iter().map(|taken| places.at(*taken)).collect();
-            let given: Vec<Option<Port>> = takes.iter().map(|at| ports[*at].clone()).collect();
-            let name = &planned.name;
-            opening.at = Here {
-                name,
-                keys: planned.description.threads(),
-                outputs: &planned.outputs,
-                scores: has_scores && is_last,
-            };
-            let (_, action) = planned
-                .description
-                .action()
-                .ok_or_else(|| Error::not_given("its key"))?;
-            let opened = action.open(name, &given, &mut opening)?;
+            let is_scores = has_scores && at + 1 == plan.stages.len();
             let gives = places.stages[at].clone();
-            if opened.gives.len() != gives.len() {
-                let outputs = planned.outputs.join(", ");
-                let problem =
-                    format!("stage {name:?} has no outputs to read by name ({outputs}); read it as {name:?}");
-                return Err(opening.unfit(problem));
-            }
-            let filters = planned
-                .filters
-                .iter()
-                .map(|filter| (filter.clone(), places.at(filter.taken())));
-            let filters: Vec<(PlannedFilter, usize)> = filters.collect();
-            for (gives, at) in opened.gives.into_iter().zip(gives.clone()) {
-                // Of two that may be its value only what both say is known.
-                let alike = |(filter, other): &(PlannedFilter, usize)| {
-                    !matches!(filter, PlannedFilter::Or(_))
-                        || ports.get(*other).is_some_and(|other| *other == gives)
-                };
-                let is_known = filters.iter().all(alike);
-                debug_assert_eq!(ports.len(), at);
-                ports.push(gives.filter(|_| is_known));
-            }
-            stages.push(Ready {
-                filters,
-                name: Arc::from(name.as_str()),
-                work: opened.work,
-                takes,
-                checks: planned.checks.clone(),
-                gives,
-            });
+            let ready = open_stage(planned, (&places, gives), is_scores, &mut ports, &mut opening)?;
+            stages.push(ready);
         }
         let last = ports.last().and_then(Option::as_ref).filter(|_| has_scores);
         if let Some(last) = last
@@ -353,6 +312,59 @@ impl Pipeline {
             ends_at: None,
         }
     }
+}
+
+/// Opens one stage, behind those whose tensors are in `ports`.
+fn open_stage<'p>(
+    planned: &'p PlannedStage,
+    (places, gives): (&Places, Range<usize>),
+    scores: bool,
+    ports: &mut Vec<Option<Port>>,
+    opening: &mut Opening<'p>,
+) -> Result<Ready, Error> {
+    let takes: Vec<usize> = planned.takes.iter().map(|taken| places.at(*taken)).collect();
+    let given: Vec<Option<Port>> = takes.iter().map(|at| ports[*at].clone()).collect();
+    let name = &planned.name;
+    opening.at = Here {
+        name,
+        keys: planned.description.threads(),
+        outputs: &planned.outputs,
+        scores,
+    };
+    let (_, action) = planned
+        .description
+        .action()
+        .ok_or_else(|| Error::not_given("its key"))?;
+    let opened = action.open(name, &given, opening)?;
+    if opened.gives.len() != gives.len() {
+        let outputs = planned.outputs.join(", ");
+        let problem =
+            format!("stage {name:?} has no outputs to read by name ({outputs}); read it as {name:?}");
+        return Err(opening.unfit(problem));
+    }
+    let filters = planned.filters.iter();
+    let filters: Vec<(PlannedFilter, usize)> = filters
+        .map(|filter| (filter.clone(), places.at(filter.taken())))
+        .collect();
+    // Of two tensors that may be its value only what both say is known.
+    let differs = |gives: &Option<Port>| {
+        let mut filters = filters.iter();
+        filters.any(|(filter, at)| matches!(filter, PlannedFilter::Or(_)) && ports[*at] != *gives)
+    };
+    let known: Vec<Option<Port>> = opened
+        .gives
+        .into_iter()
+        .map(|gives| if differs(&gives) { None } else { gives })
+        .collect();
+    ports.extend(known);
+    Ok(Ready {
+        name: Arc::from(name.as_str()),
+        work: opened.work,
+        takes,
+        checks: planned.checks.clone(),
+        filters,
+        gives,
+    })
 }
 
 #[cfg(test)]
