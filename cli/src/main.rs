@@ -7,6 +7,7 @@ mod call;
 mod doctor;
 mod features;
 mod ordered;
+mod pipeline;
 mod plugin_worker;
 mod press;
 mod serve;
@@ -40,6 +41,9 @@ enum Command {
     /// Work on an ordered store's folder while no server has it open.
     #[command(subcommand)]
     Ordered(ordered::Ordered),
+    /// Draw pipelines, and translate those of torchpipe.
+    #[command(subcommand)]
+    Pipeline(pipeline::Pipeline),
     /// Measure a server.
     #[command(subcommand)]
     Press(press::Press),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(check) => serve::check(&check),
         Command::Features(features) => features::run(features),
         Command::Ordered(ordered) => ordered::run(&ordered),
+        Command::Pipeline(pipeline) => pipeline::run(&pipeline),
         Command::Press(press) => return press::run(press),
         Command::Call(call) => call::run(&call),
         Command::Doctor(doctor) => doctor::run(&doctor),

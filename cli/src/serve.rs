@@ -34,7 +34,7 @@ const KILLED_MAX: Duration = Duration::from_secs(5);
 
 /// Where the configuration comes from.
 #[derive(Args)]
-struct Source {
+pub(crate) struct Source {
     /// Set one key, over the file and the environment: --set log.level=2 --set 'server.listen="0.0.0.0:13500"'.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,

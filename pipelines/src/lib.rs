@@ -46,6 +46,7 @@ mod source;
 mod stage;
 mod stages;
 mod threads;
+pub mod torchpipe;
 mod value;
 mod wait;
 

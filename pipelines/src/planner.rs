@@ -100,6 +100,19 @@ pub enum Taken {
     Output(usize, usize),
 }
 
+impl PlannedStage {
+    /// What it does, in a few words: `decode`, `lookup embeddings`, `model ranker`.
+    pub fn does(&self) -> String {
+        let Some((key, action)) = self.description.action() else {
+            return String::new();
+        };
+        match action.names() {
+            Some(named) => format!("{key} {}", named.name),
+            None => key.to_owned(),
+        }
+    }
+}
+
 impl Plan {
     /// Strings that each sample must have; 0 for `rank` requests.
     pub fn sample_width(&self) -> usize {

@@ -46,6 +46,17 @@ impl Source {
     }
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::User(field) | Source::UserText(field) => write!(f, "user.{field}"),
+            Source::Items => f.write_str("items"),
+            Source::Sample(at) => write!(f, "samples.{at}"),
+            Source::Input(name) => write!(f, "inputs.{name}"),
+        }
+    }
+}
+
 /// What `from` says before stage names are resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reference<'a> {

@@ -3,6 +3,7 @@
 mod assemble;
 mod call;
 pub(crate) mod hash;
+mod identity;
 mod lookup;
 mod merge;
 mod model;
@@ -186,5 +187,6 @@ stages! {
     merge: merge::Merge,
     model: model::Model,
     call: call::Call,
+    identity: identity::Identity,
     pipeline: pipeline::Other,
 }

@@ -1,0 +1,297 @@
+#![allow(clippy::unwrap_used)]
+use super::{Outcome, translate};
+
+/// The translation as TOML, and the notes a line each.
+fn check(text: &str, expected: &str, notes: &[&str]) {
+    let found = translate(text).unwrap();
+    assert_eq!(toml::to_string(&found.sections).unwrap().trim(), expected.trim());
+    let found: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(found, notes);
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    assert_eq!(translate(text).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn a_chain_becomes_stages_and_a_model() {
+    check(
+        r#"
+        batching_timeout = 5
+        [decode]
+        backend = "S[DecodeMat,ResizeMat,CvtColorMat,Mat2Tensor]"
+        resize_h = 224
+        resize_w = "160"
+        color = "rgb"
+        instance_num = 4
+        next = "classify"
+        [classify]
+        backend = "S[OnnxTensor,SoftmaxTensor]"
+        model = "net.onnx"
+        mean = "123.7, 116.3, 103.5"
+        std = "58.4, 57.1, 57.4"
+        max = 4
+        instance_num = 2
+        "#,
+        r#"
+[models.classify]
+path = "net.onnx"
+batch_size_max = 4
+instances = 2
+batch_delay_us_max = 5000
+
+[pipelines.decode]
+request = "values"
+outputs = ["classify"]
+
+[[pipelines.decode.stages]]
+name = "decode-1"
+
+[pipelines.decode.stages.decode]
+color = "rgb"
+from = "inputs.data"
+
+[[pipelines.decode.stages]]
+name = "decode-2"
+
+[pipelines.decode.stages.resize]
+height = 224
+width = 160
+from = "decode-1"
+
+[[pipelines.decode.stages]]
+name = "decode-3"
+
+[pipelines.decode.stages.colour]
+to = "rgb"
+from = "decode-2"
+
+[[pipelines.decode.stages]]
+name = "decode"
+
+[pipelines.decode.stages.layout]
+to = "chw"
+from = "decode-3"
+
+[[pipelines.decode.stages]]
+name = "classify-1"
+
+[pipelines.decode.stages.normalise]
+mean = [123.7, 116.3, 103.5]
+std = [58.4, 57.1, 57.4]
+from = "decode"
+
+[[pipelines.decode.stages]]
+name = "classify-2"
+
+[pipelines.decode.stages.model]
+model = "classify"
+input = "classify-1"
+
+[[pipelines.decode.stages]]
+name = "classify"
+
+[pipelines.decode.stages.softmax]
+from = "classify-2"
+"#,
+        &[
+            "kept: decode: backend = \"S[DecodeMat,ResizeMat,CvtColorMat,Mat2Tensor]\": stages, in this order",
+            "kept: decode: color = \"rgb\": decode.color",
+            "kept: decode: resize_h = \"224\": resize.height",
+            "kept: decode: resize_w = \"160\": resize.width",
+            "kept: decode: next = \"classify\": the stages that take its value name it",
+            "dropped: decode: instance_num = \"4\": nothing reads it",
+            "dropped: decode: batching_timeout = \"5\": nothing reads it",
+            "kept: classify: backend = \"S[OnnxTensor,SoftmaxTensor]\": stages, in this order",
+            "kept: classify: model = \"net.onnx\": models.NAME.path",
+            "kept: classify: mean = \"123.7, 116.3, 103.5\": normalise.mean",
+            "kept: classify: std = \"58.4, 57.1, 57.4\": normalise.std",
+            "kept: classify: max = \"4\": batch_size_max",
+            "kept: classify: instance_num = \"2\": instances",
+            "changed: classify: batching_timeout = \"5\": batch_delay_us_max, which acts only while arrivals say that the batch will fill",
+        ],
+    );
+}
+
+#[test]
+fn every_key_is_noted_once() {
+    let text = r#"
+        [global]
+        batching_timeout = 5
+        [a]
+        backend = "StreamGuard[OnnxTensor]"
+        model = "a.onnx"
+        "model::cache" = "a.trt"
+        precision = "fp16"
+        priority = 3
+        min = 2
+        max = "1x3x8x8&4x3x8x8"
+        colour = "odd"
+        next = "b,c"
+        [a.again]
+        backend = "Ignored"
+        jump = "other"
+        filter = "swap"
+        [b]
+        backend = "Identity"
+        [c]
+        backend = "Identity"
+        map = "a[result:data]"
+        filter = "or"
+        [other]
+        backend = "Identity"
+        split = "x"
+    "#;
+    let found = translate(text).unwrap();
+    let keys: usize = text.lines().filter(|line| line.contains('=')).count() - 1;
+    // The default is noted by each node but once.
+    let nodes = 5;
+    assert_eq!(found.notes.len(), keys + nodes, "{:#?}", found.notes);
+    let outcome = |key: &str| {
+        let note = found.notes.iter().find(|note| note.key.starts_with(key)).unwrap();
+        note.outcome
+    };
+    for (key, expected) in [
+        ("model::cache", Outcome::Dropped),
+        ("precision", Outcome::Dropped),
+        ("colour", Outcome::Dropped),
+        ("max", Outcome::Changed),
+        ("split", Outcome::Changed),
+        ("jump", Outcome::Kept),
+    ] {
+        assert_eq!(outcome(key), expected, "{key}");
+    }
+    let sections = toml::to_string(&found.sections).unwrap();
+    for part in [
+        "[pipelines.a]\n",
+        "[pipelines.a-again]\n",
+        "outputs = [\"b\", \"c\"]",
+        // Without a result of a, c runs on what a took.
+        "name = \"c\"\n\n[pipelines.a.stages.filter]\nor = \"a\"\n\n[pipelines.a.stages.identity]\nfrom = \"inputs.data\"",
+        "batch_size_max = 4",
+        "stages.pipeline]\npipeline = \"other\"\n\n[pipelines.a-again.stages.pipeline.inputs]\ndata = \"a-again-1\"",
+    ] {
+        assert!(sections.contains(part), "{part}: {sections}");
+    }
+    assert_eq!(
+        sections.matches("[models.").count(),
+        1,
+        "an alias shares its model"
+    );
+}
+
+#[test]
+fn or_runs_on_what_the_one_before_it_took() {
+    let text = r#"
+        [a]
+        backend = "S[ResizeMat(resize_h=2,resize_w=3),Tensor2Mat,(or)Mat2Tensor]"
+        next = "b"
+        [b]
+        backend = "S[Mat2Tensor,Tensor2Mat]"
+        filter = "Or"
+    "#;
+    let found = translate(text).unwrap();
+    let mut wired = Vec::new();
+    for stage in found.sections["pipelines"]["a"]["stages"].as_array().unwrap() {
+        let stage = stage.as_table().unwrap();
+        let (_, keys) = stage
+            .iter()
+            .find(|(key, _)| !["name", "filter"].contains(&key.as_str()))
+            .unwrap();
+        let filter = stage
+            .get("filter")
+            .map(|filter| format!(" {}", filter.to_string().trim()));
+        wired.push(format!(
+            "{} from {}{}",
+            stage["name"],
+            keys["from"],
+            filter.unwrap_or_default()
+        ));
+    }
+    assert_eq!(
+        wired,
+        [
+            r#""a-1" from "inputs.data""#,
+            r#""a-2" from "a-1""#,
+            r#""a" from "a-1" { or = "a-2" }"#,
+            r#""b-1" from "inputs.data" { skip = "some a" }"#,
+            r#""b" from "b-1" { or = "a" }"#,
+        ]
+    );
+}
+
+#[test]
+fn what_has_no_counterpart_is_refused_by_name() {
+    refused(
+        "a = 1",
+        "the file has no node; a node is a table: [classify] with backend = \"…\"",
+    );
+    refused("[a]\nmax = 1", "[a], key `backend`: it has no backend; name one");
+    let identity = |name: &str, rest: &str| format!("[{name}]\nbackend = \"Identity\"\n{rest}\n");
+    refused(
+        &(identity("a", "next = \"b\"") + &identity("b", "next = \"a\"")),
+        "[a], key `next`: it leads back to itself, or follows a node that does; let every node lead on, never back",
+    );
+    refused(
+        &(identity("a", "next = \"c\"")
+            + &identity("b", "next = \"c\"")
+            + &identity("c", "map = \"a[result:data],b[result:x]\"")),
+        "[c], key `map`: it also takes from `b`, which another root leads to; put one node before both",
+    );
+    refused(
+        "[a]\nbackend = \"Register[X]\"",
+        "[a], key `backend`: `Register` is a part of torchpipe's scheduler; leave it out: models have instances, batches and a \
+         queue of their own here (models.NAME)",
+    );
+    refused(
+        "[a]\nbackend = \"Mine\"",
+        "[a], key `backend`: `Mine` has no counterpart; write that stage with @millpond.backend, or as a plugin",
+    );
+    refused(
+        "[a]\nbackend = \"Identity\"\nnext = \"b\"",
+        "[a], key `next`: it names `b`, which is not there; nodes are a",
+    );
+    refused(
+        "[r]\nbackend = \"Identity\"\nnext = \"a\"\n[a]\nbackend = \"Identity\"\nnext = \"b\"\nmap = \"r[result:data]\"\n[b]\nbackend = \"Identity\"\nnext = \"a\"",
+        "[a], key `next`: it leads back to itself, or follows a node that does; let every node lead on, never back",
+    );
+    refused(
+        "[a]\nbackend = \"Identity\"\nnext = \"c\"\n[b]\nbackend = \"Identity\"\nnext = \"c\"\n[c]\nbackend = \"Identity\"",
+        "[c], key `map`: [\"a\", \"b\"] lead to it, and nothing says what it takes of which; set map = \"a[result:data]\"",
+    );
+    refused(
+        "[a]\nbackend = \"Identity\"\nfilter = \"serial_skip\"",
+        "[a], key `filter`: `serial_skip` has no counterpart; run, swap, skip and or have; conditions are { skip = \"…\" } and \
+         { break = \"…\" } here",
+    );
+    refused(
+        "[a]\nbackend = \"Identity\"\njump = \"z\"",
+        "[a], key `jump`: it names `z`, which is not there; nodes are a",
+    );
+    refused(
+        "[a]\nbackend = \"Identity\"\nnode_entrypoint = \"X\"",
+        "[a], key `node_entrypoint`: it replaces torchpipe's scheduler; leave it out: models have instances, batches and a \
+         queue of their own here (models.NAME)",
+    );
+    refused(
+        &identity("a", "filter = \"or\""),
+        "[a], key `filter`: no node leads to it, so there is no other result; leave the filter out",
+    );
+    refused(
+        "[a]\nbackend = \"S[(or)Identity]\"",
+        "[a], key `backend`: `(or)` stands before `Identity`; make that member a node of its own with filter",
+    );
+    refused(
+        "[a.b]\nnext = \"\"",
+        "[a.b]: it shares the instances of `a`, which is not there; add [a], or rename this table",
+    );
+    refused(
+        "[a]\nbackend = \"ResizeMat\"\nresize_h = \"tall\"",
+        "[a], key `resize_h`: `tall` is no whole number; write one",
+    );
+    refused(
+        "[a]\nbackend = 2024-01-01",
+        "[a], key `backend`: it is a datetime; write a text or a number",
+    );
+}
