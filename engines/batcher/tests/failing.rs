@@ -1,6 +1,6 @@
 //! What goes wrong stays where it went wrong: a bad item, a panic, a NaN, a receiver
 //! that panics, a model that cannot start.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_precision_loss)]
 
 mod gate;
 
@@ -63,6 +63,54 @@ fn an_output_that_is_not_finite_fails_alone_and_is_named() {
         "output `y` is NaN at element 1",
         &[&[2.0, 3.0, 4.0, NAN, 5.0]],
     );
+}
+
+/// So many requests of one row in one batch, of which these are bad: they fail, the others do not. How many runs that took.
+fn runs_of(requests: usize, bad: &[usize]) -> usize {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 1, requests, requests);
+    let first = submit(&batcher, &[1.0]);
+    gate.entered();
+    let value = |number: usize| {
+        if bad.contains(&number) {
+            POISON
+        } else {
+            number as f32
+        }
+    };
+    let answers: Vec<_> = (0..requests)
+        .map(|number| submit(&batcher, &[value(number)]))
+        .collect();
+    gate.open();
+    check_answer(&first, &[1.0]);
+    for (number, answers) in answers.iter().enumerate() {
+        match bad.contains(&number) {
+            true => check_error(answers, "model `gate` failed: poison"),
+            false => drop(check_answer(answers, &[value(number)])),
+        }
+    }
+    let stats = batcher.stats();
+    assert_eq!(
+        (stats.answered, stats.failed),
+        (1 + (requests - bad.len()) as u64, bad.len() as u64)
+    );
+    gate.all_entered().len()
+}
+
+#[test]
+fn one_bad_item_of_many_is_found_by_halves() {
+    for bad in 0..64 {
+        // All, two for each of four halvings at most, and four one by one.
+        let runs = runs_of(64, &[bad]);
+        assert!(runs <= 1 + 2 * 4 + 4, "{bad}: {runs}");
+    }
+    let all: Vec<usize> = (0..64).collect();
+    assert!(runs_of(64, &all) < 2 * 64);
+    assert!(runs_of(64, &[0, 63]) <= 2 * 13);
+    for requests in 2..12 {
+        runs_of(requests, &[requests - 1]);
+        runs_of(requests, &[0, requests / 2]);
+    }
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
     }
 }
 
+/// Requests of a batch that failed which are run one by one rather than by halves.
+const ONE_BY_ONE_MAX: usize = 4;
+
 /// One run of the model and when it began.
 struct Ran {
     outputs: Vec<Tensor>,
@@ -239,7 +242,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Answers what is in `cut`, whose rows have one shape, by one run of the model, and says how long it took if it
-    /// succeeded. Requests that failed together are left in it, to be run one by one.
+    /// succeeded. Requests that failed together are left in it, to be run apart.
     pub(super) fn serve_once(&mut self, cut: &mut Cut) -> Option<Duration> {
         for (waiting, reason) in cut.dropped.drain(..) {
             self.answer_dropped(waiting, reason, Instant::now());
@@ -253,18 +256,49 @@ impl<'a> Runner<'a> {
 
     /// Answers all of `batch`, whose rows have one shape, and leaves it empty.
     fn serve_batch(&mut self, batch: &mut Vec<Waiting>) {
-        let together = match batch.len() {
-            0 | 1 => None,
-            _ if self.shared.model.takes_requests() => self.serve_unjoined(batch),
-            _ if self.signature().batched => self.serve_together(batch),
-            _ => None,
-        };
-        if together.is_some() {
+        if batch.len() < 2 || self.serve_shared(batch).is_none() {
+            self.serve_failed(batch);
+        }
+    }
+
+    /// Answers all of `batch`, which failed as a whole or is a single request, so that a bad item fails alone: few one by one, of many first
+    /// one half and then the other. An item that is the only bad one of `n` costs two runs for each halving.
+    fn serve_failed(&mut self, batch: &mut Vec<Waiting>) {
+        let now = Instant::now();
+        if batch.len() <= ONE_BY_ONE_MAX || !self.shares_runs() {
+            for waiting in batch.drain(..) {
+                self.serve_one(waiting, Instant::now());
+            }
             return;
         }
-        // A single request, or a batch that failed as a whole: one by one, so that a bad item fails alone.
-        for waiting in batch.drain(..) {
-            self.serve_one(waiting, Instant::now());
+        // Runs that failed took their time.
+        let late = batch.extract_if(.., |waiting| waiting.dropped(now).is_some());
+        for waiting in late.collect::<Vec<_>>() {
+            self.serve_one(waiting, now);
+        }
+        let mut others = batch.split_off(batch.len() / 2);
+        if self.serve_shared(batch).is_some() {
+            // Then it is among the others, which need not fail together once more.
+            return self.serve_failed(&mut others);
+        }
+        self.serve_failed(batch);
+        self.serve_batch(&mut others);
+    }
+
+    /// Whether several requests can share a run.
+    fn shares_runs(&self) -> bool {
+        self.signature().batched || self.shared.model.takes_requests()
+    }
+
+    /// One run for all of `batch`, where they can share it, and how long it took; nothing, with `batch` untouched, when it failed.
+    fn serve_shared(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+        match self.shared.model.takes_requests() {
+            true => self.serve_unjoined(batch),
+            false => self
+                .signature()
+                .batched
+                .then(|| self.serve_together(batch))
+                .flatten(),
         }
     }
 
