@@ -180,7 +180,12 @@ impl State {
     fn worth_waiting(&self, place: usize, now: Instant) -> Option<Wait> {
         let all = self.waiting.backlog();
         let is_last = self.idle == 0 && self.called == 0 && !self.stopping;
-        if self.holding.returns.is_empty() || all.rows >= self.batch_size_max || all.requests == 0 || !is_last
+        let is_short = self.holding.took < FIXED_MIN;
+        if is_short
+            || self.holding.returns.is_empty()
+            || all.rows >= self.batch_size_max
+            || all.requests == 0
+            || !is_last
         {
             return None;
         }
