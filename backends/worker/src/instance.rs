@@ -114,7 +114,7 @@ impl Model for WorkerModel {
             backoff: Backoff::default(),
             lately: Duration::ZERO,
         };
-        // Another one loads now, so that the first run need not wait for it.
+        // Here, so that the first run need not wait for it.
         let until = Instant::now() + self.shared.launch.start_max;
         instance
             .have_ready(until)
@@ -210,13 +210,12 @@ impl WorkerInstance {
 
     /// Has a worker that has loaded the model, waiting until then for that.
     fn have_ready(&mut self, until: Instant) -> Result<(), String> {
-        if self.worker.as_ref().is_some_and(Running::is_gone) {
+        if let Some(gone) = self.worker.as_ref().filter(|worker| worker.is_gone()) {
+            let (how, was_ready) = (gone.how_it_ended(), gone.is_ready);
+            if !was_ready {
+                return Err(self.lost(&format!("{how} while it loaded")));
+            }
             // It ended between two runs: no run failed by it.
-            let how = self
-                .worker
-                .as_ref()
-                .map(Running::how_it_ended)
-                .unwrap_or_default();
             self.tell(&how);
             self.worker = None;
         }
@@ -231,7 +230,8 @@ impl WorkerInstance {
                 ));
             }
             thread::sleep(wait);
-            self.worker = Some(self.shared.launch.start()?);
+            let started = self.shared.launch.start();
+            self.worker = Some(started.inspect_err(|_| self.backoff.failed(Instant::now()))?);
         }
         let shared = Arc::clone(&self.shared);
         let worker = self.worker.as_mut().ok_or("its worker process is gone")?;
@@ -243,7 +243,9 @@ impl WorkerInstance {
             Ok(signature) if signature == shared.signature => Ok(()),
             Ok(_) => Err(self.lost("has another signature than before; load the model again")),
             Err(Failure::Run(text)) => Err(self.lost(&format!("cannot load the model: {text}"))),
-            Err(Failure::Lost(how) | Failure::Unasked(how) | Failure::Start(how)) => Err(self.lost(&how)),
+            Err(Failure::Lost(how) | Failure::Unasked(how) | Failure::Start(how)) => {
+                Err(self.lost(&format!("{how} while it loaded")))
+            }
             Err(Failure::Late) if Instant::now() >= last => Err(self.lost(&format!(
                 "had not loaded after {} ms",
                 shared.launch.start_max.as_millis()

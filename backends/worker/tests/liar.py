@@ -164,6 +164,12 @@ def main():
         time.sleep(1000)
     elif told == "answer":
         worker.say(ANSWER, 0)
+    elif told == "once":
+        # The first one alone loads.
+        with open(json.loads(what)["path"], "a+") as seen:
+            if seen.tell() > 0:
+                sys.exit(4)
+            seen.write("x")
     elif told == "file":
         # Another signature each time.
         with open(json.loads(what)["path"], "a+") as seen:

@@ -170,3 +170,34 @@ fn a_worker_with_another_signature_than_before_is_not_used() {
         "{refused}"
     );
 }
+
+#[test]
+fn a_worker_that_does_not_load_again_is_started_ever_more_slowly() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    let model = launch(&format!(r#"{{"lie": "once", "path": {seen:?}}}"#))
+        .load()
+        .unwrap();
+    let mut instance = model.instance().unwrap();
+    assert_eq!(instance.run(inputs(&["x"])).unwrap(), outputs(&["x"]));
+    assert!(instance.run(inputs(&["nonsense"])).is_err());
+    let within = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+    for _ in 0..4 {
+        let failed = instance
+            .run_by(inputs(&["x"]), within(60))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            failed.contains("ended (exit status: 4) while it loaded"),
+            "{failed}"
+        );
+    }
+    let refused = instance
+        .run_by(inputs(&["x"]), within(0))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("has failed 5 times in a row and is started again in"),
+        "{refused}"
+    );
+}
