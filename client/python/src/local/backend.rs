@@ -3,12 +3,12 @@
 //! It knows no pipeline but by a number. Its invariants: each request gets one result; what Python raises, gives too much, too little or of
 //! the wrong type is an error that names the backend; and a process that Python forked inside of it never comes back out.
 
-use crate::local::inside::Inside;
+use crate::local::inside::{self, Inside};
 use crate::values::{give, take};
 use millpond_backends_interface::{Backend, Error, Instance, Model, Signature};
 use millpond_pipelines::{Value, pack, unpack};
 use millpond_tensor::Tensor;
-use pyo3::exceptions::PyBaseException;
+use pyo3::exceptions::{PyBaseException, PyException};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::process;
@@ -153,7 +153,13 @@ impl Running {
         if process::id() != before {
             shared.end_fork(py, before);
         }
-        let given = given.map_err(|error| shared.raised(py, &error, "raised"))?;
+        let given = given.map_err(|error| {
+            // Ctrl-C and sys.exit() are no failure of the model's, and are for who called.
+            if !error.is_instance_of::<PyException>(py) {
+                inside::interrupt(error.clone_ref(py));
+            }
+            shared.raised(py, &error, "raised")
+        })?;
         let Some(items) = take::items(&given) else {
             let found = take::type_name(&given);
             return Err(problem(format!(

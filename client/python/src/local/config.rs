@@ -205,10 +205,6 @@ impl Walk {
                 Ok(stage) if self.is_stage() => self.stage(stage, None)?,
                 _ => self.value(&value)?,
             };
-            let value = match value {
-                Some(Value::Table(stages)) if self.are_stages() => Some(listed(stages)),
-                value => value,
-            };
             self.path.pop();
             // A model of Python's is no section of the file's.
             table.extend(value.map(|value| (key, value)));
@@ -365,18 +361,6 @@ fn are_stages(path: &[String]) -> bool {
         [pipelines, _, stages] => pipelines == "pipelines" && stages == "stages",
         _ => false,
     }
-}
-
-/// Stages by name as the list of them, in their order.
-fn listed(stages: Table) -> Value {
-    let named = stages.into_iter().map(|(name, stage)| match stage {
-        Value::Table(mut stage) => {
-            stage.entry("name").or_insert(Value::String(name));
-            Value::Table(stage)
-        }
-        other => other,
-    });
-    Value::Array(named.collect())
 }
 
 /// Whether requests of the pipeline are values by name.

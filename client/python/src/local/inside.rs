@@ -1,11 +1,16 @@
-//! Which pipelines' backends run on this thread: what would wait for itself is refused instead.
+//! What runs on this thread: a caller, who gets what interrupts a backend there; and backends, whose pipelines would wait for themselves.
 //!
 //! It sees this thread alone: a backend that has another thread call its pipeline, and waits for that, is not seen. Its invariant:
 //! a thread is inside a pipeline exactly while one of its Python backends runs there.
 
-use std::cell::RefCell;
+use pyo3::PyErr;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
+    /// Calls of pipelines that run on this thread, one inside of the other.
+    static CALLERS: Cell<usize> = const { Cell::new(0) };
+    /// What the innermost of them is to raise.
+    static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     static INSIDE: RefCell<Vec<(u64, String)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -33,4 +38,20 @@ pub(super) fn of(owner: u64) -> Option<String> {
             .find(|(found, _)| *found == owner)
             .map(|(_, backend)| backend.clone())
     })
+}
+
+/// Runs `call` for a caller of this thread, and says what interrupted a backend meanwhile: Ctrl-C, for one.
+pub(super) fn caller(call: impl FnOnce()) -> Option<PyErr> {
+    CALLERS.set(CALLERS.get() + 1);
+    let outer = INTERRUPT.take();
+    call();
+    CALLERS.set(CALLERS.get() - 1);
+    INTERRUPT.replace(outer)
+}
+
+/// Has this thread's caller raise it; nothing happens where there is none.
+pub(super) fn interrupt(error: PyErr) {
+    if CALLERS.get() > 0 {
+        INTERRUPT.set(Some(error));
+    }
 }

@@ -320,9 +320,15 @@ impl Opened {
             SWEEP.set(sweep);
             self.learn(began.elapsed());
         };
-        match self.is_short() {
-            true => run(),
-            false => py.detach(run),
+        let interrupt = match self.is_short() {
+            true => inside::caller(run),
+            false => py.detach(|| inside::caller(run)),
+        };
+        if let Some(interrupt) = interrupt {
+            slots
+                .iter()
+                .for_each(|(_, gone)| gone.store(true, Ordering::Relaxed));
+            return Err(interrupt);
         }
         let mut ended = Vec::with_capacity(slots.len());
         for (slot, _) in &slots {

@@ -85,8 +85,23 @@ class Calls(Local):
             pipe([{"data": "a"}, {"data": {1}}])
 
     def test_stages_follow_each_other(self):
-        pipe = self.pipe({"stages": {"shout": {"backend": shout}, "it": {"backend": echo}}})
-        self.assertEqual(pipe({"data": "a"}), {"it": b"A"})
+        for stages in (
+            {"it": {"backend": echo}, "shout": {"backend": shout, "next": ["it"]}},
+            {"it": {"backend": echo, "from": "shout"}, "shout": {"backend": shout}},
+            [{"name": "shout", "backend": shout}, {"name": "it", "backend": echo}],
+        ):
+            with self.subTest(stages):
+                self.assertEqual(self.pipe({"stages": stages})({"data": "a"}), {"it": b"A"})
+
+    def test_branches_and_filters(self):
+        stages = {
+            "loud": {"backend": shout},
+            "same": {"backend": echo},
+            "more": {"backend": echo, "from": "loud", "filter": {"skip": "loud.value == \"A\""}},
+        }
+        pipe = self.pipe({"stages": stages, "outputs": ["loud", "same", "more"]})
+        self.assertEqual(pipe({"data": "b"}), {"loud": b"B", "same": b"b", "more": b"B"})
+        self.assertEqual(pipe({"data": "a"}), {"loud": b"A", "same": b"a"})
 
     def test_several_inputs_by_name(self):
         @millpond.backend
@@ -488,21 +503,28 @@ class Processes(unittest.TestCase):
         self.assertEqual(found.count("came back in a process that it forked"), 3)
         self.assertEqual(found.count("{'it': 1}"), 3)
 
-    def test_ctrl_c_ends_a_wait(self):
+    def test_ctrl_c_ends_a_call(self):
+        """Whether the backend runs on a thread of its own or on the caller's."""
         found, status = run(
             """
-            import os, signal, threading, time, millpond
-            @millpond.backend(inline_us_max=0)
+            import logging, os, signal, threading, time, millpond
+            logging.disable()
             def sleeps(batch):
-                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-                time.sleep(1)
+                if batch == [b"sleep"]:
+                    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+                    time.sleep(1)
                 return batch
-            pipe = millpond.Pipeline({"stages": {"it": {"backend": sleeps}}})
-            try: pipe({"data": 1})
-            except KeyboardInterrupt: print("interrupted", flush=True)
+            class Sleeps:
+                def __call__(self, batch): return sleeps(batch)
+            for backend in (Sleeps, sleeps):
+                pipe = millpond.Pipeline({"stages": {"it": {"backend": millpond.backend(backend)}}})
+                for _ in range(50): pipe({"data": "quick"})
+                try: pipe({"data": "sleep"})
+                except KeyboardInterrupt: print("interrupted", flush=True)
+                print(pipe({"data": 1}), flush=True)
             """
         )
-        self.assertEqual((found, status), ("interrupted\n", 0))
+        self.assertEqual((found, status), ("interrupted\n{'it': 1}\n" * 2, 0))
 
     def test_a_program_may_end_with_an_open_pipeline(self):
         found, status = run(
