@@ -20,6 +20,7 @@ mod serving {
     mod ordered;
     mod plugin;
     pub(crate) mod rank;
+    mod run;
     mod stopping;
 }
 

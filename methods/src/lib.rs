@@ -14,6 +14,7 @@ mod ordered_put;
 mod ordered_scan;
 mod ping;
 mod rank;
+mod run;
 mod status;
 mod tune;
 
@@ -28,7 +29,7 @@ use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
-    Code, FeaturesLookup, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank,
+    Code, FeaturesLookup, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run,
     ServerStatus, Status, Tune,
 };
 use std::borrow::Cow;
@@ -62,6 +63,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
     MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
     MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),
+    MethodSpec::of::<Run>(Any, Batched, Ready(run::serve)),
 ];
 
 /// All methods of a server: these, and those of its configuration.

@@ -7,7 +7,7 @@
 use crate::{Engines, Served};
 use millpond_calls::{Detached, ModelTime};
 use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
-use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Wait};
+use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Values, Wait};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
@@ -70,6 +70,49 @@ where
         let ran =
             output.and_then(|output| Ok((output.timing.ok_or_else(|| Error::not_given("a run"))?, output)));
         answer(detached, ran, print);
+    };
+    waiting.start(ask, |batcher, request| submit(call, &batcher, request), done);
+    Ok(())
+}
+
+/// Runs a pipeline for named values; `print` makes what writes the answer's map. What waits for nothing is answered here.
+pub(crate) fn run_values(
+    call: &mut Served<'_>,
+    pipeline: &Arc<Pipeline>,
+    values: Values,
+    deadline: Instant,
+    trace: Option<&str>,
+    print: fn(Output) -> Result<Write, Status>,
+) -> Result<(), Status> {
+    let waiting = match pipeline.run_values(values).map_err(|error| status_of(&error))? {
+        Progress::Waits(waiting) => waiting,
+        Progress::Done(output) => {
+            let write = print(output)?;
+            call.answer(trace, write);
+            return Ok(());
+        }
+    };
+    let run = Run {
+        rows: 1,
+        bytes: 0,
+        kept_bytes: 0,
+        deadline,
+        trace,
+    };
+    let (ask, mut detached) = detach(call, &run)?;
+    let done = move |output: Result<Output, Error>| {
+        let output = output.map_err(|error| status_of(&error));
+        let printed = output.and_then(|output| Ok((output.timing, print(output)?)));
+        match printed {
+            Ok((timing, write)) => {
+                detached.ready(timing.map(|timing| ModelTime {
+                    batch_wait: timing.queue,
+                    compute: timing.compute,
+                }));
+                detached.ok(write);
+            }
+            Err(status) => detached.refuse(&status),
+        }
     };
     waiting.start(ask, |batcher, request| submit(call, &batcher, request), done);
     Ok(())
@@ -154,12 +197,14 @@ fn rejected(call: &Served<'_>, batcher: &Batcher, reason: Rejected) -> batcher::
     batcher::Error::Rejected { model, reason }
 }
 
+/// Writes an answer's map.
+pub(crate) type Write = Box<dyn FnOnce(&mut Encoder<'_>)>;
+
 /// An answer ready to be written.
 pub(crate) struct Printed {
     /// What the debug line shows.
     pub(crate) scores: Vec<f32>,
-    /// Writes the answer's map.
-    pub(crate) write: Box<dyn FnOnce(&mut Encoder<'_>)>,
+    pub(crate) write: Write,
 }
 
 /// The error of a model that gives something else than scores.

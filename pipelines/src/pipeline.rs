@@ -222,7 +222,37 @@ impl Pipeline {
         self.begin(slots, Some(request.rows()), Vec::new()).go_on()
     }
 
-    /// As [`Pipeline::run`], for a request of values.
+    /// As [`Pipeline::run`], for a request of values. A caller in this process goes on as here:
+    ///
+    /// ```
+    /// use millpond_pipelines::{Ask, Description, Items, Parts, Pipeline, Progress, Value, Values, submit};
+    /// # use std::sync::{Arc, mpsc};
+    /// # struct Nothing;
+    /// # impl Parts for Nothing {
+    /// #     fn table(&self, _: &str) -> Option<Arc<millpond_engines_features::Table>> { None }
+    /// #     fn store(&self, _: &str) -> Option<millpond_engines_ordered::Store> { None }
+    /// #     fn model(&self, _: &str) -> Option<Arc<millpond_engines_batcher::Batcher>> { None }
+    /// # }
+    /// # let parts = Nothing; // a catalog
+    /// let text = "request = \"values\"\nstages = [{ name = \"keys\", hash = { slot = \"film\" } }]";
+    /// let description: Description = toml::from_str(text)?;
+    /// let pipeline = Arc::new(Pipeline::open(description.plan("names")?, &parts)?);
+    /// let names = Value::rows(Items::Bytes(["a", "b"].into_iter().collect()));
+    /// let values = Values { inputs: vec![("data".to_owned(), names)], outputs: Vec::new() };
+    /// let output = match pipeline.run_values(values)? {
+    ///     Progress::Done(output) => output,
+    ///     Progress::Waits(waiting) => {
+    ///         let ask = Ask { source: 1, deadline: None, gone: Arc::default(), kept_bytes: 0 };
+    ///         let (send, done) = mpsc::sync_channel(1);
+    ///         let done_with = move |output| drop(send.send(output));
+    ///         waiting.start(ask, |batcher, request| submit(&batcher, request), done_with);
+    ///         done.recv()??
+    ///     }
+    /// };
+    /// let (name, keys) = &output.values[0];
+    /// assert_eq!((name.as_ref(), keys.items.len()), ("keys", 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Pipeline::run`].

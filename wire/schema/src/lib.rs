@@ -21,6 +21,7 @@ pub mod ordered_get;
 pub mod ordered_put;
 pub mod ordered_scan;
 pub mod rank;
+pub mod run;
 pub mod status;
 pub mod system;
 #[cfg(test)]
@@ -43,4 +44,5 @@ method::methods! {
     OrderedScan: "ordered.scan" reads, ordered_scan::Call<'static> => ordered_scan::Answer<'static>;
     Infer: "infer" reads, infer::Call<'static> => infer::Answer<'static>;
     Rank: "rank" reads, rank::Call<'static> => rank::Answer<'static>;
+    Run: "run" reads, run::Call<'static> => run::Answer<'static>;
 }

@@ -1,0 +1,74 @@
+//! `run`: named values through a pipeline of values.
+//! Its invariant: values go in and come out as they are; what is no value of the wire, keys, is a tensor of the same bits.
+
+use crate::model_run::{Write, run_values};
+use crate::{Served, find};
+use millpond_catalog::Catalog;
+use millpond_pipelines::{Items, Output, Value, Values};
+use millpond_tensor::Tensor;
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Code, Field as _, Status, run as schema};
+use std::sync::Arc;
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    let (decoded, reserved) = schema::Call::decode(payload)?;
+    let deadline = call.deadline(reserved.deadline_ms)?;
+    let pipeline = Arc::clone(find("pipeline", &catalog.pipelines, &decoded.pipeline)?);
+    let inputs = decoded.inputs.into_iter();
+    let values = Values {
+        inputs: inputs
+            .map(|(name, value)| (name.into_owned(), given(value)))
+            .collect(),
+        outputs: decoded
+            .outputs
+            .into_iter()
+            .map(|name| name.into_owned())
+            .collect(),
+    };
+    call.set_base64(reserved.base64);
+    run_values(call, &pipeline, values, deadline, reserved.trace, answer)
+}
+
+fn given(value: schema::Value) -> Value {
+    let items = match value.items {
+        schema::Items::Strings(strings) => Items::Bytes(strings),
+        schema::Items::Tensor(tensor) => Items::Tensor(tensor),
+        schema::Items::Tensors(tensors) => Items::Tensors(tensors),
+    };
+    Value {
+        items,
+        offsets: value.offsets.map(Into::into),
+    }
+}
+
+/// What writes the answer's map.
+fn answer(output: Output) -> Result<Write, Status> {
+    let outputs = output.values.into_iter();
+    let outputs: Result<Vec<_>, Status> = outputs
+        .map(|(name, value)| Ok((name.to_string().into(), taken(value)?)))
+        .collect();
+    let answer = schema::Answer {
+        outputs: outputs?,
+        skipped: output
+            .skipped
+            .iter()
+            .map(|name| name.to_string().into())
+            .collect(),
+    };
+    Ok(Box::new(move |out| schema::Answer::write(&answer, out)))
+}
+
+fn taken(value: Value) -> Result<schema::Value, Status> {
+    let items = match value.items {
+        Items::Bytes(strings) => schema::Items::Strings(strings),
+        Items::Tensor(tensor) => schema::Items::Tensor(tensor),
+        Items::Tensors(tensors) => schema::Items::Tensors(tensors),
+        Items::Keys(keys) => {
+            let bits: Vec<i64> = keys.into_iter().map(u64::cast_signed).collect();
+            let tensor = Tensor::new(vec![bits.len()], bits);
+            schema::Items::Tensor(tensor.map_err(|error| Status::new(Code::Internal, error.to_string()))?)
+        }
+    };
+    let offsets = value.offsets.map(|offsets| offsets.to_vec());
+    Ok(schema::Value { items, offsets })
+}
