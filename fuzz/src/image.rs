@@ -110,11 +110,11 @@ fn cut(image: &Tensor, numbers: &[u8], unit: Unit) {
         .map(|byte| f32::from(byte.cast_signed()) / most)
         .collect();
     let boxes = Tensor::new(vec![1, 4, 2], floats).unwrap_or_else(|error| panic!("{error}"));
-    let Ok(Boxes::Quadrilaterals([corners])) = Boxes::of(&boxes) else {
+    let Ok(Boxes::Quadrilaterals(corners)) = Boxes::of(&boxes) else {
         panic!("finite corners are no quadrilateral");
     };
     let how = Warp {
-        corners: *corners,
+        corners: corners[0],
         unit,
         sampling: [Sampling::Bilinear, Sampling::Bicubic][usize::from(numbers[8] & 1)],
         tall_ratio: (numbers[8] & 2 == 0).then_some(1.5),

@@ -116,6 +116,38 @@ pub(crate) fn is_reserved(text: &str) -> bool {
     matches!(text, "user" | "items" | "samples" | "inputs")
 }
 
+/// A part of a text with fields in it: `to {user.name}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part<'t> {
+    Text(&'t str),
+    /// What stands between braces.
+    Field(&'t str),
+}
+
+/// The parts of such a text, none of them empty; the error says what is wrong.
+pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(brace) = rest.find(['{', '}']) {
+        let (before, after) = rest.split_at(brace);
+        if !before.is_empty() {
+            parts.push(Part::Text(before));
+        }
+        let Some((inside, behind)) = after.strip_prefix('{').and_then(|open| open.split_once('}')) else {
+            return Err(format!("`{text}` has a brace without its partner"));
+        };
+        if inside.is_empty() || inside.contains('{') {
+            return Err(format!("`{{{inside}}}` in `{text}` is no field of the user"));
+        }
+        parts.push(Part::Field(inside));
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest));
+    }
+    Ok(parts)
+}
+
 /// A text with the request's user fields in it: `u/{user.id}/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -132,25 +164,14 @@ impl Template {
     /// Reads a template; the error says what is wrong.
     pub(crate) fn parse(text: &str) -> Result<Template, String> {
         let mut pieces = Vec::new();
-        let mut rest = text;
-        while let Some(brace) = rest.find(['{', '}']) {
-            let (before, after) = rest.split_at(brace);
-            if !before.is_empty() {
-                pieces.push(Piece::Text(before.to_string()));
-            }
-            let Some((inside, behind)) = after.strip_prefix('{').and_then(|open| open.split_once('}')) else {
-                return Err(format!("`{text}` has a brace without its partner"));
-            };
-            match inside.strip_prefix("user.") {
-                Some(field) if !field.is_empty() && !field.contains('{') => {
-                    pieces.push(Piece::User(field.to_string()));
-                }
-                _ => return Err(format!("`{{{inside}}}` in `{text}` is no field of the user")),
-            }
-            rest = behind;
-        }
-        if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.to_string()));
+        for part in parts(text)? {
+            pieces.push(match part {
+                Part::Text(text) => Piece::Text(text.to_owned()),
+                Part::Field(inside) => match inside.strip_prefix("user.") {
+                    Some(field) if !field.is_empty() => Piece::User(field.to_owned()),
+                    _ => return Err(format!("`{{{inside}}}` in `{text}` is no field of the user")),
+                },
+            });
         }
         if pieces.is_empty() {
             return Err("it is empty, which would read the whole store".to_string());

@@ -1,14 +1,28 @@
 //! All kinds of stages, in one list: a stage is a file here and a line in it.
 
 mod assemble;
+mod by_item;
 mod call;
+mod color;
+mod crop;
+mod decode;
+mod groups;
 pub(crate) mod hash;
 mod identity;
+mod layout;
+mod letterbox;
 mod lookup;
 mod merge;
 mod model;
+mod nms;
+mod normalise;
+mod number;
 pub(crate) mod pipeline;
+mod probability;
+mod resize;
 mod scan;
+mod template;
+mod topk;
 
 use crate::filter::Filter;
 use crate::threads::ThreadKeys;
@@ -185,8 +199,20 @@ stages! {
     lookup: lookup::Lookup,
     assemble: assemble::Assemble,
     merge: merge::Merge,
+    template: template::Template,
+    decode: decode::Decode,
+    resize: resize::Resize,
+    crop: crop::Crop,
+    letterbox: letterbox::Letterbox,
+    normalise: normalise::Normalise,
+    color: color::Color,
+    layout: layout::Layout,
     model: model::Model,
     call: call::Call,
+    softmax: probability::Softmax,
+    sigmoid: probability::Sigmoid,
+    topk: topk::TopK,
+    nms: nms::Nms,
     identity: identity::Identity,
     pipeline: pipeline::Other,
 }

@@ -244,6 +244,13 @@ impl Tensor {
             len: rows.len() * of_a_row,
         })
     }
+
+    /// One row without dimension 0, without a copy; `None` when it is not there.
+    pub fn item(&self, at: usize) -> Option<Tensor> {
+        let mut item = self.view(at..at.checked_add(1)?)?;
+        item.shape.remove(0);
+        Some(item)
+    }
 }
 
 /// How many elements a shape has, if that can be counted.
@@ -329,6 +336,8 @@ mod tests {
         let tensor = Tensor::new(vec![3, 2], vec![1, 2, 3, 4, 5, 6]).unwrap();
         let last = tensor.view(1..3).unwrap();
         assert_eq!(last, Tensor::new(vec![2, 2], vec![3, 4, 5, 6]).unwrap());
+        assert_eq!(last.item(1), Tensor::new(vec![2], vec![5, 6]).ok());
+        assert_eq!((last.item(2), last.item(usize::MAX)), (None, None));
         assert_eq!(address(&last), address(&tensor).wrapping_add(2));
         let middle = last.view(0..1).unwrap();
         assert_eq!((middle.of::<i32>(), middle.bytes()), (Some(&[3, 4][..]), 8));

@@ -30,19 +30,20 @@ pub struct Crop {
 }
 
 /// Boxes of one image, row by row.
-pub enum Boxes<'t> {
+#[derive(Debug, Clone, PartialEq)]
+pub enum Boxes {
     /// Left, top, right, bottom.
-    Rectangles(&'t [[f32; 4]]),
+    Rectangles(Vec<[f32; 4]>),
     /// Four corners from the top left on, clockwise.
-    Quadrilaterals(&'t [[[f32; 2]; 4]]),
+    Quadrilaterals(Vec<[[f32; 2]; 4]>),
 }
 
-impl Boxes<'_> {
-    /// Reads `[n, 4]`, `[n, 8]` or `[n, 4, 2]` of f32, or one box without `n`.
+impl Boxes {
+    /// Reads `[n, 4]`, `[n, 6]` with score and class behind, `[n, 8]` or `[n, 4, 2]` of f32, or one box without `n`.
     ///
     /// # Errors
     /// Other shapes, too many boxes, and numbers that are not finite.
-    pub fn of(tensor: &Tensor) -> Result<Boxes<'_>, String> {
+    pub fn of(tensor: &Tensor) -> Result<Boxes, String> {
         let shape = tensor.shape();
         let Some(numbers) = tensor.f32() else {
             return Err(format!("boxes are f32, not {}", tensor.element_type()));
@@ -51,8 +52,17 @@ impl Boxes<'_> {
             return Err(format!("number {at} of the boxes is {}", numbers[at]));
         }
         let boxes = match *shape {
-            [4] | [_, 4] => Boxes::Rectangles(numbers.as_chunks().0),
-            [8] | [4, 2] | [_, 8] | [_, 4, 2] => Boxes::Quadrilaterals(numbers.as_chunks().0.as_chunks().0),
+            [4] | [_, 4] => Boxes::Rectangles(numbers.as_chunks().0.to_vec()),
+            [6] | [_, 6] => {
+                let rows = numbers.as_chunks::<6>().0.iter();
+                Boxes::Rectangles(
+                    rows.map(|&[left, top, right, bottom, _, _]| [left, top, right, bottom])
+                        .collect(),
+                )
+            }
+            [8] | [4, 2] | [_, 8] | [_, 4, 2] => {
+                Boxes::Quadrilaterals(numbers.as_chunks().0.as_chunks().0.to_vec())
+            }
             _ => {
                 return Err(format!(
                     "boxes are [n, 4], or [n, 4, 2] for corners, not {shape:?}"
@@ -149,7 +159,7 @@ mod tests {
     fn boxes_are_read_by_their_shape() {
         let boxes =
             |shape: &[usize]| Tensor::new(shape.to_vec(), vec![1.0_f32; shape.iter().product()]).unwrap();
-        for (shape, len) in [(&[4][..], 1), (&[3, 4], 3), (&[0, 4], 0)] {
+        for (shape, len) in [(&[4][..], 1), (&[3, 4], 3), (&[0, 4], 0), (&[2, 6], 2)] {
             let boxes = boxes(shape);
             assert!(matches!(Boxes::of(&boxes), Ok(Boxes::Rectangles(of)) if of.len() == len));
         }
