@@ -31,8 +31,8 @@ Examples:
 
 In text, each line is an input or a stage with what it does and what it takes; * marks what the answer has.";
 
-/// Draws each pipeline: its inputs and stages in the order in which they run, and what each takes of which. Nothing is opened: tables and
-/// models need not be there.
+/// Draws each pipeline: its inputs and stages in the order in which they run, and what each takes of which. The configuration is checked as `serve`
+/// checks it, and nothing is opened.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Show {

@@ -4,7 +4,7 @@
 
 use super::expression::{self, Member};
 use super::file::Node;
-use super::members::{Counterpart, Keys, counterpart};
+use super::members::{Counterpart, Flow, Keys, counterpart};
 use super::{Note, Outcome, Refused, Translation};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
@@ -15,17 +15,21 @@ pub(super) fn translate(nodes: &[Node]) -> Result<Translation, Refused> {
     let mut notes: Vec<Vec<Note>> = vec![Vec::new(); nodes.len()];
     let mut reached = BTreeSet::new();
     for root in graph.roots() {
-        let mut stages = Vec::new();
+        let (mut stages, mut outputs) = (Vec::new(), Vec::<Value>::new());
+        let mut flows = BTreeMap::new();
         let members = graph.members(root)?;
         for &at in &members {
             graph.check_root(at, &members)?;
             let mut keys = Keys::new(&nodes[at]);
-            stages.extend(graph.stages(at, &mut keys, &mut models)?);
+            let chain = graph.chain(at, &mut keys, &mut models, &flows)?;
             notes[at] = keys.finish();
+            flows.insert(at, chain.flow.clone());
+            if graph.next[at].is_empty() {
+                outputs.extend(chain.outputs());
+            }
+            stages.extend(chain.finish());
         }
         reached.extend(members.iter().copied());
-        let leaves = members.iter().filter(|at| graph.next[**at].is_empty());
-        let outputs: Vec<Value> = leaves.map(|at| stage_name(&nodes[*at].name).into()).collect();
         let pipeline: Table = [
             ("request".to_owned(), "values".into()),
             ("outputs".to_owned(), outputs.into()),
@@ -225,8 +229,14 @@ impl<'n> Graph<'n> {
         owner.unwrap_or(node)
     }
 
-    /// The stages of one node; the last one has its name.
-    fn stages(&self, at: usize, keys: &mut Keys<'n>, models: &mut Table) -> Result<Vec<Value>, Refused> {
+    /// The stages of one node; `flows` is what is known of the results of those before it.
+    fn chain(
+        &self,
+        at: usize,
+        keys: &mut Keys<'n>,
+        models: &mut Table,
+        flows: &BTreeMap<usize, Flow>,
+    ) -> Result<Chain, Refused> {
         let node = &self.nodes[at];
         let owner = self.owner(at);
         for key in ["node_entrypoint", "entrypoint"] {
@@ -260,12 +270,13 @@ impl<'n> Graph<'n> {
             }
         };
         source.note("backend", Outcome::Kept, "stages, in this order");
-        let mut chain = Chain::of(self, at)?;
+        let mut chain = Chain::of(self, at, flows)?;
         for member in &members {
             chain.member(member, source, models, &owner.name)?;
         }
+        chain.instances(source)?;
         self.graph_keys(at, keys, &mut chain)?;
-        Ok(chain.finish())
+        Ok(chain)
     }
 
     /// What the keys between nodes are here.
@@ -324,8 +335,8 @@ struct Chain {
     node: String,
     /// What `data` is.
     data: String,
-    /// What other keys of `map` are.
-    others: Vec<(String, String)>,
+    /// What is known of the value so far.
+    flow: Flow,
     made: Vec<Made>,
     /// The stage whose value it has where there is one.
     or: Option<String>,
@@ -339,19 +350,30 @@ struct Made {
     from: String,
     /// It runs where this one has no value.
     or: Option<String>,
+    /// Of a stage with threads of its own.
+    instances: Option<i64>,
 }
 
+/// Stages with threads of their own.
+const WITH_THREADS: &[&str] = &["decode", "resize", "crop", "color", "normalise"];
+
 impl Chain {
-    fn of(graph: &Graph<'_>, at: usize) -> Result<Chain, Refused> {
+    fn of(graph: &Graph<'_>, at: usize, flows: &BTreeMap<usize, Flow>) -> Result<Chain, Refused> {
         let name = |taken: &Taken| stage_name(&graph.nodes[taken.from].name);
         let takes = &graph.takes[at];
         let data = |at: usize| graph.takes[at].iter().find(|taken| taken.key == "data");
         let from = |taken: Option<&Taken>| taken.map_or_else(|| "inputs.data".to_owned(), name);
+        let flow = |taken: Option<&Taken>| {
+            taken
+                .and_then(|taken| flows.get(&taken.from).cloned())
+                .unwrap_or_default()
+        };
         let others = takes.iter().filter(|taken| taken.key != "data");
+        let others: Vec<(String, String)> = others.map(|taken| (taken.key.clone(), name(taken))).collect();
         let mut chain = Chain {
             node: stage_name(&graph.nodes[at].name),
             data: from(data(at)),
-            others: others.map(|taken| (taken.key.clone(), name(taken))).collect(),
+            flow: flow(data(at)),
             made: Vec::new(),
             or: None,
         };
@@ -367,8 +389,10 @@ impl Chain {
             };
             // A node without a result hands on what it took.
             chain.data = from(data(before.from));
+            chain.flow = flow(data(before.from));
             chain.or = Some(name(before));
         }
+        chain.flow.others = others;
         Ok(chain)
     }
 
@@ -384,6 +408,7 @@ impl Chain {
             keys,
             from,
             or: None,
+            instances: None,
         });
     }
 
@@ -396,9 +421,15 @@ impl Chain {
     ) -> Result<(), Refused> {
         let refused = |problem: String, hint: &str| Refused::new(owner, "backend", problem, hint);
         let before = self.made.len();
-        match counterpart(member, keys)? {
-            Counterpart::Stage(key, table) => self.push(key, table),
-            Counterpart::Nothing => {}
+        let others = self.flow.others.clone();
+        let found = counterpart(member, keys, &mut self.flow)?;
+        self.flow.others = others;
+        match found {
+            Counterpart::Stages(stages) => {
+                for (key, table) in stages {
+                    self.push(key, table);
+                }
+            }
             Counterpart::Model { before, section } => {
                 for (key, table) in before {
                     self.push(key, table);
@@ -434,7 +465,42 @@ impl Chain {
         Ok(())
     }
 
+    /// The instances of the node, for its stages that have threads.
+    fn instances(&mut self, keys: &mut Keys<'_>) -> Result<(), Refused> {
+        let count = match keys.node.get("instance_num") {
+            Some(text) => text
+                .parse()
+                .map_err(|_| not_a_size(keys.node, "instance_num", text))?,
+            None => return Ok(()),
+        };
+        for made in self
+            .made
+            .iter_mut()
+            .filter(|made| WITH_THREADS.contains(&made.key))
+        {
+            made.instances = Some(count);
+            keys.note(
+                "instance_num",
+                Outcome::Kept,
+                "instances of each of its stages that has threads",
+            );
+        }
+        Ok(())
+    }
+
+    /// What the pipeline gives where nothing follows the node.
+    fn outputs(&self) -> Vec<Value> {
+        let node = &self.node;
+        match self.made.last() {
+            Some(made) if made.key == "topk" => {
+                vec![format!("{node}.values").into(), format!("{node}.indices").into()]
+            }
+            _ => vec![node.clone().into()],
+        }
+    }
+
     fn jump(&mut self, pipeline: &str) {
+        (self.flow.is_image, self.flow.color) = (false, None);
         let keys = [("pipeline".to_owned(), pipeline.into())].into_iter().collect();
         self.push("pipeline", keys);
     }
@@ -474,7 +540,7 @@ impl Chain {
         }
         let mut stages = Vec::with_capacity(self.made.len());
         for (made, filter) in self.made.into_iter().zip(filters) {
-            stages.push(made.wired(&self.others, filter).into());
+            stages.push(made.wired(&self.flow.others, filter).into());
         }
         stages
     }
@@ -504,6 +570,9 @@ impl Made {
         self.keys.insert(key.to_owned(), value);
         let mut stage = Table::new();
         stage.insert("name".to_owned(), self.name.into());
+        if let Some(instances) = self.instances {
+            stage.insert("instances".to_owned(), instances.into());
+        }
         if let Some((key, other)) = filter {
             let filter: Table = [(key.to_owned(), other.into())].into_iter().collect();
             stage.insert("filter".to_owned(), filter.into());
@@ -551,16 +620,19 @@ fn sized(mut section: Table, keys: &mut Keys<'_>) -> Result<Table, Refused> {
         section.insert("instances".to_owned(), count.into());
         keys.note("instance_num", Outcome::Kept, "instances");
     }
-    if let Some(timeout) = node.get("batching_timeout") {
-        let ms: f64 = timeout
-            .parse()
-            .map_err(|_| refused("batching_timeout", timeout))?;
-        section.insert("batch_delay_us_max".to_owned(), ((ms * 1000.0) as i64).into());
-        keys.note(
-            "batching_timeout",
-            Outcome::Changed,
-            "batch_delay_us_max, which acts only while arrivals say that the batch will fill",
-        );
-    }
+    keys.note(
+        "batching_timeout",
+        Outcome::Dropped,
+        "a free instance takes what waits, and no call waits for a batch to fill",
+    );
     Ok(section)
+}
+
+fn not_a_size(node: &Node, key: &str, text: &str) -> Refused {
+    Refused::new(
+        &node.name,
+        key,
+        format!("`{text}` is no size"),
+        "write 4, or \"4x3x224x224\"",
+    )
 }

@@ -8,17 +8,26 @@ use super::{Note, Outcome, Refused};
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
+/// What is known of the value that a member takes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flow {
+    /// Whether it is an image, with channels last.
+    pub(super) is_image: bool,
+    /// The order of its colours.
+    pub(super) color: Option<String>,
+    /// What else `map` brings, by key.
+    pub(super) others: Vec<(String, String)>,
+}
+
 /// What a member becomes.
 pub(super) enum Counterpart {
-    /// A stage, by its key and what stands there beside its input.
-    Stage(&'static str, Table),
+    /// Stages, each by its key and what stands there beside its input; none where nothing is left to do.
+    Stages(Vec<(&'static str, Table)>),
     /// A model, by its section, behind the stages that make its input.
     Model {
         before: Vec<(&'static str, Table)>,
         section: Table,
     },
-    /// Nothing at all.
-    Nothing,
 }
 
 /// The keys of one node, of which each is noted once.
@@ -99,13 +108,19 @@ impl<'n> Keys<'n> {
     }
 }
 
-/// What `member` is here.
-pub(super) fn counterpart(member: &Member, keys: &mut Keys<'_>) -> Result<Counterpart, Refused> {
-    Ok(match member.name.as_str() {
+/// What `member` is here, given what it takes; `flow` becomes what it gives.
+pub(super) fn counterpart(
+    member: &Member,
+    keys: &mut Keys<'_>,
+    flow: &mut Flow,
+) -> Result<Counterpart, Refused> {
+    let stage = |key, table| Ok(Counterpart::Stages(vec![(key, table)]));
+    match member.name.as_str() {
         "DecodeMat" | "DecodeTensor" => {
-            let color = keys.read(member, "color", "decode.color");
+            let color = keys.read(member, "color", "decode.color, and of color");
             let color = color.unwrap_or_else(|| "bgr".to_owned());
-            Counterpart::Stage("decode", table([("color", Some(color.into()))]))
+            (flow.is_image, flow.color) = (true, Some(color.clone()));
+            stage("decode", table([("color", Some(color.into()))]))
         }
         "ResizeMat" | "ResizeTensor" => {
             let height = keys.number(member, "resize_h", "resize.height")?;
@@ -117,24 +132,47 @@ pub(super) fn counterpart(member: &Member, keys: &mut Keys<'_>) -> Result<Counte
                 ("height", height.map(Value::from)),
                 ("width", width.map(Value::from)),
             ];
-            Counterpart::Stage("resize", table(sizes))
+            stage("resize", table(sizes))
         }
-        "CropMat" | "CropTensor" => Counterpart::Stage("crop", crop(member, keys)?),
+        "CropMat" | "CropTensor" => {
+            let mut boxes = flow
+                .others
+                .iter()
+                .filter(|(key, _)| matches!(key.as_str(), "box" | "boxes"));
+            let Some((_, boxes)) = boxes.next() else {
+                let hint = "map the boxes: map = \"detect[result:boxes],decode[result:data]\"";
+                return Err(keys.refused("backend", "nothing says where to crop", hint));
+            };
+            stage("crop", table([("boxes", Some(boxes.clone().into()))]))
+        }
         "cvtColorMat" | "CvtColorMat" | "CvtColorTensor" => {
-            let color = keys.read(member, "color", "colour.to");
-            let color =
-                color.ok_or_else(|| keys.refused("backend", "it converts to no colour", "set color"))?;
-            Counterpart::Stage("colour", table([("to", Some(color.into()))]))
+            let to = keys.read(member, "color", "color.convert");
+            let to = to.ok_or_else(|| keys.refused("backend", "it converts to no colour", "set color"))?;
+            let from = flow.color.replace(to.clone()).unwrap_or_else(|| "bgr".to_owned());
+            match from == to {
+                true => Ok(Counterpart::Stages(Vec::new())),
+                false => stage(
+                    "color",
+                    table([("convert", Some(format!("{from}_to_{to}").into()))]),
+                ),
+            }
         }
-        "Mat2Tensor" | "Mat2GpuTensor" => Counterpart::Stage("layout", table([("to", Some("chw".into()))])),
-        "Tensor2Mat" => Counterpart::Stage("layout", table([("to", Some("hwc".into()))])),
-        "SoftmaxTensor" | "ResultProcess" => Counterpart::Stage("softmax", Table::new()),
-        "SoftmaxArgMaxTensor" => Counterpart::Stage("topk", table([("k", Some(1.into()))])),
-        "OnnxTensor" | "TensorrtTensor" => model(member, keys)?,
-        "Identity" | "Identities" => Counterpart::Nothing,
-        "StreamGuard" | "SyncTensor" | "StreamPool" | "FakeInstance" => Counterpart::Nothing,
-        name => return Err(refusal(name, keys)),
-    })
+        "SoftmaxTensor" | "ResultProcess" => stage("softmax", Table::new()),
+        "SoftmaxArgMaxTensor" => {
+            let topk = table([("k", Some(1.into()))]);
+            Ok(Counterpart::Stages(vec![
+                ("softmax", Table::new()),
+                ("topk", topk),
+            ]))
+        }
+        "OnnxTensor" | "TensorrtTensor" => model(member, keys, std::mem::take(flow).is_image),
+        // Channels come first when normalise, before the model, makes floats of an image.
+        "Mat2Tensor" | "Mat2GpuTensor" | "Tensor2Mat" | "Identity" | "Identities" => {
+            Ok(Counterpart::Stages(Vec::new()))
+        }
+        "StreamGuard" | "SyncTensor" | "StreamPool" | "FakeInstance" => Ok(Counterpart::Stages(Vec::new())),
+        name => Err(refusal(name, keys)),
+    }
 }
 
 fn table<const N: usize>(keys: [(&str, Option<Value>); N]) -> Table {
@@ -144,16 +182,7 @@ fn table<const N: usize>(keys: [(&str, Option<Value>); N]) -> Table {
         .collect()
 }
 
-fn crop(member: &Member, keys: &mut Keys<'_>) -> Result<Table, Refused> {
-    let mut crop = Table::new();
-    for (theirs, ours) in [("crop_h", "height"), ("crop_w", "width")] {
-        let value = keys.number(member, theirs, &format!("crop.{ours}"))?;
-        crop.extend(value.map(|value| (ours.to_owned(), value.into())));
-    }
-    Ok(crop)
-}
-
-fn model(member: &Member, keys: &mut Keys<'_>) -> Result<Counterpart, Refused> {
+fn model(member: &Member, keys: &mut Keys<'_>, is_image: bool) -> Result<Counterpart, Refused> {
     let Some(path) = keys.read(member, "model", "models.NAME.path") else {
         return Err(keys.refused("model", "the model has no file", "set model = \"net.onnx\""));
     };
@@ -172,10 +201,12 @@ fn model(member: &Member, keys: &mut Keys<'_>) -> Result<Counterpart, Refused> {
         Outcome::Dropped,
         "the model's own types; provider_options.tensorrt = { trt_fp16_enable = true } on an accelerator",
     );
-    let before = match normalise.is_empty() {
-        true => Vec::new(),
-        false => vec![("normalise", normalise)],
-    };
+    let mut before = Vec::new();
+    if is_image || !normalise.is_empty() {
+        // What is 0 to 255 there is not scaled.
+        normalise.extend(table([("scale", Some(1.into())), ("layout", Some("chw".into()))]));
+        before.push(("normalise", normalise));
+    }
     let section = table([("path", Some(path.into()))]);
     Ok(Counterpart::Model { before, section })
 }

@@ -1,5 +1,9 @@
+//! Files of torchpipe as TOML of ours, key by key. Nothing is opened here.
+
 #![allow(clippy::unwrap_used)]
 use super::{Outcome, translate};
+use crate::Description;
+use std::collections::BTreeMap;
 
 /// The translation as TOML, and the notes a line each.
 fn check(text: &str, expected: &str, notes: &[&str]) {
@@ -39,7 +43,6 @@ fn a_chain_becomes_stages_and_a_model() {
 path = "net.onnx"
 batch_size_max = 4
 instances = 2
-batch_delay_us_max = 5000
 
 [pipelines.decode]
 request = "values"
@@ -47,13 +50,15 @@ outputs = ["classify"]
 
 [[pipelines.decode.stages]]
 name = "decode-1"
+instances = 4
 
 [pipelines.decode.stages.decode]
 color = "rgb"
 from = "inputs.data"
 
 [[pipelines.decode.stages]]
-name = "decode-2"
+name = "decode"
+instances = 4
 
 [pipelines.decode.stages.resize]
 height = 224
@@ -61,25 +66,14 @@ width = 160
 from = "decode-1"
 
 [[pipelines.decode.stages]]
-name = "decode-3"
-
-[pipelines.decode.stages.colour]
-to = "rgb"
-from = "decode-2"
-
-[[pipelines.decode.stages]]
-name = "decode"
-
-[pipelines.decode.stages.layout]
-to = "chw"
-from = "decode-3"
-
-[[pipelines.decode.stages]]
 name = "classify-1"
+instances = 2
 
 [pipelines.decode.stages.normalise]
 mean = [123.7, 116.3, 103.5]
 std = [58.4, 57.1, 57.4]
+scale = 1
+layout = "chw"
 from = "decode"
 
 [[pipelines.decode.stages]]
@@ -97,11 +91,11 @@ from = "classify-2"
 "#,
         &[
             "kept: decode: backend = \"S[DecodeMat,ResizeMat,CvtColorMat,Mat2Tensor]\": stages, in this order",
-            "kept: decode: color = \"rgb\": decode.color",
+            "kept: decode: color = \"rgb\": decode.color, and of color",
             "kept: decode: resize_h = \"224\": resize.height",
             "kept: decode: resize_w = \"160\": resize.width",
+            "kept: decode: instance_num = \"4\": instances of each of its stages that has threads",
             "kept: decode: next = \"classify\": the stages that take its value name it",
-            "dropped: decode: instance_num = \"4\": nothing reads it",
             "dropped: decode: batching_timeout = \"5\": nothing reads it",
             "kept: classify: backend = \"S[OnnxTensor,SoftmaxTensor]\": stages, in this order",
             "kept: classify: model = \"net.onnx\": models.NAME.path",
@@ -109,7 +103,7 @@ from = "classify-2"
             "kept: classify: std = \"58.4, 57.1, 57.4\": normalise.std",
             "kept: classify: max = \"4\": batch_size_max",
             "kept: classify: instance_num = \"2\": instances",
-            "changed: classify: batching_timeout = \"5\": batch_delay_us_max, which acts only while arrivals say that the batch will fill",
+            "dropped: classify: batching_timeout = \"5\": a free instance takes what waits, and no call waits for a batch to fill",
         ],
     );
 }
@@ -185,10 +179,10 @@ fn every_key_is_noted_once() {
 fn or_runs_on_what_the_one_before_it_took() {
     let text = r#"
         [a]
-        backend = "S[ResizeMat(resize_h=2,resize_w=3),Tensor2Mat,(or)Mat2Tensor]"
+        backend = "S[ResizeMat(resize_h=2,resize_w=3),SoftmaxTensor,(or)SoftmaxTensor]"
         next = "b"
         [b]
-        backend = "S[Mat2Tensor,Tensor2Mat]"
+        backend = "S[SoftmaxTensor,ResultProcess]"
         filter = "Or"
     "#;
     let found = translate(text).unwrap();
@@ -293,5 +287,26 @@ fn what_has_no_counterpart_is_refused_by_name() {
     refused(
         "[a]\nbackend = 2024-01-01",
         "[a], key `backend`: it is a datetime; write a text or a number",
+    );
+}
+
+#[test]
+fn a_translation_is_a_plan() {
+    let text = include_str!("../../../examples/torchpipe/classify.toml");
+    let found = translate(text).unwrap();
+    let sections = toml::to_string(&found.sections["pipelines"]).unwrap();
+    let pipelines: BTreeMap<String, Description> = toml::from_str(&sections).unwrap();
+    let plan = pipelines["decode"].plan_among("decode", &pipelines).unwrap();
+    let stages: Vec<String> = plan.stages.iter().map(|stage| stage.does()).collect();
+    assert_eq!(
+        stages,
+        [
+            "decode",
+            "resize",
+            "normalise",
+            "model classify",
+            "softmax",
+            "topk"
+        ]
     );
 }
