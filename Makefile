@@ -70,7 +70,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	$(SKIPS) unittest client/python/tests/packaging
 
 bench: ## measure the bars (AREA=spine, press, rpc, or "hardening --beside FILE" and "structure --beside FILE", which need valgrind, or "infer --beside FILE"), in the release build
-	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches
+	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches -p millpond-client-python
 	@$(BUILT)/release/millpond-benches $(AREA)
 
 fuzz: ## fuzz TARGET=frame for SECONDS=60 (fuzz/corpus lists the targets); needs a C++ compiler

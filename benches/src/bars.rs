@@ -72,6 +72,7 @@ pub(crate) const INFER: &[Group] = &[
     Group::of("returning-open", scenario::of_models),
     Group::of("standing", scenario::of_models),
     Group::of("bursts", nothing),
+    Group::of("local", nothing),
 ];
 
 #[cfg(test)]

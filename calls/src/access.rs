@@ -186,12 +186,12 @@ mod tests {
             let all = methods.all().filter(|(method, _)| access.is_open(*method));
             all.map(|(_, name)| name).collect::<Vec<_>>()
         };
-        assert_eq!(open(), ["*ping", "features.lookup"]);
+        assert_eq!(open(), ["*ping", "features.lookup", "run"]);
         let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
-            (ListChange::Add(net), 2),
+            (ListChange::Add(net), 3),
             (ListChange::Enable(true), 0),
-            (ListChange::Enable(false), 2),
+            (ListChange::Enable(false), 3),
         ] {
             access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);

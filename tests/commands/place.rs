@@ -194,6 +194,7 @@ impl Place {
         for folder in [
             "bin",
             "press/scenarios",
+            "examples/torchpipe",
             ".demo/r1",
             ".demo/movielens",
             "press-results",
@@ -211,6 +212,8 @@ impl Place {
             let name = path.file_name().unwrap().to_str().unwrap();
             place.write(&format!("press/scenarios/{name}"), &text);
         }
+        let classify = include_str!("../../examples/torchpipe/classify.toml");
+        place.write("examples/torchpipe/classify.toml", classify);
         place.write_engines();
         place
     }

@@ -77,8 +77,8 @@ impl<'n> Graph<'n> {
             next: vec![Vec::new(); nodes.len()],
             takes: vec![Vec::new(); nodes.len()],
         };
-        for at in 0..nodes.len() {
-            for name in nodes[at].list("next") {
+        for (at, node) in nodes.iter().enumerate() {
+            for name in node.list("next") {
                 let to = graph.find(at, "next", &name)?;
                 graph.next[at].push(to);
             }
