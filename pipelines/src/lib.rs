@@ -33,6 +33,7 @@ mod condition;
 mod error;
 mod filter;
 mod graph;
+mod here;
 pub mod image;
 mod inputs;
 pub mod numeric;

@@ -7,7 +7,8 @@ use crate::opening::{Here, Model, Opening, Work};
 use crate::planner::{Check, PlannedFilter, PlannedStage, Taken};
 use crate::run::{Progress, Run};
 use crate::stage::{Slot, State};
-use crate::{Error, Expected, Parts, Plan, Request, RequestKind, Source, Value, Values};
+use crate::threads::Caller;
+use crate::{Ask, Error, Expected, Parts, Plan, Request, RequestKind, Source, Value, Values};
 use millpond_backends_interface::Port;
 use millpond_engines_batcher::Batcher;
 use millpond_engines_features::Table;
@@ -45,6 +46,10 @@ pub(crate) struct Ready {
     pub(crate) filters: Vec<(PlannedFilter, usize)>,
     /// Where what it gives goes: one place, or one for each output that others read by name.
     pub(crate) gives: Range<usize>,
+    /// It waits for a model or for threads.
+    pub(crate) waits: bool,
+    /// It does, and no other stage that does could run beside it.
+    pub(crate) is_alone: bool,
 }
 
 /// Where the values of a plan lie.
@@ -110,6 +115,7 @@ impl Pipeline {
             let ready = open_stage(planned, (&places, gives), is_scores, &mut ports, &mut opening)?;
             stages.push(ready);
         }
+        find_alone(&mut stages);
         let last = ports.last().and_then(Option::as_ref).filter(|_| has_scores);
         if let Some(last) = last
             && !(last.element_type == ElementType::F32 && matches!(last.row_len(), None | Some(1)))
@@ -187,6 +193,16 @@ impl Pipeline {
         self.models.iter().map(|model| &model.batcher)
     }
 
+    /// The names of its outputs, for a request of values.
+    pub fn outputs(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.outputs.iter().map(|(name, _)| name)
+    }
+
+    /// Whether several of its stages can wait at a time, for models or threads.
+    pub fn waits_jointly(&self) -> bool {
+        self.stages.iter().any(|stage| stage.waits && !stage.is_alone)
+    }
+
     /// The threads of its stages.
     pub fn threads(&self) -> &[Arc<Batcher>] {
         &self.threads
@@ -257,6 +273,21 @@ impl Pipeline {
     /// # Errors
     /// As [`Pipeline::run`].
     pub fn run_values(self: &Arc<Self>, request: Values) -> Result<Progress, Error> {
+        self.begin_values(request)?.go_on()
+    }
+
+    /// As [`Pipeline::run_values`], for a caller that only waits: stages with threads of their own run here too where one of those is
+    /// idle, and take their values as they are. What is left goes on by [`Waiting::start_here`](crate::Waiting::start_here).
+    ///
+    /// # Errors
+    /// As [`Pipeline::run_values`], and those of such stages.
+    pub fn run_values_here(self: &Arc<Self>, request: Values, ask: &Ask) -> Result<Progress, Error> {
+        let mut run = self.begin_values(request)?;
+        run.caller = Some(Caller::of(ask));
+        run.go_on()
+    }
+
+    fn begin_values(self: &Arc<Self>, request: Values) -> Result<Run, Error> {
         if self.plan.request != RequestKind::Values {
             let (name, method) = match self.plan.request {
                 RequestKind::Samples => (&self.plan.name, "samples; call infer"),
@@ -297,7 +328,7 @@ impl Pipeline {
                 readers: *readers,
             });
         }
-        self.begin(slots, None, wanted).go_on()
+        Ok(self.begin(slots, None, wanted))
     }
 
     /// The outputs of those names.
@@ -340,7 +371,33 @@ impl Pipeline {
             wanted,
             timing: None,
             ends_at: None,
+            caller: None,
         }
+    }
+}
+
+/// Finds the stages that wait and are before or behind each other one that does.
+fn find_alone(stages: &mut [Ready]) {
+    // Whether a stage takes from another, by way of others too; stages stand behind those that they take from.
+    let mut behind: Vec<Vec<bool>> = Vec::with_capacity(stages.len());
+    for ready in stages.iter() {
+        let looks = ready.filters.iter().map(|(_, slot)| slot);
+        let reads: Vec<usize> = ready.takes.iter().chain(looks).copied().collect();
+        let mut own = vec![false; stages.len()];
+        for (at, before) in behind.iter().enumerate() {
+            if reads.iter().any(|slot| stages[at].gives.contains(slot)) {
+                own[at] = true;
+                own.iter_mut()
+                    .zip(before)
+                    .for_each(|(own, before)| *own |= before);
+            }
+        }
+        behind.push(own);
+    }
+    let waits: Vec<usize> = (0..stages.len()).filter(|at| stages[*at].waits).collect();
+    for &at in &waits {
+        let mut others = waits.iter().filter(|other| **other != at);
+        stages[at].is_alone = others.all(|other| behind[at][*other] || behind[*other][at]);
     }
 }
 
@@ -365,7 +422,9 @@ fn open_stage<'p>(
         .description
         .action()
         .ok_or_else(|| Error::not_given("its key"))?;
+    let models = opening.models.len();
     let opened = action.open(name, &given, opening)?;
+    let waits = opening.models.len() > models || matches!(opened.work, Work::Threads(_));
     if opened.gives.len() != gives.len() {
         let outputs = planned.outputs.join(", ");
         let problem =
@@ -394,6 +453,8 @@ fn open_stage<'p>(
         checks: planned.checks.clone(),
         filters,
         gives,
+        waits,
+        is_alone: false,
     })
 }
 

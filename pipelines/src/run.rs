@@ -8,8 +8,9 @@ use crate::opening::Work;
 use crate::pipeline::{Pipeline, Ready};
 use crate::planner::PlannedFilter;
 use crate::stage::{Given, Slot, State, Step};
-use crate::wait::{Kept, submit};
-use crate::{Ask, Error, Value, Wait, threads};
+use crate::threads::{Caller, Threads};
+use crate::wait::Kept;
+use crate::{Ask, Error, Value, Wait, here, threads};
 use millpond_engines_batcher::{self as batcher, Batcher, Timing};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +27,8 @@ pub(crate) struct Run {
     pub(crate) timing: Option<Timing>,
     /// The stage that ended the pipeline: it and those behind it are skipped.
     pub(crate) ends_at: Option<usize>,
+    /// Who waits for it on this thread, if anyone does.
+    pub(crate) caller: Option<Caller>,
 }
 
 /// What the filters of a stage say.
@@ -100,6 +103,16 @@ impl Waiting {
         self.run.slots.iter().map(|slot| slot.value().is_some())
     }
 
+    /// As [`Waiting::start`], for a caller that only waits: this thread runs what the request waits for, model by model, where an instance
+    /// is idle ([`Batcher::run_here`]), and the rest of the stages. `done` has been called when this returns, unless something had to wait;
+    /// of several models that can run at a time this thread runs one.
+    pub fn start_here<D>(self, ask: Ask, done: D)
+    where
+        D: FnOnce(Result<Output, Error>) + Send + 'static,
+    {
+        here::turn(|| self.start(ask, here::hand_over, done));
+    }
+
     /// Asks for what it waits for: `submit` gets each request and the batcher that it is for, and hands it over, as
     /// [`submit`](crate::submit) does. What comes later is submitted where an answer comes from. `done` is called once with what the
     /// pipeline came to, on the thread that the request is answered on.
@@ -107,7 +120,8 @@ impl Waiting {
     where
         D: FnOnce(Result<Output, Error>) + Send + 'static,
     {
-        let Waiting { run, first, more } = self;
+        let Waiting { mut run, first, more } = self;
+        run.caller = None;
         let again = ask.clone();
         ask.kept_bytes = run.kept_bytes(ask.kept_bytes);
         if more.is_empty() {
@@ -194,7 +208,7 @@ fn resume_joined<D>(
     drop(state);
     for (at, wait) in waits.first.into_iter().chain(waits.more) {
         let (batcher, request) = joined(joint, at, wait, &ask, again);
-        submit(&batcher, request);
+        here::hand_over(batcher, request);
         ask.kept_bytes = 0;
     }
 }
@@ -224,14 +238,15 @@ impl Run {
     ) where
         D: FnOnce(Result<Output, Error>) + Send + 'static,
     {
-        let progress = self.answered(at, kept, answer).and_then(|()| self.go_on());
-        match progress {
-            Err(error) => done(Err(error)),
-            Ok(Progress::Done(output)) => done(Ok(output)),
-            Ok(Progress::Waits(waiting)) => {
-                waiting.start(ask, |batcher, request| submit(&batcher, request), done);
+        here::go_on(move || {
+            self.caller = here::has_turn().then(|| Caller::of(&ask));
+            let progress = self.answered(at, kept, answer).and_then(|()| self.go_on());
+            match progress {
+                Err(error) => done(Err(error)),
+                Ok(Progress::Done(output)) => done(Ok(output)),
+                Ok(Progress::Waits(waiting)) => waiting.start(ask, here::hand_over, done),
             }
-        }
+        });
     }
 
     /// Starts every stage that can.
@@ -356,6 +371,9 @@ impl Run {
                 step
             }
             Work::Threads(threads) => {
+                if let Some(step) = self.run_here(ready, threads)? {
+                    return self.settle(ready, step).map(|()| None);
+                }
                 let looks = ready.filters.iter().map(|(_, slot)| *slot);
                 looks.for_each(|at| self.slots[at].release());
                 let slots = &mut self.slots;
@@ -374,6 +392,20 @@ impl Run {
             }
             step => self.settle(ready, step).map(|()| None),
         }
+    }
+
+    /// Runs a stage that has threads on the thread of the caller, where nothing else of the request could run beside it.
+    fn run_here(&mut self, ready: &Ready, threads: &Threads) -> Result<Option<Step>, Error> {
+        let Some(caller) = self.caller.filter(|_| ready.is_alone) else {
+            return Ok(None);
+        };
+        let given = Given::new(&self.slots, &ready.takes, self.rows);
+        let ran = threads.run_here(&given, &caller, self.kept_bytes(caller.kept_bytes))?;
+        Ok(ran.map(|(step, timing)| {
+            self.release(ready);
+            self.add(timing);
+            step
+        }))
     }
 
     /// What it takes is what it was planned for, where that is known only now.
@@ -439,13 +471,17 @@ impl Run {
             Work::Threads(_) => threads::output(answer.outputs)?,
         };
         self.settle(ready, step)?;
-        let timing = answer.timing;
+        self.add(answer.timing);
+        Ok(())
+    }
+
+    /// Counts the time of a model.
+    fn add(&mut self, timing: Timing) {
         self.timing = Some(self.timing.map_or(timing, |before| Timing {
             queue: before.queue + timing.queue,
             compute: before.compute + timing.compute,
             ..timing
         }));
-        Ok(())
     }
 
     /// With the bytes of its values.

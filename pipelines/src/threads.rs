@@ -5,11 +5,12 @@
 
 use crate::packed::{self, pack, pack_refusal, unpack};
 use crate::stage::{Given, Slot, Stage, Step};
-use crate::{Error, Value};
+use crate::{Ask, Error, Value};
 use millpond_backends_interface::{Error as ModelError, Instance, Model, Signature};
-use millpond_engines_batcher::{Batcher, BatcherOptions};
+use millpond_engines_batcher::{self as batcher, Batcher, BatcherOptions, Timing, Worked};
 use millpond_tensor::Tensor;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes that requests may hold while they wait and run.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
@@ -27,6 +28,26 @@ pub(crate) struct ThreadKeys {
 /// A stage on threads of its own.
 pub(crate) struct Threads {
     pub(crate) batcher: Arc<Batcher>,
+    stage: Arc<dyn Stage>,
+}
+
+/// A caller that runs such a stage itself, where one of its threads is idle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) source: u64,
+    pub(crate) deadline: Option<Instant>,
+    /// Beside the request's values.
+    pub(crate) kept_bytes: usize,
+}
+
+impl Caller {
+    pub(crate) fn of(ask: &Ask) -> Caller {
+        Caller {
+            source: ask.source,
+            deadline: ask.deadline,
+            kept_bytes: ask.kept_bytes,
+        }
+    }
 }
 
 impl Threads {
@@ -41,14 +62,47 @@ impl Threads {
             warm_up: None,
             cpus: Vec::new(),
         };
+        let stage: Arc<dyn Stage> = Arc::from(stage);
         let model = StageModel {
-            stage: Arc::from(stage),
+            stage: Arc::clone(&stage),
             signature: Signature::default(),
         };
         let batcher = Batcher::start(name, Arc::new(model), options).map_err(|error| error.to_string())?;
         Ok(Threads {
             batcher: Arc::new(batcher),
+            stage,
         })
+    }
+
+    /// Runs the stage on the caller's own thread, with values as they are; `None` where it has to wait.
+    pub(crate) fn run_here(
+        &self,
+        given: &Given<'_>,
+        caller: &Caller,
+        bytes: usize,
+    ) -> Result<Option<(Step, Timing)>, Error> {
+        let work = || match self.stage.run(given) {
+            Ok(step @ (Step::Value(_) | Step::Skip)) => Ok(Ok(step)),
+            Ok(Step::Values(_) | Step::Wait(_)) => {
+                Err(Error::not_given("a thread that can wait").to_string())
+            }
+            // The request's fault, and not that of what runs.
+            Err(error @ (Error::Request { .. } | Error::Missing { .. })) => Ok(Err(Error::Request {
+                problem: error.to_string(),
+            })),
+            Err(error) => Err(error.to_string()),
+        };
+        let worked = self
+            .batcher
+            .work_here(caller.source, bytes, caller.deadline, work);
+        match worked {
+            Ok(None) => Ok(None),
+            Ok(Some(Worked { result, timing })) => Ok(Some((result??, timing))),
+            Err(reason) => {
+                let model = self.batcher.name().to_owned();
+                Err(Error::Model(batcher::Error::Rejected { model, reason }))
+            }
+        }
     }
 }
 
@@ -86,10 +140,6 @@ impl Model for StageModel {
 
     fn instance(&self) -> Result<Box<dyn Instance>, ModelError> {
         Ok(Box::new(Running(Arc::clone(&self.stage))))
-    }
-
-    fn runs_inline(&self) -> bool {
-        false
     }
 }
 

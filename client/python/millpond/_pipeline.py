@@ -69,6 +69,7 @@ def _results_of_process() -> _Results:
         return _results
 
 
+os.register_at_fork(after_in_child=_native.forget_process)
 os.register_at_fork(after_in_child=lambda: globals().update(_starting=threading.Lock()))
 
 

@@ -132,6 +132,11 @@ impl Slot {
         self.filled.notify_one();
     }
 
+    /// Whether it is known how the work ended.
+    pub(crate) fn is_filled(&self) -> bool {
+        lock(&self.ended).is_some()
+    }
+
     /// Waits with the interpreter let go, but for looks at its signals.
     ///
     /// # Errors

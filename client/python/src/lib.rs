@@ -33,6 +33,8 @@ mod _native {
     #[pymodule_export]
     use crate::pool::Pool;
     #[pymodule_export]
+    use crate::process::forget_process;
+    #[pymodule_export]
     use crate::values::array::Array;
 
     /// The package's version.

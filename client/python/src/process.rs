@@ -5,6 +5,28 @@
 //! dropped; the child leaks it.
 
 use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// This process's number, once it was asked for; 0 again in a child, by Python's own hook of forks.
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// The process's number, without a call of the system for each look.
+pub(crate) fn id() -> u32 {
+    match PID.load(Ordering::Relaxed) {
+        0 => {
+            let pid = process::id();
+            PID.store(pid, Ordering::Relaxed);
+            pid
+        }
+        pid => pid,
+    }
+}
+
+/// What Python runs in a child that it forked.
+#[pyo3::pyfunction]
+pub(crate) fn forget_process() {
+    PID.store(0, Ordering::Relaxed);
+}
 
 /// A value that only the process which made it may touch.
 pub(crate) struct OfProcess<T> {
@@ -19,21 +41,21 @@ impl<T> OfProcess<T> {
     pub(crate) fn new(value: T) -> OfProcess<T> {
         OfProcess {
             value: Some(value),
-            pid: process::id(),
+            pid: id(),
         }
     }
 
     /// The value, in its own process; the process it belongs to, in another.
     pub(crate) fn get(&self) -> Result<&T, u32> {
         match &self.value {
-            Some(value) if self.pid == process::id() => Ok(value),
+            Some(value) if self.pid == id() => Ok(value),
             _ => Err(self.pid),
         }
     }
 
     /// Takes the value out, if this is its process; `of` has none afterwards.
     pub(crate) fn taken(of: &mut OfProcess<T>) -> Option<T> {
-        match of.pid == process::id() {
+        match of.pid == id() {
             true => of.value.take(),
             false => None,
         }
@@ -41,17 +63,13 @@ impl<T> OfProcess<T> {
 
     /// The value, if this is its process.
     pub(crate) fn into_inner(mut self) -> Option<T> {
-        if self.pid == process::id() {
-            self.value.take()
-        } else {
-            None
-        }
+        if self.pid == id() { self.value.take() } else { None }
     }
 }
 
 impl<T> Drop for OfProcess<T> {
     fn drop(&mut self) {
-        if self.pid != process::id() {
+        if self.pid != id() {
             std::mem::forget(self.value.take());
         }
     }

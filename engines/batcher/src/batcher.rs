@@ -26,6 +26,7 @@ mod turns;
 mod warm_up;
 mod worker;
 
+pub use here::Worked;
 pub use rejected::Rejected;
 pub use stats::Stats;
 pub use sweep::Sweep;
@@ -348,6 +349,40 @@ impl Batcher {
             Err((rejected, request)) => {
                 self.count_refused(rejected);
                 Err((rejected, request))
+            }
+        }
+    }
+
+    /// As [`Batcher::run_here`], for a request that was not made: where an instance is idle and nothing waits, does `work` in its place, as
+    /// one row and with its admission and counts; a problem that it gives, or a panic, is the model's failure. `None`, with nothing
+    /// counted, where it would have to wait, and where runs may join several requests.
+    ///
+    /// # Errors
+    /// [`Rejected`]; nothing was done.
+    pub fn work_here<T>(
+        &self,
+        source: u64,
+        bytes: usize,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<Option<Worked<T>>, Rejected> {
+        let asked = Asked {
+            source,
+            rows: 1,
+            bytes,
+            deadline,
+        };
+        let now = Instant::now();
+        let visited = self.shared.queue.lock().visit_with_work(&asked, now);
+        match visited {
+            Ok(Some(place)) => {
+                self.count_accepted(None);
+                Ok(Some(here::work(&self.shared, place, now, work)))
+            }
+            Ok(None) => Ok(None),
+            Err(rejected) => {
+                self.count_refused(rejected);
+                Err(rejected)
             }
         }
     }

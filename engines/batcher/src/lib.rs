@@ -53,6 +53,6 @@ mod batcher;
 mod error;
 
 pub use batcher::{
-    Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Sweep, Timing, WarmUpRun,
+    Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Sweep, Timing, WarmUpRun, Worked,
 };
 pub use error::Error;

@@ -98,6 +98,8 @@ fn pipeline(batcher: &Arc<Batcher>, stages: Vec<(Act, &[usize])>) -> Arc<Pipelin
             checks: Vec::new(),
             filters: Vec::new(),
             gives: at..at + 1,
+            waits: true,
+            is_alone: false,
         })
         .collect();
     let mut readers = vec![0; stages.len()];
@@ -235,13 +237,16 @@ fn a_request_that_does_not_fit_is_refused() {
 }
 
 /// What a stage on threads of its own does: the sum of all images, or a refusal where one is empty.
-struct Sum;
+struct Sum {
+    /// It runs on its caller's thread instead.
+    here: bool,
+}
 
 impl Stage for Sum {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
         let images = given.value(0)?;
         let name = std::thread::current().name().unwrap_or_default().to_owned();
-        assert_eq!(name, "infer-p/sum-0");
+        assert_eq!(name != "infer-p/sum-0", self.here, "it runs on {name}");
         let sum = |image: &Tensor| match image.of::<u8>() {
             Some([]) => Err(Error::Request {
                 problem: "an image is empty".to_owned(),
@@ -262,8 +267,12 @@ impl Stage for Sum {
 
 /// A pipeline of values whose one stage runs on threads of its own.
 fn on_threads() -> Arc<Pipeline> {
+    on_threads_of(Sum { here: false })
+}
+
+fn on_threads_of(stage: impl Stage + 'static) -> Arc<Pipeline> {
     let keys = crate::threads::ThreadKeys::default();
-    let threads = crate::threads::Threads::start("p/sum".to_owned(), keys, Box::new(Sum)).unwrap();
+    let threads = crate::threads::Threads::start("p/sum".to_owned(), keys, Box::new(stage)).unwrap();
     let source = Source::Input("images".to_owned());
     let sum = Ready {
         name: Arc::from("sum"),
@@ -276,6 +285,8 @@ fn on_threads() -> Arc<Pipeline> {
         }],
         filters: Vec::new(),
         gives: 1..2,
+        waits: true,
+        is_alone: true,
     };
     Arc::new(Pipeline {
         plan: Plan {
@@ -368,3 +379,5 @@ fn a_value_of_another_kind_is_refused_by_stage_and_key() {
         "stage \"sum\" of pipeline \"p\" takes tensors by its key sum.from, and this request gives it floats"
     );
 }
+
+mod here;

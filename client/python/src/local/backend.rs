@@ -4,6 +4,7 @@
 //! the wrong type is an error that names the backend; and a process that Python forked inside of it never comes back out.
 
 use crate::local::inside::{self, Inside};
+use crate::process::id as process_id;
 use crate::values::{give, take};
 use millpond_backends_interface::{Backend, Error, Instance, Model, Signature};
 use millpond_pipelines::{Value, pack, unpack};
@@ -145,12 +146,12 @@ impl Running {
             .collect::<PyResult<Vec<_>>>()
             .and_then(|batch| PyList::new(py, batch));
         let batch = batch.map_err(|error| shared.raised(py, &error, "cannot be given its batch"))?;
-        let before = process::id();
+        let before = process_id();
         let given = {
             let _inside = Inside::enter(shared.owner, &shared.name);
             self.call.bind(py).call1((batch,))
         };
-        if process::id() != before {
+        if process_id() != before {
             shared.end_fork(py, before);
         }
         let given = given.map_err(|error| {

@@ -7,7 +7,7 @@ use crate::local::backend::PythonBackend;
 use crate::values::take::type_name;
 use millpond_catalog::{Given, ModelSection};
 use millpond_engines_batcher::BatcherOptions;
-use millpond_pipelines::RequestKind;
+use millpond_pipelines::{RequestKind, torchpipe};
 use millpond_server::config::{Config, made};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
@@ -112,6 +112,48 @@ pub(crate) fn of_server(given: &Bound<'_, PyAny>) -> PyResult<Config> {
     let mut walk = Walk::default();
     let table = walk.table(dict)?;
     walk.finish(given.py(), table, OWNERS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A configuration of torchpipe's, translated.
+pub(crate) struct OfTorchpipe {
+    pub(crate) config: Config,
+    /// The pipelines, by the names of their first nodes.
+    pub(crate) roots: Vec<String>,
+    /// What became of each key.
+    pub(crate) notes: Vec<String>,
+    pub(crate) owner: u64,
+}
+
+/// Reads what `torchpipe.pipe` was given: a dict of dicts, or the path of a file.
+pub(crate) fn of_torchpipe(given: &Bound<'_, PyAny>) -> PyResult<OfTorchpipe> {
+    let py = given.py();
+    let mut walk = Walk::default();
+    let translated = match given.cast::<PyDict>() {
+        Ok(dict) => torchpipe::translate_table(&walk.table(dict)?),
+        Err(_) => {
+            let Ok(path) = given.extract::<PathBuf>() else {
+                let found = type_name(given);
+                let text = format!("it is a {found}; expected a dict of dicts, or the path of a TOML file");
+                return Err(refused(py, text));
+            };
+            let text = py.detach(|| std::fs::read_to_string(&path));
+            let text = text
+                .map_err(|error| local_error(py, "ConfigError", &format!("{}: {error}", path.display())))?;
+            torchpipe::translate(&text)
+        }
+    };
+    let translated = translated.map_err(|error| refused(py, error.to_string()))?;
+    let roots = match translated.sections.get("pipelines") {
+        Some(Value::Table(pipelines)) => pipelines.keys().cloned().collect(),
+        _ => Vec::new(),
+    };
+    let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
+    Ok(OfTorchpipe {
+        config: walk.finish(py, translated.sections, owner)?,
+        roots,
+        notes: translated.notes.iter().map(ToString::to_string).collect(),
+        owner,
+    })
 }
 
 fn of_file(given: &Bound<'_, PyAny>) -> PyResult<Config> {

@@ -10,15 +10,17 @@ use crate::local::{config, inside};
 use crate::options::milliseconds;
 use crate::pool::Outcome;
 use crate::process::OfProcess;
-use crate::values::take;
+use crate::values::{give, take};
 use millpond_catalog::Handle;
 use millpond_engines_batcher::{self as batcher, Batcher, Sweep};
 use millpond_pipelines::{self as pipelines, Ask, Progress, Values, submit};
+use millpond_server::config::Config;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a close waits for calls under way.
@@ -40,8 +42,11 @@ struct Opened {
     name: String,
     /// The number that its backends know it by.
     owner: u64,
-    handle: Handle,
+    /// Of all pipelines that were opened together.
+    handle: Arc<Handle>,
     pipeline: Arc<pipelines::Pipeline>,
+    /// The pipeline's outputs, as Python's names.
+    names: Vec<(Arc<str>, Py<PyString>)>,
     is_closed: AtomicBool,
     /// Nanoseconds that calls of late have taken on the caller's thread.
     own_ns: AtomicU64,
@@ -66,33 +71,23 @@ impl Pipeline {
             );
             return Err(local_error(py, "ConfigError", &text));
         }
-        // Backends in Python are made by the models' threads, which need the interpreter for it.
-        let opened = py.detach(|| {
-            let handle = Handle::open(read.config.sections(), read.config.resources())?;
-            handle.warm()?;
-            handle.pin().forget_counts();
-            Ok(handle)
+        let handle = open(py, &read.config)?;
+        Pipeline::of(py, read.pipeline, read.owner, handle)
+    }
+
+    /// The pipelines of a configuration in torchpipe's form by their first nodes, over the same models; and what became of its keys.
+    #[staticmethod]
+    fn of_torchpipe(
+        py: Python<'_>,
+        config: &Bound<'_, PyAny>,
+    ) -> PyResult<(BTreeMap<String, Pipeline>, Vec<String>)> {
+        let read = config::of_torchpipe(config)?;
+        let handle = open(py, &read.config)?;
+        let roots = read.roots.into_iter().map(|root| {
+            let pipeline = Pipeline::of(py, root.clone(), read.owner, Arc::clone(&handle))?;
+            Ok((root, pipeline))
         });
-        let handle: Handle = opened
-            .map_err(|error: millpond_catalog::Error| local_error(py, "ConfigError", &error.to_string()))?;
-        let Some(pipeline) = handle.pin().pipelines.get(&read.pipeline).cloned() else {
-            return Err(local_error(
-                py,
-                "ConfigError",
-                &format!("there is no pipeline {:?}", read.pipeline),
-            ));
-        };
-        let opened = Opened {
-            name: read.pipeline,
-            owner: read.owner,
-            handle,
-            pipeline,
-            is_closed: AtomicBool::new(false),
-            own_ns: AtomicU64::new(0),
-        };
-        Ok(Pipeline {
-            opened: OfProcess::new(Arc::new(opened)),
-        })
+        Ok((roots.collect::<PyResult<_>>()?, read.notes))
     }
 
     /// Runs it for a dict of inputs, or for each of a list of them, and waits.
@@ -109,7 +104,7 @@ impl Pipeline {
             .transpose()?;
         let Ok(list) = inputs.cast::<PyList>() else {
             let call = opened.call(request(inputs, "inputs")?, deadline);
-            return ended(py, opened.wait_for(py, vec![call])?.pop());
+            return opened.wait_for_one(py, call);
         };
         let mut calls = Vec::with_capacity(list.len());
         for (at, inputs) in list.iter().enumerate() {
@@ -210,6 +205,17 @@ impl Pipeline {
     }
 }
 
+/// Opens what a configuration describes. Backends in Python are made by the models' threads, which need the interpreter for it.
+fn open(py: Python<'_>, config: &Config) -> PyResult<Arc<Handle>> {
+    let opened = py.detach(|| {
+        let handle = Handle::open(config.sections(), config.resources())?;
+        handle.warm()?;
+        handle.pin().forget_counts();
+        Ok(Arc::new(handle))
+    });
+    opened.map_err(|error: millpond_catalog::Error| local_error(py, "ConfigError", &error.to_string()))
+}
+
 impl Drop for Pipeline {
     /// Its threads may need the interpreter to end, so it is let go meanwhile.
     fn drop(&mut self) {
@@ -220,6 +226,27 @@ impl Drop for Pipeline {
 }
 
 impl Pipeline {
+    fn of(py: Python<'_>, name: String, owner: u64, handle: Arc<Handle>) -> PyResult<Pipeline> {
+        let Some(pipeline) = handle.pin().pipelines.get(&name).cloned() else {
+            let text = format!("there is no pipeline {name:?}");
+            return Err(local_error(py, "ConfigError", &text));
+        };
+        let names = pipeline.outputs();
+        let names = names.map(|name| (Arc::clone(name), PyString::intern(py, name).unbind()));
+        let opened = Opened {
+            name,
+            owner,
+            handle,
+            names: names.collect(),
+            pipeline,
+            is_closed: AtomicBool::new(false),
+            own_ns: AtomicU64::new(0),
+        };
+        Ok(Pipeline {
+            opened: OfProcess::new(Arc::new(opened)),
+        })
+    }
+
     fn opened(&self, py: Python<'_>) -> PyResult<&Arc<Opened>> {
         let opened = self.opened.get().map_err(forked)?;
         if opened.is_closed.load(Ordering::Relaxed) {
@@ -248,19 +275,32 @@ fn request(inputs: &Bound<'_, PyAny>, place: &str) -> PyResult<Values> {
         return Err(pyo3::exceptions::PyTypeError::new_err(text));
     };
     let mut values = Values::default();
+    if dict.len() == 1
+        && let Some((name, value)) = dict.iter().next()
+    {
+        values.inputs.push(input(&name, &value, place)?);
+        return Ok(values);
+    }
     // A copy, because the code of objects inside may change the dict meanwhile.
     for (name, value) in dict.copy()?.iter() {
-        let Ok(name) = name.extract::<String>() else {
-            let text = format!(
-                "{place} has a key of type {}; expected str",
-                take::type_name(&name)
-            );
-            return Err(pyo3::exceptions::PyTypeError::new_err(text));
-        };
-        let value = take::value(&value).map_err(|refused| refused.raised(&format!("{place}[{name:?}]")))?;
-        values.inputs.push((name, value));
+        values.inputs.push(input(&name, &value, place)?);
     }
     Ok(values)
+}
+
+/// One input, by its name.
+fn input(
+    name: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+    place: &str,
+) -> PyResult<(String, pipelines::Value)> {
+    let Ok(name) = name.extract::<String>() else {
+        let found = take::type_name(name);
+        let text = format!("{place} has a key of type {found}; expected str");
+        return Err(pyo3::exceptions::PyTypeError::new_err(text));
+    };
+    let value = take::value(value).map_err(|refused| refused.raised(&format!("{place}[{name:?}]")))?;
+    Ok((name, value))
 }
 
 /// What the caller gets.
@@ -268,6 +308,9 @@ fn ended(py: Python<'_>, ended: Option<Ended>) -> PyResult<Py<PyAny>> {
     let ended = ended.unwrap_or(Err(Failure::Lost));
     ended.map_err(|failure| failure.into_python(py))?.into_python(py)
 }
+
+/// What a thread waits for, and how it says that it waits no more.
+type Waits = (Arc<Slot>, Arc<AtomicBool>);
 
 /// A call that has not begun.
 struct Call {
@@ -298,6 +341,76 @@ impl Opened {
             ask,
             deadline,
         }
+    }
+
+    /// Runs one call on this thread, models and all where they are idle, and waits for what it cannot run.
+    fn wait_for_one(&self, py: Python<'_>, call: Call) -> PyResult<Py<PyAny>> {
+        let slot = OnceLock::new();
+        let mut output = None;
+        let run = || {
+            let began = Instant::now();
+            output = self.start_here(call, &slot);
+            // What went to other threads says nothing of this one's time.
+            if output.is_some() || slot.get().is_some_and(|(slot, _)| slot.is_filled()) {
+                self.learn(began.elapsed());
+            }
+        };
+        // Where several stages wait at a time, one may wait for another's thread.
+        let interrupt = match self.is_short() && !self.pipeline.waits_jointly() {
+            true => inside::caller(run),
+            false => py.detach(|| inside::caller(run)),
+        };
+        let gone = || slot.get().map(|(_, gone)| gone.store(true, Ordering::Relaxed));
+        if let Some(interrupt) = interrupt {
+            gone();
+            return Err(interrupt);
+        }
+        match (output, slot.get()) {
+            (Some(Ok(output)), _) => self.outputs(py, &output),
+            (Some(Err(failure)), _) => Err(failure.into_python(py)),
+            (None, Some((slot, _))) => match slot.wait(py) {
+                Ok(Ok(Outcome::Values(output))) => self.outputs(py, &output),
+                Ok(answer) => ended(py, Some(answer)),
+                Err(error) => {
+                    gone();
+                    Err(error)
+                }
+            },
+            (None, None) => ended(py, None),
+        }
+    }
+
+    /// What all stages came to where nothing waited; the rest comes to `waits`.
+    fn start_here(&self, call: Call, waits: &OnceLock<Waits>) -> Option<Result<pipelines::Output, Failure>> {
+        let Call {
+            values,
+            ask,
+            deadline,
+        } = call;
+        match self.pipeline.run_values_here(values, &ask) {
+            Ok(Progress::Done(output)) => Some(Ok(output)),
+            Ok(Progress::Waits(waiting)) => {
+                let slot = Arc::default();
+                let reply = Reply::new(To::Thread(Arc::clone(&slot)));
+                let _ = waits.set((slot, Arc::clone(&ask.gone)));
+                waiting.start_here(ask, self.teller(deadline, reply));
+                None
+            }
+            Err(error) => Some(Err(failure(self.pipeline.name(), deadline, error))),
+        }
+    }
+
+    /// A pipeline's outputs by name.
+    fn outputs(&self, py: Python<'_>, output: &pipelines::Output) -> PyResult<Py<PyAny>> {
+        let dict = PyDict::new(py);
+        for (name, value) in &output.values {
+            let value = give::value(py, value)?;
+            match self.names.iter().find(|(known, _)| Arc::ptr_eq(known, name)) {
+                Some((_, name)) => dict.set_item(name, value)?,
+                None => dict.set_item(&**name, value)?,
+            }
+        }
+        Ok(dict.into_any().unbind())
     }
 
     /// Runs the calls, on this thread as far as it can, and waits for the rest.
@@ -372,27 +485,34 @@ impl Opened {
             ask,
             deadline,
         } = call;
-        let pipeline = Arc::clone(&self.pipeline);
-        let tell = move |result: Result<pipelines::Output, pipelines::Error>| {
-            reply.send(
-                result
-                    .map(|output| Outcome::Values(Box::new(output)))
-                    .map_err(|error| {
-                        let pipeline = pipeline.name().to_owned();
-                        Failure::Pipeline(Box::new(NotRun {
-                            pipeline,
-                            deadline,
-                            error,
-                        }))
-                    }),
-            );
-        };
+        let tell = self.teller(deadline, reply);
         match self.pipeline.run_values(values) {
             Ok(Progress::Done(output)) => tell(Ok(output)),
             Ok(Progress::Waits(waiting)) => waiting.start(ask, hand_over, tell),
             Err(error) => tell(Err(error)),
         }
     }
+
+    /// Sends what a call came to.
+    fn teller(
+        &self,
+        deadline: Option<Duration>,
+        reply: Reply,
+    ) -> impl FnOnce(Result<pipelines::Output, pipelines::Error>) + Send + 'static {
+        let pipeline = Arc::clone(&self.pipeline);
+        move |result| {
+            let result = result.map(|output| Outcome::Values(Box::new(output)));
+            reply.send(result.map_err(|error| failure(pipeline.name(), deadline, error)));
+        }
+    }
+}
+
+fn failure(pipeline: &str, deadline: Option<Duration>, error: pipelines::Error) -> Failure {
+    Failure::Pipeline(Box::new(NotRun {
+        pipeline: pipeline.to_owned(),
+        deadline,
+        error,
+    }))
 }
 
 /// As [`submit`], for this thread to run where the model is known to be fast enough.

@@ -32,6 +32,10 @@ pub(crate) fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, 
     let Some(offsets) = &value.offsets else {
         return match (&value.items, value.items.len()) {
             (Items::Tensor(tensor), _) => object(py, tensor),
+            (Items::Bytes(bytes), 1) => {
+                let item = bytes.iter().next().unwrap_or_default();
+                Ok(PyBytes::new(py, item).into_any())
+            }
             (_, 1) => items(py, &value.items, 0..1)?.get_item(0),
             (_, count) => Ok(items(py, &value.items, 0..count)?.into_any()),
         };

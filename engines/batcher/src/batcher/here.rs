@@ -5,10 +5,13 @@
 
 use super::queue::Queue;
 use super::state::places::Lent;
+use super::stats::{add, nanos};
 use super::worker::Runner;
-use super::{Request, Shared};
+use super::{Request, Shared, Timing};
+use crate::Error;
 use millpond_backends_interface::Instance;
-use std::time::Instant;
+use millpond_threads::{LeftOut, contain};
+use std::time::{Duration, Instant};
 
 /// A place that is given back when this is dropped.
 struct Place<'a> {
@@ -50,4 +53,59 @@ pub(super) fn run(shared: &Shared, lent: Lent) -> Result<(), Request> {
     place.learns = runner.serve_one(waiting, now).is_some() && !is_new;
     place.instance = runner.instance.take();
     Ok(())
+}
+
+/// What work at a place came to.
+#[derive(Debug)]
+pub struct Worked<T> {
+    /// What it gave.
+    pub result: Result<T, Error>,
+    /// Where its time went.
+    pub timing: Timing,
+}
+
+/// Does the caller's own work at a place, in the model's stead; a panic is its failure.
+pub(super) fn work<T>(
+    shared: &Shared,
+    number: usize,
+    began: Instant,
+    work: impl FnOnce() -> Result<T, String>,
+) -> Worked<T> {
+    let mut place = Place {
+        queue: &shared.queue,
+        number,
+        instance: None,
+        learns: false,
+    };
+    let counters = &shared.counters;
+    let result = contain(work).unwrap_or_else(|panic| {
+        add(&counters.panics, 1);
+        if let Some(LeftOut(left_out)) = shared.model_panics.admits() {
+            tracing::error!(model = shared.name, %panic, left_out, "a run of the model panicked");
+        }
+        Err(format!("it panicked: {}", panic.message))
+    });
+    let compute = began.elapsed();
+    add(&counters.batches, 1);
+    add(&counters.rows, 1);
+    add(&counters.compute_ns_sum, nanos(compute));
+    place.learns = result.is_ok();
+    let ended = match place.learns {
+        true => &counters.answered,
+        false => &counters.failed,
+    };
+    add(ended, 1);
+    let failed = |problem| Error::ModelFailed {
+        model: shared.name.clone(),
+        problem,
+    };
+    Worked {
+        result: result.map_err(failed),
+        timing: Timing {
+            queue: Duration::ZERO,
+            compute,
+            batch_rows: 1,
+            batch_requests: 1,
+        },
+    }
 }

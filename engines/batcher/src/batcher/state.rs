@@ -305,7 +305,8 @@ impl State {
                 Some(reason) => cut.dropped.push((waiting, reason)),
                 None => {
                     rows = with_front;
-                    self.holding.runs(place, &waiting.request);
+                    let Request { source, rows, .. } = waiting.request;
+                    self.holding.runs(place, source, rows);
                     cut.batch.push(waiting);
                 }
             }

@@ -5,10 +5,10 @@
 
 use super::places::Seat;
 use super::{Asked, State};
+use crate::batcher::BatcherOptions;
 use crate::batcher::hold::{self, Scene, Wait};
 use crate::batcher::returns::Returns;
 use crate::batcher::run_cost::{Cost, RunCost};
-use crate::batcher::{BatcherOptions, Request};
 use std::time::{Duration, Instant};
 
 /// A run that costs less besides its rows is not worth a wait: an instance that sleeps wakes as much later as it saves.
@@ -101,14 +101,14 @@ impl Holding {
         }
     }
 
-    /// `request` is about to run at `place`.
-    pub(super) fn runs(&mut self, place: usize, request: &Request) {
+    /// A request of `source` is about to run at `place`.
+    pub(super) fn runs(&mut self, place: usize, source: u64, rows: usize) {
         if let Some(running) = self
             .running
             .get_mut(place)
             .filter(|running| running.len() < ANSWERED_MAX)
         {
-            running.push((request.source, request.rows));
+            running.push((source, rows));
         }
     }
 

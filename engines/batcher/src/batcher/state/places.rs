@@ -106,12 +106,7 @@ impl State {
         if !is_free || self.would_hold(&asked, now) {
             return Ok(Visit::Queued(self.accept(request, asked, now)));
         }
-        self.idle -= 1;
-        let place = self.take_place();
-        self.standing.accepted();
-        self.running_bytes[place] = asked.bytes;
-        self.holding.runs(place, &request);
-        self.forecast.began(place, asked.rows, now);
+        let place = self.lend(&asked, now);
         Ok(Visit::Lent(Lent {
             waiting: Waiting {
                 request,
@@ -120,6 +115,35 @@ impl State {
             place,
             instance: self.places.instances[place].take(),
         }))
+    }
+
+    /// A place for work that its caller does itself, of a model that joins nothing; `None`, with nothing noted, where that would have to
+    /// wait. What the place keeps of callers stays there.
+    pub(in crate::batcher) fn visit_with_work(
+        &mut self,
+        asked: &Asked,
+        now: Instant,
+    ) -> Result<Option<usize>, Rejected> {
+        if !self.places.are_lent || self.idle == 0 || self.queued() > 0 || self.batch_size_max > 1 {
+            return Ok(None);
+        }
+        if let Some(rejected) = self.refusal(asked, now) {
+            self.note_refused(rejected, asked, now);
+            return Err(rejected);
+        }
+        self.holding.came(asked.source, now);
+        Ok(Some(self.lend(asked, now)))
+    }
+
+    /// Gives a caller a place that is free.
+    fn lend(&mut self, asked: &Asked, now: Instant) -> usize {
+        self.idle -= 1;
+        let place = self.take_place();
+        self.standing.accepted();
+        self.running_bytes[place] = asked.bytes;
+        self.holding.runs(place, asked.source, asked.rows);
+        self.forecast.began(place, asked.rows, now);
+        place
     }
 
     /// A caller has finished and gives its place back, and the instance that it had there. Its run tells what runs take where `learns` says so.
@@ -132,7 +156,9 @@ impl State {
     ) -> Wake {
         // Whoever ran here is not back before it gives its place back.
         self.ended(place, learns, None, now);
-        self.places.instances[place] = instance;
+        if let Some(instance) = instance {
+            self.places.instances[place] = Some(instance);
+        }
         self.places.free(place);
         self.idle += 1;
         let mut wake = Wake::Nobody;
