@@ -145,6 +145,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "press/practice",
             "engines/features/build",
             "engines/ordered",
+            // It draws them.
+            "pipelines",
             // Its worker processes are this program.
             "backends/plugin",
         ],
