@@ -40,13 +40,14 @@ def package() -> None:
 
 def peers() -> pathlib.Path:
     """The environment of the peers, made once."""
-    folder = BUILT / "bench-peers"
-    if not (folder / "installed").is_file():
+    folder, wanted = BUILT / "bench-peers", "\n".join([*PEERS, PICTURES])
+    installed = folder / "installed"
+    if not (installed.is_file() and installed.read_text() == wanted):
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         install = [folder / "bin/python", "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *PEERS], check=True)
         subprocess.run([*install, "--no-deps", PICTURES], check=True)
-        (folder / "installed").write_text("\n".join(PEERS))
+        installed.write_text(wanted)
     return folder
 
 
