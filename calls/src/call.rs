@@ -29,6 +29,8 @@ pub struct Call<'a> {
 pub struct Meta<'a> {
     /// `X-Deadline-Ms`.
     pub deadline_ms: Option<u64>,
+    /// `X-Priority`: from 0 (first) to 9.
+    pub priority: Option<u8>,
     /// `traceparent`.
     pub trace: Option<&'a str>,
     /// What follows `Bearer` in `Authorization`.

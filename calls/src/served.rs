@@ -75,6 +75,12 @@ impl<'a, S: Backing> Served<'a, S> {
         self.calls.admission.deadline(&self.arrival, budget_ms)
     }
 
+    /// The level that the caller gave this call, from 0 (first) to 9; a payload's own comes before a header's.
+    #[inline]
+    pub fn priority(&self, payload: Option<u8>) -> Option<u8> {
+        payload.or(self.asked.meta.priority)
+    }
+
     /// Binary blocks of a JSON answer as base64 text.
     pub fn set_base64(&mut self, base64: bool) {
         if let Some(reply) = &mut self.reply {

@@ -152,6 +152,7 @@ fn call(catalog: &Catalog, name: &str) -> mpsc::Receiver<bool> {
     let (answers, answer) = mpsc::sync_channel(1);
     let request = Request {
         source: 0,
+        priority: Default::default(),
         inputs: vec![Tensor::new(vec![1, 1], vec![1.0_f32]).unwrap()],
         rows: 1,
         deadline: None,

@@ -79,6 +79,7 @@ fn run(catalog: &Catalog, names: &[&'static str]) -> Result<Output, String> {
     };
     let ask = Ask {
         source: 1,
+        priority: Default::default(),
         deadline: None,
         gone: Arc::default(),
         kept_bytes: 0,

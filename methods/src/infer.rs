@@ -1,10 +1,10 @@
 //! `infer`: tensors straight to a model, or report R1's samples through a pipeline.
 //! Its invariant: inputs are checked against the model's signature before they join a batch.
 
-use crate::model_run::{Printed, Run, no_scores, run, run_tensors};
+use crate::model_run::{Printed, Run, no_scores, priority, run, run_tensors};
 use crate::{Served, find, no_default};
 use millpond_catalog::{Catalog, LoadedModel};
-use millpond_pipelines::{Pipeline, Request as _, RequestKind, Samples};
+use millpond_pipelines::{Pipeline, Priority, Request as _, RequestKind, Samples};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Code, Field as _, Status, infer as schema};
@@ -13,12 +13,15 @@ use std::time::Instant;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
-    let deadline = call.deadline(reserved.deadline_ms)?;
+    let urgency = (
+        call.deadline(reserved.deadline_ms)?,
+        priority(call, reserved.priority),
+    );
     match decoded {
-        schema::Call::Samples(decoded) => serve_samples(catalog, call, &decoded, deadline, reserved.trace),
+        schema::Call::Samples(decoded) => serve_samples(catalog, call, &decoded, urgency, reserved.trace),
         schema::Call::Tensors(decoded) => {
             call.set_base64(reserved.base64);
-            serve_tensors(catalog, call, decoded, deadline, reserved.trace)
+            serve_tensors(catalog, call, decoded, urgency, reserved.trace)
         }
     }
 }
@@ -27,7 +30,7 @@ fn serve_samples(
     catalog: &Catalog,
     call: &mut Served<'_>,
     decoded: &schema::Samples<'_>,
-    deadline: Instant,
+    (deadline, priority): (Instant, Priority),
     trace: Option<&str>,
 ) -> Result<(), Status> {
     if decoded.samples.ends().is_empty() {
@@ -46,6 +49,7 @@ fn serve_samples(
         bytes: pipeline.input_bytes(request.rows()),
         kept_bytes: 0,
         deadline,
+        priority,
         trace,
     };
     run(call, pipeline, &request, &work, || {
@@ -90,7 +94,7 @@ fn serve_tensors(
     catalog: &Catalog,
     call: &mut Served<'_>,
     decoded: schema::Tensors<'_>,
-    deadline: Instant,
+    (deadline, priority): (Instant, Priority),
     trace: Option<&str>,
 ) -> Result<(), Status> {
     let Prepared {
@@ -107,6 +111,7 @@ fn serve_tensors(
         bytes: inputs.iter().map(Tensor::bytes).sum(),
         kept_bytes: kept.sum(),
         deadline,
+        priority,
         trace,
     };
     let version = model.version;

@@ -6,7 +6,7 @@
 
 use crate::{Engines, Served};
 use millpond_calls::{Detached, ModelTime};
-use millpond_engines_batcher::{self as batcher, Batcher, Rejected, Timing};
+use millpond_engines_batcher::{self as batcher, Batcher, Priority, Rejected, Timing};
 use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Values, Wait};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Encoder;
@@ -28,8 +28,14 @@ pub(crate) struct Run<'a> {
     /// Bytes of the call that its answer is made from.
     pub(crate) kept_bytes: usize,
     pub(crate) deadline: Instant,
+    pub(crate) priority: Priority,
     /// The payload's own.
     pub(crate) trace: Option<&'a str>,
+}
+
+/// The level of a call's requests; `payload` is the one that its payload names.
+pub(crate) fn priority(call: &Served<'_>, payload: Option<u8>) -> Priority {
+    call.priority(payload).and_then(Priority::new).unwrap_or_default()
 }
 
 /// The refusal of a run for which the batcher has no space now. It is asked before its inputs are made and anything is set up for another
@@ -37,7 +43,8 @@ pub(crate) struct Run<'a> {
 /// too many bytes are not made at all.
 fn refusal(call: &Served<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), Status> {
     let bytes = run.bytes.saturating_add(run.kept_bytes);
-    let (batch, source) = (call.batch(), call.asked.caller.connection);
+    let batch = call.batch();
+    let source = (call.asked.caller.connection, run.priority);
     match batcher.refusal(batch.as_deref(), source, run.rows, bytes, Some(run.deadline)) {
         Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
         None => Ok(()),
@@ -80,7 +87,7 @@ pub(crate) fn run_values(
     call: &mut Served<'_>,
     pipeline: &Arc<Pipeline>,
     values: Values,
-    deadline: Instant,
+    (deadline, priority): (Instant, Priority),
     trace: Option<&str>,
     print: fn(Output) -> Result<Write, Status>,
 ) -> Result<(), Status> {
@@ -97,6 +104,7 @@ pub(crate) fn run_values(
         bytes: 0,
         kept_bytes: 0,
         deadline,
+        priority,
         trace,
     };
     let (ask, mut detached) = detach(call, &run)?;
@@ -157,6 +165,7 @@ fn detach(call: &mut Served<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Engines
     let detached = call.detach(Some(permit), run.trace)?;
     let ask = Ask {
         source: call.asked.caller.connection,
+        priority: run.priority,
         deadline: Some(run.deadline),
         gone: detached.gone(),
         kept_bytes: run.kept_bytes,

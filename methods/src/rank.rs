@@ -2,7 +2,7 @@
 //! Its invariant: items come back as they went in, each with the score of its own row.
 
 use crate::candidates::Candidates;
-use crate::model_run::{Printed, Run, no_scores, run};
+use crate::model_run::{Printed, Run, no_scores, priority, run};
 use crate::{Served, find, no_default};
 use millpond_catalog::Catalog;
 use millpond_pipelines::{Pipeline, RequestKind};
@@ -31,6 +31,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         bytes: pipeline.input_bytes(rows),
         kept_bytes: decoded.items.iter().map(owned_bytes).sum(),
         deadline: call.deadline(reserved.deadline_ms)?,
+        priority: priority(call, reserved.priority),
         trace: reserved.trace,
     };
     run(call, pipeline, &request, &work, || {

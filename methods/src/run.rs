@@ -1,7 +1,7 @@
 //! `run`: named values through a pipeline of values.
 //! Its invariant: values go in and come out as they are; what is no value of the wire, keys, is a tensor of the same bits.
 
-use crate::model_run::{Write, run_values};
+use crate::model_run::{Write, priority, run_values};
 use crate::{Served, find};
 use millpond_catalog::Catalog;
 use millpond_pipelines::{Items, Output, Value, Values};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let deadline = call.deadline(reserved.deadline_ms)?;
+    let priority = priority(call, reserved.priority);
     let pipeline = Arc::clone(find("pipeline", &catalog.pipelines, &decoded.pipeline)?);
     let inputs = decoded.inputs.into_iter();
     let values = Values {
@@ -26,7 +27,14 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             .collect(),
     };
     call.set_base64(reserved.base64);
-    run_values(call, &pipeline, values, deadline, reserved.trace, answer)
+    run_values(
+        call,
+        &pipeline,
+        values,
+        (deadline, priority),
+        reserved.trace,
+        answer,
+    )
 }
 
 fn given(value: schema::Value) -> Value {

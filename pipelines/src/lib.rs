@@ -55,6 +55,7 @@ pub use condition::Condition;
 pub use error::Error;
 pub use filter::Filter;
 pub use inputs::Declared;
+pub use millpond_engines_batcher::Priority;
 pub use millpond_tensor::Bytes;
 pub use opening::Parts;
 pub use opening::{Opened, Opening};

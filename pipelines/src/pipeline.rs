@@ -258,7 +258,7 @@ impl Pipeline {
     /// let output = match pipeline.run_values(values)? {
     ///     Progress::Done(output) => output,
     ///     Progress::Waits(waiting) => {
-    ///         let ask = Ask { source: 1, deadline: None, gone: Arc::default(), kept_bytes: 0 };
+    ///         let ask = Ask { source: 1, priority: Default::default(), deadline: None, gone: Arc::default(), kept_bytes: 0 };
     ///         let (send, done) = mpsc::sync_channel(1);
     ///         let done_with = move |output| drop(send.send(output));
     ///         waiting.start(ask, |batcher, request| submit(&batcher, request), done_with);

@@ -1,6 +1,6 @@
 //! What a stage waits for: a model's batcher. Its invariant: who waits is told exactly once.
 
-use millpond_engines_batcher::{Answer, Batcher, Error, Rejected, Request};
+use millpond_engines_batcher::{Answer, Batcher, Error, Priority, Rejected, Request};
 use millpond_tensor::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,6 +11,8 @@ use std::time::Instant;
 pub struct Ask {
     /// As a number: sources are served in turn, and share a full queue.
     pub source: u64,
+    /// Whom its requests go before while they wait, at each model.
+    pub priority: Priority,
     /// When the answer becomes worthless.
     pub deadline: Option<Instant>,
     /// Set when nobody waits any more.
@@ -61,6 +63,7 @@ impl Wait {
     {
         let request = Request {
             source: ask.source,
+            priority: ask.priority,
             inputs: self.inputs,
             rows: self.rows,
             deadline: ask.deadline,

@@ -89,6 +89,7 @@ fn run(pipeline: &Arc<Pipeline>, inputs: &[(&str, &str)]) -> Output {
     };
     let ask = Ask {
         source: 1,
+        priority: Default::default(),
         deadline: None,
         gone: Arc::default(),
         kept_bytes: 0,

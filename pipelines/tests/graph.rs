@@ -131,6 +131,7 @@ fn run(pipeline: &Arc<Pipeline>, inputs: Vec<(&str, Value)>) -> Result<Output, E
         Progress::Waits(waiting) => {
             let ask = Ask {
                 source: 1,
+                priority: Default::default(),
                 deadline: None,
                 gone: Arc::default(),
                 kept_bytes: 0,

@@ -150,6 +150,7 @@ fn run(pipeline: &Arc<Pipeline>, call: &Call) -> Output {
         Progress::Waits(waiting) => {
             let ask = Ask {
                 source: 1,
+                priority: Default::default(),
                 deadline: None,
                 gone: Arc::default(),
                 kept_bytes: 0,

@@ -115,6 +115,7 @@ fn run(pipeline: &Arc<Pipeline>, inputs: Vec<(&str, Value)>, outputs: &[&str]) -
         Progress::Waits(waiting) => {
             let ask = Ask {
                 source: 1,
+                priority: Default::default(),
                 deadline: None,
                 gone: Arc::default(),
                 kept_bytes: 0,

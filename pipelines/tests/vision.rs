@@ -55,6 +55,7 @@ fn run(stages: &[&str], inputs: Vec<(&str, Value)>) -> Result<Output, Error> {
         Progress::Waits(waiting) => {
             let ask = Ask {
                 source: 1,
+                priority: Default::default(),
                 deadline: None,
                 gone: Arc::default(),
                 kept_bytes: 0,

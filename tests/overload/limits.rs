@@ -441,3 +441,57 @@ fn a_call_of_more_bytes_than_may_be_held_is_refused_before_its_stages_run() {
     );
     serve(&samples[..31]);
 }
+
+#[test]
+fn a_call_of_a_better_level_takes_the_place_of_one_that_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), PRACTICE).unwrap();
+    let set = [
+        "models.stand_in.us=1500000",
+        "models.stand_in.instances=1",
+        "models.stand_in.queue_max=1",
+        "models.stand_in.warm_up=[]",
+        "server.deadline_ms_default=60000",
+    ];
+    let server = Millpond::start(folder.path(), &set);
+    let body = |level: Option<u32>| {
+        let mut body = json!({"inputs": {"x": {"shape": [1, 1], "type": "f32", "data": [1]}}});
+        if let Some(level) = level {
+            body["_priority"] = json!(level);
+        }
+        body
+    };
+    let with_header = |level: &str, body: &Value| {
+        let body = body.to_string();
+        let length = body.len();
+        Http::connect(&server.addr).send(&format!(
+            "POST /service/infer HTTP/1.1\r\nHost: localhost\r\nX-Priority: {level}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    };
+    for wrong in ["10", "high", "-1", ""] {
+        let (status, answer) = with_header(wrong, &body(None));
+        assert!(
+            status == 400 && answer.contains("30104") && answer.contains("X-Priority"),
+            "{answer}"
+        );
+    }
+    let (status, answer) = server.call("infer", &body(Some(10)));
+    assert_eq!((status, answer["code"].as_u64()), (400, Some(30104)), "{answer}");
+    std::thread::scope(|scope| {
+        let runs = scope.spawn(|| server.call("infer", &body(None)));
+        server.wait_for_metric("millpond_model_busy{model=\"stand_in\"} 1");
+        let waits = scope.spawn(|| with_header("9", &body(None)));
+        server.wait_for_metric("millpond_model_queued{model=\"stand_in\"} 1");
+        // The payload's own comes before the header's.
+        let last = with_header("0", &body(Some(9)));
+        assert!(last.0 == 429 && last.1.contains("queue"), "{last:?}");
+        let (status, answer) = server.call("infer", &body(Some(0)));
+        assert_eq!(status, 200, "{answer}");
+        let gave_way = waits.join().unwrap();
+        assert!(
+            gave_way.0 == 429 && gave_way.1.contains("gave way"),
+            "{gave_way:?}"
+        );
+        assert_eq!(runs.join().unwrap().0, 200);
+    });
+}

@@ -80,6 +80,11 @@ fn what_is_no_map_is_not_echoed() {
         (Encoding::Json, b"{\"a\":nan}", "not valid JSON"),
         (Encoding::Json, b"{\"_deadline_ms\":\"x\"}", "_deadline_ms"),
         (Encoding::Json, b"{\"_deadline_ms\":0}", "deadline"),
+        (
+            Encoding::Json,
+            b"{\"_priority\":10}",
+            "key \\\"_priority\\\" is 10",
+        ),
     ] {
         let (status, answer) = frames.call("echo", encoding, payload);
         let answer = String::from_utf8_lossy(&answer);

@@ -36,11 +36,19 @@ class AsyncClient(Endpoint):
         return self
 
     async def call(
-        self, method: str, payload: dict[str, Any], deadline_ms: float | None = None, *, hedged: bool = False
+        self,
+        method: str,
+        payload: dict[str, Any],
+        deadline_ms: float | None = None,
+        *,
+        hedged: bool = False,
+        priority: int | None = None,
     ) -> dict[str, Any]:
         """Calls a method and returns its answer; as `Client.call`."""
         pool = self._connected()
-        answer: dict[str, Any] = await _ended(lambda to: pool.call(method, payload, deadline_ms, hedged, to))
+        answer: dict[str, Any] = await _ended(
+            lambda to: pool.call(method, payload, deadline_ms, hedged, to, priority=priority)
+        )
         return answer
 
     async def call_raw(
@@ -51,10 +59,13 @@ class AsyncClient(Endpoint):
         *,
         encoding: Literal["msgpack", "json"] = "msgpack",
         hedged: bool = False,
+        priority: int | None = None,
     ) -> bytes:
         """Calls a method with one encoded map, and returns the answer's; as `Client.call_raw`."""
         pool = self._connected()
-        answer: bytes = await _ended(lambda to: pool.call_raw(method, payload, deadline_ms, encoding, hedged, to))
+        answer: bytes = await _ended(
+            lambda to: pool.call_raw(method, payload, deadline_ms, encoding, hedged, to, priority=priority)
+        )
         return answer
 
     async def oneway(self, method: str, payload: dict[str, Any]) -> None:

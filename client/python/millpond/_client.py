@@ -20,16 +20,23 @@ class Client(Endpoint):
         return _native.Pool.connect(self._options)
 
     def call(
-        self, method: str, payload: dict[str, Any], deadline_ms: float | None = None, *, hedged: bool = False
+        self,
+        method: str,
+        payload: dict[str, Any],
+        deadline_ms: float | None = None,
+        *,
+        hedged: bool = False,
+        priority: int | None = None,
     ) -> dict[str, Any]:
         """Calls a method and returns its answer.
 
         The deadline covers everything, and travels to the server, which drops work that comes too late; without one a call
         waits for as long as its connection lives. `hedged` says that the call may run twice, and has a second attempt made when
-        it is slow (the client's `hedge_after_ms`). Raises `TypeError` or `ValueError` for a payload that cannot be sent, naming the
+        it is slow (the client's `hedge_after_ms`). `priority` is a level from 0 (first) to 9, and 5 without one: while calls wait for a
+        model, those of a better level go first. Raises `TypeError` or `ValueError` for a payload that cannot be sent, naming the
         place, and otherwise a `millpond.Error`.
         """
-        return self._connected().call(method, payload, deadline_ms, hedged)
+        return self._connected().call(method, payload, deadline_ms, hedged, priority=priority)
 
     def call_raw(
         self,
@@ -39,9 +46,10 @@ class Client(Endpoint):
         *,
         encoding: Literal["msgpack", "json"] = "msgpack",
         hedged: bool = False,
+        priority: int | None = None,
     ) -> bytes:
         """Calls a method with one encoded map, and returns the answer's map in the same encoding."""
-        return self._connected().call_raw(method, payload, deadline_ms, encoding, hedged)
+        return self._connected().call_raw(method, payload, deadline_ms, encoding, hedged, priority=priority)
 
     def oneway(self, method: str, payload: dict[str, Any]) -> None:
         """Queues a call that has no answer.

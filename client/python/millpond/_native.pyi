@@ -61,10 +61,16 @@ class Errand:
 class Pipeline:
     def __init__(self, config: dict[str, Any] | str | os.PathLike[str], *, pipeline: str | None = None) -> None: ...
     @overload
-    def __call__(self, inputs: dict[str, Any], *, deadline_ms: float | None = None) -> dict[str, Any]: ...
+    def __call__(
+        self, inputs: dict[str, Any], *, deadline_ms: float | None = None, priority: int | None = None
+    ) -> dict[str, Any]: ...
     @overload
-    def __call__(self, inputs: list[dict[str, Any]], *, deadline_ms: float | None = None) -> list[dict[str, Any]]: ...
-    def begin(self, inputs: dict[str, Any], deadline_ms: float | None, to: _To) -> Errand: ...
+    def __call__(
+        self, inputs: list[dict[str, Any]], *, deadline_ms: float | None = None, priority: int | None = None
+    ) -> list[dict[str, Any]]: ...
+    def begin(
+        self, inputs: dict[str, Any], deadline_ms: float | None, to: _To, *, priority: int | None = None
+    ) -> Errand: ...
     @staticmethod
     def of_torchpipe(config: dict[str, Any] | str | os.PathLike[str]) -> tuple[dict[str, Pipeline], list[str]]: ...
     def stats(self) -> dict[str, Any]:
@@ -109,9 +115,26 @@ class Pool:
     @staticmethod
     def connect(options: Options, to: _To) -> Ticket: ...
     @overload
-    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None, hedged: bool) -> dict[str, Any]: ...
+    def call(
+        self,
+        method: str,
+        payload: dict[str, Any],
+        deadline_ms: float | None,
+        hedged: bool,
+        *,
+        priority: int | None = None,
+    ) -> dict[str, Any]: ...
     @overload
-    def call(self, method: str, payload: dict[str, Any], deadline_ms: float | None, hedged: bool, to: _To) -> Ticket: ...
+    def call(
+        self,
+        method: str,
+        payload: dict[str, Any],
+        deadline_ms: float | None,
+        hedged: bool,
+        to: _To,
+        *,
+        priority: int | None = None,
+    ) -> Ticket: ...
     @overload
     def call_raw(
         self,
@@ -120,6 +143,8 @@ class Pool:
         deadline_ms: float | None,
         encoding: Literal["msgpack", "json"],
         hedged: bool,
+        *,
+        priority: int | None = None,
     ) -> bytes: ...
     @overload
     def call_raw(
@@ -130,6 +155,8 @@ class Pool:
         encoding: Literal["msgpack", "json"],
         hedged: bool,
         to: _To,
+        *,
+        priority: int | None = None,
     ) -> Ticket: ...
     @overload
     def oneway(self, method: str, payload: dict[str, Any]) -> None: ...

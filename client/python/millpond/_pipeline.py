@@ -87,25 +87,29 @@ class Pipeline(_native.Pipeline):
         ...     pipe({"data": "calm"})
         {'shout': b'CALM'}
 
-    `pipe(inputs, deadline_ms=None)` runs it for a dict of values and returns a dict of outputs, or for a list of such dicts, together, and
+    `pipe(inputs, deadline_ms=None, priority=None)` runs it for a dict of values and returns a dict of outputs, or for a list of such dicts, together, and
     returns the list of theirs. Whoever lends arrays must not write to them until the call has ended.
     """
 
-    def submit(self, inputs: dict[str, Any], *, deadline_ms: float | None = None) -> Future:
+    def submit(
+        self, inputs: dict[str, Any], *, deadline_ms: float | None = None, priority: int | None = None
+    ) -> Future:
         """Begins a call and returns its future. The inputs are held until it has ended."""
         results = _results_of_process()
         number, future = next(results.numbers), Future()
         results.waiting[number] = future
         try:
-            future._errand = self.begin(inputs, deadline_ms, (results.arrivals, number))
+            future._errand = self.begin(inputs, deadline_ms, (results.arrivals, number), priority=priority)
         except BaseException:
             results.waiting.pop(number, None)
             raise
         return future
 
-    async def call_async(self, inputs: dict[str, Any], *, deadline_ms: float | None = None) -> dict[str, Any]:
+    async def call_async(
+        self, inputs: dict[str, Any], *, deadline_ms: float | None = None, priority: int | None = None
+    ) -> dict[str, Any]:
         """As a call, awaited: a call that is cancelled is not begun any more."""
-        outputs: dict[str, Any] = await _ended(lambda to: self.begin(inputs, deadline_ms, to))
+        outputs: dict[str, Any] = await _ended(lambda to: self.begin(inputs, deadline_ms, to, priority=priority))
         return outputs
 
     def __enter__(self) -> Self:

@@ -122,6 +122,19 @@ pub(crate) fn milliseconds(name: &str, given: f64) -> PyResult<Duration> {
         .map_err(|_| PyValueError::new_err(format!("{name} is {given}; expected milliseconds, 0 or more")))
 }
 
+/// A call's level among those that wait for the same model.
+pub(crate) fn priority(given: Option<i64>) -> PyResult<Option<u8>> {
+    let level = |given: i64| u8::try_from(given).ok().filter(|level| *level <= 9);
+    let refused = |given| {
+        PyValueError::new_err(format!(
+            "priority is {given}; expected a level from 0 (first) to 9"
+        ))
+    };
+    given
+        .map(|given| level(given).ok_or_else(|| refused(given)))
+        .transpose()
+}
+
 fn count(name: &str, given: i64, max: usize) -> PyResult<usize> {
     usize::try_from(given)
         .ok()

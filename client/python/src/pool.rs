@@ -6,7 +6,7 @@
 use crate::ask::{Listener, ask};
 use crate::driver::{Driver, driver, lock};
 use crate::failure::{Failure, closed, forked};
-use crate::options::{Options, milliseconds};
+use crate::options::{Options, milliseconds, priority};
 use crate::process::OfProcess;
 use crate::values::give;
 use crate::{payload, tree};
@@ -117,7 +117,8 @@ impl Pool {
     }
 
     /// Calls with a dict and gives a dict.
-    #[pyo3(signature = (method, payload, deadline_ms, hedged, to = None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's keywords.
+    #[pyo3(signature = (method, payload, deadline_ms, hedged, to = None, *, priority = None))]
     fn call(
         &self,
         py: Python<'_>,
@@ -126,9 +127,11 @@ impl Pool {
         deadline_ms: Option<f64>,
         hedged: bool,
         to: Option<Listener<'_>>,
+        priority: Option<i64>,
     ) -> PyResult<Py<PyAny>> {
         let (connected, client) = self.open(py)?;
         connected.check_hedged(hedged)?;
+        let client = urgent(client, priority)?;
         let deadline = deadline(deadline_ms)?;
         let payload = payload::encode(&method, payload, connected.frame_bytes_max)?;
         let address = connected.address.clone();
@@ -145,7 +148,7 @@ impl Pool {
 
     /// Calls with one encoded map and gives the answer's, in the same encoding.
     #[allow(clippy::too_many_arguments)] // They are Python's keywords.
-    #[pyo3(signature = (method, payload, deadline_ms, encoding, hedged, to = None))]
+    #[pyo3(signature = (method, payload, deadline_ms, encoding, hedged, to = None, *, priority = None))]
     fn call_raw(
         &self,
         py: Python<'_>,
@@ -155,9 +158,11 @@ impl Pool {
         encoding: &str,
         hedged: bool,
         to: Option<Listener<'_>>,
+        priority: Option<i64>,
     ) -> PyResult<Py<PyAny>> {
         let (connected, client) = self.open(py)?;
         connected.check_hedged(hedged)?;
+        let client = urgent(client, priority)?;
         let deadline = deadline(deadline_ms)?;
         let encoding = match encoding {
             "msgpack" => Encoding::Msgpack,
@@ -254,6 +259,14 @@ async fn called(
         return client.call_hedged(method, encoding, payload, deadline).await;
     }
     client.call_raw(method, encoding, payload, deadline).await
+}
+
+/// The client whose calls have this level.
+fn urgent(client: Client, level: Option<i64>) -> PyResult<Client> {
+    Ok(match priority(level)? {
+        Some(level) => client.with_priority(level),
+        None => client,
+    })
 }
 
 fn deadline(deadline_ms: Option<f64>) -> PyResult<Option<Duration>> {

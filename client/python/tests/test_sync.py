@@ -40,6 +40,15 @@ class Calls(Served):
         self.assertTrue(0 < echoed.pop("_deadline_ms") <= TIMEOUT_MS)
         self.assertEqual(echoed, {})
 
+    def test_a_priority_travels(self):
+        client = self.client()
+        self.assertEqual(client.call("echo", {"a": 1}, priority=2), {"a": 1, "_priority": 2})
+        echoed = json.loads(client.call_raw("echo", b"{}", encoding="json", priority=9))
+        self.assertEqual(echoed, {"_priority": 9})
+        for priority in (-1, 10, 300):
+            with self.subTest(priority), self.assertRaisesRegex(ValueError, f"priority is {priority}; expected a level"):
+                client.call("echo", {}, priority=priority)
+
     def test_oneway_calls_act(self):
         client = self.client()
         self.assertIsNone(client.oneway("ordered.put", {"entries": [["oneway", "1"]]}))

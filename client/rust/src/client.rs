@@ -25,6 +25,8 @@ use tokio::time::{sleep, timeout};
 pub struct Client {
     pool: Arc<Pool>,
     hedger: Option<Arc<Hedger>>,
+    /// Of every call that has an answer.
+    priority: Option<u8>,
 }
 
 impl Client {
@@ -39,9 +41,21 @@ impl Client {
         let client = Client {
             pool: Arc::new(Pool::new(addr, options)?),
             hedger,
+            priority: None,
         };
         client.pool.open().await?;
         Ok(client)
+    }
+
+    /// A client of the same connections whose calls say how urgent they are, from 0 (first) to 9: while they wait for a model,
+    /// those of a better level go first. Calls without a level have 5. The level travels in the payload as `_priority`, which
+    /// payloads must then not hold themselves; the server refuses one above 9. Calls without an answer carry none.
+    #[must_use]
+    pub fn with_priority(&self, level: u8) -> Client {
+        Client {
+            priority: Some(level),
+            ..self.clone()
+        }
     }
 
     /// Calls a method with a msgpack map and returns the answer's msgpack map.
@@ -72,7 +86,7 @@ impl Client {
         payload: &[u8],
         deadline: Option<Duration>,
     ) -> Result<Vec<u8>, CallError> {
-        let outgoing = Outgoing::new(method, encoding, payload, deadline);
+        let outgoing = Outgoing::new(method, encoding, payload, deadline, self.priority);
         let exchange = async {
             let reserved = self.pool.ready().await?;
             self.exchange(reserved, &outgoing).await
@@ -99,7 +113,7 @@ impl Client {
         let Some(hedger) = &self.hedger else {
             return self.call_raw(method, encoding, payload, deadline).await;
         };
-        let outgoing = Outgoing::new(method, encoding, payload, deadline);
+        let outgoing = Outgoing::new(method, encoding, payload, deadline, self.priority);
         self.within(&outgoing, self.hedged(hedger, &outgoing)).await
     }
 
@@ -123,7 +137,7 @@ impl Client {
         payload: &[u8],
     ) -> Result<(), CallError> {
         self.pool
-            .oneway(&Outgoing::new(method, encoding, payload, None))
+            .oneway(&Outgoing::new(method, encoding, payload, None, None))
             .await
     }
 

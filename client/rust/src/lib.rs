@@ -33,7 +33,6 @@
 mod address;
 mod backoff;
 mod client;
-mod deadline;
 mod error;
 mod hedge;
 mod link;
@@ -41,6 +40,7 @@ mod methods;
 mod options;
 mod pool;
 mod push;
+mod reserved;
 mod tls;
 
 pub use backoff::Backoff;

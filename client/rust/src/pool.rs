@@ -6,8 +6,9 @@
 
 use crate::address::parse_list;
 use crate::link::{Answer, Ended, Link, Reserved, Standing};
+use crate::reserved::{self, Gained};
 use crate::tls::{self, Connector};
-use crate::{CallError, Options, deadline};
+use crate::{CallError, Options};
 use millpond_wire_schema::payload::Encoding;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub(crate) struct Outgoing<'a> {
     payload: &'a [u8],
     /// The caller's, whole.
     pub(crate) deadline: Option<Duration>,
+    priority: Option<u8>,
     started: Instant,
 }
 
@@ -272,27 +274,31 @@ impl<'a> Outgoing<'a> {
         encoding: Encoding,
         payload: &'a [u8],
         deadline: Option<Duration>,
+        priority: Option<u8>,
     ) -> Outgoing<'a> {
         Outgoing {
             method,
             encoding,
             payload,
             deadline,
+            priority,
             started: Instant::now(),
         }
     }
 
-    /// The payload with what is left of the deadline in it.
+    /// The payload with what is left of the deadline in it, and the priority.
     fn payload(&self) -> Result<Cow<'a, [u8]>, CallError> {
-        let Some(deadline) = self.deadline else {
-            return Ok(Cow::Borrowed(self.payload));
+        let gained = Gained {
+            deadline_ms: self.deadline.map(|deadline| {
+                let left = deadline.saturating_sub(self.started.elapsed());
+                u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
+            }),
+            priority: self.priority,
         };
-        let left_ms = deadline
-            .saturating_sub(self.started.elapsed())
-            .as_micros()
-            .div_ceil(1000);
-        let left_ms = u64::try_from(left_ms).unwrap_or(u64::MAX);
-        let inserted = deadline::insert(self.encoding, self.payload, left_ms);
+        if gained == Gained::default() {
+            return Ok(Cow::Borrowed(self.payload));
+        }
+        let inserted = reserved::insert(self.encoding, self.payload, gained);
         inserted.map(Cow::Owned).map_err(|detail| CallError::Unsendable {
             method: self.method.to_owned(),
             detail,

@@ -3,16 +3,20 @@
 //! `done` is called exactly once, with this request's own rows or the reason why not.
 //!
 //! No timer cuts a batch. A request that finds an idle instance wakes it and runs at once, or runs in its place on the caller's thread.
-//! Requests that arrive while all instances are busy wait together. Their sources are served
-//! in turn, within one first come first served; the instance that finishes cuts the next batch
+//! Requests that arrive while all instances are busy wait together. Better priorities go first, and whatever waits
+//! gains levels; within a level sources are served in turn, within one first come first served; the instance that finishes cuts the next batch
 //! from them, up to `batch_size_max` rows. It first waits for callers that were just answered,
 //! where their measured return times say that this pays. A request that is expected to be
 //! answered after its deadline does not wait at all.
+
+// A refusal gives the request back, whole: its caller answers it. A box would be an allocation for each refusal.
+#![allow(clippy::result_large_err)]
 
 mod batch;
 mod forecast;
 mod here;
 mod hold;
+mod levels;
 mod queue;
 mod rejected;
 mod returns;
@@ -32,7 +36,7 @@ pub use stats::Stats;
 pub use sweep::Sweep;
 pub use warm_up::WarmUpRun;
 
-use crate::Error;
+use crate::{Error, Priority};
 use millpond_backends_interface::{Instance, Model};
 use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
@@ -142,6 +146,8 @@ pub type Done = Box<dyn FnOnce(Result<Answer, Error>) + Send + 'static>;
 pub struct Request {
     /// Who asks, as a number: sources are served in turn, and share a full queue.
     pub source: u64,
+    /// Whom it goes before while it waits.
+    pub priority: Priority,
     /// In signature order, checked by `Signature::check_inputs`.
     pub inputs: Vec<Tensor>,
     /// As `Signature::rows` counts them.
@@ -168,6 +174,7 @@ impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("source", &self.source)
+            .field("priority", &self.priority)
             .field("rows", &self.rows)
             .field("bytes", &self.bytes())
             .field("deadline", &self.deadline)
@@ -368,6 +375,8 @@ impl Batcher {
     ) -> Result<Option<Worked<T>>, Rejected> {
         let asked = Asked {
             source,
+            // It goes before nothing: it runs where nothing waits, or not at all.
+            priority: Priority::default(),
             rows: 1,
             bytes,
             deadline,
@@ -399,13 +408,14 @@ impl Batcher {
     pub fn refusal(
         &self,
         sweep: Option<&Sweep>,
-        source: u64,
+        (source, priority): (u64, Priority),
         rows: usize,
         bytes: usize,
         deadline: Option<Instant>,
     ) -> Option<Rejected> {
         let asked = Asked {
             source,
+            priority,
             rows: rows.min(self.shared.request_rows_max),
             bytes,
             deadline,

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
-//! use millpond_engines_batcher::{Batcher, BatcherOptions, Request};
+//! use millpond_engines_batcher::{Batcher, BatcherOptions, Priority, Request};
 //! use millpond_tensor::{ElementType, Tensor};
 //! use std::sync::{Arc, mpsc};
 //!
@@ -35,6 +35,7 @@
 //! let x = Tensor::new(vec![3], vec![1.0_f32, 2.0, 3.0])?;
 //! let request = Request {
 //!     source: 0,
+//!     priority: Priority::default(),
 //!     inputs: vec![x],
 //!     rows: 3,
 //!     deadline: None,
@@ -51,8 +52,10 @@
 mod affinity;
 mod batcher;
 mod error;
+mod priority;
 
 pub use batcher::{
     Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Sweep, Timing, WarmUpRun, Worked,
 };
 pub use error::Error;
+pub use priority::Priority;

@@ -75,6 +75,7 @@ fn request(x: &Tensor) -> (Request, Answers) {
     let (send, answers) = sync_channel(1);
     let request = Request {
         source: 0,
+        priority: Default::default(),
         inputs: vec![x.clone()],
         rows: x.rows(),
         deadline: None,

@@ -4,7 +4,7 @@
 mod gate;
 
 use gate::{GateModel, accept, check_answer, check_error, refuse, request, start, submit};
-use millpond_engines_batcher::{Batcher, BatcherOptions, Rejected};
+use millpond_engines_batcher::{Batcher, BatcherOptions, Priority, Rejected};
 use std::sync::Arc;
 
 fn submit_from(batcher: &Batcher, source: u64, value: f32) -> gate::Answers {
@@ -127,7 +127,10 @@ fn bytes_that_wait_and_run_are_bounded_and_counted() {
         bytes: 4,
         queue_bytes_max: 12,
     };
-    assert_eq!(batcher.refusal(None, 0, 1, 4, None), Some(full));
+    assert_eq!(
+        batcher.refusal(None, (0, Priority::DEFAULT), 1, 4, None),
+        Some(full)
+    );
     assert_eq!(refuse(&batcher, &[3.0]).0, full);
     let (mut large, _answers) = request(&[3.0]);
     large.kept_bytes = 9;

@@ -206,9 +206,17 @@ fn make_call<S: Service>(local: &Serving<S>, turn: &mut Turn<'_>, request: &Http
         let peer = turn.peer().0.into();
         return serve(turn, form, None, |reply| service.visit(verb, path, peer, reply));
     };
+    let priority = match request.priority.map(level).transpose() {
+        Ok(priority) => priority,
+        Err(status) => {
+            form.error(turn.out(), &status);
+            return service.refused(service.find(&name), &status);
+        }
+    };
     let mut call = Call {
         meta: Meta {
             deadline_ms: request.deadline_ms,
+            priority,
             trace: request.trace,
             token: request.authorization.and_then(|header| bearer(header.0)),
         },
@@ -231,6 +239,17 @@ fn make_call<S: Service>(local: &Serving<S>, turn: &mut Turn<'_>, request: &Http
         }
     }
     serve(turn, form, None, |reply| service.call(&call, reply))
+}
+
+/// The level that `X-Priority` names.
+fn level(text: &str) -> Result<u8, Status> {
+    match text.as_bytes() {
+        [digit @ b'0'..=b'9'] => Ok(digit - b'0'),
+        _ => {
+            let ex = format!("header X-Priority is {text:?}; expected an integer from 0 (first) to 9");
+            Err(Status::new(Code::BadArgument, ex))
+        }
+    }
 }
 
 /// Says with which verbs the method is called.

@@ -146,6 +146,7 @@ fn scores(pipeline: &Arc<Pipeline>) -> Result<Option<Vec<f32>>, String> {
         Ok(Progress::Waits(waiting)) => {
             let ask = Ask {
                 source: 1,
+                priority: Default::default(),
                 deadline: None,
                 gone: Arc::default(),
                 kept_bytes: 0,
@@ -324,6 +325,7 @@ fn sums(pipeline: &Arc<Pipeline>, images: &[&[u8]], offsets: &[u32]) -> Result<V
     };
     let ask = Ask {
         source: 1,
+        priority: Default::default(),
         deadline: None,
         gone: Arc::default(),
         kept_bytes: 0,

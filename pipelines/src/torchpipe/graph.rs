@@ -309,11 +309,7 @@ impl<'n> Graph<'n> {
                 "a value carries how many items each row has, and stages run on all of them at once",
             );
         }
-        keys.note(
-            "priority",
-            Outcome::Dropped,
-            "callers are served in turns, and no call goes before another",
-        );
+        keys.note("priority", Outcome::Dropped, "a call brings its own (_priority)");
         keys.note("min", Outcome::Dropped, "a free instance takes what waits");
         if let Some(filter) = node.get("filter") {
             let outcome = chain.filter(filter).map_err(|problem| {

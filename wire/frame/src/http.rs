@@ -35,6 +35,8 @@ pub struct HttpRequest<'a> {
     pub keep_alive: bool,
     /// `X-Deadline-Ms`.
     pub deadline_ms: Option<u64>,
+    /// `X-Priority`, as it stands there.
+    pub priority: Option<&'a str>,
     /// `traceparent`; cut after 128 bytes.
     pub trace: Option<&'a str>,
     /// `Sec-WebSocket-Key` of a request to go on as a WebSocket of version 13 (RFC 6455 section 4.2.1): the bytes behind

@@ -1,17 +1,23 @@
 //! The keys that any method's payload may carry.
 //! Its invariant: a trace that is kept is no longer than a log line bears.
 
-use crate::{Payload, Read, Reader};
+use crate::{Payload, PayloadError, Read, Reader, Token};
 use std::fmt;
 
 /// Bytes of a trace that are kept. A traceparent has 55; what is longer is none, and would stand in log lines at its full length.
 const TRACE_BYTES_MAX: usize = 128;
+
+/// The last level of `_priority`.
+const PRIORITY_MAX: u8 = 9;
+const PRIORITY_EXPECTED: &str = "an integer from 0 (first) to 9";
 
 /// What stands under the keys that any method may carry.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reserved<'a> {
     /// `_deadline_ms`: remaining budget, counted from the server's read.
     pub deadline_ms: Option<u64>,
+    /// `_priority`: from 0 (first) to 9, among calls that wait for the same model.
+    pub priority: Option<u8>,
     /// `_trace`: a W3C traceparent; cut after 128 bytes.
     pub trace: Option<&'a str>,
     /// `_token`: what opens the method.
@@ -55,6 +61,7 @@ impl<'a> Reader<'a> {
             b"_trace" => (2, "_trace"),
             b"_token" => (4, "_token"),
             b"base64" => (8, "base64"),
+            b"_priority" => (16, "_priority"),
             _ => return Ok(false),
         };
         if self.reserved.seen & bit != 0 {
@@ -70,10 +77,21 @@ impl<'a> Reader<'a> {
                 .text()
                 .map(|text| self.reserved.trace = Some(kept_trace(text))),
             4 => self.text().map(|text| self.reserved.token = Some(Hidden(text))),
+            16 => self.level().map(|level| self.reserved.priority = Some(level)),
             _ => self.bool().map(|value| self.reserved.base64 = value),
         };
         read.map_err(|error| error.under(name))?;
         Ok(true)
+    }
+
+    fn level(&mut self) -> Read<u8> {
+        match self.token()? {
+            Token::UInt(found) => u8::try_from(found)
+                .ok()
+                .filter(|level| *level <= PRIORITY_MAX)
+                .ok_or_else(|| PayloadError::invalid(found.to_string(), PRIORITY_EXPECTED)),
+            other => Err(other.is_not(PRIORITY_EXPECTED)),
+        }
     }
 }
 
@@ -125,6 +143,26 @@ mod tests {
         check(r#"{"_token": "a", "_token": "b"}"#, "key \"_token\" occurs twice");
         check(r#"{"_token": 1, "_token": "b"}"#, "key \"_token\" occurs twice");
         check(r#"{"base64": 1, "_other": 2}"#, "deadline_ms: None");
+        check(r#"{"_priority": 0}"#, "priority: Some(0)");
+        check(r#"{"_priority": 9, "base64": 1}"#, "priority: Some(9)");
+        check(r#"{"_priority": null}"#, "priority: None");
+        let expected = "expected an integer from 0 (first) to 9";
+        for (value, found) in [
+            ("10", "10"),
+            ("300", "300"),
+            ("-1", "a negative integer"),
+            ("\"1\"", "text"),
+            ("1.5", "a floating-point number"),
+        ] {
+            check(
+                &format!("{{\"_priority\": {value}}}"),
+                &format!("key \"_priority\" is {found}; {expected}"),
+            );
+        }
+        check(
+            r#"{"_priority": 1, "_priority": 1}"#,
+            "key \"_priority\" occurs twice",
+        );
         check("[1]", "root is an array");
     }
 }

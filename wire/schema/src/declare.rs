@@ -53,8 +53,11 @@ pub(crate) fn other<'a>(reader: &mut Reader<'a>, key: &'a [u8], unknown: &mut Op
 pub(crate) fn refuse(unknown: &[u8], known: &[&str]) -> PayloadError {
     let key = String::from_utf8_lossy(unknown).into_owned();
     let known = match known {
-        [] => "_deadline_ms, _trace, _token".to_owned(),
-        known => format!("{} (and _deadline_ms, _trace, _token)", known.join(", ")),
+        [] => "_deadline_ms, _priority, _trace, _token".to_owned(),
+        known => format!(
+            "{} (and _deadline_ms, _priority, _trace, _token)",
+            known.join(", ")
+        ),
     };
     Problem::Unknown { key, known }.into()
 }

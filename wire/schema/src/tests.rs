@@ -243,16 +243,18 @@ fn methods_of_the_server_itself_round_trip() {
 
 #[test]
 fn reserved_keys_are_read_beside_the_others() {
-    let json = br#"{"_deadline_ms": 5, "table": "t", "keys": [1], "_token": "x", "base64": true}"#;
+    let json =
+        br#"{"_deadline_ms": 5, "_priority": 2, "table": "t", "keys": [1], "_token": "x", "base64": true}"#;
     let payload = Payload::new(Encoding::Json, json).unwrap();
     let (_, reserved) = Lookup::decode(&payload).unwrap();
     assert_eq!(
         (
             reserved.deadline_ms,
+            reserved.priority,
             reserved.token.map(|token| token.0),
             reserved.base64
         ),
-        (Some(5), Some("x"), true)
+        (Some(5), Some(2), Some("x"), true)
     );
     check::<features_lookup::Call<'_>>(
         r#"{"lookups":[{"table":"t","keys":[1],"_deadline_ms":2}]}"#,

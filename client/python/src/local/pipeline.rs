@@ -7,13 +7,13 @@ use crate::arrivals::Queue;
 use crate::ask::{Ended, Listener, Reply, Slot, To};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
 use crate::local::{config, inside};
-use crate::options::milliseconds;
+use crate::options::{milliseconds, priority};
 use crate::pool::Outcome;
 use crate::process::OfProcess;
 use crate::values::{give, take};
 use millpond_catalog::Handle;
 use millpond_engines_batcher::{self as batcher, Batcher, Sweep};
-use millpond_pipelines::{self as pipelines, Ask, Progress, Values, submit};
+use millpond_pipelines::{self as pipelines, Ask, Priority, Progress, Values, submit};
 use millpond_server::config::Config;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
@@ -91,24 +91,26 @@ impl Pipeline {
     }
 
     /// Runs it for a dict of inputs, or for each of a list of them, and waits.
-    #[pyo3(signature = (inputs, *, deadline_ms = None))]
+    #[pyo3(signature = (inputs, *, deadline_ms = None, priority = None))]
     fn __call__(
         &self,
         py: Python<'_>,
         inputs: &Bound<'_, PyAny>,
         deadline_ms: Option<f64>,
+        priority: Option<i64>,
     ) -> PyResult<Py<PyAny>> {
         let opened = self.opened(py)?;
         let deadline = deadline_ms
             .map(|ms| milliseconds("deadline_ms", ms))
             .transpose()?;
+        let priority = level(priority)?;
         let Ok(list) = inputs.cast::<PyList>() else {
-            let call = opened.call(request(inputs, "inputs")?, deadline);
+            let call = opened.call(request(inputs, "inputs")?, deadline, priority);
             return opened.wait_for_one(py, call);
         };
         let mut calls = Vec::with_capacity(list.len());
         for (at, inputs) in list.iter().enumerate() {
-            calls.push(opened.call(request(&inputs, &format!("inputs[{at}]"))?, deadline));
+            calls.push(opened.call(request(&inputs, &format!("inputs[{at}]"))?, deadline, priority));
         }
         let answers = opened
             .wait_for(py, calls)?
@@ -120,21 +122,23 @@ impl Pipeline {
     }
 
     /// Begins a call; its end comes with the arrivals.
-    #[pyo3(signature = (inputs, deadline_ms, to))]
+    #[pyo3(signature = (inputs, deadline_ms, to, *, priority = None))]
     fn begin(
         &self,
         py: Python<'_>,
         inputs: &Bound<'_, PyAny>,
         deadline_ms: Option<f64>,
         to: Listener<'_>,
+        priority: Option<i64>,
     ) -> PyResult<Errand> {
         let opened = self.opened(py)?;
         let deadline = deadline_ms
             .map(|ms| milliseconds("deadline_ms", ms))
             .transpose()?;
+        let priority = level(priority)?;
         let (arrivals, number) = to;
         let queue: Arc<Queue> = arrivals.queue.get().map_err(forked)?.clone();
-        let call = opened.call(request(inputs, "inputs")?, deadline);
+        let call = opened.call(request(inputs, "inputs")?, deadline, priority);
         let gone = Arc::clone(&call.ask.gone);
         let opened = Arc::clone(opened);
         let reply = Reply::new(To::Loop { queue, number });
@@ -303,6 +307,11 @@ fn input(
     Ok((name, value))
 }
 
+/// The level of a call; without one, that of calls that name none.
+fn level(given: Option<i64>) -> PyResult<Priority> {
+    Ok(priority(given)?.and_then(Priority::new).unwrap_or_default())
+}
+
 /// What the caller gets.
 fn ended(py: Python<'_>, ended: Option<Ended>) -> PyResult<Py<PyAny>> {
     let ended = ended.unwrap_or(Err(Failure::Lost));
@@ -320,7 +329,7 @@ struct Call {
 }
 
 impl Opened {
-    fn call(&self, values: Values, deadline: Option<Duration>) -> Call {
+    fn call(&self, values: Values, deadline: Option<Duration>, priority: Priority) -> Call {
         let source = SOURCE.get();
         let source = match source {
             0 => {
@@ -332,6 +341,7 @@ impl Opened {
         };
         let ask = Ask {
             source,
+            priority,
             deadline: deadline.and_then(|deadline| Instant::now().checked_add(deadline)),
             gone: Arc::new(AtomicBool::new(false)),
             kept_bytes: 0,

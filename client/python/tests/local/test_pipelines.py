@@ -325,6 +325,27 @@ class Futures(Local):
         with self.assertRaisesRegex(ValueError, "deadline_ms is -1"):
             pipe({"data": 1}, deadline_ms=-1)
 
+    def test_better_priorities_go_first(self):
+        inside, go_on, order = threading.Event(), threading.Event(), []
+
+        @millpond.backend(batch_size_max=1, inline_us_max=0)
+        def slow(batch):
+            order.append(batch)
+            inside.set()
+            self.assertTrue(go_on.wait(TIMEOUT_S))
+            return batch
+
+        pipe = self.pipe(stage(slow))
+        calls = [pipe.submit({"data": 1})]
+        self.assertTrue(inside.wait(TIMEOUT_S))
+        calls += [pipe.submit({"data": data}, priority=level) for data, level in ((2, 9), (3, None), (4, 0))]
+        go_on.set()
+        for number, call in enumerate(calls, 1):
+            self.assertEqual(call.result(TIMEOUT_S), {"it": number})
+        self.assertEqual(order, [[1], [4], [3], [2]])
+        with self.assertRaisesRegex(ValueError, "priority is 10; expected a level"):
+            pipe({"data": 1}, priority=10)
+
     def test_a_full_queue_refuses(self):
         inside, go_on = threading.Event(), threading.Event()
 

@@ -43,6 +43,30 @@ async fn a_call_without_an_answer_ends_at_its_deadline() {
 }
 
 #[tokio::test]
+async fn a_level_travels_with_the_calls_of_the_client_that_has_it() {
+    let (client, mut peer, _listener) = pair().await;
+    let urgent = client.with_priority(2);
+    for (client, deadline, expected) in [
+        (&urgent, None, Some(2)),
+        (&urgent, Some(DEADLINE), Some(2)),
+        (&client, None, None),
+    ] {
+        let server = async {
+            let (seq, payload) = peer.call().await;
+            peer.send(&answer(seq, 0, EMPTY)).await;
+            payload
+        };
+        let asked = number(5);
+        let (found, payload) = tokio::join!(client.call("m", &asked, deadline), server);
+        assert_eq!(found.unwrap(), EMPTY);
+        let map = decode_map(Encoding::Msgpack, &payload).unwrap();
+        assert_eq!(map.get("_priority"), expected.map(Value::UInt).as_ref());
+        assert_eq!(map.get("_deadline_ms").is_some(), deadline.is_some());
+        assert_eq!(map.get("n"), Some(&Value::UInt(5)));
+    }
+}
+
+#[tokio::test]
 async fn a_late_answer_is_counted_and_disturbs_nobody() {
     let (client, mut peer, _listener) = pair().await;
     tokio::time::pause();

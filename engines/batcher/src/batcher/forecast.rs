@@ -7,6 +7,7 @@
 //! taken to last as long as their estimate allows in doubt, and a part of every wait is kept in hand: a request that is accepted
 //! should be answered in time.
 
+use super::levels::Ahead;
 use super::service_time::{Measured, ServiceTime};
 use super::turns::Backlog;
 use std::time::{Duration, Instant};
@@ -15,6 +16,11 @@ use std::time::{Duration, Instant};
 /// let in waits that long, and comes too late by what the forecast cannot see (turns of connections that come later, the way
 /// back to the caller). A queue that is shorter by this keeps instances just as busy.
 const IN_HAND: f64 = 1.0 / 16.0;
+
+/// Full runs after which a request that waits has gained a level of priority, and the least and the most seconds that this is.
+const LEVEL_RUNS: f64 = 4.0;
+const LEVEL_MIN: f64 = 2e-3;
+const LEVEL_MAX: f64 = 60.0;
 
 /// What a request that comes now has to expect.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,6 +102,23 @@ impl Forecast {
     /// Seconds of a full run; `None` before anything was measured.
     pub(super) fn full_run(&self) -> Option<f64> {
         self.service_time.of(self.batch_size_max)
+    }
+
+    /// After so long a request that waits has gained a level of priority: what full runs take, of which as many are a
+    /// level as favour a request over most of a queue that is as long as its callers allow.
+    pub(super) fn level_step(&self) -> Duration {
+        let seconds = self.full_run().unwrap_or(0.0) * LEVEL_RUNS;
+        Duration::from_secs_f64(seconds.clamp(LEVEL_MIN, LEVEL_MAX))
+    }
+
+    /// Rows that run before a request because of what waits at another level, and of what comes there in time: as much
+    /// again as turns are filled again, and no more than instances can run meanwhile.
+    pub(super) fn rows_of(&self, ahead: &Ahead) -> usize {
+        let rows = ahead.rows as f64;
+        let full_runs = |full: f64| ahead.window.as_secs_f64() / full.max(1e-9) * self.running.len() as f64;
+        let most = self.full_run().map_or(0.0, full_runs) * self.batch_size_max as f64;
+        let again = rows / (1.0 - ahead.refilled).max(0.0) - rows;
+        ahead.rows.saturating_add(again.min(most) as usize)
     }
 
     /// Seconds that runs of so many rows take at most, as far as those of other sizes tell; `None` before anything was measured.

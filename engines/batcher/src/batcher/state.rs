@@ -2,18 +2,19 @@
 //! clock: the caller passes the time. Its invariants: a request that finds an idle instance and room for its
 //! bytes is accepted; the number of waiting requests and the bytes of waiting and running requests stay within their limits.
 //!
-//! Sources are served in turn ([`Turns`]). Where no more may wait, the source that has most waiting gives its newest
+//! Better priorities are served first, and what waits gains levels ([`Levels`]); within a level sources are served in turn ([`Turns`](super::turns::Turns)). Where no more may wait, the source that has most waiting gives its newest
 //! request up for one of a source that will still have fewer; only a source that has more than an even share of
 //! the queue can have most in that sense. A request is refused when its bytes find no room, and when what is ahead of it in turn order and its own
 //! run are expected to last longer than its deadline allows ([`Forecast`]), or, in a queue that stands, longer than a few runs ([`Standing`]).
 
 use super::forecast::Forecast;
+use super::levels::Levels;
 use super::queue::{Cut, Waiting};
 use super::standing::Standing;
 use super::stats::Occupancy;
-use super::turns::Turns;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
+use crate::Priority;
 use holding::Holding;
 use places::{Places, Seat};
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ pub(super) mod places;
 const INLINE_OVERRUN: u32 = 10;
 
 pub(super) struct State {
-    waiting: Turns<Waiting>,
+    waiting: Levels,
     forecast: Forecast,
     /// Whether what waits is a queue that serves nobody.
     standing: Standing,
@@ -94,6 +95,7 @@ pub(super) struct Accepted {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub source: u64,
+    pub priority: Priority,
     pub rows: usize,
     pub bytes: usize,
     pub deadline: Option<Instant>,
@@ -103,12 +105,14 @@ impl Asked {
     fn of(request: &Request) -> Asked {
         let &Request {
             source,
+            priority,
             rows,
             deadline,
             ..
         } = request;
         Asked {
             source,
+            priority,
             rows,
             bytes: request.bytes(),
             deadline,
@@ -121,7 +125,7 @@ impl State {
         let mut errands = Vec::new();
         errands.resize_with(options.instances, VecDeque::new);
         State {
-            waiting: Turns::new(),
+            waiting: Levels::new(),
             standing: Standing::default(),
             forecast: Forecast::new(options.instances, options.batch_size_max, now),
             places: Places::new(options.instances),
@@ -153,14 +157,19 @@ impl State {
     /// Lets a request wait that is not refused.
     fn accept(&mut self, request: Request, asked: Asked, now: Instant) -> Accepted {
         let Asked {
-            source, rows, bytes, ..
+            source,
+            priority,
+            rows,
+            bytes,
+            ..
         } = asked;
         let mut evicted = None;
         let call = self.idle > 0;
         if call {
             self.call();
         } else if self.is_full() && !self.joins_held(rows) {
-            evicted = self.waiting.evict_for(source);
+            let step = || self.forecast.level_step();
+            evicted = self.waiting.evict_for(source, priority, step, now);
         }
         if let Some(run) = self.forecast.full_run().filter(|_| evicted.is_some()) {
             self.standing.refused(run, now);
@@ -169,7 +178,7 @@ impl State {
             request,
             submitted: now,
         };
-        self.waiting.push(source, rows, bytes, waiting);
+        self.waiting.push(waiting, rows, bytes);
         self.standing.accepted();
         let ends_hold = self.arrived(rows, now);
         Accepted {
@@ -264,11 +273,7 @@ impl State {
             self.learn(rows, now.saturating_duration_since(began));
         }
         let waiting = &self.waiting;
-        let came_since = |source| {
-            let newest = waiting.newest_first(source);
-            let is_back = |waiting: &&Waiting| answered_from.is_some_and(|from| waiting.submitted >= from);
-            newest.take_while(is_back).count()
-        };
+        let came_since = |source| answered_from.map_or(0, |from| waiting.came_since(source, from));
         self.holding.ended(place, came_since, now);
     }
 
@@ -291,14 +296,18 @@ impl State {
     fn cut(&mut self, place: usize, now: Instant, cut: &mut Cut) {
         let before = self.waiting.backlog().bytes;
         let mut rows = 0usize;
-        while let Some(front) = self.waiting.front() {
+        loop {
+            let level = self.waiting.turn(|| self.forecast.level_step());
+            let Some(front) = self.waiting.front_of(level) else {
+                break;
+            };
             let dropped = front.dropped(now);
             let with_front = rows.saturating_add(front.request.rows);
             let enough = with_front > self.batch_size_max || self.waiting.backlog().requests <= self.called;
             if dropped.is_none() && !cut.batch.is_empty() && enough {
                 break;
             }
-            let Some(waiting) = self.waiting.pop(dropped.is_none()) else {
+            let Some(waiting) = self.waiting.pop_of(level, dropped.is_none()) else {
                 break;
             };
             match dropped {

@@ -36,6 +36,15 @@ impl Backlog {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
+    /// Both together.
+    pub(super) fn with(self, other: Backlog) -> Backlog {
+        Backlog {
+            requests: self.requests + other.requests,
+            rows: self.rows.saturating_add(other.rows),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
     /// The rest without `part`.
     pub(super) fn without(self, part: Backlog) -> Backlog {
         Backlog {
@@ -215,26 +224,48 @@ impl<T> Turns<T> {
         }
         if self.sources[at].backlog.requests == 0 {
             self.ring.pop_front();
-            self.by_number.remove(&self.sources[at].number);
-            self.sources_free.push(at);
+            self.leave(at);
         } else if turn_used {
             self.ring.rotate_left(1);
         }
         item
     }
 
-    /// Makes room for one more of `source` by taking the newest of the source that has most waiting, when
-    /// that one has still more waiting than `source` will have. `None`: nobody has to give way.
+    /// The source that gives way: the one that has most waiting, or whose turn is last where each has one item.
+    fn loser(&self) -> Option<usize> {
+        match self.longest {
+            0 | 1 => self.ring.back().copied(),
+            longest => Some(self.by_length[longest]),
+        }
+    }
+
+    /// The newest item of the source that has most waiting; the one whose turn is last where each has one.
+    pub(super) fn last(&self) -> Option<&T> {
+        self.places[self.sources[self.loser()?].newest].item.as_ref()
+    }
+
+    /// Takes what [`Turns::last`] gives.
+    pub(super) fn evict_last(&mut self) -> Option<T> {
+        let at = self.loser()?;
+        let item = self.take(at, self.sources[at].newest);
+        if self.sources[at].backlog.requests == 0 {
+            self.ring.pop_back();
+            self.leave(at);
+        }
+        item
+    }
+
+    /// Makes room for one more of `source` by taking what [`Turns::last`] gives, when that one's source has still more waiting than
+    /// `source` will have. `None`: nobody has to give way.
     pub(super) fn evict_for(&mut self, source: u64) -> Option<T> {
         if !self.gives_way(source) {
             return None;
         }
-        let at = self.by_length[self.longest];
-        // At least two wait there, so that the source keeps its turn.
-        self.take(at, self.sources[at].newest)
+        self.evict_last()
     }
 
-    /// Whether a waiting item would be evicted for one more of `source`.
+    /// Whether the item that [`Turns::last`] gives makes room for one more of `source`: when its source has still more waiting than
+    /// `source` will have.
     pub(super) fn gives_way(&self, source: u64) -> bool {
         self.longest > self.backlog_of(source).requests + 1 && self.by_length[self.longest] != NONE
     }
@@ -261,6 +292,12 @@ impl<T> Turns<T> {
         self.by_number.insert(number, at);
         self.ring.push_back(at);
         at
+    }
+
+    /// Forgets a source that has nothing waiting and no turn.
+    fn leave(&mut self, at: usize) {
+        self.by_number.remove(&self.sources[at].number);
+        self.sources_free.push(at);
     }
 
     fn take_place(&mut self, place: Place<T>) -> usize {

@@ -204,6 +204,7 @@ pub fn request(values: &[f32]) -> (Request, Answers) {
     let inputs = vec![Tensor::new(vec![values.len(), 1], values.to_vec()).expect("the shape fits")];
     let request = Request {
         source: 0,
+        priority: Default::default(),
         inputs,
         rows: values.len(),
         deadline: None,

@@ -8,6 +8,7 @@ use std::thread::{self, ThreadId};
 fn ask() -> Ask {
     Ask {
         source: 1,
+        priority: Default::default(),
         deadline: None,
         gone: Arc::default(),
         kept_bytes: 0,

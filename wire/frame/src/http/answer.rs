@@ -68,7 +68,7 @@ pub fn write_preflight(out: &mut Vec<u8>, allow_origin: Option<&str>, keep_alive
     if write_origin(out, allow_origin) {
         out.extend_from_slice(
             b"Access-Control-Allow-Methods: GET, POST, OPTIONS\r\n\
-              Access-Control-Allow-Headers: Content-Type, Authorization, X-Deadline-Ms, traceparent\r\n\
+              Access-Control-Allow-Headers: Content-Type, Authorization, X-Deadline-Ms, X-Priority, traceparent\r\n\
               Access-Control-Max-Age: 86400\r\n",
         );
     }

@@ -99,6 +99,8 @@ impl<'a> Headers<'a> {
                 header.name,
                 number(header.name, text()?)?,
             )?;
+        } else if is("x-priority") {
+            once(&mut self.request.priority, header.name, text()?)?;
         } else if is("host") {
             once(&mut self.request.host, header.name, text()?)?;
         } else if is("traceparent") {

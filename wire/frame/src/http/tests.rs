@@ -343,7 +343,7 @@ fn upgrades_and_preflights_are_answered_without_a_body() {
         written(|out| write_preflight(out, Some("https://a.example"), true)),
         "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: https://a.example\r\nVary: Origin\r\n\
          Access-Control-Allow-Methods: GET, POST, OPTIONS\r\n\
-         Access-Control-Allow-Headers: Content-Type, Authorization, X-Deadline-Ms, traceparent\r\n\
+         Access-Control-Allow-Headers: Content-Type, Authorization, X-Deadline-Ms, X-Priority, traceparent\r\n\
          Access-Control-Max-Age: 86400\r\n\r\n"
     );
     assert_eq!(

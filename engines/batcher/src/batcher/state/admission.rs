@@ -2,6 +2,7 @@
 //! Its invariant: a request that finds an idle instance and room for its bytes is accepted.
 
 use super::{Asked, State};
+use crate::Priority;
 use crate::batcher::Rejected;
 use crate::batcher::forecast::{Expected, Position, rows_ahead};
 use crate::batcher::standing;
@@ -21,7 +22,7 @@ impl State {
             });
         }
         let waits = self.idle == 0 && !self.joins_held(asked.rows);
-        let no_place = || self.too_late(asked, now).or_else(|| self.no_room(asked.source));
+        let no_place = || self.too_late(asked, now).or_else(|| self.no_room(asked, now));
         let refused = waits.then(no_place).flatten();
         refused.or_else(|| self.no_bytes(asked))
     }
@@ -55,11 +56,12 @@ impl State {
         if left.is_zero() {
             return None;
         }
-        let waiting = &self.waiting;
-        let (all, own) = (waiting.backlog(), waiting.backlog_of(asked.source));
+        let level = self.waiting.at(asked.priority);
+        let (all, own) = (level.backlog(), level.backlog_of(asked.source));
+        let ahead = rows_ahead(own, all, level.sources(), level.refilled());
         let position = Position {
-            rows_ahead: rows_ahead(own, all, waiting.sources(), waiting.refilled()),
-            rows_waiting: all.rows,
+            rows_ahead: ahead.saturating_add(self.rows_of_other_levels(asked.priority, now)),
+            rows_waiting: self.waiting.backlog().rows,
             rows: asked.rows,
         };
         let expected = self.forecast.expected(position, now)?;
@@ -71,6 +73,17 @@ impl State {
             });
         }
         self.stands_before(expected, left, now)
+    }
+
+    /// Rows of other levels that are expected to run before a request of this one that comes now.
+    fn rows_of_other_levels(&self, priority: Priority, now: Instant) -> usize {
+        if !self.waiting.is_mixed() && priority == Priority::default() {
+            return 0;
+        }
+        let ahead = self.waiting.ahead(priority, self.forecast.level_step(), now);
+        ahead.fold(0, |rows, ahead| {
+            rows.saturating_add(self.forecast.rows_of(&ahead))
+        })
     }
 
     /// Whether a queue that stands is too long for such a wait. One request may wait for each instance, whatever is on its way.
@@ -94,10 +107,15 @@ impl State {
         self.queued() >= self.queue_max
     }
 
-    /// Refuses a request of `source` if the queue is full and it can evict no other request.
-    fn no_room(&self, source: u64) -> Option<Rejected> {
-        let makes_room = self.queue_max > 0 && self.waiting.gives_way(source);
-        (self.is_full() && !makes_room).then(|| Rejected::QueueFull {
+    /// Refuses a request if the queue is full and it can evict no other request.
+    fn no_room(&self, asked: &Asked, now: Instant) -> Option<Rejected> {
+        if !self.is_full() {
+            return None;
+        }
+        let step = || self.forecast.level_step();
+        let gives_way = || self.waiting.gives_way(asked.source, asked.priority, step, now);
+        let makes_room = self.queue_max > 0 && gives_way();
+        (!makes_room).then(|| Rejected::QueueFull {
             queued: self.queued(),
             queue_max: self.queue_max,
         })

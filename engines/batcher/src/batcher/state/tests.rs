@@ -5,6 +5,7 @@ mod bytes;
 mod held;
 mod lent;
 mod overload;
+mod priorities;
 mod returning;
 mod simulation;
 mod standing;
@@ -43,6 +44,7 @@ impl Bench {
     fn request(&self, source: u64, left: Option<Duration>) -> Request {
         Request {
             source,
+            priority: Priority::DEFAULT,
             inputs: Vec::new(),
             rows: 1,
             deadline: left.map(|left| self.now + left),
@@ -264,6 +266,7 @@ fn what_would_be_refused_is_told_without_a_request() {
         let deadline = left.map(|left| bench.now + left);
         let asked = Asked {
             source,
+            priority: Priority::DEFAULT,
             rows: 1,
             bytes: 0,
             deadline,

@@ -52,6 +52,8 @@ enum Step {
     Push(u64, usize, usize),
     Pop(bool),
     Evict(u64),
+    /// Of what is worse than a newcomer.
+    EvictLast,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -59,6 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u64..6, 1usize..9, 0usize..99).prop_map(|(source, rows, bytes)| Step::Push(source * source, rows, bytes)),
         3 => any::<bool>().prop_map(Step::Pop),
         1 => (0u64..7).prop_map(|source| Step::Evict(source * source)),
+        1 => Just(Step::EvictLast),
     ]
 }
 
@@ -77,6 +80,22 @@ fn check_evicted(naive: &mut Naive, newcomer: u64, evicted: Option<u32>) {
     items.pop();
 }
 
+/// The newest of a source with most waiting; the last in turn where each has one.
+fn check_last(naive: &mut Naive, evicted: Option<u32>) {
+    let Some(item) = evicted else { return };
+    let most = naive.0.iter().map(|(_, items)| items.len()).max().unwrap_or(0);
+    let is_its = |(_, items): &(u64, Vec<Item>)| items.last().unwrap().0 == item;
+    let at = naive
+        .0
+        .iter()
+        .position(is_its)
+        .expect("the newest of some source");
+    assert_eq!(naive.0[at].1.len(), most);
+    assert!(most > 1 || at == naive.0.len() - 1);
+    naive.0[at].1.pop();
+    naive.0.retain(|(_, items)| !items.is_empty());
+}
+
 fn bytes_of(items: &[Item]) -> usize {
     items.iter().map(|(_, _, bytes)| bytes).sum()
 }
@@ -92,6 +111,12 @@ proptest! {
                     naive.push(source, (item, rows, bytes));
                 }
                 Step::Pop(turn_used) => prop_assert_eq!(turns.pop(turn_used), naive.pop(turn_used)),
+                Step::EvictLast => {
+                    prop_assert_eq!(turns.last().is_some(), !naive.0.is_empty());
+                    let last = turns.last().copied();
+                    prop_assert_eq!(turns.evict_last(), last);
+                    check_last(&mut naive, last);
+                }
                 Step::Evict(newcomer) => check_evicted(&mut naive, newcomer, turns.evict_for(newcomer)),
             }
             prop_assert_eq!(turns.front().copied(), naive.0.first().map(|(_, items)| items[0].0));

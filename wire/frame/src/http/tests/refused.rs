@@ -51,7 +51,7 @@ fn doubtful_requests_are_refused() {
         "X-Deadline-Ms is \"soon\"",
     );
     check("POST /a SPDY/9\r\n\r\n", "bad HTTP request");
-    for name in ["Host", "X-Deadline-Ms"] {
+    for name in ["Host", "X-Deadline-Ms", "X-Priority"] {
         check(
             &format!("POST /a HTTP/1.1\r\nHost: h\r\n{name}: 5\r\n{name}: 5\r\n\r\n"),
             "stands twice",

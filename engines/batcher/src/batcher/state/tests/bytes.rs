@@ -32,6 +32,7 @@ impl Bench {
     fn submit(&mut self, source: u64, bytes: usize) -> Result<(), Rejected> {
         let asked = Asked {
             source,
+            priority: Priority::DEFAULT,
             rows: 1,
             bytes,
             deadline: None,
@@ -39,6 +40,7 @@ impl Bench {
         let told = self.state.refusal(&asked, self.now);
         let request = Request {
             source,
+            priority: Priority::DEFAULT,
             inputs: Vec::new(),
             rows: 1,
             deadline: None,

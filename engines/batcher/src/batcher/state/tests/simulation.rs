@@ -92,6 +92,8 @@ pub(super) struct Load {
     pub from_ms: Vec<f64>,
     /// When each group stops to call; without, it never does.
     pub until_ms: Vec<f64>,
+    /// The level of each group's calls; without, the default.
+    pub priorities: Vec<u8>,
     pub seed: u64,
 }
 
@@ -112,6 +114,7 @@ impl Load {
             held_up: Vec::new(),
             from_ms: Vec::new(),
             until_ms: Vec::new(),
+            priorities: Vec::new(),
             seed: 1,
         }
     }
@@ -345,8 +348,11 @@ impl Machine {
 
     fn submit(&mut self, group: usize, caller: usize, source: u64, rows: usize) {
         let now = self.clock();
+        let level = self.load.priorities.get(group);
+        let priority = level.map_or(Priority::DEFAULT, |level| Priority::new(*level).unwrap());
         let request = Request {
             source: source + 1000 * group as u64,
+            priority,
             inputs: Vec::new(),
             rows,
             deadline: self

@@ -1,22 +1,35 @@
-//! Puts `_deadline_ms` into a payload that is already encoded.
+//! Puts `_deadline_ms` and `_priority` into a payload that is already encoded.
 //!
 //! It is not a decoder: it looks at a map's header and its end, never at what lies between. Its invariant: a valid map
-//! without the key comes out as a valid map with the key, every other byte of its entries unchanged.
+//! without the keys comes out as a valid map with them, every other byte of its entries unchanged.
 
 use millpond_wire_schema::payload::{Encoder, Encoding};
 
-const KEY: &str = "_deadline_ms";
+/// Entries that a call gains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Gained {
+    pub(crate) deadline_ms: Option<u64>,
+    pub(crate) priority: Option<u8>,
+}
 
-/// The payload with `_deadline_ms` as one more entry.
-pub(crate) fn insert(encoding: Encoding, payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
-    match encoding {
-        Encoding::Msgpack => insert_msgpack(payload, deadline_ms),
-        Encoding::Json => insert_json(payload, deadline_ms),
+impl Gained {
+    fn entries(self) -> impl Iterator<Item = (&'static str, u64)> {
+        let deadline = self.deadline_ms.map(|ms| ("_deadline_ms", ms));
+        let priority = self.priority.map(|level| ("_priority", u64::from(level)));
+        deadline.into_iter().chain(priority)
     }
 }
 
-/// The new entry goes first, right behind the header, which counts one more.
-fn insert_msgpack(payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
+/// The payload with these entries besides.
+pub(crate) fn insert(encoding: Encoding, payload: &[u8], gained: Gained) -> Result<Vec<u8>, String> {
+    match encoding {
+        Encoding::Msgpack => insert_msgpack(payload, gained),
+        Encoding::Json => insert_json(payload, gained),
+    }
+}
+
+/// The new entries go first, right behind the header, which counts them.
+fn insert_msgpack(payload: &[u8], gained: Gained) -> Result<Vec<u8>, String> {
     let (entries, body) = match payload {
         [tag @ 0x80..=0x8f, body @ ..] => (usize::from(tag & 0x0f), body),
         [0xde, a, b, body @ ..] => (usize::from(u16::from_be_bytes([*a, *b])), body),
@@ -28,27 +41,33 @@ fn insert_msgpack(payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
             ));
         }
     };
-    let mut out = Vec::with_capacity(payload.len() + 32);
+    let mut out = Vec::with_capacity(payload.len() + 48);
     let mut encoder = Encoder::new(&mut out, Encoding::Msgpack, false);
-    encoder.begin_map(entries + 1);
-    encoder.key(KEY);
-    encoder.uint(deadline_ms);
+    encoder.begin_map(entries + gained.entries().count());
+    for (key, number) in gained.entries() {
+        encoder.key(key);
+        encoder.uint(number);
+    }
     out.extend_from_slice(body);
     Ok(out)
 }
 
-/// The new entry goes last, before the closing brace.
-fn insert_json(payload: &[u8], deadline_ms: u64) -> Result<Vec<u8>, String> {
+/// The new entries go last, before the closing brace.
+fn insert_json(payload: &[u8], gained: Gained) -> Result<Vec<u8>, String> {
     let inside = payload.trim_ascii();
     let inside = inside
         .strip_prefix(b"{")
         .and_then(|rest| rest.strip_suffix(b"}"))
         .ok_or("the payload does not run from { to }; expected a JSON object")?;
-    let comma = if inside.trim_ascii().is_empty() { "" } else { "," };
-    let mut out = Vec::with_capacity(payload.len() + 40);
+    let mut comma = if inside.trim_ascii().is_empty() { "" } else { "," };
+    let mut out = Vec::with_capacity(payload.len() + 56);
     out.push(b'{');
     out.extend_from_slice(inside);
-    out.extend_from_slice(format!("{comma}\"{KEY}\":{deadline_ms}}}").as_bytes());
+    for (key, number) in gained.entries() {
+        out.extend_from_slice(format!("{comma}\"{key}\":{number}").as_bytes());
+        comma = ",";
+    }
+    out.push(b'}');
     Ok(out)
 }
 
@@ -72,13 +91,28 @@ mod tests {
         out
     }
 
+    fn deadline(ms: u64) -> Gained {
+        Gained {
+            deadline_ms: Some(ms),
+            priority: None,
+        }
+    }
+
     fn check(encoding: Encoding, payload: &[u8], deadline_ms: u64) {
         let before = decode_map(encoding, payload).unwrap();
-        let out = insert(encoding, payload, deadline_ms).unwrap();
-        let mut after = decode_map(encoding, &out).unwrap();
-        let at = after.0.iter().position(|(key, _)| key == KEY).unwrap();
-        assert_eq!(after.0.remove(at).1, Value::UInt(deadline_ms));
-        assert_eq!(after, before);
+        for priority in [None, Some(7)] {
+            let gained = Gained {
+                priority,
+                ..deadline(deadline_ms)
+            };
+            let out = insert(encoding, payload, gained).unwrap();
+            let mut after = decode_map(encoding, &out).unwrap();
+            for (key, number) in gained.entries() {
+                let at = after.0.iter().position(|(found, _)| found == key).unwrap();
+                assert_eq!(after.0.remove(at).1, Value::UInt(number));
+            }
+            assert_eq!(after, before);
+        }
     }
 
     #[test]
@@ -98,11 +132,11 @@ mod tests {
         check(Encoding::Json, b" { } \n", 7);
         check(Encoding::Json, br#"{"a": {"b": "}"}}  "#, 7);
         assert_eq!(
-            insert(Encoding::Json, b"{}", 5).unwrap(),
+            insert(Encoding::Json, b"{}", deadline(5)).unwrap(),
             br#"{"_deadline_ms":5}"#
         );
         assert_eq!(
-            insert(Encoding::Json, br#"{"a":1}"#, 5).unwrap(),
+            insert(Encoding::Json, br#"{"a":1}"#, deadline(5)).unwrap(),
             br#"{"a":1,"_deadline_ms":5}"#
         );
     }
@@ -121,7 +155,7 @@ mod tests {
             (Encoding::Json, b"[1]", "expected a JSON object"),
             (Encoding::Json, b"{", "expected a JSON object"),
         ] {
-            let error = insert(encoding, payload, 1).unwrap_err();
+            let error = insert(encoding, payload, deadline(1)).unwrap_err();
             assert!(
                 error.contains(expected),
                 "{error:?} does not contain {expected:?}"
@@ -133,7 +167,7 @@ mod tests {
         #[test]
         fn any_bytes_are_taken_or_refused_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             for encoding in [Encoding::Msgpack, Encoding::Json] {
-                let _ = insert(encoding, &bytes, 1);
+                let _ = insert(encoding, &bytes, deadline(1));
             }
         }
 
