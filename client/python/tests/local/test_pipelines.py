@@ -530,6 +530,7 @@ class Processes(unittest.TestCase):
             """
             import logging, os, signal, threading, time, millpond
             logging.disable()
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
             def sleeps(batch):
                 if batch == [b"sleep"]:
                     threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
