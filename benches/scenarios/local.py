@@ -3,7 +3,7 @@
 
     hello-native, hello-python, two-stages   calls a second of millpond.Pipeline: bytes in, the same bytes out
     peer-native, peer-python                 the same of omniback's pipe
-    batch                                    the median of a call in milliseconds; batches of up to 4
+    batch                                    the median of a call in milliseconds; batches of up to 4, which may wait 10 ms to fill
     decode, peer-decode                      images a second: scikit-learn's china.jpg to blue, green, red; cv2.imdecode
 
 It measures one case in one process, threads of Python as clients. The peer's package is installed into an environment of its own.
@@ -74,7 +74,7 @@ def ours(case: str):
 
     native = {"identity": {}, "instances": 1}
     row = memoryview(bytearray(4)).cast("f", [1, 1])
-    model = {"backend": "practice", "behaviour": "wait", "us": 0, "batch_size_max": 4}
+    model = {"backend": "practice", "behaviour": "wait", "us": 0, "batch_size_max": 4, "batch_delay_us_max": 10_000}
     if case == "decode":
         peers()
     config, data = {

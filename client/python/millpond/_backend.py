@@ -15,6 +15,7 @@ def backend(
     *,
     instances: int | None = None,
     batch_size_max: int | None = None,
+    batch_delay_us_max: int | None = None,
     queue_max: int | None = None,
     queue_bytes_max: int | None = None,
     inline_us_max: int | None = None,
@@ -32,7 +33,8 @@ def backend(marked: Any = None, /, **options: int | None) -> Any:
     Of a class, an object is made for each of `instances`, on the thread that then calls it, or its method `forward`, with every batch.
     The options are those of a model's section in the configuration, where they may stand as well; the section's come first.
     """
-    unknown = options.keys() - {"instances", "batch_size_max", "queue_max", "queue_bytes_max", "inline_us_max"}
+    known = {"instances", "batch_size_max", "batch_delay_us_max", "queue_max", "queue_bytes_max", "inline_us_max"}
+    unknown = options.keys() - known
     if unknown:
         raise TypeError(f"backend() has no option {sorted(unknown)}")
 

@@ -2,7 +2,7 @@
 //! several models and not a cache. Its one invariant: every accepted request's
 //! `done` is called exactly once, with this request's own rows or the reason why not.
 //!
-//! No timer cuts a batch. A request that finds an idle instance wakes it and runs at once, or runs in its place on the caller's thread.
+//! A timer cuts a batch only where `batch_delay_us_max` asks for it. A request that finds an idle instance wakes it and runs at once, or runs in its place on the caller's thread.
 //! Requests that arrive while all instances are busy wait together. Better priorities go first, and whatever waits
 //! gains levels; within a level sources are served in turn, within one first come first served; the instance that finishes cuts the next batch
 //! from them, up to `batch_size_max` rows. It first waits for callers that were just answered,
@@ -12,6 +12,7 @@
 // A refusal gives the request back, whole: its caller answers it. A box would be an allocation for each refusal.
 #![allow(clippy::result_large_err)]
 
+mod arrivals;
 mod batch;
 mod forecast;
 mod here;
@@ -60,6 +61,9 @@ pub struct BatcherOptions {
     /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time,
     /// and one that takes requests as they are so many requests.
     pub batch_size_max: usize,
+    /// Microseconds that a free instance may wait for a batch to fill, from the submission of its first request, while measured arrivals say that it
+    /// will fill in that time. 0: it never does.
+    pub batch_delay_us_max: u64,
     /// Maximum requests that wait while all instances are busy. 0: no request waits.
     pub queue_max: usize,
     /// Bytes that requests may hold together while they wait and run, see [`Request::bytes`]; one that holds more is
@@ -75,11 +79,15 @@ pub struct BatcherOptions {
     pub cpus: Vec<usize>,
 }
 
+/// What nobody waits for a batch longer than, in microseconds.
+const BATCH_DELAY_US_MAX: u64 = 10_000_000;
+
 impl BatcherOptions {
     /// Its keys in the configuration.
     pub const KEYS: &'static [&'static str] = &[
         "instances",
         "batch_size_max",
+        "batch_delay_us_max",
         "queue_max",
         "queue_bytes_max",
         "inline_us_max",
@@ -87,12 +95,13 @@ impl BatcherOptions {
     ];
 }
 
-/// One instance, 256 rows, 4,096 waiting requests, 256 MiB of them, 200 us on the thread that asks, no pinning.
+/// One instance, 256 rows, no wait for batches to fill, 4,096 waiting requests, 256 MiB of them, 200 us on the thread that asks, no pinning.
 impl Default for BatcherOptions {
     fn default() -> BatcherOptions {
         BatcherOptions {
             instances: 1,
             batch_size_max: 256,
+            batch_delay_us_max: 0,
             queue_max: 4096,
             queue_bytes_max: 256 << 20,
             inline_us_max: 200,
@@ -116,6 +125,12 @@ impl BatcherOptions {
             if found == 0 {
                 return Err(format!("{at}.{key} is 0; expected at least 1"));
             }
+        }
+        if self.batch_delay_us_max > BATCH_DELAY_US_MAX {
+            return Err(format!(
+                "{at}.batch_delay_us_max is {}; expected at most {BATCH_DELAY_US_MAX} (ten seconds)",
+                self.batch_delay_us_max
+            ));
         }
         let most = self.batch_size_max;
         let unfit = |rows: &&usize| !(1..=most).contains(*rows);

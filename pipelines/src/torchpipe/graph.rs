@@ -620,12 +620,31 @@ fn sized(mut section: Table, keys: &mut Keys<'_>) -> Result<Table, Refused> {
         section.insert("instances".to_owned(), count.into());
         keys.note("instance_num", Outcome::Kept, "instances");
     }
-    keys.note(
-        "batching_timeout",
-        Outcome::Dropped,
-        "a free instance takes what waits, and no call waits for a batch to fill",
-    );
+    if let Some(text) = node.get("batching_timeout") {
+        let us = delay_us(text).ok_or_else(|| {
+            let problem = format!("`{text}` is no time");
+            Refused::new(
+                &node.name,
+                "batching_timeout",
+                problem,
+                "write milliseconds, 0 or more",
+            )
+        })?;
+        section.insert("batch_delay_us_max".to_owned(), us.into());
+        keys.note(
+            "batching_timeout",
+            Outcome::Changed,
+            "batch_delay_us_max, in microseconds; an instance waits only while measured arrivals say that the batch will fill",
+        );
+    }
     Ok(section)
+}
+
+/// Microseconds of a time in milliseconds, which may have a fraction.
+fn delay_us(text: &str) -> Option<i64> {
+    let us = text.trim().parse::<f64>().ok()? * 1e3;
+    // Sizes that no table can hold are not times.
+    (0.0..=1e15).contains(&us).then(|| us.round() as i64)
 }
 
 fn not_a_size(node: &Node, key: &str, text: &str) -> Refused {

@@ -43,6 +43,7 @@ fn a_chain_becomes_stages_and_a_model() {
 path = "net.onnx"
 batch_size_max = 4
 instances = 2
+batch_delay_us_max = 5000
 
 [pipelines.decode]
 request = "values"
@@ -103,9 +104,28 @@ from = "classify-2"
             "kept: classify: std = \"58.4, 57.1, 57.4\": normalise.std",
             "kept: classify: max = \"4\": batch_size_max",
             "kept: classify: instance_num = \"2\": instances",
-            "dropped: classify: batching_timeout = \"5\": a free instance takes what waits, and no call waits for a batch to fill",
+            "changed: classify: batching_timeout = \"5\": batch_delay_us_max, in microseconds; an instance waits only while measured arrivals say that the batch will fill",
         ],
     );
+}
+
+#[test]
+fn a_time_for_batches_to_fill_is_in_milliseconds() {
+    let text = |time: &str| {
+        format!("[a]\nbackend = \"OnnxTensor\"\nmodel = \"a.onnx\"\nbatching_timeout = {time}\n")
+    };
+    for (time, us) in [("0", 0), ("2.5", 2500), ("\"10\"", 10_000)] {
+        let found = translate(&text(time)).unwrap();
+        let section = &found.sections["models"]["a"];
+        assert_eq!(section["batch_delay_us_max"].as_integer(), Some(us), "{time}");
+    }
+    for time in ["-1", "\"soon\"", "\"nan\""] {
+        let problem = translate(&text(time)).unwrap_err().to_string();
+        assert!(
+            problem.contains("batching_timeout") && problem.contains("write milliseconds, 0 or more"),
+            "{problem}"
+        );
+    }
 }
 
 #[test]

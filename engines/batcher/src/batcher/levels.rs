@@ -168,6 +168,11 @@ impl Levels {
         self.filled().flat_map(Turns::iter)
     }
 
+    /// Whether a request of this source waits.
+    pub(super) fn has(&self, source: u64) -> bool {
+        self.filled().any(|turns| turns.backlog_of(source).requests > 0)
+    }
+
     /// How many of a source wait that were submitted since.
     pub(super) fn came_since(&self, source: u64, since: Instant) -> usize {
         let newest = self.filled().map(|turns| turns.newest_first(source));

@@ -1,6 +1,6 @@
 //! The requests that wait and the instances that sleep, behind one lock. It knows no
 //! model. Its one invariant: while a place is free and uncalled, every waiting request
-//! has a called instance on its way to it, unless that instance waits for callers itself, until a time.
+//! has a called instance on its way to it, unless an instance waits with it for others, until a time.
 //!
 //! A thread that sleeps has no place: a caller that runs its own request may have it meanwhile, and calls an instance when it gives
 //! it back where others wait.
@@ -81,7 +81,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// Those that sleep without a place.
     wake: Condvar,
-    /// The one that has a place and waits for callers.
+    /// The one that has a place and waits for callers, or for a batch to fill.
     held: Condvar,
 }
 

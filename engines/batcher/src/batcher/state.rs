@@ -15,12 +15,14 @@ use super::stats::Occupancy;
 use super::warm_up::Errand;
 use super::{BatcherOptions, Rejected, Request};
 use crate::Priority;
+use filling::Filling;
 use holding::Holding;
 use places::{Places, Seat};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 mod admission;
+pub(super) mod filling;
 pub(super) mod holding;
 pub(super) mod places;
 
@@ -54,6 +56,8 @@ pub(super) struct State {
     pub inline_max: Duration,
     /// What is known of callers that may come back, and whether an instance waits for them.
     holding: Holding,
+    /// When requests came, and whether an instance waits for a batch to fill.
+    filling: Filling,
 }
 
 /// A run at the end of a thread's turn that succeeded.
@@ -141,6 +145,7 @@ impl State {
             queue_bytes_max: options.queue_bytes_max,
             inline_max: Duration::from_micros(options.inline_us_max),
             holding: Holding::new(options, now),
+            filling: Filling::new(options, now),
         }
     }
 
@@ -150,7 +155,7 @@ impl State {
             self.note_refused(rejected, &asked, now);
             return Err((rejected, request));
         }
-        self.holding.came(asked.source, now);
+        self.came(&asked, now);
         Ok(self.accept(request, asked, now))
     }
 
@@ -164,7 +169,7 @@ impl State {
             ..
         } = asked;
         let mut evicted = None;
-        let call = self.idle > 0;
+        let call = self.idle > 0 && !self.fills_with(rows);
         if call {
             self.call();
         } else if self.is_full() && !self.joins_held(rows) {
@@ -215,9 +220,12 @@ impl State {
         now: Instant,
     ) -> Option<f64> {
         let asked = Asked::of(request);
+        if self.would_fill_beside(&asked, rows, now) {
+            return None;
+        }
         let seconds = self.fits_inline(&asked, rows, others)?;
         self.inline_bytes = self.inline_bytes.saturating_add(asked.bytes);
-        self.holding.came(asked.source, now);
+        self.came(&asked, now);
         Some(seconds)
     }
 
@@ -245,6 +253,10 @@ impl State {
         if let Some(until) = self.hold(seat, now) {
             return Act::Hold(until);
         }
+        if self.fills_with(0) {
+            // Another instance waits with what waits, or this one would.
+            return self.rest(seat);
+        }
         self.cut(seat.place, now, cut);
         if let Some(run) = self.forecast.full_run() {
             let runs = self.waiting.backlog().rows as f64 / self.batch_size_max as f64;
@@ -258,6 +270,10 @@ impl State {
         if self.stopping {
             return Act::Stop;
         }
+        self.rest(seat)
+    }
+
+    fn rest(&mut self, seat: Seat) -> Act {
         self.places.free(seat.place);
         self.idle += 1;
         Act::Rest
@@ -332,6 +348,7 @@ impl State {
             busy: self.errands.len().saturating_sub(self.idle + self.holders()),
             wakes: self.calls,
             counts: self.holding.counts,
+            filling: self.filling.counts,
             episodes: self.standing.episodes(),
         }
     }

@@ -3,6 +3,7 @@
 //! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
 //! running is in one of `queue_full`, `queue_bytes` and `too_late`; `standing` is a part of the last.
 
+use super::state::filling;
 use super::state::holding::Counts;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,6 +48,12 @@ millpond_metrics::counters! {
                 "Waiting for such callers, summed over instances.").micros(),
             pub joined_rows: u64 = counter("millpond_model_joined_rows_total",
                 "Rows of requests that came meanwhile.").info("joined_rows"),
+            pub delays: u64 = counter("millpond_model_delays_total",
+                "Times an instance waited for a batch to fill (batch_delay_us_max).").info("delays"),
+            pub delayed_us_sum: u64 = counter("millpond_model_delayed_seconds_total",
+                "Waiting for batches to fill, summed over instances.").micros(),
+            pub filled: u64 = counter("millpond_model_filled_total",
+                "Of these waits: the batch filled.").info("filled"),
             pub queued: usize = gauge("millpond_model_queued", "Requests waiting now."),
             pub busy: usize = gauge("millpond_model_busy", "Instances running now."),
         }
@@ -87,6 +94,7 @@ pub(super) struct Occupancy {
     pub busy: usize,
     pub wakes: u64,
     pub counts: Counts,
+    pub filling: filling::Counts,
     pub episodes: u64,
 }
 
@@ -129,6 +137,9 @@ impl Counters {
             holds: occupancy.counts.holds,
             held_us_sum: micros(occupancy.counts.held),
             joined_rows: occupancy.counts.joined_rows,
+            delays: occupancy.filling.delays,
+            delayed_us_sum: micros(occupancy.filling.delayed),
+            filled: occupancy.filling.filled,
             episodes: occupancy.episodes,
             queued: occupancy.queued,
             busy: occupancy.busy,

@@ -1,10 +1,11 @@
-//! An instance that waits for callers: when it begins to, and when it has waited long enough. How long it pays is for `hold`.
+//! An instance that waits for callers, or for a batch to fill: when it begins to, and when it has waited long enough. How long it pays is
+//! for `hold`, and whether a batch fills for `filling`.
 //!
-//! Its invariants: one instance waits at most, and only while no other one is idle or called; what it waits with is less than a
+//! Its invariants: one instance waits at most, and for callers only while no other one is idle or called; what it waits with is less than a
 //! full batch, and its requests' deadlines leave time for the run.
 
 use super::places::Seat;
-use super::{Asked, State};
+use super::{Asked, State, filling};
 use crate::batcher::BatcherOptions;
 use crate::batcher::hold::{self, Scene, Wait};
 use crate::batcher::returns::Returns;
@@ -14,22 +15,34 @@ use std::time::{Duration, Instant};
 /// A run that costs less besides its rows is not worth a wait: an instance that sleeps wakes as much later as it saves.
 const FIXED_MIN: f64 = 50e-6;
 /// Of the callers that were expected in time at least so many came, or nobody is waited for.
-const TRUST_MIN: f64 = 0.6;
+pub(super) const TRUST_MIN: f64 = 0.6;
 /// The weight of the newest wait in what is remembered of them.
 const NEWEST_WEIGHT: f64 = 1.0 / 16.0;
 /// Sources of a batch that are remembered; of a batch of more requests the rest is not waited for.
 const ANSWERED_MAX: usize = 32;
 /// The time of a run that is kept in hand before the deadline of a request that waits for others.
-const RUNS_IN_HAND: f64 = 1.25;
+pub(super) const RUNS_IN_HAND: f64 = 1.25;
+
+/// What an instance waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    /// Callers that it has just answered.
+    Callers,
+    /// Rows that fill the batch, within `batch_delay_us_max`.
+    Rows,
+}
 
 /// The wait that an instance is at.
 #[derive(Debug, Clone, Copy)]
 struct Hold {
     seat: Seat,
+    waits_for: WaitsFor,
     began: Instant,
     until: Instant,
     /// A request has come with which no wait pays any more.
     is_over: bool,
+    /// Because the batch is full.
+    has_filled: bool,
 }
 
 /// Callers that were expected by some time, waited for or not, and those that came.
@@ -44,7 +57,7 @@ pub(super) struct Holding {
     returns: Returns,
     cost: RunCost,
     /// Seconds of the last run: it cannot cost more besides its rows.
-    took: f64,
+    pub(super) took: f64,
     /// The requests of the batch that runs at each place, by source and rows.
     running: Vec<Vec<(u64, usize)>>,
     hold: Option<Hold>,
@@ -112,6 +125,20 @@ impl Holding {
         }
     }
 
+    /// Whether a request of `source` runs.
+    pub(super) fn is_running(&self, source: u64) -> bool {
+        self.running
+            .iter()
+            .flatten()
+            .any(|(running, _)| *running == source)
+    }
+
+    /// What an instance waits for that has no reason yet to stop.
+    pub(super) fn waits_for(&self) -> Option<WaitsFor> {
+        let hold = self.hold.filter(|hold| !hold.is_over)?;
+        Some(hold.waits_for)
+    }
+
     /// What ran at `place` is answered. `came_since` says how many requests of a source wait that came since it was: as many of its
     /// callers are back before this was noted, so nobody waits for these.
     pub(super) fn ended(&mut self, place: usize, came_since: impl Fn(u64) -> usize, now: Instant) {
@@ -160,20 +187,36 @@ impl State {
             return Some(hold.until);
         }
         let may_wait = hold.is_none() || own.is_some_and(|hold| !hold.is_over);
-        let wait = may_wait.then(|| self.worth_waiting(seat.place, now)).flatten();
-        let until = wait.and_then(|wait| self.holding.trusted(wait, now));
-        let Some(until) = until else {
+        let wait = may_wait.then(|| self.next_wait(seat.place, now)).flatten();
+        let goes_on = own.filter(|hold| wait.is_some_and(|(_, waits_for)| waits_for == hold.waits_for));
+        if goes_on.is_none() {
             self.end_hold(seat, now);
-            return None;
-        };
-        self.holding.counts.holds += u64::from(own.is_none());
+        }
+        let (until, waits_for) = wait?;
+        match waits_for {
+            _ if goes_on.is_some() => {}
+            WaitsFor::Callers => self.holding.counts.holds += 1,
+            WaitsFor::Rows => self.filling.counts.delays += 1,
+        }
         self.holding.hold = Some(Hold {
             seat,
-            began: own.map_or(now, |hold| hold.began),
+            waits_for,
+            began: goes_on.map_or(now, |hold| hold.began),
             until,
             is_over: false,
+            has_filled: false,
         });
         Some(until)
+    }
+
+    /// What an instance waits for at `place` from now on, and until when.
+    fn next_wait(&mut self, place: usize, now: Instant) -> Option<(Instant, WaitsFor)> {
+        if let Some(until) = self.begins_filling(now) {
+            return Some((until, WaitsFor::Rows));
+        }
+        let wait = self.worth_waiting(place, now)?;
+        let until = self.holding.trusted(wait, now)?;
+        Some((until, WaitsFor::Callers))
     }
 
     /// How long waiting pays that is begun now at `place`, or gone on with.
@@ -223,6 +266,9 @@ impl State {
     /// Whether an instance would wait for callers with this request if it got it now. A caller that ran it alone would be out of step with the
     /// others for good.
     pub(super) fn would_hold(&mut self, asked: &Asked, now: Instant) -> bool {
+        if self.would_fill(asked, now) {
+            return true;
+        }
         let is_last = self.idle == 1 && self.called == 0;
         let is_short = self.holding.took < FIXED_MIN;
         if is_short || !is_last || self.holding.returns.is_empty() || asked.rows >= self.batch_size_max {
@@ -257,18 +303,24 @@ impl State {
         let Some(hold) = self.holding.hold.filter(|hold| !hold.is_over) else {
             return false;
         };
-        self.holding.counts.joined_rows += rows as u64;
-        let wait = self.worth_waiting(hold.seat.place, now);
-        let until = wait.map_or(now, |wait| now + Duration::from_secs_f64(wait.seconds));
+        let until = match hold.waits_for {
+            WaitsFor::Rows => self.fills_by(now),
+            WaitsFor::Callers => {
+                self.holding.counts.joined_rows += rows as u64;
+                let wait = self.worth_waiting(hold.seat.place, now);
+                wait.map(|wait| now + Duration::from_secs_f64(wait.seconds))
+            }
+        };
         self.holding.hold = Some(Hold {
-            until,
-            is_over: wait.is_none(),
+            until: until.unwrap_or(now),
+            is_over: until.is_none(),
+            has_filled: self.waiting.backlog().rows >= self.batch_size_max,
             ..hold
         });
-        until < hold.until
+        until.is_none_or(|until| until < hold.until)
     }
 
-    /// Whether an instance waits for callers that has room for so many more rows: it is as good as idle.
+    /// Whether an instance waits for others that has room for so many more rows: it is as good as idle.
     pub(super) fn joins_held(&self, rows: usize) -> bool {
         let with_them = || self.waiting.backlog().rows.saturating_add(rows);
         self.holding.hold.is_some() && with_them() <= self.batch_size_max
@@ -281,6 +333,7 @@ impl State {
 
     pub(in crate::batcher) fn forget_counts(&mut self) {
         self.holding.counts = Counts::default();
+        self.filling.counts = filling::Counts::default();
         self.standing.forget_counts();
     }
 
@@ -297,7 +350,11 @@ impl State {
     /// The instance of this seat waits for callers no longer, if it did.
     pub(super) fn end_hold(&mut self, seat: Seat, now: Instant) {
         if let Some(hold) = self.holding.hold.take_if(|hold| hold.seat == seat) {
-            self.holding.counts.held += now.saturating_duration_since(hold.began);
+            let lasted = now.saturating_duration_since(hold.began);
+            match hold.waits_for {
+                WaitsFor::Callers => self.holding.counts.held += lasted,
+                WaitsFor::Rows => self.filling.ended(lasted, hold.has_filled),
+            }
         }
     }
 

@@ -101,7 +101,7 @@ impl State {
             self.note_refused(rejected, &asked, now);
             return Err((rejected, request));
         }
-        self.holding.came(asked.source, now);
+        self.came(&asked, now);
         let is_free = self.places.are_lent && self.idle > 0 && self.queued() == 0;
         if !is_free || self.would_hold(&asked, now) {
             return Ok(Visit::Queued(self.accept(request, asked, now)));
@@ -131,7 +131,7 @@ impl State {
             self.note_refused(rejected, asked, now);
             return Err(rejected);
         }
-        self.holding.came(asked.source, now);
+        self.came(asked, now);
         Ok(Some(self.lend(asked, now)))
     }
 
@@ -162,7 +162,7 @@ impl State {
         self.places.free(place);
         self.idle += 1;
         let mut wake = Wake::Nobody;
-        if self.queued() > 0 {
+        if self.queued() > 0 && !self.fills_with(0) {
             // What another instance waits with is taken now, as by an instance that becomes free.
             wake = match self.release_holder(now) {
                 true => Wake::Holder,

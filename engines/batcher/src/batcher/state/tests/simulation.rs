@@ -76,6 +76,8 @@ pub(super) struct Load {
     /// Milliseconds of a run, and of each of its rows.
     pub run: (f64, f64),
     pub deadline_ms: Option<f64>,
+    /// `batch_delay_us_max`.
+    pub delay_us: u64,
     pub greedy: bool,
     /// Callers run their requests themselves where they can.
     pub here: bool,
@@ -105,6 +107,7 @@ impl Load {
             batch_size_max: 4,
             run: (2.0, 0.1),
             deadline_ms: None,
+            delay_us: 0,
             greedy: false,
             here: false,
             deadlines_alone: false,
@@ -148,6 +151,7 @@ pub(super) struct Outcome {
     pub late: usize,
     pub runs: usize,
     pub counts: holding::Counts,
+    pub filling: filling::Counts,
     pub ms: f64,
 }
 
@@ -196,6 +200,7 @@ pub(super) fn simulate(load: &Load) -> Outcome {
     let options = BatcherOptions {
         instances: load.instances,
         batch_size_max: load.batch_size_max,
+        batch_delay_us_max: load.delay_us,
         queue_max: 4096,
         queue_bytes_max: usize::MAX,
         ..BatcherOptions::default()
@@ -230,6 +235,7 @@ pub(super) fn simulate(load: &Load) -> Outcome {
         machine.happen(event);
     }
     machine.outcome.counts = machine.state.holding.counts;
+    machine.outcome.filling = machine.state.filling.counts;
     machine.outcome.episodes = machine.state.standing.episodes();
     machine.outcome
 }
