@@ -30,10 +30,12 @@
 
 mod counters;
 mod histogram;
+mod octaves;
 mod page;
 
 pub use counters::Count;
 pub use histogram::{Histogram, Times, bump};
+pub use octaves::{OctaveHistogram, Octaves};
 pub use page::{Page, Samples, Values};
 
 /// What Prometheus takes a family for.
@@ -43,7 +45,7 @@ pub enum Kind {
     Counter,
     /// A state of now.
     Gauge,
-    /// Counts of times by length; they never fall either.
+    /// Counts of times by length, or of sizes; they never fall either.
     Histogram,
 }
 

@@ -3,13 +3,14 @@
 //! Counters and histograms add up exactly: all processes are the same program with the same buckets. Its invariant: a label's
 //! value cannot break out of its quotes, and a family is printed once.
 
-use crate::{Family, Kind, Metric, Read, Times};
+use crate::{Family, Kind, Metric, Octaves, Read, Times};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 /// Bounds of the buckets that are printed: powers of two, in nanoseconds (1 µs to 4.3 s).
-const POWERS: std::ops::RangeInclusive<u32> = 10..=32;
+const POWERS: RangeInclusive<u32> = 10..=32;
 
 /// A page as it goes from one process to another: each family's name, and its samples.
 pub type Values = Vec<(String, Vec<(String, f64)>)>;
@@ -169,6 +170,33 @@ impl Samples<'_> {
         let count = times.count() as f64;
         self.push("_bucket", labels, &[("le", "+Inf")], count);
         self.push("_sum", labels, &[], times.seconds());
+        self.push("_count", labels, &[], count);
+    }
+
+    /// As [`Samples::times`], of times that were counted in nanoseconds.
+    pub fn octave_times(&mut self, labels: &[(&str, &str)], times: &Octaves) {
+        self.octaves(labels, times, POWERS, 1e9);
+    }
+
+    fn octaves(
+        &mut self,
+        labels: &[(&str, &str)],
+        octaves: &Octaves,
+        powers: RangeInclusive<u32>,
+        divisor: f64,
+    ) {
+        for power in powers {
+            let bound = ((1_u64 << power) as f64 / divisor).to_string();
+            self.push(
+                "_bucket",
+                labels,
+                &[("le", &bound)],
+                octaves.at_most(power) as f64,
+            );
+        }
+        let count = octaves.count() as f64;
+        self.push("_bucket", labels, &[("le", "+Inf")], count);
+        self.push("_sum", labels, &[], octaves.sum() as f64 / divisor);
         self.push("_count", labels, &[], count);
     }
 
