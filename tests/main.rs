@@ -17,6 +17,7 @@ mod serving {
     mod infer;
     mod logging;
     mod methods;
+    mod metrics;
     mod ordered;
     mod plugin;
     pub(crate) mod rank;

@@ -1,7 +1,7 @@
 //! What the calls of all threads share: the table of methods, access, admission, what serves, and what is counted and logged.
 //! It serves nothing. Its invariant: what a call is counted as, it is logged as.
 
-use crate::{Access, Admission, Arrival, Backing, Methods, ModelTime, Peer, Reply, SlowLog, Statistics};
+use crate::{Access, Admission, Arrival, Backing, Methods, Peer, Reply, SlowLog, Spent, Statistics};
 use arc_swap::{ArcSwap, Guard};
 use millpond_wire_schema::{Code, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,30 +97,25 @@ impl<S: Backing> Calls<S> {
         let ex = &status.ex[..status.ex.floor_char_boundary(EX_SHOWN_BYTES_MAX)];
         tracing::debug!(method, code, ?ex, "refused");
         if self.slow.ms() > 0 {
-            self.slow.note(method, arrival, Instant::now(), trace, code, None);
+            self.slow
+                .note(method, arrival, Instant::now(), trace, code, Spent::default());
         }
     }
 
     /// Counts a call of another thread's whose result was ready at `ready`.
-    pub(crate) fn answered(
-        &self,
-        arrival: &Arrival,
-        ready: Instant,
-        trace: Option<&str>,
-        model: Option<ModelTime>,
-    ) {
+    pub(crate) fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, spent: Spent<'_>) {
         if arrival.is_rehearsal {
             return;
         }
-        self.statistics.answered(arrival, ready, model);
+        self.statistics.answered(arrival, ready, spent.model);
         let method = self.methods.name(arrival.method);
-        self.slow.note(method, arrival, ready, trace, 0, model);
+        self.slow.note(method, arrival, ready, trace, 0, spent);
     }
 
     /// Logs a call that was answered at once.
-    pub(crate) fn tell(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>) {
+    pub(crate) fn tell(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, spent: Spent<'_>) {
         let method = self.methods.name(arrival.method);
-        self.slow.note(method, arrival, ready, trace, 0, None);
+        self.slow.note(method, arrival, ready, trace, 0, spent);
         tracing::debug!(
             method,
             us = ready.saturating_duration_since(arrival.received).as_micros() as u64,

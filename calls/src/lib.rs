@@ -75,5 +75,5 @@ pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};
 pub use served::{Detached, Served};
 pub use service::{Backing, MethodService, Service};
-pub use slow::{ModelTime, SlowLog, TARGET as SLOW_TARGET};
+pub use slow::{ModelTime, SlowLog, Spent, TARGET as SLOW_TARGET};
 pub use statistics::{Arrival, CallCounts, Split, Statistics, Totals};

@@ -5,7 +5,7 @@
 use crate::push::Pusher;
 use crate::reply::lost;
 use crate::{
-    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, ModelTime, Permit, Reply,
+    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, Permit, Reply, Spent,
     Ticket,
 };
 use millpond_wire_payload::Encoder;
@@ -100,6 +100,17 @@ impl<'a, S: Backing> Served<'a, S> {
     /// Answers at once; it is counted, and logged where somebody wants a line of it.
     #[inline]
     pub fn answer(&mut self, trace: Option<&str>, write: impl FnOnce(&mut Encoder<'_>)) {
+        self.answer_after(Spent::default(), trace, write);
+    }
+
+    /// As [`Served::answer`], where it is known what the call took.
+    #[inline]
+    pub fn answer_after(
+        &mut self,
+        spent: Spent<'_>,
+        trace: Option<&str>,
+        write: impl FnOnce(&mut Encoder<'_>),
+    ) {
         let Some(reply) = self.reply.take() else { return };
         reply.ok(write);
         if self.arrival.is_rehearsal {
@@ -109,7 +120,7 @@ impl<'a, S: Backing> Served<'a, S> {
         let calls = self.calls;
         if self.is_long() || calls.slow.ms() > 0 || tracing::enabled!(tracing::Level::DEBUG) {
             let trace = trace.or(self.asked.meta.trace);
-            calls.tell(&self.arrival, self.asked.clock.read(), trace);
+            calls.tell(&self.arrival, self.asked.clock.read(), trace, spent);
         }
     }
 
@@ -179,10 +190,10 @@ impl<S: Backing> Detached<S> {
     }
 
     /// Its result is ready: counts it, and says when that was.
-    pub fn ready(&mut self, model: Option<ModelTime>) -> Instant {
+    pub fn ready(&mut self, spent: Spent<'_>) -> Instant {
         let ready = Instant::now();
         let trace = self.trace.as_deref();
-        self.calls.answered(&self.arrival, ready, trace, model);
+        self.calls.answered(&self.arrival, ready, trace, spent);
         self.is_counted = true;
         if let Some(ticket) = &mut self.ticket {
             ticket.set_ready(ready, self.arrival.method);
@@ -199,7 +210,7 @@ impl<S: Backing> Detached<S> {
 
     /// Counts the call as answered, and answers it.
     pub fn answer(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
-        self.ready(None);
+        self.ready(Spent::default());
         self.ok(write);
     }
 

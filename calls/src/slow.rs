@@ -2,6 +2,7 @@
 //! Its invariant: while it is off, a call pays one look at a number.
 
 use crate::Arrival;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,17 @@ pub struct SlowLog {
     pub(crate) noted: AtomicU64,
 }
 
-/// What of the time of a call to a model is known beside its arrival: not its decoding, the stages of its pipeline, nor the time in
-/// which its batch-mates are answered before it.
+/// Where the time of a call went that ran a model or a pipeline, as far as that is known when it is answered.
+#[derive(Clone, Copy, Default)]
+pub struct Spent<'a> {
+    /// The models that it ran, together.
+    pub model: Option<ModelTime>,
+    /// The stages of its pipeline, as the slow log prints them.
+    pub stages: Option<&'a dyn fmt::Display>,
+}
+
+/// What of the time of a call to a model is known beside its arrival: not its decoding, nor the time in which
+/// its batch-mates are answered before it.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelTime {
     /// From the batcher's taking it to the start of its run.
@@ -55,8 +65,9 @@ impl SlowLog {
         at: Instant,
         trace: Option<&str>,
         code: u32,
-        model: Option<ModelTime>,
+        spent: Spent<'_>,
     ) {
+        let Spent { model, stages } = spent;
         let threshold = self.ms();
         let took = at.saturating_duration_since(arrival.received);
         if threshold == 0 || took <= Duration::from_millis(threshold) {
@@ -71,6 +82,7 @@ impl SlowLog {
             work_ms = ms(took.saturating_sub(queue)),
             batch_wait_ms = model.map(|model| ms(model.batch_wait)),
             compute_ms = model.map(|model| ms(model.compute)),
+            stages_ms = stages.map(|stages| stages.to_string()),
             trace,
             code,
             "slow"

@@ -107,6 +107,10 @@ impl Catalog {
         }
         for (name, pipeline) in &sections.pipelines {
             let opened = Pipeline::open(pipeline.plan_among(name, &sections.pipelines)?, &next)?;
+            let opened = match before.pipelines.get(name) {
+                Some(before) => opened.counting_on(before),
+                None => opened,
+            };
             next.pipelines.insert(name.clone(), Arc::new(opened));
         }
         next.sections = sections;
@@ -160,6 +164,9 @@ impl Catalog {
     pub fn forget_counts(&self) {
         for model in self.models.values() {
             model.batcher.forget_counts();
+        }
+        for pipeline in self.pipelines.values() {
+            pipeline.forget_counts();
         }
     }
 

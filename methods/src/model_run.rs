@@ -5,13 +5,13 @@
 //! the answer is on its way.
 
 use crate::{Engines, Served};
-use millpond_calls::{Detached, ModelTime};
+use millpond_calls::{Detached, ModelTime, Spent};
 use millpond_engines_batcher::{self as batcher, Batcher, Priority, Rejected, Timing};
-use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, Values, Wait};
+use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, StageTimes, Values, Wait};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,8 +74,11 @@ where
     let (ask, detached) = detach(call, run)?;
     let print = printer();
     let done = move |output: Result<Output, Error>| {
-        let ran =
-            output.and_then(|output| Ok((output.timing.ok_or_else(|| Error::not_given("a run"))?, output)));
+        let ran = output.and_then(|mut output| {
+            let timing = output.timing.ok_or_else(|| Error::not_given("a run"))?;
+            let times = std::mem::take(&mut output.times);
+            Ok((timing, times, output))
+        });
         answer(detached, ran, print);
     };
     waiting.start(ask, |batcher, request| submit(call, &batcher, request), done);
@@ -93,9 +96,10 @@ pub(crate) fn run_values(
 ) -> Result<(), Status> {
     let waiting = match pipeline.run_values(values).map_err(|error| status_of(&error))? {
         Progress::Waits(waiting) => waiting,
-        Progress::Done(output) => {
+        Progress::Done(mut output) => {
+            let times = std::mem::take(&mut output.times);
             let write = print(output)?;
-            call.answer(trace, write);
+            call.answer_after(spent(None, &times), trace, write);
             return Ok(());
         }
     };
@@ -110,13 +114,13 @@ pub(crate) fn run_values(
     let (ask, mut detached) = detach(call, &run)?;
     let done = move |output: Result<Output, Error>| {
         let output = output.map_err(|error| status_of(&error));
-        let printed = output.and_then(|output| Ok((output.timing, print(output)?)));
+        let printed = output.and_then(|mut output| {
+            let times = std::mem::take(&mut output.times);
+            Ok((output.timing, times, print(output)?))
+        });
         match printed {
-            Ok((timing, write)) => {
-                detached.ready(timing.map(|timing| ModelTime {
-                    batch_wait: timing.queue,
-                    compute: timing.compute,
-                }));
+            Ok((timing, times, write)) => {
+                detached.ready(spent(timing, &times));
                 detached.ok(write);
             }
             Err(status) => detached.refuse(&status),
@@ -141,7 +145,7 @@ where
     let wait = Wait::new(batcher, inputs, run.rows);
     let (ask, detached) = detach(call, run)?;
     let (batcher, request) = wait.request(ask, move |answered| {
-        let ran = answered.map(|answered| (answered.timing, answered.outputs));
+        let ran = answered.map(|answered| (answered.timing, StageTimes::default(), answered.outputs));
         answer(detached, ran.map_err(Error::from), print);
     });
     submit(call, &batcher, request);
@@ -173,21 +177,29 @@ fn detach(call: &mut Served<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Engines
     Ok((ask, detached))
 }
 
+/// Where the time of a call went.
+fn spent(timing: Option<Timing>, times: &StageTimes) -> Spent<'_> {
+    let model = timing.map(|timing| ModelTime {
+        batch_wait: timing.queue,
+        compute: timing.compute,
+    });
+    // A model that is called by itself has no stages.
+    let stages = times.iter().next().map(|_| times as &dyn fmt::Display);
+    Spent { model, stages }
+}
+
 /// Answers a call with what its run came to.
 fn answer<T>(
     mut call: Detached<Engines>,
-    ran: Result<(Timing, T), Error>,
+    ran: Result<(Timing, StageTimes, T), Error>,
     print: impl FnOnce(&T) -> Result<Printed, Status>,
 ) {
     let printed = ran
         .map_err(|error| status_of(&error))
-        .and_then(|(timing, result)| Ok((print(&result)?, timing)));
+        .and_then(|(timing, times, result)| Ok((print(&result)?, timing, times)));
     match printed {
-        Ok((printed, timing)) => {
-            call.ready(Some(ModelTime {
-                batch_wait: timing.queue,
-                compute: timing.compute,
-            }));
+        Ok((printed, timing, times)) => {
+            call.ready(spent(Some(timing), &times));
             if !call.arrival.is_rehearsal {
                 log(&call, &printed.scores, &timing);
             }

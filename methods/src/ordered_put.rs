@@ -2,6 +2,7 @@
 //! Its invariant: "ok" is said only by the log's own callback.
 
 use crate::{Served, store};
+use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Put, PutError, PutOutcome};
 use millpond_wire_payload::Payload;
@@ -32,7 +33,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let mut call = call.detach(Some(permit), reserved.trace)?;
     let done = move |result: Result<PutOutcome, PutError>| match result {
         Ok(outcome) => {
-            let ready = call.ready(None);
+            let ready = call.ready(Spent::default());
             tracing::debug!(
                 method = OrderedPut::NAME,
                 us = ready.saturating_duration_since(call.arrival.received).as_micros() as u64,

@@ -228,7 +228,7 @@ fn a_call_that_is_lost_is_answered_an_error_and_counted_as_failed_once() {
             let is_ready = call.asked.payload.len() > 2;
             let mut detached = call.detach(None, None)?;
             if is_ready {
-                detached.ready(None);
+                detached.ready(millpond_calls::Spent::default());
             }
             Ok(())
         }),

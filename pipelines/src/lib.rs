@@ -47,8 +47,10 @@ mod source;
 mod stage;
 mod stages;
 mod threads;
+mod times;
 pub mod torchpipe;
 mod value;
+mod verdict;
 mod wait;
 
 pub use condition::Condition;
@@ -69,5 +71,6 @@ pub use source::{Source, Template};
 pub use stage::{Describe, Form, Given, Kind, Name, PerRow, Rows, Slot, Stage, Step};
 pub use stages::hash::key_hash;
 pub use stages::{Description, StageDescription, Stages};
+pub use times::{StageStats, StageTime, StageTimes};
 pub use value::{Items, Value};
 pub use wait::{Ask, Kept, Wait, submit};

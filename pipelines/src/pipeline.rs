@@ -8,6 +8,7 @@ use crate::planner::{Check, PlannedFilter, PlannedStage, Taken};
 use crate::run::{Progress, Run};
 use crate::stage::{Slot, State};
 use crate::threads::Caller;
+use crate::times::StageCounts;
 use crate::{Ask, Error, Expected, Parts, Plan, Request, RequestKind, Source, Value, Values};
 use millpond_backends_interface::Port;
 use millpond_engines_batcher::Batcher;
@@ -50,6 +51,8 @@ pub(crate) struct Ready {
     pub(crate) waits: bool,
     /// It does, and no other stage that does could run beside it.
     pub(crate) is_alone: bool,
+    /// What is counted of it; pipelines that follow one another share it.
+    pub(crate) counts: Arc<StageCounts>,
 }
 
 /// Where the values of a plan lie.
@@ -233,6 +236,7 @@ impl Pipeline {
             slots.push(Slot {
                 state: State::There(request.read(source)?),
                 readers: *readers,
+                ..Slot::default()
             });
         }
         self.begin(slots, Some(request.rows()), Vec::new()).go_on()
@@ -326,6 +330,7 @@ impl Pipeline {
             slots.push(Slot {
                 state: State::There(value),
                 readers: *readers,
+                ..Slot::default()
             });
         }
         Ok(self.begin(slots, None, wanted))
@@ -361,8 +366,8 @@ impl Pipeline {
     /// A request whose inputs are in `slots`.
     fn begin(self: &Arc<Self>, mut slots: Vec<Slot>, rows: Option<usize>, wanted: Vec<usize>) -> Run {
         slots.extend(self.readers[slots.len()..].iter().map(|readers| Slot {
-            state: State::Open,
             readers: *readers,
+            ..Slot::default()
         }));
         Run {
             pipeline: Arc::clone(self),
@@ -372,6 +377,7 @@ impl Pipeline {
             timing: None,
             ends_at: None,
             caller: None,
+            lap: None,
         }
     }
 }
@@ -455,6 +461,7 @@ fn open_stage<'p>(
         gives,
         waits,
         is_alone: false,
+        counts: Arc::default(),
     })
 }
 

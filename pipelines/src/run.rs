@@ -3,16 +3,16 @@
 //! It knows no kind of stage. Its invariants: a stage runs when all that it reads is settled; a value goes behind its last
 //! reader; and a request ends once, however many of its stages wait.
 
-use crate::condition::Condition;
 use crate::opening::Work;
 use crate::pipeline::{Pipeline, Ready};
-use crate::planner::PlannedFilter;
 use crate::stage::{Given, Slot, State, Step};
 use crate::threads::{Caller, Threads};
+use crate::verdict::Verdict;
 use crate::wait::Kept;
-use crate::{Ask, Error, Value, Wait, here, threads};
+use crate::{Ask, Error, StageTimes, Value, Wait, here, threads};
 use millpond_engines_batcher::{self as batcher, Batcher, Timing};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// One request on its way through the stages.
 pub(crate) struct Run {
@@ -29,16 +29,8 @@ pub(crate) struct Run {
     pub(crate) ends_at: Option<usize>,
     /// Who waits for it on this thread, if anyone does.
     pub(crate) caller: Option<Caller>,
-}
-
-/// What the filters of a stage say.
-enum Verdict {
-    /// What it looks at is not settled; `true` where the stages behind it wait for that too.
-    Open(bool),
-    Run,
-    Skip,
-    /// It gives the value that stands there.
-    Gives(usize),
+    /// When the last stage ended that ran on this thread, since the request came here.
+    pub(crate) lap: Option<Instant>,
 }
 
 /// How far a request has come.
@@ -60,6 +52,8 @@ pub struct Output {
     pub skipped: Vec<Arc<str>>,
     /// Where the time of its models went, if one ran; the batch is the last one's.
     pub timing: Option<Timing>,
+    /// Where the time of its stages went.
+    pub times: StageTimes,
 }
 
 impl Output {
@@ -256,7 +250,8 @@ impl Run {
             if !matches!(self.slots[ready.gives.start].state, State::Open) {
                 continue;
             }
-            match self.verdict(at, ready)? {
+            let verdict = self.verdict(at, ready);
+            match verdict.inspect_err(|_| ready.counts.failed())? {
                 // Which stages a filter ends must not depend on which of them was faster.
                 Verdict::Open(true) => break,
                 Verdict::Open(false) => {}
@@ -270,83 +265,19 @@ impl Run {
                     self.settle(ready, Step::Value(value))?;
                 }
                 Verdict::Run => {
-                    if let Some(wait) = self.start(ready)? {
+                    if let Some(wait) = self.start_timed(ready)? {
                         waits.push((at, wait));
                     }
                 }
             }
         }
+        // What comes next on this thread may come any time later.
+        self.lap = None;
         Ok(())
     }
 
-    /// Whether a stage is to run, by its filters and by what it takes.
-    fn verdict(&mut self, at: usize, ready: &Ready) -> Result<Verdict, Error> {
-        if self.ends_at.is_some_and(|end| at >= end) {
-            return Ok(Verdict::Skip);
-        }
-        let breaks = ready.filters.iter().filter_map(|(filter, slot)| match filter {
-            PlannedFilter::Break(condition, _) => Some((condition, *slot)),
-            _ => None,
-        });
-        for (condition, slot) in breaks {
-            if !self.slots[slot].is_settled() {
-                return Ok(Verdict::Open(true));
-            }
-            if self.holds(ready, condition, slot)? == Some(true) {
-                self.ends_at = Some(at);
-                return Ok(Verdict::Skip);
-            }
-        }
-        let mut reads = ready
-            .takes
-            .iter()
-            .chain(ready.filters.iter().map(|(_, slot)| slot));
-        if !reads.all(|at| self.slots[*at].is_settled()) {
-            return Ok(Verdict::Open(false));
-        }
-        for (filter, slot) in &ready.filters {
-            match filter {
-                PlannedFilter::Or(_) if self.slots[*slot].value().is_some() => {
-                    return Ok(Verdict::Gives(*slot));
-                }
-                PlannedFilter::Or(_) => {}
-                PlannedFilter::Break(condition, _) => {
-                    if self.holds(ready, condition, *slot)?.is_none() {
-                        return Ok(Verdict::Skip);
-                    }
-                }
-                PlannedFilter::Skip(condition, _) => {
-                    if self.holds(ready, condition, *slot)? != Some(false) {
-                        return Ok(Verdict::Skip);
-                    }
-                }
-            }
-        }
-        let is_there = |at: &usize| self.slots[*at].value().is_some();
-        Ok(match ready.takes.iter().all(is_there) {
-            true => Verdict::Run,
-            false => Verdict::Skip,
-        })
-    }
-
-    /// Whether a condition holds; `None` where what it is asked of was skipped.
-    fn holds(&self, ready: &Ready, condition: &Condition, slot: usize) -> Result<Option<bool>, Error> {
-        let Some(value) = self.slots[slot].value() else {
-            return Ok(condition.holds_of_nothing());
-        };
-        condition
-            .holds(value)
-            .map(Some)
-            .map_err(|problem| Error::Request {
-                problem: format!(
-                    "stage {:?} of pipeline {:?}, key filter: {problem}",
-                    ready.name,
-                    self.pipeline.name()
-                ),
-            })
-    }
-
     fn skip(&mut self, ready: &Ready) -> Result<(), Error> {
+        ready.counts.skipped();
         self.release(ready);
         self.settle(ready, Step::Skip)
     }
@@ -359,6 +290,23 @@ impl Run {
             .iter()
             .chain(looks)
             .for_each(|at| self.slots[*at].release());
+    }
+
+    /// Runs a stage, and counts what it took unless it waits. The clock is read between stages: once more than stages run here.
+    fn start_timed(&mut self, ready: &Ready) -> Result<Option<Wait>, Error> {
+        let began = self.lap.take().unwrap_or_else(Instant::now);
+        match self.start(ready).inspect_err(|_| ready.counts.failed())? {
+            Some(mut wait) => {
+                wait.kept.began = Some(began);
+                Ok(Some(wait))
+            }
+            None => {
+                let ended = self.lap.unwrap_or_else(Instant::now);
+                self.took(ready, Duration::ZERO, ended.saturating_duration_since(began));
+                self.lap = Some(ended);
+                Ok(None)
+            }
+        }
     }
 
     /// Runs a stage whose values are there.
@@ -404,6 +352,7 @@ impl Run {
         Ok(ran.map(|(step, timing)| {
             self.release(ready);
             self.add(timing);
+            self.lap = Some(timing.ended);
             step
         }))
     }
@@ -460,18 +409,36 @@ impl Run {
         kept: Kept,
         answer: Result<batcher::Answer, batcher::Error>,
     ) -> Result<(), Error> {
-        let answer = answer?;
         let pipeline = Arc::clone(&self.pipeline);
         let ready = pipeline
             .stages
             .get(at)
             .ok_or_else(|| Error::not_given("its place"))?;
+        let finished = self.finish(ready, kept, answer);
+        finished.inspect_err(|_| ready.counts.failed())
+    }
+
+    /// Settles a stage that waited, and counts its time: before its submission, in the queue, in the run, and after it.
+    fn finish(
+        &mut self,
+        ready: &Ready,
+        kept: Kept,
+        answer: Result<batcher::Answer, batcher::Error>,
+    ) -> Result<(), Error> {
+        let answer = answer?;
+        let (timing, began) = (answer.timing, kept.began);
         let step = match &ready.work {
             Work::Here(stage) => stage.finish(answer.outputs, kept)?,
             Work::Threads(_) => threads::output(answer.outputs)?,
         };
         self.settle(ready, step)?;
-        self.add(answer.timing);
+        self.add(timing);
+        let now = Instant::now();
+        let after = now.saturating_duration_since(timing.ended);
+        let whole = now.saturating_duration_since(began.unwrap_or(now));
+        let before = whole.saturating_sub(timing.queue + timing.compute + after);
+        self.took(ready, timing.queue, before + timing.compute + after);
+        self.lap = Some(now);
         Ok(())
     }
 
@@ -497,9 +464,11 @@ impl Run {
             values: Vec::new(),
             skipped: Vec::new(),
             timing: self.timing,
+            times: StageTimes::default(),
         };
         if let Some(last) = pipeline.scores {
             output.value = self.slots[last].take();
+            output.times = StageTimes::new(pipeline, self.slots);
             return output;
         }
         let skips = |ready: &&Ready| matches!(self.slots[ready.gives.start].state, State::Skipped);
@@ -516,6 +485,7 @@ impl Run {
                 output.values.push((Arc::clone(name), value));
             }
         }
+        output.times = StageTimes::new(pipeline, self.slots);
         output
     }
 }

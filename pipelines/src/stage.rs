@@ -5,6 +5,7 @@
 
 use crate::opening::{Opened, Opening};
 use crate::planner::Place;
+use crate::times::StageTime;
 use crate::wait::Kept;
 use crate::{Error, Items, Value, Wait};
 use millpond_backends_interface::Port;
@@ -163,6 +164,8 @@ pub struct Slot {
     pub(crate) state: State,
     /// How many stages and outputs are still to read it.
     pub(crate) readers: u32,
+    /// What the stage took whose first value is here.
+    pub(crate) time: StageTime,
 }
 
 /// What there is of a value.
@@ -186,7 +189,13 @@ impl Slot {
         Slot {
             state: State::There(value),
             readers: 1,
+            time: StageTime::default(),
         }
+    }
+
+    /// Lets go of the value, whoever is still to read it.
+    pub(crate) fn clear(&mut self) {
+        self.state = State::Spent;
     }
 
     /// The value, if it is there.

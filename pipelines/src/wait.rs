@@ -28,6 +28,8 @@ pub struct Kept {
     pub rows: Option<usize>,
     /// Of the value that went in.
     pub offsets: Option<Arc<[u32]>>,
+    /// When its stage began.
+    pub(crate) began: Option<Instant>,
 }
 
 /// A run of a model that was not asked for yet.

@@ -11,6 +11,7 @@ use millpond_pipelines::{
 };
 use millpond_tensor::{ElementType, Tensor};
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 const TEXT: &str = r#"
 request = "rank"
@@ -145,20 +146,24 @@ impl Request for Call {
 }
 
 fn run(pipeline: &Arc<Pipeline>, call: &Call) -> Output {
+    run_by(pipeline, call, None).unwrap()
+}
+
+fn run_by(pipeline: &Arc<Pipeline>, call: &Call, deadline: Option<Instant>) -> Result<Output, Error> {
     match pipeline.run(call).unwrap() {
-        Progress::Done(output) => output,
+        Progress::Done(output) => Ok(output),
         Progress::Waits(waiting) => {
             let ask = Ask {
                 source: 1,
                 priority: Default::default(),
-                deadline: None,
+                deadline,
                 gone: Arc::default(),
                 kept_bytes: 0,
             };
             let (send, done) = mpsc::sync_channel(1);
             let hand_over = |batcher: Arc<Batcher>, request| submit(&batcher, request);
             waiting.start(ask, hand_over, move |output| send.send(output).unwrap());
-            done.recv().unwrap().unwrap()
+            done.recv().unwrap()
         }
     }
 }
@@ -201,4 +206,61 @@ fn a_model_without_a_batch_runs_once_a_request() {
     assert_eq!(output.scores(), Some(&[132.5, 432.5, 32.5][..]));
     // The three rows are one call of the model.
     assert_eq!(output.timing.map(|timing| timing.batch_rows), Some(1));
+}
+
+#[test]
+fn each_stage_is_timed_and_counted() {
+    let catalog = Catalog::new(3, true);
+    let pipeline = Arc::new(catalog.open().unwrap());
+    let names: Vec<&str> = pipeline.stage_stats().map(|stage| stage.name).collect();
+    let (mut work, mut wait) = (vec![Duration::ZERO; names.len()], Duration::ZERO);
+    for _ in 0..3 {
+        let began = Instant::now();
+        let output = run(&pipeline, &Call("7", "a|b", &["a", "c"]));
+        let whole = began.elapsed();
+        let (ran, times): (Vec<&str>, Vec<_>) = output.times.iter().unzip();
+        assert_eq!(ran, names);
+        let timing = output.timing.unwrap();
+        let scores = times.last().unwrap();
+        assert_eq!(scores.wait(), timing.queue);
+        assert!(scores.work() >= timing.compute);
+        let sum: Duration = times.iter().map(|time| time.wait() + time.work()).sum();
+        assert!(sum <= whole, "{sum:?} of {whole:?}: {}", output.times);
+        work.iter_mut()
+            .zip(&times)
+            .for_each(|(sum, time)| *sum += time.work());
+        wait += scores.wait();
+    }
+    // No rows are no work for the model; one that cannot be in time fails there.
+    assert_eq!(
+        run(&pipeline, &Call("7", "a", &[])).times.iter().count(),
+        names.len() - 1
+    );
+    let late = run_by(&pipeline, &Call("7", "a", &["a"]), Some(Instant::now()));
+    assert!(matches!(late, Err(Error::Model(_))), "{late:?}");
+    for (stage, work) in pipeline.stage_stats().zip(&work) {
+        let is_model = stage.name == "scores";
+        let (ran, failed) = if is_model { (3, 1) } else { (5, 0) };
+        assert_eq!(
+            (stage.work.count(), stage.failed),
+            (ran, failed),
+            "{}",
+            stage.name
+        );
+        assert_eq!(stage.skipped, u64::from(is_model), "{}", stage.name);
+        assert_eq!(stage.wait.is_some(), is_model);
+        if let Some(waited) = stage.wait {
+            assert_eq!(u128::from(stage.work.sum()), work.as_nanos());
+            assert_eq!((waited.count(), u128::from(waited.sum())), (3, wait.as_nanos()));
+        }
+    }
+    // The next version of the pipeline goes on where this one is.
+    let next = catalog.open().unwrap().counting_on(&pipeline);
+    assert!(next.stage_stats().all(|stage| stage.work.count() >= 3));
+    next.forget_counts();
+    assert!(
+        pipeline
+            .stage_stats()
+            .all(|stage| stage.work.count() + stage.failed == 0)
+    );
 }

@@ -8,8 +8,9 @@ use millpond_catalog::Catalog;
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
-use millpond_metrics::{Metric, Times};
+use millpond_metrics::{Metric, Octaves, Times};
 use millpond_net::Counters;
+use millpond_pipelines::{Pipeline, StageStats};
 use millpond_wire_payload::{Map, Value};
 use millpond_wire_schema::system::AllInfos;
 use std::borrow::Cow;
@@ -144,8 +145,27 @@ fn text(name: &'static str, value: &str) -> Info {
     (name.into(), Value::Text(value.to_owned().into()))
 }
 
-/// What each table, store and model is and has done.
-fn served(engines: &Catalog) -> [Info; 3] {
+/// What each stage of a pipeline has done.
+fn stages(pipeline: &Pipeline) -> Infos {
+    let us_mean = |times: &Octaves| times.sum() as f64 / 1e3 / times.count().max(1) as f64;
+    let stage = |stage: StageStats<'_>| {
+        let mut infos = vec![
+            count("answered", stage.work.count()),
+            count("failed", stage.failed),
+            count("skipped", stage.skipped),
+        ];
+        if stage.work.count() > 0 {
+            infos.push(("work_us_mean".into(), Value::Float(us_mean(&stage.work))));
+            let wait = stage.wait.iter().map(us_mean).map(Value::Float);
+            infos.extend(wait.map(|us| ("wait_us_mean".into(), us)));
+        }
+        group(stage.name, infos)
+    };
+    pipeline.stage_stats().map(stage).collect()
+}
+
+/// What each table, store, model and pipeline is and has done.
+fn served(engines: &Catalog) -> [Info; 4] {
     let tables = engines.tables.iter().map(|(name, table)| {
         // Exact, which a number of a page is not.
         let mut infos = vec![count("version", table.version())];
@@ -163,9 +183,14 @@ fn served(engines: &Catalog) -> [Info; 3] {
         infos.extend(counts(Stats::METRICS, &model.batcher.stats()));
         group(name, infos)
     });
+    let pipelines = engines.pipelines.iter().map(|(name, pipeline)| {
+        let stages = group("stages", stages(pipeline));
+        group(name, vec![stages])
+    });
     [
         group("features", tables.collect()),
         group("ordered", stores.collect()),
         group("models", models.collect()),
+        group("pipelines", pipelines.collect()),
     ]
 }

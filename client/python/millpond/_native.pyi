@@ -74,7 +74,11 @@ class Pipeline:
     @staticmethod
     def of_torchpipe(config: dict[str, Any] | str | os.PathLike[str]) -> tuple[dict[str, Pipeline], list[str]]: ...
     def stats(self) -> dict[str, Any]:
-        """What its models have done: `{"pipeline": name, "models": {name: {"requests": …, "answered": …, …}}}`."""
+        """What its models and stages have done since it was opened.
+
+        `{"pipeline": name, "models": {name: {"requests": …, "answered": …, …}}, "stages": {name: {"answered": …, "failed": …,
+        "skipped": …, "work_s": …, "wait_s": …}}}`. Times are seconds of answered calls together; a stage without a queue has no `wait_s`.
+        """
     def close(self) -> None:
         """Takes no more calls, and waits for those under way, for 10 seconds at most. Closing twice is closing once."""
 

@@ -8,3 +8,4 @@ pub(crate) mod config;
 mod inside;
 pub(crate) mod pipeline;
 pub(crate) mod server;
+mod stats;

@@ -214,6 +214,8 @@ pub struct Timing {
     pub queue: Duration,
     /// The run it was part of; all its runs when it ran in chunks.
     pub compute: Duration,
+    /// When that run ended.
+    pub ended: Instant,
     /// Rows of that run, batch-mates included.
     pub batch_rows: usize,
     /// Requests of that run.

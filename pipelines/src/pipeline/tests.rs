@@ -100,6 +100,7 @@ fn pipeline(batcher: &Arc<Batcher>, stages: Vec<(Act, &[usize])>) -> Arc<Pipelin
             gives: at..at + 1,
             waits: true,
             is_alone: false,
+            counts: Arc::default(),
         })
         .collect();
     let mut readers = vec![0; stages.len()];
@@ -288,6 +289,7 @@ fn on_threads_of(stage: impl Stage + 'static) -> Arc<Pipeline> {
         gives: 1..2,
         waits: true,
         is_alone: true,
+        counts: Arc::default(),
     };
     Arc::new(Pipeline {
         plan: Plan {

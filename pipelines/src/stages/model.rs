@@ -315,6 +315,7 @@ impl Running {
         let kept = Kept {
             rows: given.request_rows().or(self.signature.batched.then_some(rows)),
             offsets: given.values().find_map(|value| value.offsets.clone()),
+            ..Kept::default()
         };
         Ok(Step::Wait(Wait::new(&self.batcher, inputs, rows).keeping(kept)))
     }

@@ -12,6 +12,7 @@ use millpond_fronts_http as http;
 use millpond_fronts_native as native;
 use millpond_metrics::Page;
 use millpond_net::Counters;
+use millpond_pipelines::Pipeline;
 use std::sync::atomic::Ordering;
 
 millpond_metrics::counters! {
@@ -44,6 +45,8 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     let models = models.map(|models| models.map(|(name, model)| (name, model.batcher.stats())));
     let tables = engines.map(|engines| engines.tables.iter());
     let tables = tables.map(|tables| tables.map(|(name, table)| (name, &**table)));
+    let pipelines = engines.map(|engines| engines.pipelines.iter());
+    let pipelines = pipelines.map(|pipelines| pipelines.map(|(name, pipeline)| (name, &**pipeline)));
     let mut page = Page::default();
     page.part(CallCounts::METRICS, calls.as_ref());
     page.part(Admission::METRICS, shared.map(|shared| &*shared.calls.admission));
@@ -55,6 +58,7 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     page.part(Counters::TLS_METRICS, certificate.and(net));
     page.part(Certificate::METRICS, certificate);
     page.parts(Stats::METRICS, "model", models);
+    page.parts(Pipeline::METRICS, "pipeline", pipelines);
     page.parts(Table::METRICS, "table", tables);
     page.parts(Store::METRICS, "store", engines.map(|engines| &engines.stores));
     page

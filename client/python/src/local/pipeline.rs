@@ -6,7 +6,7 @@
 use crate::arrivals::Queue;
 use crate::ask::{Ended, Listener, Reply, Slot, To};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
-use crate::local::{config, inside};
+use crate::local::{config, inside, stats};
 use crate::options::{milliseconds, priority};
 use crate::pool::Outcome;
 use crate::process::OfProcess;
@@ -146,32 +146,14 @@ impl Pipeline {
         Ok(Errand { gone })
     }
 
-    /// What its models have done, by name.
+    /// What its models and its stages have done, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let opened = self.opened(py)?;
-        let models = PyDict::new(py);
-        for (name, model) in &opened.handle.pin().models {
-            let stats = model.batcher.stats();
-            let counts = PyDict::new(py);
-            let numbers = [
-                ("requests", stats.accepted),
-                ("answered", stats.answered),
-                ("failed", stats.failed),
-                ("refused", stats.refused),
-                ("expired", stats.expired),
-                ("abandoned", stats.abandoned),
-                ("batches", stats.batches),
-                ("rows", stats.rows),
-            ];
-            for (name, number) in numbers {
-                counts.set_item(name, number)?;
-            }
-            models.set_item(name, counts)?;
-        }
-        let stats = PyDict::new(py);
-        stats.set_item("pipeline", &opened.name)?;
-        stats.set_item("models", models)?;
-        Ok(stats)
+        let dict = PyDict::new(py);
+        dict.set_item("pipeline", &opened.name)?;
+        dict.set_item("models", stats::models(py, &opened.handle.pin())?)?;
+        dict.set_item("stages", stats::stages(py, &opened.pipeline)?)?;
+        Ok(dict)
     }
 
     /// Takes no more calls, and waits for those under way. Closing twice is closing once.

@@ -179,10 +179,20 @@ class Calls(Local):
             millpond.Pipeline(stage(Broken))
 
     def test_statistics_count(self):
-        pipe = self.pipe(stage(echo))
+        @millpond.backend
+        def choosy(batch):
+            return [ValueError("not 2") if item == 2 else item for item in batch]
+
+        pipe = self.pipe(stage(choosy))
         pipe([{"data": 1}] * 3)
         stats = pipe.stats()
         self.assertEqual((stats["pipeline"], stats["models"]["it"]["answered"]), ("pipeline", 3))
+        with self.assertRaises(millpond.ModelError):
+            pipe({"data": 2})
+        (counts,) = pipe.stats()["stages"].values()
+        self.assertEqual((counts["answered"], counts["failed"], counts["skipped"]), (3, 1, 0))
+        self.assertGreater(counts["work_s"], 0)
+        self.assertGreaterEqual(counts["wait_s"], 0)
 
     def test_a_closed_pipeline_takes_no_calls(self):
         with millpond.Pipeline(stage(echo)) as pipe:

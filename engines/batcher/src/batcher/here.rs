@@ -85,16 +85,17 @@ pub(super) fn work<T>(
         }
         Err(format!("it panicked: {}", panic.message))
     });
-    let compute = began.elapsed();
+    let ended = Instant::now();
+    let compute = ended.saturating_duration_since(began);
     add(&counters.batches, 1);
     add(&counters.rows, 1);
     add(&counters.compute_ns_sum, nanos(compute));
     place.learns = result.is_ok();
-    let ended = match place.learns {
+    let counter = match place.learns {
         true => &counters.answered,
         false => &counters.failed,
     };
-    add(ended, 1);
+    add(counter, 1);
     let failed = |problem| Error::ModelFailed {
         model: shared.name.clone(),
         problem,
@@ -104,6 +105,7 @@ pub(super) fn work<T>(
         timing: Timing {
             queue: Duration::ZERO,
             compute,
+            ended,
             batch_rows: 1,
             batch_requests: 1,
         },

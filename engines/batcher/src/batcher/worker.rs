@@ -418,6 +418,7 @@ impl<'a> Runner<'a> {
         Timing {
             queue,
             compute: took,
+            ended: started + took,
             batch_rows,
             batch_requests,
         }
