@@ -2,8 +2,8 @@
 //!
 //! It fixes nothing: a thread that is stuck may come back, and one that has ended is for whoever supervises the process. Net
 //! threads and acceptors are asked whether they turn; of the others it sees only that one has ended. Its invariant: while a net
-//! thread or an acceptor has not turned for about a second, a thread has ended, or it has not looked itself for five seconds, the
-//! server is not ready.
+//! thread or an acceptor has not turned for about a second, a thread has ended, a run goes on that was told to end, or it has not looked
+//! itself for five seconds, the server is not ready.
 
 use crate::Shared;
 use crate::log::LogHandle;
@@ -109,14 +109,17 @@ impl Health {
     }
 
     /// Takes down what was found; says in the log what has changed.
-    fn set(&self, stuck: &[Stuck], ended: &[String]) {
+    fn set(&self, stuck: &[Stuck], ended: &[String], overdue: &[String]) {
         self.looked.note();
         let hopeless = !ended.is_empty() || stuck.iter().any(|found| found.silent >= HOPELESS);
         let names = stuck
             .iter()
             .map(|found| format!("{} does not turn", found.thread));
         let ended = ended.iter().map(|name| format!("{name} has ended"));
-        let words = names.chain(ended).collect::<Vec<_>>().join(", ");
+        let overdue = overdue
+            .iter()
+            .map(|model| format!("a run of models.{model} does not end"));
+        let words = names.chain(ended).chain(overdue).collect::<Vec<_>>().join(", ");
         self.stuck.store(stuck.len() as u32, Ordering::Relaxed);
         self.hopeless.store(hopeless, Ordering::Relaxed);
         let mut before = self.words.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +127,7 @@ impl Health {
             return;
         }
         match words.is_empty() {
-            true => tracing::info!("all threads turn again"),
+            true => tracing::info!("ready again: all threads turn"),
             false => tracing::error!("not ready: {words}"),
         }
         *before = words;
@@ -174,7 +177,7 @@ impl Watch {
 fn watch(watching: &Watching, pulses: &Pulses, stopped: &Receiver<()>) {
     let Watching(shared) = watching;
     while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-        shared.health.set(&pulses.ask(), &ended(shared));
+        shared.health.set(&pulses.ask(), &ended(shared), &overdue(shared));
     }
 }
 
@@ -193,6 +196,16 @@ fn ended(shared: &Shared) -> Vec<String> {
         .map_or(Vec::new(), |engines| ended_of_engines(&engines));
     ended.extend(beside.map(|(_, name)| name.to_owned()));
     ended
+}
+
+/// Models of which a run lasts longer than it may, and was told to end.
+fn overdue(shared: &Shared) -> Vec<String> {
+    let Some(engines) = shared.calls.state() else {
+        return Vec::new();
+    };
+    let models = engines.models.iter();
+    let overdue = models.filter(|(_, model)| model.batcher.model().is_overdue());
+    overdue.map(|(name, _)| name.to_string()).collect()
 }
 
 fn ended_of_engines(engines: &Catalog) -> Vec<String> {
@@ -224,14 +237,20 @@ mod tests {
             thread: "net-0".into(),
             silent,
         };
-        health.set(&[stuck(STUCK)], &[]);
+        health.set(&[stuck(STUCK)], &[], &[]);
         assert_eq!(health.complaint().unwrap(), "net-0 does not turn");
         assert_eq!((health.stuck(), health.hopeless()), (1, None));
-        health.set(&[stuck(HOPELESS)], &[]);
+        health.set(&[stuck(HOPELESS)], &[], &[]);
         assert_eq!(health.hopeless().unwrap(), "net-0 does not turn");
-        health.set(&[], &["an instance of models.m".into()]);
+        health.set(&[], &["an instance of models.m".into()], &[]);
         assert_eq!(health.hopeless().unwrap(), "an instance of models.m has ended");
-        health.set(&[], &[]);
+        health.set(&[], &[], &["m".into()]);
+        let words = "a run of models.m does not end";
+        assert_eq!(
+            (health.complaint().as_deref(), health.hopeless()),
+            (Some(words), None)
+        );
+        health.set(&[], &[], &[]);
         assert_eq!(
             (health.complaint(), health.hopeless(), health.stuck()),
             (None, None, 0)

@@ -83,6 +83,11 @@ pub trait Model: Send + Sync {
     fn takes_requests(&self) -> bool {
         false
     }
+
+    /// Whether a run has lasted longer than it may and goes on, although it was told to end.
+    fn is_overdue(&self) -> bool {
+        false
+    }
 }
 
 /// One thread's way to run a model.

@@ -21,6 +21,7 @@
 mod c_api;
 mod convert;
 mod library;
+mod limit;
 mod load;
 mod options;
 mod ports;

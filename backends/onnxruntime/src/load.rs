@@ -5,6 +5,7 @@
 
 use crate::c_api::Names;
 use crate::library::{self, Runtime};
+use crate::limit::Limit;
 use crate::ports::{self, Ports};
 use crate::run::{OnnxInstance, OnnxModel, Sessions};
 use crate::settings::{OnnxRuntime, Optimization, Provider};
@@ -70,7 +71,15 @@ fn load_file(section: &OnnxRuntime) -> Result<OnnxModel, Refusal> {
     let session = Arc::new(session(section, runtime)?);
     let mut ports = ports::read(&session)?;
     let names = Arc::new(ports::names(&ports)?);
-    let trial = Trial::new(runtime, &session, &names, &ports)?;
+    let limit = section.run_longest().map(Limit::start).transpose();
+    let limit = limit.map_err(|error| {
+        let problem = format!("no thread for run_ms_max: {error}");
+        (
+            problem,
+            "raise the limit of threads, or leave run_ms_max out".to_owned(),
+        )
+    })?;
+    let trial = Trial::new(runtime, &session, &names, &ports, limit.as_ref())?;
     let batched = is_batched(section, &mut ports, trial)?;
     let signature = Signature {
         inputs: ports.inputs,
@@ -89,6 +98,7 @@ fn load_file(section: &OnnxRuntime) -> Result<OnnxModel, Refusal> {
         names,
         stamp,
         sessions,
+        limit,
     })
 }
 
@@ -157,13 +167,15 @@ impl Trial {
         session: &Arc<Session>,
         names: &Arc<Names>,
         ports: &Ports,
+        limit: Option<&Limit>,
     ) -> Result<Trial, Refusal> {
         let signature = Signature {
             inputs: Vec::new(),
             outputs: ports.outputs.clone(),
             batched: false,
         };
-        let instance = OnnxInstance::new(runtime, Arc::clone(session), Arc::clone(names), &signature);
+        let (session, names) = (Arc::clone(session), Arc::clone(names));
+        let instance = OnnxInstance::new(runtime, session, names, &signature, limit);
         let instance = instance.map_err(|error| not_set(&error.to_string()))?;
         Ok(Trial { instance })
     }
@@ -215,20 +227,22 @@ fn is_batched(section: &OnnxRuntime, ports: &mut Ports, mut trial: Trial) -> Res
         return Ok(true);
     }
     let mut follows = |rows| match trial.run(&ports.inputs, rows) {
-        None => true,
-        Some(Ok(outputs)) => outputs.iter().all(|output| output.shape().first() == Some(&rows)),
+        None => Ok(true),
+        Some(Ok(outputs)) => Ok(outputs.iter().all(|output| output.shape().first() == Some(&rows))),
+        Some(Err(error)) if trial.instance.was_ended => Err(not_in_time(&error)),
         Some(Err(error)) => {
             let path = section.path.display();
             tracing::warn!(%path, rows, %error, "a trial with zeros fails, so each request runs alone; say batched = true if rows may share a run");
-            false
+            Ok(false)
         }
     };
-    Ok(follows(2) && follows(3))
+    Ok(follows(2)? && follows(3)?)
 }
 
 fn learn_shapes(ports: &mut Ports, trial: &mut Trial) -> Result<(), Refusal> {
     let outputs = match trial.run(&ports.inputs, 1) {
         Some(Ok(outputs)) => outputs,
+        Some(Err(error)) if trial.instance.was_ended => return Err(not_in_time(&error)),
         Some(Err(error)) => return Err(no_shape(ports, &format!("a run of zeros fails: {error}"))),
         None => return Err(no_shape(ports, "its inputs are too large for a trial")),
     };
@@ -236,6 +250,12 @@ fn learn_shapes(ports: &mut Ports, trial: &mut Trial) -> Result<(), Refusal> {
         ports.outputs[index].shape = vec![None; outputs[index].shape().len()];
     }
     Ok(())
+}
+
+/// A trial was ended by `run_ms_max`.
+fn not_in_time(error: &Error) -> Refusal {
+    let problem = format!("a trial with zeros does not end: {error}");
+    (problem, "check the model with zeros as its inputs".to_owned())
 }
 
 fn no_shape(ports: &Ports, why: &str) -> Refusal {

@@ -3,6 +3,7 @@
 
 use crate::c_api::{self, Names, Value};
 use crate::library::Runtime;
+use crate::limit::{Limit, Place};
 use crate::load::{self, Stamp};
 use crate::settings::OnnxRuntime;
 use crate::{bounded, convert};
@@ -20,6 +21,8 @@ pub(crate) struct OnnxModel {
     /// What the file looked like when it was loaded.
     pub(crate) stamp: Stamp,
     pub(crate) sessions: Sessions,
+    /// What ends runs that last too long, where the section says how long they may.
+    pub(crate) limit: Option<Limit>,
 }
 
 /// Where instances get their session.
@@ -43,13 +46,19 @@ impl Model for OnnxModel {
                 Arc::new(first.map_or_else(|| self.another(), Ok)?)
             }
         };
-        let instance = OnnxInstance::new(self.runtime, session, Arc::clone(&self.names), &self.signature);
+        let names = Arc::clone(&self.names);
+        let limit = self.limit.as_ref();
+        let instance = OnnxInstance::new(self.runtime, session, names, &self.signature, limit);
         Ok(Box::new(instance?))
     }
 
     /// A session of its own takes memory, and threads or a device, for each net thread.
     fn runs_inline(&self) -> bool {
         self.section.shares_a_session()
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.limit.as_ref().is_some_and(Limit::is_overdue)
     }
 }
 
@@ -75,7 +84,11 @@ pub(crate) struct OnnxInstance {
     names: Arc<Names>,
     /// The type of each output.
     outputs: Vec<millpond_tensor::ElementType>,
-    options: RunOptions,
+    options: Arc<RunOptions>,
+    /// Where its runs are watched, if they are.
+    place: Option<Arc<Place>>,
+    /// Its last run took too long.
+    pub(crate) was_ended: bool,
 }
 
 impl OnnxInstance {
@@ -84,13 +97,17 @@ impl OnnxInstance {
         session: Arc<Session>,
         names: Arc<Names>,
         signature: &Signature,
+        limit: Option<&Limit>,
     ) -> Result<OnnxInstance, Error> {
         let mut options = RunOptions::new().map_err(|error| failed(&error))?;
         // A run's failure is its caller's answer, and callers can cause any number of them.
         options
             .set_log_level(LogLevel::Fatal)
             .map_err(|error| failed(&error))?;
+        let options = Arc::new(options);
         Ok(OnnxInstance {
+            place: limit.map(|limit| limit.place(&options)),
+            was_ended: false,
             runtime,
             session,
             names,
@@ -104,9 +121,17 @@ impl Instance for OnnxInstance {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
         let borrowed = inputs.iter().map(|tensor| Value::of_tensor(self.runtime, tensor));
         let borrowed = borrowed.collect::<ort::Result<Vec<Value<'_>>>>();
-        let outputs =
-            borrowed.and_then(|inputs| c_api::run(&self.session, &self.names, &self.options, &inputs));
-        let outputs = outputs.map_err(|error| failed(&error))?;
+        let borrowed = borrowed.map_err(|error| failed(&error))?;
+        if let Some(place) = &self.place {
+            place.begin();
+        }
+        let outputs = c_api::run(&self.session, &self.names, &self.options, &borrowed);
+        let ended = self.place.as_ref().and_then(|place| place.end());
+        self.was_ended = outputs.is_err() && ended.is_some();
+        let outputs = outputs.map_err(|error| match ended {
+            Some(problem) => Error::Run { problem },
+            None => failed(&error),
+        })?;
         let copied = outputs.iter().zip(&self.outputs).map(|(value, element_type)| {
             let (shape, data) = convert::copy(value, *element_type).map_err(|error| failed(&error))?;
             Ok(Tensor::new(shape, data)?)

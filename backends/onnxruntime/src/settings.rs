@@ -9,9 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Threads of one instance at most.
 const THREADS_MAX: usize = 1024;
+
+/// Milliseconds that a run may be allowed at most: an hour.
+const RUN_MS_MAX: u64 = 3_600_000;
 
 /// `backend = "onnxruntime"`: a model that is one ONNX file, with the files of weights that it names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -29,6 +33,8 @@ pub struct OnnxRuntime {
     pub optimization: Option<Optimization>,
     /// Whether dimension 0 is the batch; found out when left out.
     pub batched: Option<bool>,
+    /// Milliseconds after which a run is ended and fails; without, a run lasts as long as it does.
+    pub run_ms_max: Option<u64>,
     /// Options of the session, by ONNX Runtime's names.
     pub options: BTreeMap<String, Scalar>,
 }
@@ -107,6 +113,7 @@ impl OnnxRuntime {
         "threads",
         "optimization",
         "batched",
+        "run_ms_max",
         "options",
     ];
 
@@ -122,6 +129,11 @@ impl OnnxRuntime {
     pub(crate) fn devices(&self) -> impl Iterator<Item = Provider> + '_ {
         let providers = self.providers.iter().flatten().copied();
         providers.filter(|provider| *provider != Provider::Cpu)
+    }
+
+    /// How long a run may last.
+    pub(crate) fn run_longest(&self) -> Option<Duration> {
+        self.run_ms_max.map(Duration::from_millis)
     }
 
     /// Threads that one run uses.
@@ -199,6 +211,9 @@ impl Backend for OnnxRuntime {
         {
             return Err(format!("{at}.threads is {threads}; expected 1 to {THREADS_MAX}"));
         }
+        if let Some(ms) = self.run_ms_max.filter(|ms| !(1..=RUN_MS_MAX).contains(ms)) {
+            return Err(format!("{at}.run_ms_max is {ms}; expected 1 to {RUN_MS_MAX}"));
+        }
         self.check_providers(at)?;
         options::check(&format!("{at}.options"), &self.options)
     }
@@ -237,6 +252,12 @@ mod tests {
         check("provider_options.cuda.device_id = 1\nproviders = [\"cuda\"]", "");
         check("threads = 0", "models.a.threads is 0; expected 1 to 1024");
         check("threads = 1025", "models.a.threads is 1025");
+        check("run_ms_max = 300", "");
+        check(
+            "run_ms_max = 0",
+            "models.a.run_ms_max is 0; expected 1 to 3600000",
+        );
+        check("run_ms_max = 3600001", "models.a.run_ms_max is 3600001");
         check("optimization = \"some\"", "unknown variant `some`");
         check("providers = []", "models.a.providers is empty");
         check(

@@ -295,7 +295,61 @@ def odd():
     (HERE / "external.weights").write_bytes(np.arange(4, dtype=np.float32).tobytes())
 
 
+def loops():
+    """As many turns of a loop as the largest value says, or turns without an end: each adds 1 to every value."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1]) for name in ("x", "y")]
+    turn = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Add", ["value", "one"], ["next"])],
+        "turn",
+        [
+            helper.make_tensor_value_info("number", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
+        ],
+        [constant("one", np.float32(1))],
+    )
+    count = [
+        helper.make_node("ReduceMax", ["x"], ["largest"], keepdims=0),
+        helper.make_node("Cast", ["largest"], ["count"], to=TensorProto.INT64),
+    ]
+    loop = helper.make_node("Loop", ["count", "", "x"], ["y"], body=turn)
+    write("turns", [*count, loop], values[:1], values[1:], [])
+    write("endless", [loop], values[:1], values[1:], [constant("count", np.int64(2**62))])
+
+
+def lengths():
+    """Of sequences of ids: twice each id, in their length, and their sum. Zeros behind a sequence change neither."""
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["values"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["values", "values"], ["doubled"]),
+        helper.make_node("ReduceSum", ["values", "axis"], ["sum"], keepdims=1),
+    ]
+    outputs = {"doubled": ["N", "T"], "sum": ["N", 1]}
+    write(
+        "lengths",
+        nodes,
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", "T"])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [constant("axis", np.array([1], np.int64))],
+    )
+
+
+def counted():
+    """Each value plus the number of rows that run with it."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], end=1),
+        helper.make_node("Cast", ["shape"], ["rows"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "rows"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1]) for name in ("x", "y")]
+    write("counted", nodes, values[:1], values[1:], [])
+
+
 if __name__ == "__main__":
-    for make in (mlp, ranker, two_by_two, gather, types, refused, shapes, odd):
+    for make in (mlp, ranker, two_by_two, gather, types, refused, shapes, odd, loops, lengths, counted):
         make()
     print(f"numpy {np.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")
