@@ -9,6 +9,7 @@ mod commands;
 
 mod serving {
     mod bad_input;
+    mod batches;
     mod call;
     mod configuration;
     mod drain;

@@ -56,6 +56,7 @@ impl Threads {
         let options = BatcherOptions {
             instances: keys.instances.unwrap_or(1),
             batch_size_max: 1,
+            batch_sizes: Vec::new(),
             batch_delay_us_max: 0,
             queue_max: keys.queue_max.unwrap_or(QUEUE_MAX),
             queue_bytes_max: keys.queue_bytes_max.unwrap_or(QUEUE_BYTES_MAX),

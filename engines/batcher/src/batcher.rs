@@ -23,6 +23,7 @@ mod rejected;
 mod returns;
 mod run_cost;
 mod service_time;
+mod sizes;
 mod standing;
 mod state;
 mod stats;
@@ -61,6 +62,9 @@ pub struct BatcherOptions {
     /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time,
     /// and one that takes requests as they are so many requests.
     pub batch_size_max: usize,
+    /// Row counts that runs have, ascending: a run of others is padded up to the next one by copies of its last row, which are cut off its outputs, and a batch is cut
+    /// so that it fills one where that is not much smaller. The largest bounds runs as `batch_size_max` does. Empty: any number.
+    pub batch_sizes: Vec<usize>,
     /// Microseconds that a free instance may wait for a batch to fill, from the submission of its first request, while measured arrivals say that it
     /// will fill in that time. 0: it never does.
     pub batch_delay_us_max: u64,
@@ -87,6 +91,7 @@ impl BatcherOptions {
     pub const KEYS: &'static [&'static str] = &[
         "instances",
         "batch_size_max",
+        "batch_sizes",
         "batch_delay_us_max",
         "queue_max",
         "queue_bytes_max",
@@ -95,12 +100,13 @@ impl BatcherOptions {
     ];
 }
 
-/// One instance, 256 rows, no wait for batches to fill, 4,096 waiting requests, 256 MiB of them, 200 us on the thread that asks, no pinning.
+/// One instance, 256 rows in runs of any size, no wait for batches to fill, 4,096 waiting requests, 256 MiB of them, 200 us on the thread that asks, no pinning.
 impl Default for BatcherOptions {
     fn default() -> BatcherOptions {
         BatcherOptions {
             instances: 1,
             batch_size_max: 256,
+            batch_sizes: Vec::new(),
             batch_delay_us_max: 0,
             queue_max: 4096,
             queue_bytes_max: 256 << 20,
@@ -132,19 +138,29 @@ impl BatcherOptions {
                 self.batch_delay_us_max
             ));
         }
-        let most = self.batch_size_max;
+        sizes::check(&self.batch_sizes, self.batch_size_max, at)?;
+        let most = self.rows_max();
         let unfit = |rows: &&usize| !(1..=most).contains(*rows);
         match self.warm_up.iter().flatten().find(unfit) {
             None => Ok(()),
             Some(rows) => Err(format!(
-                "{at}.warm_up holds {rows}; expected rows from 1 to batch_size_max ({most})"
+                "{at}.warm_up holds {rows}; expected rows from 1 to the most that a run takes ({most})"
             )),
         }
     }
 
+    /// Rows that a run takes at most.
+    fn rows_max(&self) -> usize {
+        let largest = self.batch_sizes.last().copied();
+        self.batch_size_max.min(largest.unwrap_or(usize::MAX))
+    }
+
     /// The row counts to run before the first request.
     pub fn warm_up_sizes(&self) -> Vec<usize> {
-        let most = self.batch_size_max;
+        if let (None, false) = (&self.warm_up, self.batch_sizes.is_empty()) {
+            return self.batch_sizes.clone();
+        }
+        let most = self.rows_max();
         self.warm_up.clone().unwrap_or_else(|| {
             let mut sizes = vec![1, 16.min(most), most];
             sizes.dedup();
@@ -270,6 +286,11 @@ impl Batcher {
         let name = name.into();
         let problem = |problem| Error::Option { problem };
         options.check(&format!("models.{name}")).map_err(problem)?;
+        if !options.batch_sizes.is_empty() && !model.signature().batched {
+            let problem = format!("models.{name}.batch_sizes: the model has no batch; leave it out");
+            return Err(Error::Option { problem });
+        }
+        options.batch_size_max = options.rows_max();
         let mut request_rows_max = usize::MAX;
         if !model.signature().batched {
             request_rows_max = 1;

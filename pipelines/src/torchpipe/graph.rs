@@ -597,20 +597,26 @@ fn sized(mut section: Table, keys: &mut Keys<'_>) -> Result<Table, Refused> {
         let sizes = max
             .split(['&', ';'])
             .map(|shape| shape.split('x').next().unwrap_or_default().trim().parse::<i64>());
-        let sizes: Result<Vec<i64>, _> = sizes.collect();
-        let largest = sizes
+        let sizes: Result<BTreeSet<i64>, _> = sizes.collect();
+        let sizes = sizes
             .ok()
-            .and_then(|sizes| sizes.into_iter().max())
-            .filter(|largest| *largest > 0);
-        let largest = largest.ok_or_else(|| refused("max", max))?;
+            .filter(|sizes| sizes.first().is_some_and(|least| *least > 0));
+        let sizes = sizes.ok_or_else(|| refused("max", max))?;
+        let largest = sizes.last().copied().unwrap_or(1);
         section.insert("batch_size_max".to_owned(), largest.into());
-        match max.contains(['x', '&', ';']) {
-            true => keys.note(
-                "max",
+        let (outcome, text) = match max.contains('x') {
+            true if sizes.len() > 1 => (Outcome::Changed, "batch_sizes; shapes are the model's own"),
+            true => (
                 Outcome::Changed,
                 "batch_size_max is its largest batch; shapes are the model's own",
             ),
-            false => keys.note("max", Outcome::Kept, "batch_size_max"),
+            false if sizes.len() > 1 => (Outcome::Kept, "batch_sizes"),
+            false => (Outcome::Kept, "batch_size_max"),
+        };
+        keys.note("max", outcome, text);
+        if sizes.len() > 1 {
+            let sizes: Vec<Value> = sizes.into_iter().map(Value::from).collect();
+            section.insert("batch_sizes".to_owned(), sizes.into());
         }
     } else {
         section.insert("batch_size_max".to_owned(), 1.into());

@@ -110,6 +110,27 @@ from = "classify-2"
 }
 
 #[test]
+fn several_batch_limits_are_sizes() {
+    let text = |max: &str| format!("[a]\nbackend = \"OnnxTensor\"\nmodel = \"a.onnx\"\nmax = {max:?}\n");
+    for (max, sizes) in [
+        ("8&1&4", "batch_sizes = [1, 4, 8]"),
+        ("4x3x8x8;1x3x8x8", "batch_sizes = [1, 4]"),
+    ] {
+        let found = toml::to_string(&translate(&text(max)).unwrap().sections).unwrap();
+        assert!(found.contains(sizes), "{max}: {found}");
+    }
+    let one = toml::to_string(&translate(&text("4&4")).unwrap().sections).unwrap();
+    assert!(
+        one.contains("batch_size_max = 4") && !one.contains("batch_sizes"),
+        "{one}"
+    );
+    for max in ["0&4", "a&4", "&"] {
+        let problem = translate(&text(max)).unwrap_err().to_string();
+        assert!(problem.contains("is no size"), "{max}: {problem}");
+    }
+}
+
+#[test]
 fn a_time_for_batches_to_fill_is_in_milliseconds() {
     let text = |time: &str| {
         format!("[a]\nbackend = \"OnnxTensor\"\nmodel = \"a.onnx\"\nbatching_timeout = {time}\n")

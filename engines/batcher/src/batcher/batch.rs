@@ -39,6 +39,16 @@ pub(super) fn concat<'a>(parts: impl Iterator<Item = &'a [Tensor]> + Clone) -> O
     joined.collect()
 }
 
+/// Tensors of so many rows more, which are copies of their last one; `None` where one has no rows.
+pub(super) fn pad(tensors: &[Tensor], more: usize) -> Option<Vec<Tensor>> {
+    let padded = tensors.iter().map(|tensor| {
+        let rows = tensor.rows();
+        let last = tensor.view(rows.checked_sub(1)?..rows)?;
+        Tensor::concat(std::iter::once(tensor).chain(std::iter::repeat_n(&last, more)))
+    });
+    padded.collect()
+}
+
 /// Takes out of `batch` what cannot share a run with its first: rows of another shape.
 pub(super) fn split_unlike(batch: &mut Vec<Waiting>) -> Vec<Waiting> {
     let row_shape = |tensor: &Tensor| tensor.shape().get(1..).map(<[usize]>::to_vec);

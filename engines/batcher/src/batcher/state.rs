@@ -13,7 +13,7 @@ use super::queue::{Cut, Waiting};
 use super::standing::Standing;
 use super::stats::Occupancy;
 use super::warm_up::Errand;
-use super::{BatcherOptions, Rejected, Request};
+use super::{BatcherOptions, Rejected, Request, sizes};
 use crate::Priority;
 use filling::Filling;
 use holding::Holding;
@@ -46,6 +46,8 @@ pub(super) struct State {
     /// Calls since the start, for the statistics.
     calls: u64,
     batch_size_max: usize,
+    /// The row counts that runs have, if they are fixed.
+    batch_sizes: Vec<usize>,
     queue_max: usize,
     /// Bytes of the batch that runs at each place.
     running_bytes: Vec<usize>,
@@ -139,6 +141,7 @@ impl State {
             stopping: false,
             calls: 0,
             batch_size_max: options.batch_size_max,
+            batch_sizes: options.batch_sizes.clone(),
             queue_max: options.queue_max,
             running_bytes: vec![0; options.instances],
             inline_bytes: 0,
@@ -307,10 +310,12 @@ impl State {
         self.holding.learn(rows.div_ceil(chunks), each);
     }
 
-    /// Takes requests in turn while their rows fit; the first always fits. One is left for each
+    /// Takes requests in turn while their rows fit, or fill a size that runs have; the first always fits. One is left for each
     /// instance that was called and has not come yet, so that they run side by side.
     fn cut(&mut self, place: usize, now: Instant, cut: &mut Cut) {
-        let before = self.waiting.backlog().bytes;
+        let backlog = self.waiting.backlog();
+        let before = backlog.bytes;
+        let most = sizes::batch(&self.batch_sizes, self.batch_size_max, backlog.rows);
         let mut rows = 0usize;
         loop {
             let level = self.waiting.turn(|| self.forecast.level_step());
@@ -319,7 +324,7 @@ impl State {
             };
             let dropped = front.dropped(now);
             let with_front = rows.saturating_add(front.request.rows);
-            let enough = with_front > self.batch_size_max || self.waiting.backlog().requests <= self.called;
+            let enough = with_front > most || self.waiting.backlog().requests <= self.called;
             if dropped.is_none() && !cut.batch.is_empty() && enough {
                 break;
             }

@@ -38,6 +38,8 @@ millpond_metrics::counters! {
             pub panics: u64 = counter("millpond_model_panics_total", "Runs that panicked."),
             pub batches: u64 = counter("millpond_model_batches_total", "Runs.").info("batches"),
             pub rows: u64 = counter("millpond_model_rows_total", "Rows of all runs.").info("rows"),
+            pub padded_rows: u64 = counter("millpond_model_padded_rows_total",
+                "Rows that runs had besides, for their number to be one of batch_sizes.").info("padded_rows"),
             pub queue_us_sum: u64 = counter("millpond_model_queue_seconds_total",
                 "Waiting for a run, summed over requests.").micros(),
             pub compute_us_sum: u64 = counter("millpond_model_compute_seconds_total",
@@ -83,7 +85,7 @@ macro_rules! counted {
 }
 
 counted! {
-    accepted, refused, queue_full, queue_bytes, too_late, standing, answered, failed, expired, abandoned, evicted, batches, rows, panics,
+    accepted, refused, queue_full, queue_bytes, too_late, standing, answered, failed, expired, abandoned, evicted, batches, rows, padded_rows, panics,
     queue_ns_sum, compute_ns_sum,
 }
 
@@ -130,6 +132,7 @@ impl Counters {
             evicted: get(&self.evicted),
             batches: get(&self.batches),
             rows: get(&self.rows),
+            padded_rows: get(&self.padded_rows),
             panics: get(&self.panics),
             wakes: occupancy.wakes,
             queue_us_sum: get(&self.queue_ns_sum) / 1000,

@@ -4,7 +4,7 @@
 
 use super::queue::{Cut, Dropped, Next, Waiting};
 use super::stats::{add, micros, nanos};
-use super::{Answer, Shared, Timing, batch};
+use super::{Answer, Shared, Timing, batch, sizes};
 use crate::{Error, affinity};
 use millpond_backends_interface::{Error as ModelError, Instance, Signature};
 use millpond_tensor::Tensor;
@@ -156,7 +156,20 @@ impl<'a> Runner<'a> {
         inputs: Vec<Tensor>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Tensor>, ModelError> {
-        self.contained(|instance| instance.run_by(inputs, deadline))
+        let rows = inputs.first().map_or(0, Tensor::rows);
+        let size = sizes::padded(&self.shared.options.batch_sizes, rows);
+        if size == rows {
+            return self.contained(|instance| instance.run_by(inputs, deadline));
+        }
+        let failed = |problem: String| ModelError::Run { problem };
+        let padded = batch::pad(&inputs, size - rows);
+        let padded = padded.ok_or_else(|| failed(format!("its inputs cannot be padded to {size} rows")))?;
+        add(&self.shared.counters.padded_rows, (size - rows) as u64);
+        let outputs = self.contained(|instance| instance.run_by(padded, deadline))?;
+        if let Some(problem) = batch::outputs_problem(self.signature(), &outputs, size) {
+            return Err(failed(problem));
+        }
+        batch::slice(&outputs, 0..rows).ok_or_else(|| failed("its outputs cannot be cut".to_owned()))
     }
 
     fn contained<T>(
