@@ -2,9 +2,11 @@
 //!
 //! Its invariant: what the library is asked for is something that it converts to itself; the rest is converted here.
 
+mod reader;
+
 use super::decode::{Color, Decode, Stored, bounded, colored};
 use super::{Size, exif};
-use zune_core::bytestream::ZCursor;
+use reader::Reader;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
@@ -20,13 +22,16 @@ pub(super) fn decode(bytes: &[u8], how: &Decode) -> Result<Stored, String> {
         .jpeg_set_max_scans(SCANS_MAX)
         .jpeg_set_out_colorspace(wanted(how.color))
         .set_strict_mode(how.strict);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let mut decoder = JpegDecoder::new_with_options(Reader::new(bytes), options);
     decoder.decode_headers().map_err(|error| cannot(&error))?;
     let (Some((width, height)), Some(stored), Some(info)) =
         (decoder.dimensions(), decoder.input_colorspace(), decoder.info())
     else {
         return Err("a JPEG image without a header".to_owned());
     };
+    if height == 0 {
+        return Err("a JPEG image whose height is behind its pixels (DNL); save it anew".to_owned());
+    }
     let size = Size { height, width };
     let given = given(stored, info.components, how.color)?;
     let len = bounded("JPEG", size, given.num_components(), how)?;
@@ -64,9 +69,6 @@ fn given(stored: ColorSpace, components: u8, color: Color) -> Result<ColorSpace,
         (ColorSpace::Luma, 1) | (ColorSpace::RGB, 3) => Ok(ColorSpace::RGB),
         // Inks are taken for inverted, as Adobe stores them, with and without its segment: so do Pillow, OpenCV and browsers.
         (ColorSpace::CMYK | ColorSpace::YCCK, 4) => Ok(ColorSpace::RGB),
-        (ColorSpace::CMYK, 3) => {
-            Err("a JPEG image of red, green and blue whose components are not named so".to_owned())
-        }
         _ => Err(format!("a JPEG image of {components} components as {stored:?}")),
     }
 }

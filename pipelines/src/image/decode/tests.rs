@@ -134,7 +134,12 @@ fn pixels_are_counted_before_they_are_decoded() {
         )
         .is_ok()
     );
-    refused(&jpeg_of(0, 5), &how, "a JPEG image that cannot be decoded");
+    refused(
+        &jpeg_of(0, 5),
+        &how,
+        "a JPEG image whose height is behind its pixels (DNL); save it anew",
+    );
+    refused(&jpeg_of(5, 0), &how, "a JPEG image that cannot be decoded");
     refused(&png_of(0, 5), &how, "a PNG image that cannot be decoded");
 }
 
@@ -147,14 +152,30 @@ fn what_jpeg_also_allows_is_refused_by_name() {
         "cannot be decoded",
     );
     refused(&patched(JPEG, &[0xff, 0xc0], 4, &[12]), &how, "cannot be decoded");
+    // Extended sequential, whose header may say 12 bits; and lossless.
+    refused(
+        &patched(JPEG, &[0xff, 0xc0], 1, &[0xc1, 0, 17, 12]),
+        &how,
+        "12-bit JPEG",
+    );
+    refused(
+        &patched(JPEG, &[0xff, 0xc0], 1, &[0xc3]),
+        &how,
+        "cannot be decoded",
+    );
     refused(
         &patched(JPEG, &[0xff, 0xc4], 4, &[0xff; 16]),
         &how,
         "cannot be decoded",
     );
+}
+
+#[test]
+fn red_green_and_blue_are_known_by_the_transform_that_adobe_writes() {
+    let how = Decode::default();
     let unnamed = patched(RGB, &[0xff, 0xc0], 10, &[1]);
     let unnamed = patched(&unnamed, &[0xff, 0xda], 5, &[1]);
-    refused(&unnamed, &how, "components are not named so");
+    assert_eq!(decode(&unnamed, &how).unwrap(), decode(RGB, &how).unwrap());
 }
 
 #[test]
