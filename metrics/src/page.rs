@@ -11,6 +11,8 @@ use std::ops::RangeInclusive;
 
 /// Bounds of the buckets that are printed: powers of two, in nanoseconds (1 µs to 4.3 s).
 const POWERS: RangeInclusive<u32> = 10..=32;
+/// The same of sizes: 1 to 65,536.
+const SIZE_POWERS: RangeInclusive<u32> = 0..=16;
 
 /// A page as it goes from one process to another: each family's name, and its samples.
 pub type Values = Vec<(String, Vec<(String, f64)>)>;
@@ -43,13 +45,26 @@ impl Page {
         label: &str,
         parts: Option<impl IntoIterator<Item = (N, B)>>,
     ) {
+        let parts = parts.map(|parts| parts.into_iter().map(|(name, part)| ([name], part)));
+        self.labelled(list, [label], parts);
+    }
+
+    /// As [`Page::parts`], where it takes several labels to name a part.
+    pub fn labelled<P, N: AsRef<str>, B: Borrow<P>, const LABELS: usize>(
+        &mut self,
+        list: &'static [Metric<P>],
+        labels: [&str; LABELS],
+        parts: Option<impl IntoIterator<Item = ([N; LABELS], B)>>,
+    ) {
         self.declared.extend(list.iter().map(|metric| &metric.family));
         let Some(parts) = parts else { return };
-        let parts: Vec<(N, B)> = parts.into_iter().collect();
+        let parts: Vec<([N; LABELS], B)> = parts.into_iter().collect();
         for metric in list {
             let samples = self.samples(&metric.family);
-            for (name, part) in &parts {
-                metric.read(part.borrow(), &[(label, name.as_ref())], samples);
+            for (names, part) in &parts {
+                let names: [(&str, &str); LABELS] =
+                    std::array::from_fn(|at| (labels[at], names[at].as_ref()));
+                metric.read(part.borrow(), &names, samples);
             }
         }
     }
@@ -176,6 +191,11 @@ impl Samples<'_> {
     /// As [`Samples::times`], of times that were counted in nanoseconds.
     pub fn octave_times(&mut self, labels: &[(&str, &str)], times: &Octaves) {
         self.octaves(labels, times, POWERS, 1e9);
+    }
+
+    /// A histogram of sizes: of rows, say.
+    pub fn octave_sizes(&mut self, labels: &[(&str, &str)], sizes: &Octaves) {
+        self.octaves(labels, sizes, SIZE_POWERS, 1.0);
     }
 
     fn octaves(
@@ -339,6 +359,33 @@ mod tests {
             "t_bucket{part=\"queue\",le=\"+Inf\"} 4\nt_sum{part=\"queue\"} 0.000006\nt_count{part=\"queue\"} 4\n",
         ] {
             assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_buckets_of_their_own_and_parts_several_labels() {
+        const ROWS: &[Metric<crate::Octaves>] = &[Metric::samples(
+            "rows",
+            Kind::Histogram,
+            "Rows.",
+            |rows: &crate::Octaves, samples| samples.octave_sizes(&[], rows),
+        )];
+        let histogram = crate::OctaveHistogram::default();
+        [1, 3, 4, 100_000]
+            .into_iter()
+            .for_each(|rows| histogram.add(rows));
+        let mut page = Page::default();
+        page.labelled(ROWS, ["model", "version"], Some([(["m", "2"], histogram.read())]));
+        let text = page.text();
+        let of = "model=\"m\",version=\"2\"";
+        for line in [
+            format!(
+                "rows_bucket{{{of},le=\"1\"}} 1\nrows_bucket{{{of},le=\"2\"}} 1\nrows_bucket{{{of},le=\"4\"}} 3\n"
+            ),
+            format!("rows_bucket{{{of},le=\"65536\"}} 3\nrows_bucket{{{of},le=\"+Inf\"}} 4\n"),
+            format!("rows_sum{{{of}}} 100008\nrows_count{{{of}}} 4\n"),
+        ] {
+            assert!(text.contains(&line), "{line} is not in {text}");
         }
     }
 

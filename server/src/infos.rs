@@ -180,7 +180,9 @@ fn served(engines: &Catalog) -> [Info; 4] {
     });
     let models = engines.models.iter().map(|(name, model)| {
         let mut infos = vec![count("version", model.version)];
-        infos.extend(counts(Stats::METRICS, &model.batcher.stats()));
+        let stats = model.batcher.stats();
+        infos.extend(counts(Stats::METRICS, &stats));
+        infos.extend(counts(Stats::SUMS, &stats));
         group(name, infos)
     });
     let pipelines = engines.pipelines.iter().map(|(name, pipeline)| {

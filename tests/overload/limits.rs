@@ -111,7 +111,7 @@ fn a_deadline_that_has_passed_is_said_before_any_work() {
     assert_eq!(Http::connect(&server.addr).send(&head).0, 504);
     let (_, metrics) = server.admin_get("/metrics");
     assert!(
-        metrics.contains("millpond_model_batches_total{model=\"mlp\"} 0"),
+        metrics.contains("millpond_model_batch_rows_count{model=\"mlp\",version=\"1\"} 0"),
         "no model ran"
     );
 }
@@ -239,19 +239,22 @@ fn what_cannot_be_answered_in_time_is_refused_when_it_comes() {
     );
     let (_, metrics) = server.admin_get("/metrics");
     let counted = |name: &str| {
-        let line = format!("millpond_model_{name}_total{{model=\"stand_in\"}} ");
+        let line = format!("millpond_model_{name}}} ");
         let count = metrics.lines().find_map(|found| found.strip_prefix(&line));
         count
             .unwrap_or_else(|| panic!("no {line}"))
             .parse::<u32>()
             .unwrap()
     };
-    assert_eq!(counted("too_late") + counted("queue_full"), counted("refused"));
-    assert_eq!(counted("refused") + counted("evicted"), refused);
-    assert!(counted("too_late") > 0 && counted("requests") == 20 + answered + 20);
+    let of = "model=\"stand_in\",version=\"1\"";
+    let failed = |cause: &str| counted(&format!("failed_total{{{of},cause=\"{cause}\""));
+    let too_late = failed("too_late") + failed("standing");
+    assert_eq!(too_late + failed("queue_full") + failed("evicted"), refused);
+    let requests = counted(&format!("requests_total{{{of}"));
+    assert!(too_late > 0 && requests == 20 + answered + 20);
     for (reason, count) in [
-        ("too_late", counted("too_late")),
-        ("overloaded", refused - counted("too_late")),
+        ("too_late", too_late),
+        ("overloaded", refused - too_late),
         ("deadline", expired),
     ] {
         let line = format!("millpond_refused_total{{reason=\"{reason}\"}} {count}\n");
@@ -337,8 +340,8 @@ fn what_is_wrong_with_a_call_is_named_while_its_model_refuses_others() {
     let mut wrongs = pairs.iter().skip(1).step_by(2);
     assert!(wrongs.all(|code| *code == 30104), "{pairs:?}");
     assert_eq!(others, [30104, 30105, 10006, 30104]);
-    server.wait_for_metric("millpond_model_refused_total{model=\"stand_in\"} 50");
-    server.wait_for_metric("millpond_model_queue_full_total{model=\"stand_in\"} 50");
+    let refused = "millpond_model_failed_total{model=\"stand_in\",version=\"1\",cause=\"queue_full\"} 50";
+    server.wait_for_metric(refused);
 }
 
 /// One instance, ten seconds a row: a call of twenty outlasts the test. A row holds 400 bytes, a call 33 for the name of its output.
@@ -381,8 +384,10 @@ fn calls_that_wait_hold_no_more_bytes_than_may() {
             .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
             .unwrap();
         held.push(http);
-        server.wait_for_metric(&format!("millpond_model_queued{{model=\"stuck\"}} {queued}"));
-        server.wait_for_metric("millpond_model_busy{model=\"stuck\"} 1");
+        server.wait_for_metric(&format!(
+            "millpond_model_queued{{model=\"stuck\",version=\"1\"}} {queued}"
+        ));
+        server.wait_for_metric("millpond_model_busy{model=\"stuck\",version=\"1\"} 1");
     }
     for (rows, refused) in [(10, (429, 30101)), (50, (413, 30110))] {
         let (status, answer) = server.call("infer", &payload(rows));
@@ -398,10 +403,9 @@ fn calls_that_wait_hold_no_more_bytes_than_may() {
     );
     let (_, metrics) = server.admin_get("/metrics");
     for line in [
-        "millpond_model_refused_total{model=\"stuck\"} 2",
-        "millpond_model_queue_bytes_total{model=\"stuck\"} 2",
-        "millpond_model_queue_full_total{model=\"stuck\"} 0",
-        "millpond_model_queued{model=\"stuck\"} 2",
+        "millpond_model_failed_total{model=\"stuck\",version=\"1\",cause=\"queue_bytes\"} 2",
+        "millpond_model_failed_total{model=\"stuck\",version=\"1\",cause=\"queue_full\"} 0",
+        "millpond_model_queued{model=\"stuck\",version=\"1\"} 2",
         "millpond_refused_total{reason=\"overloaded\"} 1",
         "millpond_refused_total{reason=\"too_large\"} 1",
     ] {
@@ -479,9 +483,9 @@ fn a_call_of_a_better_level_takes_the_place_of_one_that_waits() {
     assert_eq!((status, answer["code"].as_u64()), (400, Some(30104)), "{answer}");
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| server.call("infer", &body(None)));
-        server.wait_for_metric("millpond_model_busy{model=\"stand_in\"} 1");
+        server.wait_for_metric("millpond_model_busy{model=\"stand_in\",version=\"1\"} 1");
         let waits = scope.spawn(|| with_header("9", &body(None)));
-        server.wait_for_metric("millpond_model_queued{model=\"stand_in\"} 1");
+        server.wait_for_metric("millpond_model_queued{model=\"stand_in\",version=\"1\"} 1");
         // The payload's own comes before the header's.
         let last = with_header("0", &body(Some(9)));
         assert!(last.0 == 429 && last.1.contains("queue"), "{last:?}");

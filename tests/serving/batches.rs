@@ -31,7 +31,7 @@ fn a_run_has_one_of_the_sizes_and_an_answer_its_own_rows() {
     }
     let (_, metrics) = server.admin_get("/metrics");
     assert!(
-        metrics.contains("millpond_model_padded_rows_total{model=\"m\"} 5\n"),
+        metrics.contains("millpond_model_padded_rows_total{model=\"m\",version=\"1\"} 5\n"),
         "{metrics}"
     );
 }

@@ -59,11 +59,11 @@ fn answers_are_the_same_at_the_end_of_a_turn_and_by_way_of_an_instance() {
         let answers: Vec<(u16, Value)> = (0..20).map(call).collect();
         let (_, metrics) = server.admin_get("/metrics");
         assert!(
-            metrics.contains("millpond_model_requests_total{model=\"mlp\"} 20\n"),
+            metrics.contains("millpond_model_requests_total{model=\"mlp\",version=\"1\"} 20\n"),
             "{metrics}"
         );
         assert!(
-            metrics.contains("millpond_model_rows_total{model=\"mlp\"} 300\n"),
+            metrics.contains("millpond_model_batch_rows_sum{model=\"mlp\",version=\"1\"} 300\n"),
             "{metrics}"
         );
         answers
@@ -250,8 +250,8 @@ fn the_first_thing_said_is_that_it_is_ready() {
         "millpond_ready 1",
         "millpond_table_rows{table=\"embeddings\"} 200",
         // The server's calls to itself are counted nowhere.
-        "millpond_model_batches_total{model=\"mlp\"} 0",
-        "millpond_model_requests_total{model=\"mlp\"} 0",
+        "millpond_model_batch_rows_count{model=\"mlp\",version=\"1\"} 0",
+        "millpond_model_requests_total{model=\"mlp\",version=\"1\"} 0",
         "millpond_calls_total{method=\"infer\"} 0",
         "millpond_stage_seconds_count{stage=\"compute\"} 0",
         "millpond_stage_seconds_count{stage=\"write\"} 0",

@@ -2,6 +2,7 @@
 
 use crate::harness::{Http, Millpond};
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Two stages, of which the second waits for a model that takes 3 ms.
 const CONFIG: &str = r#"
@@ -38,6 +39,13 @@ fn figure(page: &str, line: &str) -> f64 {
     value.parse().unwrap()
 }
 
+/// The folder of a server with [`CONFIG`].
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), CONFIG).unwrap();
+    folder
+}
+
 fn run(http: &mut Http, kind: &str) -> (u16, Value) {
     let x = json!({"shape": [2, 2], "type": "f32", "data": [1, 2, 3, 4]});
     http.call(
@@ -48,8 +56,7 @@ fn run(http: &mut Http, kind: &str) -> (u16, Value) {
 
 #[test]
 fn stages_of_a_pipeline_are_timed_and_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("millpond.toml"), CONFIG).unwrap();
+    let folder = folder();
     let server = Millpond::start(folder.path(), &[]);
     let mut http = Http::connect(&server.addr);
     for kind in ["dear", "dear", "cheap", "dear", "cheap"] {
@@ -107,4 +114,74 @@ fn stages_of_a_pipeline_are_timed_and_counted() {
         3,
         "{log}"
     );
+}
+
+#[test]
+fn what_a_model_counts_adds_up_to_what_was_sent() {
+    let folder = folder();
+    // One runs, two wait, and the rest is refused.
+    let server = Millpond::start(folder.path(), &["models.sum.queue_max=2", "models.sum.version=7"]);
+    let call = |http: &mut Http, rows: usize, value: f32| {
+        let x = json!({"shape": [rows, 2], "type": "f32", "data": vec![value; rows * 2]});
+        http.call("infer", &json!({"model": "sum", "inputs": {"x": x}})).0
+    };
+    let (sent, answered, refused) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let rows = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for caller in 1..=6 {
+            let (server, sent, answered, refused, rows) = (&server, &sent, &answered, &refused, &rows);
+            scope.spawn(move || {
+                let mut http = Http::connect(&server.addr);
+                for _ in 0..20 {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    let count = match call(&mut http, caller, 1.0) {
+                        200 => answered,
+                        429 => refused,
+                        status => panic!("{status}"),
+                    };
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let is_answered = std::ptr::eq(count, answered);
+                    rows.fetch_add(if is_answered { caller as u64 } else { 0 }, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let mut http = Http::connect(&server.addr);
+    assert_eq!(call(&mut http, 1, 3e38), 500);
+
+    // The end of a run is counted behind its answers.
+    server.wait_for_metric("millpond_model_busy{model=\"sum\",version=\"7\"} 0");
+    let (_, page) = server.admin_get("/metrics");
+    let of = "model=\"sum\",version=\"7\"";
+    let count = |name: &str| figure(&page, &format!("millpond_model_{name}{{{of}}}")) as u64;
+    let failed = |cause: &str| {
+        figure(
+            &page,
+            &format!("millpond_model_failed_total{{{of},cause=\"{cause}\"}}"),
+        ) as u64
+    };
+    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    assert_eq!(get(&sent), get(&answered) + get(&refused));
+    assert_eq!(count("requests_total"), get(&answered));
+    let causes: Vec<&str> = page
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix(&format!("millpond_model_failed_total{{{of},cause=\""))?
+                .split('"')
+                .next()
+        })
+        .collect();
+    let all: u64 = causes.iter().map(|cause| failed(cause)).sum();
+    assert_eq!((all, failed("not_finite")), (get(&refused) + 1, 1), "{page}");
+    let overload = ["queue_full", "evicted", "too_late", "standing"].map(failed);
+    assert_eq!(overload.iter().sum::<u64>(), get(&refused), "{page}");
+    // The run of the sum that is no number has a row too.
+    assert_eq!(count("batch_rows_sum"), get(&rows) + 1);
+    assert_eq!(count("compute_seconds_count"), count("batch_rows_count"));
+    assert_eq!(count("wait_seconds_count"), get(&answered) + 1);
+    // Behind every run, and before those for several requests.
+    assert_eq!(count("post_seconds_count"), count("batch_rows_count"));
+    assert!(count("pre_seconds_count") <= count("batch_rows_count"));
+    let compute = figure(&page, &format!("millpond_model_compute_seconds_sum{{{of}}}"));
+    assert!(compute >= 0.003 * count("batch_rows_count") as f64, "{page}");
 }

@@ -114,6 +114,17 @@ fn a_crash_in_a_worker_is_one_failed_call() {
         answer["outputs"]["echo"]["data"] = json!(["x"]);
         (status, answer)
     });
+    for (cause, count) in [
+        ("crash", 1),
+        ("hang", 1),
+        ("output", 0),
+        ("backend", 1),
+        ("panic", 0),
+    ] {
+        let failed = format!("failed_total{{model=\"m\",version=\"1\",cause=\"{cause}\"}} {count}");
+        server.wait_for_metric(&format!("millpond_model_{failed}"));
+    }
+    server.wait_for_metric("millpond_model_worker_restarts_total{model=\"m\",version=\"1\"} 2");
     wait_for_log(&folder, "line 7 of a chatty plugin");
     wait_for_log(&folder, "SIGSEGV");
     // 300 lines at once are too many for the log.

@@ -55,7 +55,7 @@ fn call_that_does_not_return(server: &Millpond) -> Http {
         body.len()
     );
     http.stream.write_all(request.as_bytes()).unwrap();
-    server.wait_for_metric("millpond_model_busy{model=\"slow\"} 1");
+    server.wait_for_metric("millpond_model_busy{model=\"slow\",version=\"1\"} 1");
     http
 }
 

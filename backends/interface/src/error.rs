@@ -4,6 +4,17 @@
 use millpond_tensor::ElementType;
 use std::path::PathBuf;
 
+/// How a run was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Its process ended, spoke nonsense, or is not there yet.
+    Crash,
+    /// The run did not end in time, and was ended: by its backend, or with its process.
+    Hang,
+    /// It panicked in this process, and its instance is dropped.
+    Panic,
+}
+
 /// A failure to load or run a model, or inputs that do not fit it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -22,6 +33,14 @@ pub enum Error {
     #[error("the model failed: {problem}")]
     Run {
         /// What the backend said.
+        problem: String,
+    },
+    /// The run came to nothing, because what ran it was lost or had to be ended.
+    #[error("the model failed: {problem}")]
+    Lost {
+        /// How it was lost.
+        loss: Loss,
+        /// What is known of it.
         problem: String,
     },
     /// An input that the model has was not given.

@@ -32,7 +32,7 @@ mod error;
 pub mod foreign;
 mod signature;
 
-pub use error::Error;
+pub use error::{Error, Loss};
 pub use signature::{Port, Signature};
 
 use millpond_tensor::Tensor;
@@ -87,6 +87,11 @@ pub trait Model: Send + Sync {
     /// Whether a run has lasted longer than it may and goes on, although it was told to end.
     fn is_overdue(&self) -> bool {
         false
+    }
+
+    /// How often worker processes of its instances were started again, where it has such.
+    fn worker_restarts(&self) -> u64 {
+        0
     }
 }
 

@@ -7,7 +7,7 @@ use crate::limit::{Limit, Place};
 use crate::load::{self, Stamp};
 use crate::settings::OnnxRuntime;
 use crate::{bounded, convert};
-use millpond_backends_interface::{Error, Instance, Model, Signature};
+use millpond_backends_interface::{Error, Instance, Loss, Model, Signature};
 use millpond_tensor::Tensor;
 use ort::logging::LogLevel;
 use ort::session::{RunOptions, Session};
@@ -129,7 +129,10 @@ impl Instance for OnnxInstance {
         let ended = self.place.as_ref().and_then(|place| place.end());
         self.was_ended = outputs.is_err() && ended.is_some();
         let outputs = outputs.map_err(|error| match ended {
-            Some(problem) => Error::Run { problem },
+            Some(problem) => Error::Lost {
+                loss: Loss::Hang,
+                problem,
+            },
             None => failed(&error),
         })?;
         let copied = outputs.iter().zip(&self.outputs).map(|(value, element_type)| {

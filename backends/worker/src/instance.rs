@@ -5,12 +5,13 @@
 
 use crate::backoff::Backoff;
 use crate::process::{Failure, Running};
-use millpond_backends_interface::{Error, Instance, Model, Signature};
+use millpond_backends_interface::{Error, Instance, Loss, Model, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, LineLimit};
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ impl Launch {
             .map_err(|failure| match failure {
                 Failure::Run(text) => failed(text, "see what it wrote in the log"),
                 Failure::Start(text) => failed(text, "see what it wrote in the log"),
-                Failure::Lost(how) | Failure::Unasked(how) => failed(
+                Failure::Lost(how) | Failure::Hung(how) | Failure::Unasked(how) => failed(
                     format!("its worker process {how} while it loaded"),
                     "see what it wrote in the log",
                 ),
@@ -81,6 +82,7 @@ impl Launch {
                 launch: self,
                 signature,
                 failures: LineLimit::default(),
+                restarts: AtomicU64::new(0),
             }),
             first: Mutex::new(Some(first)),
         }))
@@ -93,6 +95,8 @@ struct Shared {
     signature: Signature,
     /// Bounds the log's lines about workers that failed.
     failures: LineLimit,
+    /// Workers that were started in the place of others.
+    restarts: AtomicU64,
 }
 
 struct WorkerModel {
@@ -110,6 +114,7 @@ impl Model for WorkerModel {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut instance = WorkerInstance {
             shared: Arc::clone(&self.shared),
+            has_started: first.is_some(),
             worker: first,
             backoff: Backoff::default(),
             lately: Duration::ZERO,
@@ -126,12 +131,18 @@ impl Model for WorkerModel {
     fn runs_inline(&self) -> bool {
         false
     }
+
+    fn worker_restarts(&self) -> u64 {
+        self.shared.restarts.load(Ordering::Relaxed)
+    }
 }
 
 struct WorkerInstance {
     shared: Arc<Shared>,
     /// `None` after a failure.
     worker: Option<Running>,
+    /// It has had one.
+    has_started: bool,
     backoff: Backoff,
     /// What runs have lately taken, long ones above all.
     lately: Duration,
@@ -143,22 +154,27 @@ impl Instance for WorkerInstance {
     }
 
     fn run_by(&mut self, inputs: Vec<Tensor>, deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
-        let outputs = self.try_run(&inputs, deadline);
-        outputs.map_err(|problem| Error::Run {
-            problem: bounded(&problem),
-        })
+        self.try_run(&inputs, deadline)
     }
 }
 
+fn lost(loss: Loss, problem: &str) -> Error {
+    let problem = bounded(problem);
+    Error::Lost { loss, problem }
+}
+
 impl WorkerInstance {
-    fn try_run(&mut self, inputs: &[Tensor], deadline: Option<Instant>) -> Result<Vec<Tensor>, String> {
+    fn try_run(&mut self, inputs: &[Tensor], deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
         match self.run_once(inputs, deadline) {
             // It ended between two runs, or could not take this one: another one can.
             Err(Failure::Unasked(why)) => {
                 self.tell(&format!("could not be asked any more: {why}"));
                 self.worker = None;
                 match self.run_once(inputs, deadline) {
-                    Err(Failure::Unasked(why)) => Err(self.lost(&format!("cannot be asked: {why}"))),
+                    Err(Failure::Unasked(why)) => {
+                        let problem = self.lost(&format!("cannot be asked: {why}"));
+                        Err(lost(Loss::Crash, &problem))
+                    }
                     other => self.told(other),
                 }
             }
@@ -184,7 +200,7 @@ impl WorkerInstance {
             Err(Failure::Late) => {
                 let took = started.elapsed().as_millis();
                 let how = format!("hung: it was ended after {took} ms in this run");
-                return Err(Failure::Lost(how));
+                return Err(Failure::Hung(how));
             }
             Err(_) => {}
         }
@@ -192,7 +208,7 @@ impl WorkerInstance {
     }
 
     /// What the callers of a run are told, and what becomes of the worker.
-    fn told(&mut self, ran: Result<Vec<Tensor>, Failure>) -> Result<Vec<Tensor>, String> {
+    fn told(&mut self, ran: Result<Vec<Tensor>, Failure>) -> Result<Vec<Tensor>, Error> {
         match ran {
             Ok(outputs) => {
                 self.backoff.succeeded();
@@ -200,12 +216,23 @@ impl WorkerInstance {
             }
             Err(Failure::Run(text)) => {
                 self.backoff.succeeded();
-                Err(text)
+                let problem = bounded(&text);
+                Err(Error::Run { problem })
             }
-            Err(Failure::Start(text)) => Err(text),
-            Err(Failure::Lost(how) | Failure::Unasked(how)) => Err(self.lost(&how)),
-            Err(Failure::Late) => Err(self.lost("hung")),
+            Err(Failure::Start(text)) => Err(lost(Loss::Crash, &text)),
+            Err(Failure::Lost(how) | Failure::Unasked(how)) => Err(lost(Loss::Crash, &self.lost(&how))),
+            Err(Failure::Hung(how)) => Err(lost(Loss::Hang, &self.lost(&how))),
+            Err(Failure::Late) => Err(lost(Loss::Hang, &self.lost("hung"))),
         }
+    }
+
+    /// Starts a worker, in the place of the one before if there was one.
+    fn start(&mut self) -> Result<Running, String> {
+        let started = self.shared.launch.start()?;
+        if std::mem::replace(&mut self.has_started, true) {
+            self.shared.restarts.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(started)
     }
 
     /// Has a worker that has loaded the model, waiting until then for that.
@@ -230,7 +257,7 @@ impl WorkerInstance {
                 ));
             }
             thread::sleep(wait);
-            let started = self.shared.launch.start();
+            let started = self.start();
             self.worker = Some(started.inspect_err(|_| self.backoff.failed(Instant::now()))?);
         }
         let shared = Arc::clone(&self.shared);
@@ -243,7 +270,7 @@ impl WorkerInstance {
             Ok(signature) if signature == shared.signature => Ok(()),
             Ok(_) => Err(self.lost("has another signature than before; load the model again")),
             Err(Failure::Run(text)) => Err(self.lost(&format!("cannot load the model: {text}"))),
-            Err(Failure::Lost(how) | Failure::Unasked(how) | Failure::Start(how)) => {
+            Err(Failure::Lost(how) | Failure::Hung(how) | Failure::Unasked(how) | Failure::Start(how)) => {
                 Err(self.lost(&format!("{how} while it loaded")))
             }
             Err(Failure::Late) if Instant::now() >= last => Err(self.lost(&format!(
@@ -262,7 +289,7 @@ impl WorkerInstance {
         self.backoff.failed(Instant::now());
         if self.backoff.wait(Instant::now()).is_zero() {
             // A start that fails is told by the next run, which tries again.
-            self.worker = self.shared.launch.start().ok();
+            self.worker = self.start().ok();
         }
         format!("its worker process {how}; it is started again")
     }

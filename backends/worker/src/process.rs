@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     Lost(String),
     /// It was not answered in time.
     Late,
+    /// It was in a run that did not end, and is of no use any more.
+    Hung(String),
 }
 
 impl From<io::Error> for Failure {

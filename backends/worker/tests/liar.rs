@@ -166,7 +166,7 @@ fn a_worker_with_another_signature_than_before_is_not_used() {
     let deadline = Some(Instant::now() + Duration::from_secs(60));
     let refused = instance.run_by(inputs(&["x"]), deadline).unwrap_err();
     assert!(
-        matches!(&refused, Error::Run { problem } if problem.contains("another signature than before; load the model again")),
+        matches!(&refused, Error::Lost { problem, .. } if problem.contains("another signature than before; load the model again")),
         "{refused}"
     );
 }

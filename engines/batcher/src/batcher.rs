@@ -488,11 +488,8 @@ impl Batcher {
                 stats::add(&counters.queue_bytes, 1);
             }
             Rejected::TooLate { .. } => stats::add(&counters.too_late, 1),
-            Rejected::Standing { .. } => {
-                stats::add(&counters.too_late, 1);
-                stats::add(&counters.standing, 1);
-            }
-            Rejected::Stopping => {}
+            Rejected::Standing { .. } => stats::add(&counters.standing, 1),
+            Rejected::Stopping => stats::add(&counters.stopping, 1),
         }
     }
 
@@ -520,7 +517,10 @@ impl Batcher {
 
     /// The counters, now.
     pub fn stats(&self) -> Stats {
-        self.shared.counters.read(self.shared.queue.lock().occupancy())
+        let restarts = self.shared.model.worker_restarts();
+        self.shared
+            .counters
+            .read(self.shared.queue.lock().occupancy(), restarts)
     }
 
     /// Lets the counters begin at zero again; meant for the moment before the first request.

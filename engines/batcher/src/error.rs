@@ -2,7 +2,40 @@
 //! status: the server maps these. A request's failure is one of the cases from
 //! [`Error::DeadlinePassed`] to [`Error::ModelFailed`]; the others stop a start.
 
-use millpond_backends_interface as interface;
+use millpond_backends_interface::{self as interface, Loss};
+
+/// Why the model gave a request that ran no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureCause {
+    /// Inputs that no run can have.
+    Input,
+    /// The backend said so.
+    Backend,
+    /// Its process ended.
+    Crash,
+    /// It did not end in time, and was ended: by its backend, or with its process.
+    Hang,
+    /// It panicked.
+    Panic,
+    /// Outputs of another number, shape or type than its signature promises.
+    Output,
+    /// Outputs with a NaN or an infinity.
+    NotFinite,
+}
+
+impl FailureCause {
+    pub(crate) const COUNT: usize = FailureCause::NotFinite as usize + 1;
+}
+
+impl From<Loss> for FailureCause {
+    fn from(loss: Loss) -> FailureCause {
+        match loss {
+            Loss::Crash => FailureCause::Crash,
+            Loss::Hang => FailureCause::Hang,
+            Loss::Panic => FailureCause::Panic,
+        }
+    }
+}
 
 /// A refused configuration or a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +104,8 @@ pub enum Error {
     ModelFailed {
         /// The model's name.
         model: String,
+        /// Whose fault it is.
+        cause: FailureCause,
         /// What went wrong: the backend's words, the panic's, or which output is not finite.
         problem: String,
     },

@@ -57,5 +57,5 @@ mod priority;
 pub use batcher::{
     Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Sweep, Timing, WarmUpRun, Worked,
 };
-pub use error::Error;
+pub use error::{Error, FailureCause};
 pub use priority::Priority;

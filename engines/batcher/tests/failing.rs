@@ -127,6 +127,41 @@ fn the_instance_is_built_again_after_a_panic() {
 }
 
 #[test]
+fn each_failed_request_is_counted_by_one_cause() {
+    let (model, _gate) = GateModel::free();
+    let batcher = start(model, 1, 8, 8);
+    for value in [POISON, POISON, BOMB, NAN, 1.0] {
+        drop(submit(&batcher, &[value]).recv().unwrap());
+    }
+    // The end of a run is counted behind its answers.
+    while batcher.stats().busy > 0 {
+        std::thread::yield_now();
+    }
+    batcher.begin_stop();
+    assert!(batcher.submit(request(&[1.0]).0).is_err());
+    let stats = batcher.stats();
+    let found = [
+        stats.failed_backend,
+        stats.failed_panic,
+        stats.failed_not_finite,
+        stats.stopping,
+    ];
+    assert_eq!(found, [2, 1, 1, 1], "{stats:?}");
+    assert_eq!((stats.answered, stats.failed, stats.refused), (1, 4, 1));
+    // A run that panics, fails or gives a NaN is a run; those that gave outputs are timed behind it.
+    assert_eq!(
+        (
+            stats.batch_rows.count(),
+            stats.compute.count(),
+            stats.post.count()
+        ),
+        (5, 5, 2)
+    );
+    // What failed by itself never was a batch of several.
+    assert_eq!(stats.pre.count(), 0);
+}
+
+#[test]
 fn an_instance_that_cannot_be_built_again_fails_requests_and_not_the_process() {
     let (mut model, _gate) = GateModel::free();
     model.instances_max = 1;

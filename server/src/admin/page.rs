@@ -5,6 +5,7 @@ use crate::Shared;
 use crate::log::LogHandle;
 use crate::tls::Certificate;
 use millpond_calls::{Admission, CallCounts, Host as _};
+use millpond_catalog::LoadedModel;
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
@@ -42,7 +43,12 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     let engines = shared.and_then(|shared| shared.calls.state());
     let engines = engines.as_ref();
     let models = engines.map(|engines| engines.models.iter());
-    let models = models.map(|models| models.map(|(name, model)| (name, model.batcher.stats())));
+    let models = models.map(|models| {
+        let labelled = |(name, model): (&String, &LoadedModel)| {
+            ([name.clone(), model.version.to_string()], model.batcher.stats())
+        };
+        models.map(labelled).collect::<Vec<_>>()
+    });
     let tables = engines.map(|engines| engines.tables.iter());
     let tables = tables.map(|tables| tables.map(|(name, table)| (name, &**table)));
     let pipelines = engines.map(|engines| engines.pipelines.iter());
@@ -57,7 +63,8 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     page.part(native::Counters::METRICS, counted.map(|counted| &*counted.native));
     page.part(Counters::TLS_METRICS, certificate.and(net));
     page.part(Certificate::METRICS, certificate);
-    page.parts(Stats::METRICS, "model", models);
+    page.labelled(Stats::METRICS, ["model", "version"], models.clone());
+    page.labelled(Stats::HISTOGRAMS, ["model", "version"], models);
     page.parts(Pipeline::METRICS, "pipeline", pipelines);
     page.parts(Table::METRICS, "table", tables);
     page.parts(Store::METRICS, "store", engines.map(|engines| &engines.stores));
@@ -107,6 +114,15 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all, "{names:?}");
+    }
+
+    #[test]
+    fn every_metric_is_in_the_documentation() {
+        let text = include_str!("../../../docs/metrics.md");
+        for family in metrics(None).declared() {
+            let quoted = format!("`{}`", family.name);
+            assert!(text.contains(&quoted), "docs/metrics.md does not have {quoted}");
+        }
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn a_model_that_does_not_return_holds_up_no_stop() {
     wait_for(
         server.admin_addr().unwrap(),
         "/metrics",
-        "millpond_model_busy{model=\"slow\"} 1\n",
+        "millpond_model_busy{model=\"slow\",version=\"1\"} 1\n",
     );
     let left = stops(server).left;
     assert_eq!(left, ["1 unfinished call", "a run of models.slow"]);

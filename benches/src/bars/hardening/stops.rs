@@ -152,14 +152,29 @@ fn end(
         State::Busy => busy(setup, report, name, server),
         State::StuckModel => {
             let _calls = asked(16, 4, "infer", STUCK)?;
-            reached(setup, &server, "millpond_model_busy{model=\"stuck\"}", 1.0)?;
+            reached(
+                setup,
+                &server,
+                "millpond_model_busy{model=\"stuck\",version=\"1\"}",
+                1.0,
+            )?;
             server.end()
         }
         State::FullQueue => {
             // Beyond models.stuck.queue_max.
             let _calls = asked(50, 100, "infer", STUCK)?;
-            reached(setup, &server, "millpond_model_busy{model=\"stuck\"}", 1.0)?;
-            reached(setup, &server, "millpond_model_queued{model=\"stuck\"}", QUEUED)?;
+            reached(
+                setup,
+                &server,
+                "millpond_model_busy{model=\"stuck\",version=\"1\"}",
+                1.0,
+            )?;
+            reached(
+                setup,
+                &server,
+                "millpond_model_queued{model=\"stuck\",version=\"1\"}",
+                QUEUED,
+            )?;
             server.end()
         }
         State::Crowd => {

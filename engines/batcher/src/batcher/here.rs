@@ -5,10 +5,10 @@
 
 use super::queue::Queue;
 use super::state::places::Lent;
-use super::stats::{add, nanos};
+use super::stats::add;
 use super::worker::Runner;
 use super::{Request, Shared, Timing};
-use crate::Error;
+use crate::{Error, FailureCause};
 use millpond_backends_interface::Instance;
 use millpond_threads::{LeftOut, contain};
 use std::time::{Duration, Instant};
@@ -78,30 +78,34 @@ pub(super) fn work<T>(
         learns: false,
     };
     let counters = &shared.counters;
+    let mut cause = FailureCause::Backend;
     let result = contain(work).unwrap_or_else(|panic| {
         add(&counters.panics, 1);
         if let Some(LeftOut(left_out)) = shared.model_panics.admits() {
             tracing::error!(model = shared.name, %panic, left_out, "a run of the model panicked");
         }
+        cause = FailureCause::Panic;
         Err(format!("it panicked: {}", panic.message))
     });
     let ended = Instant::now();
     let compute = ended.saturating_duration_since(began);
-    add(&counters.batches, 1);
-    add(&counters.rows, 1);
-    add(&counters.compute_ns_sum, nanos(compute));
+    counters.ran(1, compute);
     place.learns = result.is_ok();
-    let counter = match place.learns {
-        true => &counters.answered,
-        false => &counters.failed,
-    };
-    add(counter, 1);
     let failed = |problem| Error::ModelFailed {
         model: shared.name.clone(),
+        cause,
         problem,
     };
+    let result = result.map_err(failed);
+    match &result {
+        Ok(_) => {
+            add(&counters.answered, 1);
+            counters.wait.add(0);
+        }
+        Err(error) => counters.failed(error),
+    }
     Worked {
-        result: result.map_err(failed),
+        result,
         timing: Timing {
             queue: Duration::ZERO,
             compute,

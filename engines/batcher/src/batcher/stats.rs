@@ -1,12 +1,13 @@
 //! What a batcher counts, and under which names others see it.
-//! Invariant: every accepted request ends in exactly one of `answered`, `failed`,
-//! `expired`, `abandoned` and `evicted`; every refused one that found the batcher
-//! running is in one of `queue_full`, `queue_bytes` and `too_late`; `standing` is a part of the last.
+//! Invariant: every request ends in exactly one count, `answered` or one cause of failure. An accepted one is never among the
+//! causes of refusal: `queue_full`, `queue_bytes`, `too_late`, `standing` and `stopping`.
 
 use super::state::filling;
 use super::state::holding::Counts;
+use crate::{Error, FailureCause};
+use millpond_metrics::{Kind, Metric, OctaveHistogram, Octaves, Samples};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 millpond_metrics::counters! {
     /// A batcher's counters since its start, and what it holds now.
@@ -16,34 +17,48 @@ millpond_metrics::counters! {
         METRICS {
             pub answered: u64 = counter("millpond_model_requests_total",
                 "Requests answered with outputs.").info("answered"),
-            pub refused: u64 = counter("millpond_model_refused_total",
-                "Requests refused when they came, for whatever reason.").info("refused"),
-            pub queue_full: u64 = counter("millpond_model_queue_full_total",
-                "Of these: the queue was full.").info("queue_full"),
-            pub queue_bytes: u64 = counter("millpond_model_queue_bytes_total",
-                "Of these: what waited and ran held too many bytes, or would have with this one alone.").info("queue_bytes"),
-            pub too_late: u64 = counter("millpond_model_too_late_total",
-                "Of these: the predicted wait and the run were longer than the deadline allowed, or the wait longer than may be in a queue that stands.").info("too_late"),
-            pub standing: u64 = counter("millpond_model_standing_total",
-                "Of these: in time for their deadline, but the queue stood.").info("standing"),
+            pub queue_full: u64 = counter("millpond_model_failed_total",
+                "Requests without outputs, each by one cause. Refused: the queue was full.")
+                .label("cause", "queue_full").info("queue_full"),
+            pub queue_bytes: u64 = counter("millpond_model_failed_total",
+                "Refused: what waited and ran held too many bytes, or would have with this one alone.")
+                .label("cause", "queue_bytes").info("queue_bytes"),
+            pub too_late: u64 = counter("millpond_model_failed_total",
+                "Refused: the predicted wait and the run were longer than the deadline allowed.")
+                .label("cause", "too_late").info("too_late"),
+            pub standing: u64 = counter("millpond_model_failed_total",
+                "Refused: in time for the deadline, but longer to wait than a queue that stands allows.")
+                .label("cause", "standing").info("standing"),
+            pub stopping: u64 = counter("millpond_model_failed_total",
+                "Refused: the model was stopping.").label("cause", "stopping"),
+            pub evicted: u64 = counter("millpond_model_failed_total",
+                "Accepted requests that gave way to another connection's.").label("cause", "evicted").info("evicted"),
+            pub expired: u64 = counter("millpond_model_failed_total",
+                "Requests dropped unrun: deadline passed.").label("cause", "expired").info("expired"),
+            pub abandoned: u64 = counter("millpond_model_failed_total",
+                "Requests dropped unrun: client gone.").label("cause", "abandoned").info("abandoned"),
+            pub failed_input: u64 = counter("millpond_model_failed_total",
+                "Inputs that no run can have.").label("cause", "input"),
+            pub failed_backend: u64 = counter("millpond_model_failed_total",
+                "Runs: the backend's own errors.").label("cause", "backend"),
+            pub failed_crash: u64 = counter("millpond_model_failed_total",
+                "Runs in a process that ended.").label("cause", "crash"),
+            pub failed_hang: u64 = counter("millpond_model_failed_total",
+                "Runs that did not end in time, and were ended.").label("cause", "hang"),
+            pub failed_panic: u64 = counter("millpond_model_failed_total",
+                "Runs that panicked.").label("cause", "panic"),
+            pub failed_output: u64 = counter("millpond_model_failed_total",
+                "Outputs of another number, shape or type than the signature promises.").label("cause", "output"),
+            pub failed_not_finite: u64 = counter("millpond_model_failed_total",
+                "Outputs with a NaN or an infinity.").label("cause", "not_finite"),
             pub episodes: u64 = counter("millpond_model_standing_episodes_total",
                 "Times a queue stood: long for a while, and refusing.").info("standing_episodes"),
-            pub evicted: u64 = counter("millpond_model_evicted_total",
-                "Accepted requests that gave way to another connection's.").info("evicted"),
-            pub expired: u64 = counter("millpond_model_expired_total",
-                "Requests dropped unrun: deadline passed.").info("expired"),
-            pub abandoned: u64 = counter("millpond_model_abandoned_total",
-                "Requests dropped unrun: client gone.").info("abandoned"),
-            pub failed: u64 = counter("millpond_model_failed_total", "Requests the model failed on."),
-            pub panics: u64 = counter("millpond_model_panics_total", "Runs that panicked."),
-            pub batches: u64 = counter("millpond_model_batches_total", "Runs.").info("batches"),
-            pub rows: u64 = counter("millpond_model_rows_total", "Rows of all runs.").info("rows"),
+            pub panics: u64 = counter("millpond_model_panics_total",
+                "Runs that panicked, those of a batch that failed together included."),
+            pub worker_restarts: u64 = counter("millpond_model_worker_restarts_total",
+                "Worker processes that were started in the place of others.").info("worker_restarts"),
             pub padded_rows: u64 = counter("millpond_model_padded_rows_total",
                 "Rows that runs had besides, for their number to be one of batch_sizes.").info("padded_rows"),
-            pub queue_us_sum: u64 = counter("millpond_model_queue_seconds_total",
-                "Waiting for a run, summed over requests.").micros(),
-            pub compute_us_sum: u64 = counter("millpond_model_compute_seconds_total",
-                "Running, summed over runs.").micros(),
             pub holds: u64 = counter("millpond_model_holds_total",
                 "Times an instance waited for callers that it had just answered.").info("holds"),
             pub held_us_sum: u64 = counter("millpond_model_held_seconds_total",
@@ -59,12 +74,66 @@ millpond_metrics::counters! {
             pub queued: usize = gauge("millpond_model_queued", "Requests waiting now."),
             pub busy: usize = gauge("millpond_model_busy", "Instances running now."),
         }
+        /// What `*infos` has besides: sums of what a page has by cause, or in a histogram.
+        SUMS {
+            pub refused: u64 = counter("refused", "Requests refused when they came, for whatever reason.").info("refused"),
+            pub failed: u64 = counter("failed", "Requests that ran, or were to, and have no outputs.").info("failed"),
+            pub batches: u64 = counter("batches", "Runs.").info("batches"),
+            pub rows: u64 = counter("rows", "Rows of all runs.").info("rows"),
+        }
     }
     and {
         /// Requests accepted.
         pub accepted: u64,
         /// Times an idle instance was woken by a request.
         pub wakes: u64,
+        /// Rows of each run.
+        pub batch_rows: Octaves,
+        /// Nanoseconds that each request waited for the run that gave it outputs.
+        pub wait: Octaves,
+        /// Nanoseconds of each run.
+        pub compute: Octaves,
+        /// Nanoseconds of making the batch, of each run for several requests.
+        pub pre: Octaves,
+        /// Nanoseconds of checking and handing out what a run gave, of each run that gave it.
+        pub post: Octaves,
+    }
+}
+
+type Read = fn(&Stats, &mut Samples<'_>);
+
+impl Stats {
+    /// What a page has besides: histograms.
+    pub const HISTOGRAMS: &'static [Metric<Stats>] = &[
+        Stats::histogram(
+            "millpond_model_batch_rows",
+            "Rows of each run.",
+            |stats, samples| {
+                samples.octave_sizes(&[], &stats.batch_rows);
+            },
+        ),
+        Stats::histogram(
+            "millpond_model_wait_seconds",
+            "From the submission of each request to the run that gave it outputs.",
+            |stats, samples| samples.octave_times(&[], &stats.wait),
+        ),
+        Stats::histogram("millpond_model_compute_seconds", "Each run.", |stats, samples| {
+            samples.octave_times(&[], &stats.compute);
+        }),
+        Stats::histogram(
+            "millpond_model_pre_seconds",
+            "Before each run for several requests: making one batch of their inputs.",
+            |stats, samples| samples.octave_times(&[], &stats.pre),
+        ),
+        Stats::histogram(
+            "millpond_model_post_seconds",
+            "Behind each run that gave outputs: checking them and answering its requests, what they do on that thread included.",
+            |stats, samples| samples.octave_times(&[], &stats.post),
+        ),
+    ];
+
+    const fn histogram(name: &'static str, help: &'static str, read: Read) -> Metric<Stats> {
+        Metric::samples(name, Kind::Histogram, help, read)
     }
 }
 
@@ -74,19 +143,28 @@ macro_rules! counted {
         #[derive(Debug, Default)]
         pub(super) struct Counters {
             $(pub $name: AtomicU64,)*
+            failed: [AtomicU64; FailureCause::COUNT],
+            pub batch_rows: OctaveHistogram,
+            pub wait: OctaveHistogram,
+            pub compute: OctaveHistogram,
+            pub pre: OctaveHistogram,
+            pub post: OctaveHistogram,
         }
 
         impl Counters {
             pub(super) fn clear(&self) {
-                $(self.$name.store(0, Ordering::Relaxed);)*
+                let counts = [$(&self.$name,)*];
+                let counts = counts.into_iter().chain(&self.failed);
+                counts.for_each(|count| count.store(0, Ordering::Relaxed));
+                let histograms = [&self.batch_rows, &self.wait, &self.compute, &self.pre, &self.post];
+                histograms.into_iter().for_each(OctaveHistogram::clear);
             }
         }
     };
 }
 
 counted! {
-    accepted, refused, queue_full, queue_bytes, too_late, standing, answered, failed, expired, abandoned, evicted, batches, rows, padded_rows, panics,
-    queue_ns_sum, compute_ns_sum,
+    accepted, refused, queue_full, queue_bytes, too_late, standing, stopping, answered, expired, abandoned, evicted, padded_rows, panics,
 }
 
 /// What the queue knows at one moment.
@@ -105,19 +183,37 @@ pub(super) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
 
-/// Nanoseconds, saturating after 584 years.
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// Microseconds, saturating.
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Counters {
-    pub(super) fn read(&self, occupancy: Occupancy) -> Stats {
+    /// Counts a run.
+    pub(super) fn ran(&self, rows: usize, took: Duration) {
+        self.batch_rows.add(rows as u64);
+        self.compute.add_time(took);
+    }
+
+    /// Counts what was done before a run for several requests, since `began`, and behind it, until now.
+    pub(super) fn around(&self, began: Instant, started: Instant, ended: Instant) {
+        self.pre.add_time(started.saturating_duration_since(began));
+        self.post.add_time(ended.elapsed());
+    }
+
+    /// Counts a request that the model failed, by the error's cause.
+    pub(super) fn failed(&self, error: &Error) {
+        let cause = match error {
+            Error::ModelFailed { cause, .. } => *cause,
+            _ => FailureCause::Backend,
+        };
+        add(&self.failed[cause as usize], 1);
+    }
+
+    pub(super) fn read(&self, occupancy: Occupancy, worker_restarts: u64) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let failed = |cause: FailureCause| get(&self.failed[cause as usize]);
+        let batch_rows = self.batch_rows.read();
         Stats {
             accepted: get(&self.accepted),
             refused: get(&self.refused),
@@ -126,17 +222,29 @@ impl Counters {
             too_late: get(&self.too_late),
             standing: get(&self.standing),
             answered: get(&self.answered),
-            failed: get(&self.failed),
+            stopping: get(&self.stopping),
+            failed: self.failed.iter().map(get).sum(),
+            failed_input: failed(FailureCause::Input),
+            failed_backend: failed(FailureCause::Backend),
+            failed_crash: failed(FailureCause::Crash),
+            failed_hang: failed(FailureCause::Hang),
+            failed_panic: failed(FailureCause::Panic),
+            failed_output: failed(FailureCause::Output),
+            failed_not_finite: failed(FailureCause::NotFinite),
             expired: get(&self.expired),
             abandoned: get(&self.abandoned),
             evicted: get(&self.evicted),
-            batches: get(&self.batches),
-            rows: get(&self.rows),
+            batches: batch_rows.count(),
+            rows: batch_rows.sum(),
             padded_rows: get(&self.padded_rows),
+            batch_rows,
+            wait: self.wait.read(),
+            compute: self.compute.read(),
+            pre: self.pre.read(),
+            post: self.post.read(),
+            worker_restarts,
             panics: get(&self.panics),
             wakes: occupancy.wakes,
-            queue_us_sum: get(&self.queue_ns_sum) / 1000,
-            compute_us_sum: get(&self.compute_ns_sum) / 1000,
             holds: occupancy.counts.holds,
             held_us_sum: micros(occupancy.counts.held),
             joined_rows: occupancy.counts.joined_rows,

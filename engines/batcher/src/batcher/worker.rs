@@ -3,10 +3,10 @@
 //! included, the thread lives on and every request of the batch is answered.
 
 use super::queue::{Cut, Dropped, Next, Waiting};
-use super::stats::{add, micros, nanos};
+use super::stats::{add, micros};
 use super::{Answer, Shared, Timing, batch, sizes};
-use crate::{Error, affinity};
-use millpond_backends_interface::{Error as ModelError, Instance, Signature};
+use crate::{Error, FailureCause as Cause, affinity};
+use millpond_backends_interface::{Error as ModelError, Instance, Loss, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, Panic, contain};
 use std::sync::mpsc::SyncSender;
@@ -113,9 +113,10 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn failed(&self, problem: impl Into<String>) -> Error {
+    fn failed(&self, cause: Cause, problem: impl Into<String>) -> Error {
         Error::ModelFailed {
             model: self.shared.name.clone(),
+            cause,
             problem: problem.into(),
         }
     }
@@ -126,7 +127,8 @@ impl<'a> Runner<'a> {
             let built = contain(|| self.shared.model.instance());
             self.instance = Some(built.unwrap_or_else(|panic| {
                 self.tell_panic(&panic, "building an instance panicked");
-                Err(ModelError::Run {
+                Err(ModelError::Lost {
+                    loss: Loss::Panic,
                     problem: format!("a panic while building it: {}", panic.message),
                 })
             })?);
@@ -183,7 +185,8 @@ impl<'a> Runner<'a> {
                 self.tell_panic(&panic, "a run of the model panicked");
                 self.drop_instance();
                 add(&self.shared.counters.panics, 1);
-                Err(ModelError::Run {
+                Err(ModelError::Lost {
+                    loss: Loss::Panic,
                     problem: format!("it panicked: {}", panic.message),
                 })
             }
@@ -210,7 +213,7 @@ impl<'a> Runner<'a> {
         let started = Instant::now();
         let result = self.run_model(inputs, deadline);
         let took = started.elapsed();
-        self.count_run(rows, took);
+        self.shared.counters.ran(rows, took);
         let outputs = self.promised(result, rows)?;
         Ok(Ran {
             outputs,
@@ -219,21 +222,15 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn count_run(&self, rows: usize, took: Duration) {
-        let counters = &self.shared.counters;
-        add(&counters.batches, 1);
-        add(&counters.rows, rows as u64);
-        add(&counters.compute_ns_sum, nanos(took));
-    }
-
     /// What a run gave, if it has the shapes that were promised.
     fn promised(&self, ran: Result<Vec<Tensor>, ModelError>, rows: usize) -> Result<Vec<Tensor>, Error> {
         let outputs = ran.map_err(|error| match error {
-            ModelError::Run { problem } => self.failed(problem),
-            other => self.failed(other.to_string()),
+            ModelError::Run { problem } => self.failed(Cause::Backend, problem),
+            ModelError::Lost { loss, problem } => self.failed(loss.into(), problem),
+            other => self.failed(Cause::Backend, other.to_string()),
         })?;
         match batch::outputs_problem(self.signature(), &outputs, rows) {
-            Some(problem) => Err(self.failed(problem)),
+            Some(problem) => Err(self.failed(Cause::Output, problem)),
             None => Ok(outputs),
         }
     }
@@ -317,15 +314,21 @@ impl<'a> Runner<'a> {
 
     /// One run for all of `batch`, and how long it took; nothing, with `batch` untouched, when it failed.
     fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+        let began = Instant::now();
         let (inputs, rows) = batch::join(batch)?;
         let ran = self.run_rows(inputs, rows, batch::deadline(batch)).ok()?;
-        self.answered_from.get_or_insert(ran.started + ran.took);
+        let ended = ran.started + ran.took;
+        self.answered_from.get_or_insert(ended);
         let requests = batch.len();
         let mut start = 0;
         for waiting in batch.drain(..) {
             let count = waiting.request.rows;
-            let outputs = batch::slice(&ran.outputs, start..start + count)
-                .ok_or_else(|| self.failed(format!("rows {start}.. of its outputs cannot be cut")));
+            let outputs = batch::slice(&ran.outputs, start..start + count).ok_or_else(|| {
+                self.failed(
+                    Cause::Output,
+                    format!("rows {start}.. of its outputs cannot be cut"),
+                )
+            });
             start += count;
             let answer = outputs.map(|outputs| Answer {
                 outputs,
@@ -333,11 +336,13 @@ impl<'a> Runner<'a> {
             });
             self.answer(waiting, answer);
         }
+        self.shared.counters.around(began, ran.started, ended);
         Some(ran.took)
     }
 
     /// As [`Runner::serve_together`], for a model that takes requests as they are: each gets its own result.
     fn serve_unjoined(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+        let began = Instant::now();
         let requests: Vec<Vec<Tensor>> = batch
             .iter()
             .map(|waiting| waiting.request.inputs.clone())
@@ -346,7 +351,7 @@ impl<'a> Runner<'a> {
         let started = Instant::now();
         let ran = self.contained(|instance| Ok(instance.run_requests(requests, deadline)));
         let took = started.elapsed();
-        self.count_run(count, took);
+        self.shared.counters.ran(count, took);
         let results = ran.ok().filter(|results| results.len() == count)?;
         self.answered_from.get_or_insert(started + took);
         for (waiting, result) in batch.drain(..).zip(results) {
@@ -354,6 +359,7 @@ impl<'a> Runner<'a> {
             let outputs = self.promised(result, waiting.request.rows);
             self.answer(waiting, outputs.map(|outputs| Answer { outputs, timing }));
         }
+        self.shared.counters.around(began, started, started + took);
         Some(took)
     }
 
@@ -372,7 +378,7 @@ impl<'a> Runner<'a> {
         let is_batched = self.signature().batched;
         if is_batched && !batch::rows_agree(&waiting) {
             let problem = format!("an input does not have the {rows} rows of its request");
-            self.answer(waiting, Err(self.failed(problem)));
+            self.answer(waiting, Err(self.failed(Cause::Input, problem)));
             return None;
         }
         let inputs = std::mem::take(&mut waiting.request.inputs);
@@ -382,16 +388,19 @@ impl<'a> Runner<'a> {
         } else {
             self.run_rows(inputs, rows, deadline)
         };
-        let took = ran.as_ref().ok().map(|ran| ran.took);
-        if let Ok(ran) = &ran {
-            self.answered_from.get_or_insert(ran.started + ran.took);
+        let took = ran.as_ref().ok().map(|ran| (ran.took, ran.started + ran.took));
+        if let Some((_, ended)) = took {
+            self.answered_from.get_or_insert(ended);
         }
         let answer = ran.map(|ran| Answer {
             outputs: ran.outputs,
             timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),
         });
         self.answer(waiting, answer);
-        took
+        took.map(|(took, ended)| {
+            self.shared.counters.post.add_time(ended.elapsed());
+            took
+        })
     }
 
     /// A request with more rows than a run may have: several runs, one after the other.
@@ -407,15 +416,23 @@ impl<'a> Runner<'a> {
         let mut start = 0;
         while start < rows {
             let count = (rows - start).min(self.shared.options.batch_size_max);
-            let chunk = batch::slice(inputs, start..start + count)
-                .ok_or_else(|| self.failed(format!("rows {start}.. of its inputs cannot be cut")))?;
+            let chunk = batch::slice(inputs, start..start + count).ok_or_else(|| {
+                self.failed(
+                    Cause::Input,
+                    format!("rows {start}.. of its inputs cannot be cut"),
+                )
+            })?;
             let ran = self.run_rows(chunk, count, deadline)?;
             took += ran.took;
             chunks.push(ran.outputs);
             start += count;
         }
-        let outputs = batch::concat(chunks.iter().map(Vec::as_slice))
-            .ok_or_else(|| self.failed("its outputs changed shape from one chunk to the next"))?;
+        let outputs = batch::concat(chunks.iter().map(Vec::as_slice)).ok_or_else(|| {
+            self.failed(
+                Cause::Output,
+                "its outputs changed shape from one chunk to the next",
+            )
+        })?;
         Ok(Ran {
             outputs,
             started: first_started,
@@ -426,7 +443,7 @@ impl<'a> Runner<'a> {
     /// Where the time of a request went whose run began at `started`; its queue time is counted.
     fn timing(&self, waiting: &Waiting, started: Instant, took: Duration, batch: (usize, usize)) -> Timing {
         let queue = started.saturating_duration_since(waiting.submitted);
-        add(&self.shared.counters.queue_ns_sum, nanos(queue));
+        self.shared.counters.wait.add_time(queue);
         let (batch_rows, batch_requests) = batch;
         Timing {
             queue,
@@ -457,19 +474,15 @@ impl<'a> Runner<'a> {
     fn answer(&self, waiting: Waiting, answer: Result<Answer, Error>) {
         let answer = answer.and_then(
             |answer| match batch::not_finite(self.signature(), &answer.outputs) {
-                Some(problem) => Err(self.failed(problem)),
+                Some(problem) => Err(self.failed(Cause::NotFinite, problem)),
                 None => Ok(answer),
             },
         );
         let counters = &self.shared.counters;
-        add(
-            if answer.is_ok() {
-                &counters.answered
-            } else {
-                &counters.failed
-            },
-            1,
-        );
+        match &answer {
+            Ok(_) => add(&counters.answered, 1),
+            Err(error) => counters.failed(error),
+        }
         self.call(waiting, answer);
     }
 
