@@ -5,12 +5,14 @@
 //!     millpond-bare work echo COUNT     the payload of so many calls read, and their answers written
 //!     millpond-bare work lookup FOLDER COUNT  the same, and a key of the table in the folder looked up
 //!     millpond-bare r1 ADDRESS FOLDER   one request of R1 for each byte that comes, which is then sent back: hash, look up, assemble, model
+//!     millpond-bare scheduler submit|hand-over  microseconds that the batcher adds before a run: for one client, and between the runs of a long queue
 //!
 //! A scenario starts them as a target's command and asks them by the protocol `echo`, or `native` where they speak frames.
 
 mod answer;
 mod echo;
 mod r1;
+mod scheduler;
 mod work;
 
 use std::path::Path;
@@ -24,8 +26,10 @@ fn main() -> anyhow::Result<()> {
         ["r1", address, folder] => r1::serve(address, Path::new(folder)),
         ["work", "echo", count] => work::echo(count.parse()?),
         ["work", "lookup", folder, count] => work::lookup(Path::new(folder), count.parse()?),
+        ["scheduler", "submit"] => scheduler::submit(),
+        ["scheduler", "hand-over"] => scheduler::hand_over(),
         _ => anyhow::bail!(
-            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | work echo COUNT | work lookup FOLDER COUNT"
+            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
         ),
     }
 }

@@ -72,7 +72,12 @@ pub(crate) const INFER: &[Group] = &[
     Group::of("returning-open", scenario::of_models),
     Group::of("standing", scenario::of_models),
     Group::of("bursts", nothing),
+    Group::of("quick", nothing),
+    Group::of("scheduler", nothing),
     Group::of("local", nothing),
+    Group::of("one-core", scenario::of_r1),
+    Group::of("grid", scenario::of_r1),
+    Group::of("overload-r1", scenario::of_r1),
 ];
 
 #[cfg(test)]
