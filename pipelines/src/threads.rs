@@ -56,13 +56,10 @@ impl Threads {
         let options = BatcherOptions {
             instances: keys.instances.unwrap_or(1),
             batch_size_max: 1,
-            batch_sizes: Vec::new(),
-            batch_delay_us_max: 0,
             queue_max: keys.queue_max.unwrap_or(QUEUE_MAX),
             queue_bytes_max: keys.queue_bytes_max.unwrap_or(QUEUE_BYTES_MAX),
             inline_us_max: 0,
-            warm_up: None,
-            cpus: Vec::new(),
+            ..BatcherOptions::default()
         };
         let stage: Arc<dyn Stage> = Arc::from(stage);
         let model = StageModel {

@@ -48,6 +48,22 @@ macro_rules! first_not_finite {
     }};
 }
 
+/// A whole number as an element.
+macro_rules! element_of {
+    (bool, $value:expr) => {
+        $value != 0
+    };
+    (f16, $value:expr) => {
+        f16::from_f64($value as f64)
+    };
+    (bf16, $value:expr) => {
+        bf16::from_f64($value as f64)
+    };
+    ($type:ident, $value:expr) => {
+        $value as $type
+    };
+}
+
 macro_rules! declare {
     ($($variant:ident $type:ident $kind:ident,)*) => {
         /// The type of a tensor's elements.
@@ -92,6 +108,14 @@ macro_rules! declare {
             pub fn zeros(element_type: ElementType, len: usize) -> Data {
                 match element_type {
                     $(ElementType::$variant => Data::$variant(vec![$type::default(); len]),)*
+                    ElementType::Bytes => Data::Bytes(Bytes::empty(len)),
+                }
+            }
+
+            /// `len` times the same number, as far as the type has it (`true` where it is not 0, strings without bytes).
+            pub(crate) fn filled(element_type: ElementType, value: i64, len: usize) -> Data {
+                match element_type {
+                    $(ElementType::$variant => Data::$variant(vec![element_of!($type, value); len]),)*
                     ElementType::Bytes => Data::Bytes(Bytes::empty(len)),
                 }
             }

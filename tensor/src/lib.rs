@@ -16,6 +16,7 @@
 mod bytes;
 mod element;
 mod error;
+mod resize;
 mod tensor;
 
 pub use bytes::{Bytes, BytesView};

@@ -1,4 +1,5 @@
-//! How the rows of several calls become a run of a real model, as answers show it: fixed row counts.
+//! How the rows of several calls become a run of a real model, as answers show it: fixed row counts, and rows of several
+//! lengths.
 
 use crate::harness::{Http, Millpond, data};
 use serde_json::{Value, json};
@@ -34,4 +35,34 @@ fn a_run_has_one_of_the_sizes_and_an_answer_its_own_rows() {
         metrics.contains("millpond_model_padded_rows_total{model=\"m\",version=\"1\"} 5\n"),
         "{metrics}"
     );
+}
+
+/// The model doubles ids, in their length, and sums them up. Calls of several lengths share runs, and each gets its own back.
+#[test]
+fn rows_of_several_lengths_share_runs() {
+    let (_folder, server) = start(
+        "lengths.onnx",
+        "ragged = \"pad\"\npad_lengths = [4, 8]\nbatch_size_max = 16",
+    );
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let addr = &server.addr;
+            scope.spawn(move || {
+                let mut http = Http::connect(addr);
+                for number in 0..50 {
+                    let (rows, length) = (1 + number % 2, 1 + (thread * 3 + number) % 10);
+                    let ids: Vec<usize> = (0..rows * length).map(|at| at + thread).collect();
+                    let tensor = json!({"shape": [rows, length], "type": "i64", "data": ids});
+                    let (status, answer) = http.call("infer", &json!({"inputs": {"ids": tensor}}));
+                    assert_eq!(status, 200, "{answer}");
+                    let doubled: Vec<f64> = ids.iter().map(|id| 2.0 * *id as f64).collect();
+                    let sums = ids.chunks(length).map(|row| row.iter().sum::<usize>() as f64);
+                    let outputs = &answer["outputs"];
+                    assert_eq!(outputs["doubled"]["shape"], json!([rows, length]));
+                    assert_eq!(outputs["doubled"]["data"], json!(doubled));
+                    assert_eq!(outputs["sum"]["data"], json!(sums.collect::<Vec<f64>>()));
+                }
+            });
+        }
+    });
 }

@@ -19,6 +19,7 @@ mod here;
 mod hold;
 mod levels;
 mod queue;
+mod ragged;
 mod rejected;
 mod returns;
 mod run_cost;
@@ -33,6 +34,7 @@ mod warm_up;
 mod worker;
 
 pub use here::Worked;
+pub use ragged::Ragged;
 pub use rejected::Rejected;
 pub use stats::Stats;
 pub use sweep::Sweep;
@@ -43,6 +45,7 @@ use millpond_backends_interface::{Instance, Model};
 use millpond_tensor::Tensor;
 use millpond_threads::{LineLimit, ends_by};
 use queue::{Queue, Visited, Waiting};
+use ragged::Padding;
 use serde::Deserialize;
 use state::Asked;
 use stats::Counters;
@@ -65,6 +68,12 @@ pub struct BatcherOptions {
     /// Row counts that runs have, ascending: a run of others is padded up to the next one by copies of its last row, which are cut off its outputs, and a batch is cut
     /// so that it fills one where that is not much smaller. The largest bounds runs as `batch_size_max` does. Empty: any number.
     pub batch_sizes: Vec<usize>,
+    /// What becomes of requests that wait together and whose rows differ in length.
+    pub ragged: Ragged,
+    /// What a shorter row is padded with, of any type: with `ragged = "pad"`.
+    pub pad_value: i64,
+    /// Lengths that rows are padded to, ascending, the next one that holds them; a longer row keeps its length. Empty: to the longest of their run.
+    pub pad_lengths: Vec<usize>,
     /// Microseconds that a free instance may wait for a batch to fill, from the submission of its first request, while measured arrivals say that it
     /// will fill in that time. 0: it never does.
     pub batch_delay_us_max: u64,
@@ -92,6 +101,9 @@ impl BatcherOptions {
         "instances",
         "batch_size_max",
         "batch_sizes",
+        "ragged",
+        "pad_value",
+        "pad_lengths",
         "batch_delay_us_max",
         "queue_max",
         "queue_bytes_max",
@@ -107,6 +119,9 @@ impl Default for BatcherOptions {
             instances: 1,
             batch_size_max: 256,
             batch_sizes: Vec::new(),
+            ragged: Ragged::Bucket,
+            pad_value: 0,
+            pad_lengths: Vec::new(),
             batch_delay_us_max: 0,
             queue_max: 4096,
             queue_bytes_max: 256 << 20,
@@ -139,6 +154,7 @@ impl BatcherOptions {
             ));
         }
         sizes::check(&self.batch_sizes, self.batch_size_max, at)?;
+        ragged::check(self, at)?;
         let most = self.rows_max();
         let unfit = |rows: &&usize| !(1..=most).contains(*rows);
         match self.warm_up.iter().flatten().find(unfit) {
@@ -245,6 +261,8 @@ struct Shared {
     options: BatcherOptions,
     queue: Queue,
     counters: Counters,
+    /// How requests of several lengths are joined, where they are.
+    padding: Option<Padding>,
     /// 1 for a model without a batch, each of whose calls counts as one row.
     request_rows_max: usize,
     /// Bounds the log's lines about panics in the model.
@@ -291,6 +309,7 @@ impl Batcher {
             return Err(Error::Option { problem });
         }
         options.batch_size_max = options.rows_max();
+        let padding = Padding::of(&options, model.signature(), &format!("models.{name}")).map_err(problem)?;
         let mut request_rows_max = usize::MAX;
         if !model.signature().batched {
             request_rows_max = 1;
@@ -314,6 +333,7 @@ impl Batcher {
         let shared = Arc::new(Shared {
             queue,
             counters: Counters::default(),
+            padding,
             request_rows_max,
             model_panics: LineLimit::default(),
             receiver_panics: LineLimit::default(),

@@ -55,7 +55,7 @@ mod error;
 mod priority;
 
 pub use batcher::{
-    Answer, Batcher, BatcherOptions, Done, Rejected, Request, Stats, Sweep, Timing, WarmUpRun, Worked,
+    Answer, Batcher, BatcherOptions, Done, Ragged, Rejected, Request, Stats, Sweep, Timing, WarmUpRun, Worked,
 };
 pub use error::{Error, FailureCause};
 pub use priority::Priority;

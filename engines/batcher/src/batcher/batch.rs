@@ -11,14 +11,29 @@ use std::time::Instant;
 /// The inputs of all of `batch`, one after the other, and their rows. `None` when they do not fit together,
 /// which only inputs that nobody checked can do.
 pub(super) fn join(batch: &[Waiting]) -> Option<(Vec<Tensor>, usize)> {
-    let mut rows = 0usize;
-    for waiting in batch {
-        rows = rows
-            .checked_add(waiting.request.rows)
-            .filter(|_| rows_agree(waiting))?;
-    }
     let inputs = batch.iter().map(|waiting| waiting.request.inputs.as_slice());
-    Some((concat(inputs)?, rows))
+    Some((concat(inputs)?, rows(batch)?))
+}
+
+/// As [`join`], of inputs that are made from those of each request.
+pub(super) fn join_made(
+    batch: &[Waiting],
+    made: impl Fn(&[Tensor]) -> Option<Vec<Tensor>>,
+) -> Option<(Vec<Tensor>, usize)> {
+    let rows = rows(batch)?;
+    let inputs: Option<Vec<Vec<Tensor>>> = batch
+        .iter()
+        .map(|waiting| made(&waiting.request.inputs))
+        .collect();
+    Some((concat(inputs?.iter().map(Vec::as_slice))?, rows))
+}
+
+/// The rows of all requests, whose inputs have as many as they say.
+fn rows(batch: &[Waiting]) -> Option<usize> {
+    batch.iter().try_fold(0usize, |rows, waiting| {
+        rows.checked_add(waiting.request.rows)
+            .filter(|_| rows_agree(waiting))
+    })
 }
 
 /// When nobody waits any more for the outputs of all of `batch`; `None` where somebody always does.

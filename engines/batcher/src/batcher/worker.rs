@@ -4,11 +4,12 @@
 
 use super::queue::{Cut, Dropped, Next, Waiting};
 use super::stats::{add, micros};
-use super::{Answer, Shared, Timing, batch, sizes};
+use super::{Answer, Shared, Timing, batch, ragged, sizes};
 use crate::{Error, FailureCause as Cause, affinity};
 use millpond_backends_interface::{Error as ModelError, Instance, Loss, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, Panic, contain};
+use std::slice;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -244,7 +245,10 @@ impl<'a> Runner<'a> {
         let mut inputs = self.signature().inputs.iter();
         let is_dynamic = is_joined && inputs.any(|port| port.row_len().is_none());
         while is_dynamic && cut.batch.len() > 1 {
-            let unlike = batch::split_unlike(&mut cut.batch);
+            let unlike = match &self.shared.padding {
+                Some(padding) => padding.split_unlike(self.signature(), &mut cut.batch),
+                None => batch::split_unlike(&mut cut.batch),
+            };
             self.serve_batch(&mut cut.batch);
             cut.batch.extend(unlike);
         }
@@ -315,7 +319,15 @@ impl<'a> Runner<'a> {
     /// One run for all of `batch`, and how long it took; nothing, with `batch` untouched, when it failed.
     fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
         let began = Instant::now();
-        let (inputs, rows) = batch::join(batch)?;
+        let signature = self.shared.model.signature();
+        let padding = self.shared.padding.as_ref();
+        let padded = padding.and_then(|padding| Some((padding, padding.length(signature, batch)?)));
+        let (inputs, rows) = match padded {
+            Some((padding, length)) => {
+                batch::join_made(batch, |inputs| padding.pad(signature, inputs, length).ok())?
+            }
+            None => batch::join(batch)?,
+        };
         let ran = self.run_rows(inputs, rows, batch::deadline(batch)).ok()?;
         let ended = ran.started + ran.took;
         self.answered_from.get_or_insert(ended);
@@ -330,6 +342,12 @@ impl<'a> Runner<'a> {
                 )
             });
             start += count;
+            let outputs = match padded {
+                Some((_, length)) => {
+                    outputs.and_then(|outputs| self.unpadded(outputs, &waiting.request.inputs, length))
+                }
+                None => outputs,
+            };
             let answer = outputs.map(|outputs| Answer {
                 outputs,
                 timing: self.timing(&waiting, ran.started, ran.took, (rows, requests)),
@@ -381,7 +399,20 @@ impl<'a> Runner<'a> {
             self.answer(waiting, Err(self.failed(Cause::Input, problem)));
             return None;
         }
-        let inputs = std::mem::take(&mut waiting.request.inputs);
+        let signature = self.shared.model.signature();
+        let padding = self.shared.padding.as_ref();
+        let padded = padding
+            .and_then(|padding| Some((padding, padding.length(signature, slice::from_ref(&waiting))?)));
+        let inputs = match padded {
+            Some((padding, length)) => match padding.pad(signature, &waiting.request.inputs, length) {
+                Ok(inputs) => inputs,
+                Err(problem) => {
+                    self.answer(waiting, Err(self.failed(Cause::Input, problem)));
+                    return None;
+                }
+            },
+            None => std::mem::take(&mut waiting.request.inputs),
+        };
         let deadline = waiting.request.deadline;
         let ran = if is_batched && rows > self.shared.options.batch_size_max {
             self.run_in_chunks(&inputs, rows, deadline)
@@ -392,14 +423,33 @@ impl<'a> Runner<'a> {
         if let Some((_, ended)) = took {
             self.answered_from.get_or_insert(ended);
         }
-        let answer = ran.map(|ran| Answer {
-            outputs: ran.outputs,
-            timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),
+        let answer = ran.and_then(|ran| {
+            let outputs = match padded {
+                Some((_, length)) => self.unpadded(ran.outputs, &waiting.request.inputs, length)?,
+                None => ran.outputs,
+            };
+            Ok(Answer {
+                outputs,
+                timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),
+            })
         });
         self.answer(waiting, answer);
         took.map(|(took, ended)| {
             self.shared.counters.post.add_time(ended.elapsed());
             took
+        })
+    }
+
+    /// The outputs of a request that was padded, with the length of its inputs again.
+    fn unpadded(&self, outputs: Vec<Tensor>, inputs: &[Tensor], padded: usize) -> Result<Vec<Tensor>, Error> {
+        let signature = self.signature();
+        let own = ragged::length(signature, inputs).unwrap_or(padded);
+        let cut = ragged::cut(signature, outputs, padded, own);
+        cut.ok_or_else(|| {
+            self.failed(
+                Cause::Output,
+                format!("its outputs cannot be cut to a length of {own}"),
+            )
         })
     }
 
