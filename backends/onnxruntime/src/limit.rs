@@ -143,3 +143,37 @@ fn watch(shared: &Shared, stopped: &Receiver<()>) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::library;
+    use std::io::Write;
+
+    #[test]
+    fn a_run_that_goes_on_is_overdue() {
+        if let Err((problem, _)) = library::runtime() {
+            // As cargo prints it, past its capture (.ci/skips.py).
+            let line = format!("\ntest a_run_that_goes_on_is_overdue ... ignored, {problem}\n");
+            io::stdout().write_all(line.as_bytes()).unwrap();
+            return;
+        }
+        let limit = Limit::start(Duration::from_millis(10)).unwrap();
+        let options = Arc::new(RunOptions::new().unwrap());
+        let place = limit.place(&options);
+        place.begin();
+        assert!(!limit.is_overdue());
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !limit.is_overdue() {
+            assert!(Instant::now() < give_up);
+            thread::sleep(Duration::from_millis(20));
+        }
+        let problem = place.end().unwrap();
+        assert!(problem.contains("run_ms_max (10 ms)"), "{problem}");
+        assert!(!limit.is_overdue());
+        // The next one is not ended in its place.
+        place.begin();
+        assert_eq!(place.end(), None);
+    }
+}
