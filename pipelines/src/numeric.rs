@@ -4,10 +4,12 @@
 
 mod nms;
 mod probability;
+mod text_boxes;
 mod topk;
 
 pub use nms::{Nms, nms};
 pub use probability::{sigmoid, softmax};
+pub use text_boxes::{TextBoxes, text_boxes};
 pub use topk::{Top, top_k};
 
 use millpond_tensor::Tensor;

@@ -22,6 +22,7 @@ mod probability;
 mod resize;
 mod scan;
 mod template;
+mod text_boxes;
 mod topk;
 
 use crate::filter::Filter;
@@ -213,6 +214,7 @@ stages! {
     sigmoid: probability::Sigmoid,
     topk: topk::TopK,
     nms: nms::Nms,
+    text_boxes: text_boxes::TextBoxes,
     identity: identity::Identity,
     pipeline: pipeline::Other,
 }

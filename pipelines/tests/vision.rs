@@ -247,6 +247,31 @@ fn boxes_that_overlap_are_suppressed_image_by_image() {
 }
 
 #[test]
+fn texts_are_found_and_cut_out() {
+    let find = "name = \"texts\"\ntext_boxes = { from = \"inputs.maps\", images = \"page\", unclip = 0.5 }";
+    // A map of 17 × 10 pixels for an image of 34 × 21: in one a text of 9 × 5 pixels, in the other none.
+    let is_text = |at: usize| (3..12).contains(&(at % 17)) && (2..7).contains(&(at / 17));
+    let text = (0..170).map(|at| if is_text(at) { 0.9 } else { 0.0 });
+    let floats_of_two: Vec<f32> = text.chain([0.0; 170]).collect();
+    let maps = || ("maps", floats(&[2, 1, 10, 17], &floats_of_two));
+    let pages = || ("page", files(&[PNG, PNG]));
+    let found = value(&[DECODE, find], vec![pages(), maps()]);
+    assert_eq!(shapes(&found), [[1, 4, 2], [0, 4, 2]]);
+    // Its sides of 8 and 4 grow by 0.5 × 32 / 24 each way; a pixel of the map is 2 × 2.1 of the image.
+    let corners = [5.0, 3.0, 23.0, 3.0, 23.0, 14.0, 5.0, 14.0];
+    assert_eq!(found.tensors().unwrap()[0].f32(), Some(&corners[..]));
+    let crop = "name = \"parts\"\ncrop = { from = \"page\", boxes = \"texts\" }";
+    let parts = value(&[DECODE, find, crop], vec![pages(), maps()]);
+    assert_eq!(shapes(&parts), [[11, 18, 3]]);
+    assert_eq!(parts.offsets.as_deref(), Some(&[0, 1, 1][..]));
+    let error = run(&[DECODE, find], vec![("page", files(&[PNG])), maps()]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "stage \"texts\", item 0: text_boxes takes one map [height, width] of an image, not [2, 1, 10, 17]"
+    );
+}
+
+#[test]
 fn templates_are_filled_with_texts() {
     let template = "name = \"prompt\"\ntemplate = { text = \"{inputs.kind}: {inputs.title}!\" }";
     let given = vec![
@@ -301,6 +326,18 @@ fn descriptions_that_cannot_be_meant_are_refused() {
     check_refused(
         "nms = { boxes = \"inputs.b\", scores = \"inputs.s\", overlap_max = 2.0 }",
         "it is 2",
+    );
+    check_refused(
+        "text_boxes = { from = \"inputs.m\", images = \"inputs.i\", threshold = 1.5 }",
+        "key `text_boxes.threshold`: it is 1.5",
+    );
+    check_refused(
+        "text_boxes = { from = \"inputs.m\", images = \"inputs.i\", unclip = -1.0 }",
+        "key `text_boxes.unclip`: it is -1",
+    );
+    check_refused(
+        "text_boxes = { from = \"inputs.m\", images = \"inputs.i\", items_max = 0 }",
+        "key `text_boxes.items_max`: it is 0",
     );
     check_refused("template = { text = \"hello\" }", "there is no field in it");
     check_refused(
