@@ -444,7 +444,7 @@ impl Batcher {
         match visited {
             Ok(Some(place)) => {
                 self.count_accepted(None);
-                Ok(Some(here::work(&self.shared, place, now, work)))
+                Ok(Some(here::work(&self.shared, place, now, deadline, work)))
             }
             Ok(None) => Ok(None),
             Err(rejected) => {

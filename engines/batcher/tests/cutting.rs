@@ -6,9 +6,10 @@
 mod gate;
 
 use gate::{GateModel, accept, check_answer, check_error, refuse, request, start, submit, submit_until};
-use millpond_engines_batcher::{Rejected, Stats};
+use millpond_engines_batcher::{Error, Rejected, Stats};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -188,6 +189,35 @@ fn a_request_larger_than_a_batch_runs_in_chunks() {
     );
     let stats = batcher.stats();
     assert_eq!((stats.batches, stats.rows, stats.answered), (3, 10, 1));
+}
+
+/// Whoever left, or has no more time, costs the model the chunk that runs and none of those behind it.
+#[test]
+fn chunks_end_with_what_they_are_worth() {
+    let (model, gate) = GateModel::held();
+    let batcher = start(model, 1, 4, 8);
+    let values: Vec<f32> = (0..10u8).map(f32::from).collect();
+    let (asked, answers) = request(&values);
+    let gone = Arc::clone(&asked.gone);
+    accept(&batcher, asked);
+    assert_eq!(gate.entered(), values[..4]);
+    gone.store(true, Ordering::Release);
+    gate.release_one();
+    assert!(matches!(answers.recv().unwrap(), Err(Error::ClientGone { .. })));
+    let deadline = Instant::now() + Duration::from_millis(200);
+    let answers = submit_until(&batcher, &values, deadline);
+    assert_eq!(gate.entered(), values[..4]);
+    thread::sleep(deadline.saturating_duration_since(Instant::now()));
+    gate.release_one();
+    assert!(matches!(
+        answers.recv().unwrap(),
+        Err(Error::DeadlinePassed { .. })
+    ));
+    let stats = batcher.stats();
+    assert_eq!(
+        (stats.batches, stats.abandoned, stats.expired, stats.failed),
+        (2, 1, 1, 0)
+    );
 }
 
 #[test]

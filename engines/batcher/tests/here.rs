@@ -96,6 +96,21 @@ fn deadlines_departures_and_chunks_are_the_same_here() {
 }
 
 #[test]
+fn work_whose_deadline_has_passed_is_not_done() {
+    let (model, _gate) = GateModel::free();
+    let batcher = start(model, 1, 1, 8);
+    let passed = Some(Instant::now());
+    let worked = batcher.work_here(1, 0, passed, || -> Result<(), String> {
+        panic!("it is not worth it")
+    });
+    let worked = worked.unwrap().unwrap();
+    assert!(matches!(worked.result, Err(InferError::DeadlinePassed { .. })));
+    let stats = batcher.stats();
+    assert_eq!((stats.expired, stats.failed, stats.busy), (1, 0, 0));
+    batcher.stop();
+}
+
+#[test]
 fn a_panic_costs_its_request_and_the_place_is_free_again() {
     let (model, _gate) = GateModel::free();
     let batcher = start(model, 1, 4, 8);

@@ -64,11 +64,12 @@ pub struct Worked<T> {
     pub timing: Timing,
 }
 
-/// Does the caller's own work at a place, in the model's stead; a panic is its failure.
+/// Does the caller's own work at a place, in the model's stead, unless `deadline` has passed; a panic is its failure.
 pub(super) fn work<T>(
     shared: &Shared,
     number: usize,
     began: Instant,
+    deadline: Option<Instant>,
     work: impl FnOnce() -> Result<T, String>,
 ) -> Worked<T> {
     let mut place = Place {
@@ -78,6 +79,20 @@ pub(super) fn work<T>(
         learns: false,
     };
     let counters = &shared.counters;
+    if deadline.is_some_and(|deadline| deadline <= began) {
+        add(&counters.expired, 1);
+        let model = shared.name.clone();
+        return Worked {
+            result: Err(Error::DeadlinePassed { model, waited_us: 0 }),
+            timing: Timing {
+                queue: Duration::ZERO,
+                compute: Duration::ZERO,
+                ended: began,
+                batch_rows: 0,
+                batch_requests: 0,
+            },
+        };
+    }
     let mut cause = FailureCause::Backend;
     let result = contain(work).unwrap_or_else(|panic| {
         add(&counters.panics, 1);

@@ -205,6 +205,8 @@ impl Counters {
     pub(super) fn failed(&self, error: &Error) {
         let cause = match error {
             Error::ModelFailed { cause, .. } => *cause,
+            // They were counted when they were dropped.
+            Error::ClientGone { .. } | Error::DeadlinePassed { .. } => return,
             _ => FailureCause::Backend,
         };
         add(&self.failed[cause as usize], 1);

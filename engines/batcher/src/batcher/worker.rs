@@ -415,7 +415,7 @@ impl<'a> Runner<'a> {
         };
         let deadline = waiting.request.deadline;
         let ran = if is_batched && rows > self.shared.options.batch_size_max {
-            self.run_in_chunks(&inputs, rows, deadline)
+            self.run_in_chunks(&waiting, &inputs)
         } else {
             self.run_rows(inputs, rows, deadline)
         };
@@ -453,18 +453,18 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// A request with more rows than a run may have: several runs, one after the other.
-    fn run_in_chunks(
-        &mut self,
-        inputs: &[Tensor],
-        rows: usize,
-        deadline: Option<Instant>,
-    ) -> Result<Ran, Error> {
+    /// A request with more rows than a run may have: several runs, one after the other, while it is worth running.
+    fn run_in_chunks(&mut self, waiting: &Waiting, inputs: &[Tensor]) -> Result<Ran, Error> {
+        let (rows, deadline) = (waiting.request.rows, waiting.request.deadline);
         let first_started = Instant::now();
         let mut took = Duration::ZERO;
         let mut chunks = Vec::new();
         let mut start = 0;
         while start < rows {
+            let now = Instant::now();
+            if let Some(reason) = waiting.dropped(now).filter(|_| start > 0) {
+                return Err(self.dropped(waiting, reason, now));
+            }
             let count = (rows - start).min(self.shared.options.batch_size_max);
             let chunk = batch::slice(inputs, start..start + count).ok_or_else(|| {
                 self.failed(
@@ -505,6 +505,12 @@ impl<'a> Runner<'a> {
     }
 
     fn answer_dropped(&self, waiting: Waiting, reason: Dropped, now: Instant) {
+        let error = self.dropped(&waiting, reason, now);
+        self.call(waiting, Err(error));
+    }
+
+    /// Counts a request that is not worth running any more, and says why.
+    fn dropped(&self, waiting: &Waiting, reason: Dropped, now: Instant) -> Error {
         let model = self.shared.name.clone();
         let (counter, error) = match reason {
             Dropped::ClientGone => (&self.shared.counters.abandoned, Error::ClientGone { model }),
@@ -517,7 +523,7 @@ impl<'a> Runner<'a> {
             }
         };
         add(counter, 1);
-        self.call(waiting, Err(error));
+        error
     }
 
     /// Counts and delivers the result of a request that ran; a NaN is a failure of this request alone.
