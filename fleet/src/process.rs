@@ -4,13 +4,17 @@
 //! group is signalled whose process was waited for, because its number may belong to another by then.
 
 use millpond_threads::ends_by;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+/// The status of a process whose own went to another: exit status 255.
+const STATUS_LOST: i32 = 255 << 8;
 
 /// A process, and how it ended once it was waited for.
 #[derive(Debug)]
@@ -82,9 +86,16 @@ impl Process {
     fn look(&self, watched: &mut Watched) -> Option<ExitStatus> {
         // The number is its own until it is waited for.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if watched.ended.is_none() && matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_))) {
-            let _ = kill_process_group(self.pid, Signal::KILL);
-            watched.ended = watched.child.wait().ok();
+        if watched.ended.is_none() {
+            match waitid(WaitId::Pid(self.pid), options) {
+                Ok(Some(_)) => {
+                    let _ = kill_process_group(self.pid, Signal::KILL);
+                    watched.ended = watched.child.wait().ok();
+                }
+                // Another waited for it, or the program ignores SIGCHLD: it has ended, and its number may be another's.
+                Err(Errno::CHILD) => watched.ended = Some(ExitStatus::from_raw(STATUS_LOST)),
+                Ok(None) | Err(_) => {}
+            }
         }
         watched.ended
     }
@@ -130,7 +141,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let mut watched = self.watched();
-        if watched.ended.is_none() && !self.is_left.load(Ordering::Relaxed) {
+        if self.look(&mut watched).is_none() && !self.is_left.load(Ordering::Relaxed) {
             let _ = kill_process_group(self.pid, Signal::KILL);
             let _ = watched.child.wait();
         }
@@ -144,6 +155,14 @@ mod tests {
     use std::io::{BufRead as _, BufReader};
     use std::process::Stdio;
     use std::time::Duration;
+
+    #[test]
+    fn a_process_that_another_waited_for_has_ended() {
+        let process = Process::start(&mut Command::new("true")).unwrap();
+        let options = rustix::process::WaitOptions::empty();
+        rustix::process::waitpid(Some(process.pid), options).unwrap();
+        assert_eq!(process.ended().and_then(|status| status.code()), Some(255));
+    }
 
     #[test]
     fn what_a_process_started_ends_with_it() {
