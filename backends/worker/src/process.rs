@@ -231,6 +231,9 @@ impl Running {
         }
         let memory = self.outputs.as_ref();
         let memory = memory.ok_or("it gave outputs without memory for them")?;
+        if let Some(problem) = overlap(tensors) {
+            return Err(problem);
+        }
         let rows = signature.batched.then_some(rows);
         let outputs = ports.iter().zip(tensors).map(|(port, placed)| {
             read_one(memory, port, placed, rows)
@@ -285,6 +288,19 @@ fn unasked(message: &Message) -> Failure {
         Message::Needs { .. } => "that it needs memory, out of turn",
     };
     Failure::Lost(format!("said {kind}"))
+}
+
+/// What is wrong with places that share bytes: each is copied, so together they could be many times the memory.
+fn overlap(tensors: &[Placed]) -> Option<String> {
+    let mut places: Vec<(u64, u64)> = tensors
+        .iter()
+        .filter(|placed| placed.bytes > 0)
+        .map(|placed| (placed.at, placed.at.saturating_add(placed.bytes)))
+        .collect();
+    places.sort_unstable();
+    let meet = places.windows(2).find(|pair| pair[1].0 < pair[0].1)?;
+    let at = meet[1].0;
+    Some(format!("it gave two outputs that share memory at byte {at}"))
 }
 
 fn read_one(memory: &Memory, port: &Port, placed: &Placed, rows: Option<usize>) -> Result<Tensor, String> {

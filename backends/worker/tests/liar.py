@@ -92,10 +92,11 @@ def lie(worker, word, number, placed):
         "beyond": [one(F32, 2, 1 << 40, 4, shape=[1, 1]), echo],
         "wraps": [one(F32, 2, (1 << 64) - 2, 4, shape=[1, 1]), echo],
         "short": [one(F32, 2, 0, 2, shape=[1, 1]), echo],
-        "ends": [sums, one(BYTES, 1, 0, 12, shape=[1])],
+        "ends": [sums, one(BYTES, 1, 64, 12, shape=[1])],
+        "shares": [sums, one(BYTES, 1, 0, 12, shape=[1])],
     }
     if word in answers:
-        worker.memory[1][:12] = b"\xff" * 12
+        worker.memory[1][:76] = b"\xff" * 76
         worker.say(ANSWER, number, b"".join(answers[word]), len(answers[word]))
     elif word == "other":
         worker.say(ANSWER, number + 1, sums + echo, 2)

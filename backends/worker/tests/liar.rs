@@ -95,6 +95,7 @@ fn a_lie_about_outputs_is_the_failure_of_its_run() {
         "ends",
         "output `echo` has a string 0 from byte 0 to 18446744073709551615 of 4",
     );
+    check("shares", "it gave two outputs that share memory at byte 0");
     check("raise", "the model failed: it raised an error");
 }
 
