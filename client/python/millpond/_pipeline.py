@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import itertools
+import logging
 import os
 import threading
 from collections.abc import Generator
@@ -52,9 +53,15 @@ class _Results:
             ready.poll()
             for number, given, error in self.arrivals.take():
                 future = self.waiting.pop(number, None)
-                # It may be cancelled meanwhile.
-                if future is not None and future.set_running_or_notify_cancel():
-                    future.set_result(given) if error is None else future.set_exception(error)
+                try:
+                    # It may be cancelled meanwhile.
+                    if future is not None and future.set_running_or_notify_cancel():
+                        future.set_result(given) if error is None else future.set_exception(error)
+                except BaseException:
+                    # A callback that raises what is no Exception, or a future that its holder has set: the others' answers still come.
+                    logging.getLogger("millpond").exception("the answer of a submitted call could not be delivered")
+                # Nothing is held for the time until the next answer.
+                del future, given, error
 
 
 _results: _Results | None = None

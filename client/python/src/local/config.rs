@@ -109,7 +109,10 @@ pub(crate) fn of_server(given: &Bound<'_, PyAny>) -> PyResult<Config> {
     let Ok(dict) = given.cast::<PyDict>() else {
         return of_file(given);
     };
-    let mut walk = Walk::default();
+    let mut walk = Walk {
+        is_served: true,
+        ..Walk::default()
+    };
     let table = walk.table(dict)?;
     walk.finish(given.py(), table, OWNERS.fetch_add(1, Ordering::Relaxed))
 }
@@ -197,6 +200,8 @@ struct Walk {
     found: Vec<Found>,
     /// Where it is: `stages.echo`.
     path: Vec<String>,
+    /// Whether net threads will call the models.
+    is_served: bool,
 }
 
 impl Walk {
@@ -211,6 +216,10 @@ impl Walk {
                 .map_err(|problem| refused(py, format!("models.{name}: {problem}")))?;
             // Nobody knows what it takes before a request is there.
             section.batcher.warm_up = Some(Vec::new());
+            if self.is_served {
+                // A net thread must not wait for the interpreter.
+                section.batcher.inline_us_max = 0;
+            }
             if config.models.insert(name.clone(), section).is_some() {
                 let text =
                     format!("models.{name} is defined, and a stage with a backend has that name; rename one");
@@ -238,10 +247,7 @@ impl Walk {
             if value.is_none() {
                 continue;
             }
-            self.path.push(key.clone());
-            if self.path.len() > DEPTH_MAX {
-                return Err(refused(dict.py(), format!("{} is nested too deep", self.place())));
-            }
+            self.enter(dict.py(), key.clone())?;
             let value = match value.cast::<PyDict>() {
                 Ok(section) if self.is_model() => self.model(section)?,
                 Ok(stage) if self.is_stage() => self.stage(stage, None)?,
@@ -252,6 +258,15 @@ impl Walk {
             table.extend(value.map(|value| (key, value)));
         }
         Ok(table)
+    }
+
+    /// One step further in. A dict or list may hold itself.
+    fn enter(&mut self, py: Python<'_>, key: String) -> PyResult<()> {
+        self.path.push(key);
+        match self.path.len() > DEPTH_MAX {
+            true => Err(refused(py, format!("{} is nested too deep", self.place()))),
+            false => Ok(()),
+        }
     }
 
     fn value(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
@@ -271,7 +286,7 @@ impl Walk {
             let are_stages = self.are_stages();
             for (at, item) in value.try_iter()?.enumerate() {
                 let item = item?;
-                self.path.push(at.to_string());
+                self.enter(value.py(), at.to_string())?;
                 let item = match item.cast::<PyDict>() {
                     Ok(stage) if are_stages => {
                         let name = stage.get_item("name")?.and_then(|name| name.extract().ok());

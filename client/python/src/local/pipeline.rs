@@ -347,8 +347,7 @@ impl Opened {
                 self.learn(began.elapsed());
             }
         };
-        // Where several stages wait at a time, one may wait for another's thread.
-        let interrupt = match self.is_short() && !self.pipeline.waits_jointly() {
+        let interrupt = match self.keeps_interpreter() {
             true => inside::caller(run),
             false => py.detach(|| inside::caller(run)),
         };
@@ -425,7 +424,7 @@ impl Opened {
             SWEEP.set(sweep);
             self.learn(began.elapsed());
         };
-        let interrupt = match self.is_short() {
+        let interrupt = match self.keeps_interpreter() {
             true => inside::caller(run),
             false => py.detach(|| inside::caller(run)),
         };
@@ -450,10 +449,11 @@ impl Opened {
         Ok(ended)
     }
 
-    /// Whether calls of late were so short that the interpreter is better kept.
-    fn is_short(&self) -> bool {
+    /// Whether calls of late were so short that the interpreter is better kept. Where several stages wait at a time, one may wait for
+    /// another's thread, which may need the interpreter.
+    fn keeps_interpreter(&self) -> bool {
         let own_ns = self.own_ns.load(Ordering::Relaxed);
-        own_ns > 0 && Duration::from_nanos(own_ns) < KEEP_MAX
+        own_ns > 0 && Duration::from_nanos(own_ns) < KEEP_MAX && !self.pipeline.waits_jointly()
     }
 
     /// A moving mean; what another thread stores meanwhile may be lost.

@@ -558,6 +558,49 @@ class Processes(unittest.TestCase):
         )
         self.assertEqual((found, status), ("interrupted\n{'it': 1}\n" * 2, 0))
 
+    def test_lists_of_branches_wait_for_nobody_with_the_interpreter(self):
+        """Quick calls keep it; where branches wait for each other's threads, none may, also for lists."""
+        found, status = run(
+            """
+            import threading, time, millpond
+            @millpond.backend
+            def left(batch):
+                if any(item == b"slow" for item in batch): time.sleep(0.0001)
+                return batch
+            @millpond.backend
+            def right(batch): return batch
+            stages = {name: {"backend": backend, "from": "inputs.data"} for name, backend in (("left", left), ("right", right))}
+            pipe = millpond.Pipeline({"stages": stages, "outputs": ["left", "right"]})
+            for _ in range(100): pipe([{"data": b"quick"}])
+            def calls():
+                for at in range(300): pipe([{"data": bytes(64)}, {"data": b"slow" if at % 3 else bytes(64)}])
+            threads = [threading.Thread(target=calls) for _ in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            print("ended")
+            """
+        )
+        self.assertEqual((found, status), ("ended\n", 0))
+
+    def test_a_callback_that_exits_costs_no_other_answer(self):
+        found, status = run(
+            """
+            import logging, millpond
+            logging.disable()
+            @millpond.backend
+            def echo(batch): return batch
+            pipe = millpond.Pipeline({"stages": {"it": {"backend": echo}}})
+            def exits(future): raise SystemExit(3)
+            first = pipe.submit({"data": 1})
+            first.add_done_callback(exits)
+            taken = pipe.submit({"data": 2})
+            try: taken.set_result("its holder's own")
+            except Exception: pass
+            print([pipe.submit({"data": at}).result(timeout=30)["it"] for at in range(3)])
+            """
+        )
+        self.assertEqual((found.splitlines()[-1], status), ("[0, 1, 2]", 0), found)
+
     def test_a_program_may_end_with_an_open_pipeline(self):
         found, status = run(
             """
@@ -588,9 +631,28 @@ class Serving(unittest.TestCase):
         with self.assertRaises(millpond.ConnectError):
             millpond.Client(server.address)
 
+    def test_functions_run_on_no_net_thread(self):
+        """It would wait for the interpreter, and all of its connections with it."""
+        threads = set()
+
+        @millpond.backend
+        def where(batch):
+            threads.add(Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip())
+            return batch
+
+        pipeline = {"request": "values", "stages": {"where": {"backend": where}}}
+        with millpond.serve({"pipelines": {"it": pipeline}}) as server, millpond.Client(server.address) as client:
+            for _ in range(300):
+                client.call("run", {"pipeline": "it", "inputs": {"data": "a"}})
+        self.assertEqual({name.partition("-")[0] for name in threads}, {"infer"}, threads)
+
     def test_what_cannot_be_served(self):
         with self.assertRaisesRegex(millpond.ConfigError, "unknown field `servr`"):
             millpond.serve({"servr": {}})
+        nested = []
+        nested.append(nested)
+        with self.assertRaisesRegex(millpond.ConfigError, "nested too deep"):
+            millpond.serve({"server": {"cpus": nested}})
         with millpond.serve({}) as server:
             port = int(server.address.rpartition(":")[2])
             with self.assertRaisesRegex(millpond.ConfigError, "server.listen"):
