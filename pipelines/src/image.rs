@@ -43,6 +43,9 @@ use std::fmt;
 /// Pixels of an image at most, where nothing else is asked for.
 pub const PIXELS_MAX: usize = 64 << 20;
 
+/// Samples of an image at most, whatever its channels: four a pixel.
+pub(crate) const SAMPLES_MAX: usize = 4 * PIXELS_MAX;
+
 /// How large an image is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
@@ -57,6 +60,15 @@ impl Size {
     fn pixels(self, max: usize) -> Option<usize> {
         let pixels = self.height.checked_mul(self.width)?;
         (pixels <= max).then_some(pixels)
+    }
+
+    /// The samples of an image of this size, before they are allocated.
+    fn samples(self, channels: usize) -> Result<usize, String> {
+        let pixels = self.pixels(PIXELS_MAX);
+        let samples = pixels.and_then(|pixels| pixels.checked_mul(channels));
+        samples.filter(|samples| *samples <= SAMPLES_MAX).ok_or_else(|| {
+            format!("an image of {self} pixels with {channels} channels would be too large; {SAMPLES_MAX} samples are the limit")
+        })
     }
 
     /// Refuses a result that would be empty or too large.

@@ -1,6 +1,7 @@
 //! All kinds of stages, in one list: a stage is a file here and a line in it.
 
 mod assemble;
+mod bounds;
 mod by_item;
 mod call;
 mod color;

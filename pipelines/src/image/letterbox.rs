@@ -95,6 +95,7 @@ impl Kernel for Letterbox {
     fn run<T: Sample>(&self, given: Image<'_, T>) -> Result<Tensor, String> {
         let fit = self.fit(given.size)?;
         let channels = given.channels;
+        let samples = fit.frame.samples(channels)?;
         let scaled;
         let inner = match fit.inner == given.size {
             true => given,
@@ -103,7 +104,7 @@ impl Kernel for Letterbox {
                 image(&scaled, scaled.of().unwrap_or_default())?
             }
         };
-        let mut out = vec![T::nearest(self.value); fit.frame.height * fit.frame.width * channels];
+        let mut out = vec![T::nearest(self.value); samples];
         let rows = out.chunks_exact_mut(fit.frame.width * channels).skip(fit.top);
         for (y, row) in rows.take(fit.inner.height).enumerate() {
             let from = fit.left * channels;
@@ -175,6 +176,17 @@ mod tests {
             ..how
         };
         assert!(letterbox(&counted(2, 2, 1), &huge).is_err());
+        // A pixel of very many channels, in a frame that one of three would fill.
+        let deep = Tensor::new(vec![1, 1, 1 << 20], vec![0_u8; 1 << 20]).unwrap();
+        let frame = Letterbox {
+            multiple: 8192,
+            ..how
+        };
+        let refused = letterbox(&deep, &frame).unwrap_err();
+        assert!(
+            refused.contains("8192 × 8192 pixels with 1048576 channels"),
+            "{refused}"
+        );
         let none = Letterbox {
             size: Some(Size { height: 0, width: 4 }),
             ..how

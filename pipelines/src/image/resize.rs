@@ -237,7 +237,7 @@ pub(super) fn scaled_u8(image: Image<'_, u8>, to: Size, how: Scaling) -> Result<
     };
     let ((width, height), (to_width, to_height)) = (sides(image.size)?, sides(to)?);
     let from = ImageRef::new(width, height, image.samples, kind).map_err(failed)?;
-    let mut out = vec![0; to.height * to.width * image.channels];
+    let mut out = vec![0; to.samples(image.channels)?];
     let mut target = Target::from_slice_u8(to_width, to_height, &mut out, kind).map_err(failed)?;
     let options = ResizeOptions::new().resize_alg(how.algorithm()).use_alpha(false);
     Resizer::new()
@@ -251,7 +251,7 @@ pub(super) fn scaled_f32(image: Image<'_, f32>, to: Size, how: Scaling) -> Resul
     let ((width, height), (to_width, to_height)) = (sides(image.size)?, sides(to)?);
     let options = ResizeOptions::new().resize_alg(how.algorithm());
     let mut resizer = Resizer::new();
-    let mut out = vec![0.0; to.height * to.width * image.channels];
+    let mut out = vec![0.0; to.samples(image.channels)?];
     for channel in 0..image.channels {
         let samples = image.samples.iter().skip(channel).step_by(image.channels);
         let plane: Vec<F32> = samples.map(|sample| F32::new(*sample)).collect();

@@ -67,7 +67,7 @@ impl Kernel for Warp {
             ),
             false => (size, false),
         };
-        let mut out = Vec::with_capacity(size.height * size.width * image.channels);
+        let mut out = Vec::with_capacity(size.samples(image.channels)?);
         for y in 0..size.height {
             for x in 0..size.width {
                 let (x, y) = match is_turned {

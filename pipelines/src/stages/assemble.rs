@@ -2,6 +2,7 @@
 //!
 //! Its invariant: columns keep the order of the pipeline, because the model knows them by position.
 
+use super::bounds;
 use crate::planner::Place;
 use crate::{Describe, Error, Form, Given, Items, Kind, Opened, Opening, PerRow, Rows, Stage, Step, Value};
 use millpond_backends_interface::Port;
@@ -82,7 +83,7 @@ impl Stage for Assembling {
             }
         }
         let width = columns.iter().map(|(_, dim, _)| dim).sum();
-        let mut values = Vec::with_capacity(rows * width);
+        let mut values = Vec::with_capacity(bounds::floats(&self.name, rows, width)?);
         for row in 0..rows {
             for (step, dim, column) in &columns {
                 let from = row * step;
@@ -144,5 +145,13 @@ mod tests {
             panic!()
         };
         assert_eq!(value.items.len(), 3);
+        // A wide row beside many rows: 8 MiB that would be 4 TiB.
+        let many = 1 << 20;
+        let slots = [
+            column([1, many], vec![0.0; many]),
+            column([many, 1], vec![0.0; many]),
+        ];
+        let refused = Assembling { name: "x".to_owned() }.run(&Given::new(&slots, &[0, 1], None));
+        assert!(matches!(refused, Err(Error::Request { .. })));
     }
 }

@@ -2,15 +2,12 @@
 //!
 //! Its invariant: they give as many items as they take, in the same rows, and an error names the stage and the item.
 
-use crate::image::PIXELS_MAX;
+use crate::image::SAMPLES_MAX;
 use crate::{Error, Given, Items, Kind, Stage, Step, Value};
 use millpond_tensor::Tensor;
 
 /// What a stage of images takes: a tensor an item, or the rows of one tensor.
 pub(super) const IMAGES: &[Kind] = &[Kind::Tensors, Kind::Floats];
-
-/// Samples that all items of a request may have together behind a stage: four a pixel.
-const SAMPLES_MAX: usize = 4 * PIXELS_MAX;
 
 /// `reads` and `follows` of a stage with a key `from`.
 macro_rules! reads_from {
@@ -51,7 +48,7 @@ impl<F: Fn(&Tensor) -> Result<Tensor, String> + Send + Sync> Stage for EachItem<
     }
 }
 
-/// What a stage has made, within bounds.
+/// What a stage has made: no more samples than one image may have.
 #[derive(Default)]
 pub(super) struct Made {
     pub(super) items: Vec<Tensor>,

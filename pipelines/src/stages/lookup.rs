@@ -3,6 +3,7 @@
 //!
 //! Its invariant: as many rows come out as went in.
 
+use super::bounds::floats;
 use crate::planner::Place;
 use crate::{
     Describe, Error, Form, Given, Items, Kind, Name, Opened, Opening, PerRow, RequestKind, Stage, Step, Value,
@@ -105,7 +106,7 @@ impl Stage for LookingUp {
         let (rows, values) = match (self.pool, &value.offsets) {
             (Some(pool), Some(offsets)) => {
                 let rows = offsets.len().saturating_sub(1);
-                let mut values = vec![0.0_f32; rows * dim];
+                let mut values = vec![0.0_f32; floats(&self.name, rows, dim)?];
                 let pooled = table.lookup_pooled(keys, offsets, pool, &mut values, &mut found);
                 pooled.map_err(|error| internal(error.to_string()))?;
                 (rows, values)
@@ -119,13 +120,13 @@ impl Stage for LookingUp {
                 return Err(Error::Request { problem });
             }
             _ => {
-                let mut values = vec![0.0_f32; keys.len() * dim];
+                let mut values = vec![0.0_f32; floats(&self.name, keys.len(), dim)?];
                 table.lookup(keys, &mut values, &mut found);
                 (keys.len(), values)
             }
         };
-        let floats = Tensor::new(vec![rows, dim], values).map_err(|error| internal(error.to_string()))?;
-        let items = Items::Tensor(floats);
+        let tensor = Tensor::new(vec![rows, dim], values).map_err(|error| internal(error.to_string()))?;
+        let items = Items::Tensor(tensor);
         // Of a request of values a row may have any number of keys, and keeps as many rows of floats.
         Ok(Step::Value(match (self.pool, given.request_rows()) {
             (None, None) => value.with(items),
