@@ -98,6 +98,7 @@ pub(crate) fn run_values(
         Progress::Waits(waiting) => waiting,
         Progress::Done(mut output) => {
             let times = std::mem::take(&mut output.times);
+            check_bytes(&output, call.calls.answer_bytes_max)?;
             let write = print(output)?;
             call.answer_after(spent(None, &times), trace, write);
             return Ok(());
@@ -112,10 +113,12 @@ pub(crate) fn run_values(
         trace,
     };
     let (ask, mut detached) = detach(call, &run)?;
+    let answer_bytes_max = call.calls.answer_bytes_max;
     let done = move |output: Result<Output, Error>| {
         let output = output.map_err(|error| status_of(&error));
         let printed = output.and_then(|mut output| {
             let times = std::mem::take(&mut output.times);
+            check_bytes(&output, answer_bytes_max)?;
             Ok((output.timing, times, print(output)?))
         });
         match printed {
@@ -128,6 +131,21 @@ pub(crate) fn run_values(
     };
     waiting.start(ask, |batcher, request| submit(call, &batcher, request), done);
     Ok(())
+}
+
+/// Refuses an answer that would be too large, before it is written.
+fn check_bytes(output: &Output, limit: usize) -> Result<(), Status> {
+    let values = output.values.iter().map(|(_, value)| value.bytes_held());
+    let bytes = values.fold(0, usize::saturating_add);
+    match bytes > limit {
+        true => Err(Status::new(
+            Code::TooLarge,
+            format!(
+                "the answer would hold {bytes} bytes; the limit is {limit} (name fewer `outputs`, or give less at once)"
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Runs a model on tensors; `print` makes the answer's map from the model's outputs.

@@ -166,7 +166,7 @@ pub(crate) fn plan(
             Vec::new()
         }
     };
-    planner.check_keys()?;
+    planner.check_keys(&outputs)?;
     if let Some(error) = graph.unread_input() {
         return Err(error);
     }
@@ -446,7 +446,7 @@ impl Planner<'_> {
     }
 
     /// Keys that fit no single stage: what is declared is read, and no stage is read both as a whole and by output.
-    fn check_keys(&self) -> Result<(), Error> {
+    fn check_keys(&self, outputs: &[(String, Taken)]) -> Result<(), Error> {
         let named = [
             ("inputs", self.description.inputs.is_empty()),
             ("outputs", self.description.outputs.is_empty()),
@@ -470,14 +470,16 @@ impl Planner<'_> {
                 "use it or remove it",
             ));
         }
-        let takes = self.planned.iter().flat_map(|stage| &stage.takes);
-        for taken in takes {
+        let takes = self.planned.iter().flat_map(|stage| stage.takes.iter().copied());
+        let filters = self.planned.iter().flat_map(|stage| &stage.filters);
+        let takes = takes.chain(filters.map(PlannedFilter::taken));
+        for taken in takes.chain(outputs.iter().map(|(_, taken)| *taken)) {
             if let Taken::Stage(stage) = taken
-                && let Some(output) = self.planned[*stage].outputs.first()
+                && let Some(output) = self.planned[stage].outputs.first()
             {
-                let name = &self.planned[*stage].name;
+                let name = &self.planned[stage].name;
                 let problem = format!("it is read as a whole, and its output `{output}` by name");
-                return Err(self.at(*stage, "", problem, format!("write `{name}.{output}` everywhere")));
+                return Err(self.at(stage, "", problem, format!("write `{name}.{output}` everywhere")));
             }
         }
         Ok(())

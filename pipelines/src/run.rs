@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 use crate::wait::Kept;
 use crate::{Ask, Error, StageTimes, Value, Wait, here, threads};
 use millpond_engines_batcher::{self as batcher, Batcher, Timing};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One request on its way through the stages.
@@ -134,8 +134,10 @@ impl Waiting {
         for (at, wait) in std::iter::once(first).chain(more) {
             let (batcher, request) = joined(&joint, at, wait, &ask, &again);
             hand_over(batcher, request);
-            // They are kept once, whoever waits for them.
-            ask.kept_bytes = 0;
+            // One that was refused has ended them all.
+            if lock(&joint).is_none() {
+                return;
+            }
         }
     }
 }
@@ -151,7 +153,11 @@ struct Joint<D> {
 /// `None`: it has ended.
 type Shared<D> = Arc<Mutex<Option<Joint<D>>>>;
 
-/// The request of one stage of several that wait.
+fn lock<D>(joint: &Shared<D>) -> MutexGuard<'_, Option<Joint<D>>> {
+    joint.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The request of one stage of several that wait. Each model's queue counts all bytes that the request keeps: it may wait there alone.
 fn joined<D>(
     joint: &Shared<D>,
     at: usize,
@@ -180,7 +186,7 @@ fn resume_joined<D>(
 ) where
     D: FnOnce(Result<Output, Error>) + Send + 'static,
 {
-    let mut state = joint.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(joint);
     let Some(running) = state.as_mut() else { return };
     let mut waits = Waits::default();
     let ran = running.run.answered(at, kept, answer);
@@ -203,7 +209,9 @@ fn resume_joined<D>(
     for (at, wait) in waits.first.into_iter().chain(waits.more) {
         let (batcher, request) = joined(joint, at, wait, &ask, again);
         here::hand_over(batcher, request);
-        ask.kept_bytes = 0;
+        if lock(joint).is_none() {
+            return;
+        }
     }
 }
 

@@ -92,14 +92,15 @@ impl Value {
         }
     }
 
-    /// Bytes of its items.
-    pub(crate) fn bytes_held(&self) -> usize {
-        match &self.items {
+    /// Bytes of its items and of its rows' ends.
+    pub fn bytes_held(&self) -> usize {
+        let items = match &self.items {
             Items::Tensor(tensor) => tensor.bytes(),
             Items::Keys(keys) => size_of_val(keys.as_slice()),
             Items::Bytes(bytes) => bytes.view().bytes_held(),
             Items::Tensors(tensors) => tensors.iter().map(Tensor::bytes).sum(),
-        }
+        };
+        items.saturating_add(self.offsets.as_deref().map_or(0, size_of_val))
     }
 
     /// The tensors, one an item.
@@ -157,12 +158,12 @@ mod tests {
         let bytes: Bytes = ["a", "", "é"].into_iter().collect();
         let row = Value::row(Items::Bytes(bytes));
         assert_eq!(row.offsets.as_deref(), Some(&[0, 3][..]));
-        assert_eq!(row.bytes_held(), 3 + 3 * size_of::<usize>());
+        assert_eq!(row.bytes_held(), 3 + 3 * size_of::<usize>() + 8);
         assert!(row.keys().is_err() && row.tensor().is_err() && row.bytes().is_ok());
         assert_eq!((row.row_count(), row.tensors().is_err()), (1, true));
         let image = |side| Tensor::new(vec![side, side], vec![0_u8; side * side]).unwrap();
         let images = row.with(Items::Tensors(vec![image(1), image(2), image(3)]));
-        assert_eq!((images.row_count(), images.bytes_held()), (1, 14));
+        assert_eq!((images.row_count(), images.bytes_held()), (1, 14 + 8));
         assert_eq!(images.tensors().map(<[Tensor]>::len), Ok(3));
         assert_eq!(Value::rows(images.items).row_count(), 3);
     }

@@ -230,6 +230,11 @@ fn inputs_that_do_not_fit_are_named() {
         &[],
         "model \"both\": input `b` must have shape [N, 2], found [1, 3]; N is the number of rows and is free",
     );
+    check(
+        vec![x(), ("y", rows(&[]))],
+        &[],
+        "model \"both\": 1 of its 2 inputs have no items, and the others have; give all as many",
+    );
     let images = [1, 2].map(|side| Tensor::new(vec![side], vec![0.0_f32; side]).unwrap());
     let free = open(&BOTH.replacen("inputs = {", "#", 1)).unwrap();
     let uneven = vec![x(), ("y", Value::rows(Items::Tensors(images.to_vec())))];
@@ -283,6 +288,11 @@ fn descriptions_that_do_not_fit_are_refused() {
     check_refused("\"m.sum\"]", "\"m.difference\"]", "it names `m.difference` twice");
     check_refused(
         "\"m.sum\"]",
+        "\"m\"]",
+        "stage `m`: it is read as a whole, and its output `difference` by name; write `m.difference` everywhere",
+    );
+    check_refused(
+        "\"m.sum\"]",
         "\"m.min\"]",
         "stage \"m\": model \"both\" has no output \"min\"; it gives [\"sum\", \"difference\"]",
     );
@@ -317,6 +327,11 @@ fn descriptions_that_do_not_fit_are_refused() {
         "name = \"m\", instances = 2,",
         "stage `m`, key `instances`: it has no threads of its own",
     );
+    let stages = "{ name = \"n\", identity = { from = \"m.sum\" }, filter = { skip = \"m.items == 0\" } }]";
+    let filtered = BOTH.replacen("\"m.difference\", \"m.sum\"", "\"n\"", 1);
+    let filtered = filtered.replacen("} } }]", &format!("}} }} }}, {stages}"), 1);
+    let refused = open(&filtered).err().unwrap();
+    assert!(refused.contains("stage `m`: it is read as a whole"), "{refused}");
     let one = "request = \"values\"\nstages = [{ name = \"m\", model = { model = \"both\" } }]";
     let refused = open(one).err().unwrap();
     let expected =

@@ -253,8 +253,20 @@ impl Stage for Running {
         if given.request_rows() == Some(0) {
             return Ok(Step::Skip);
         }
-        if given.request_rows().is_none() && given.values().any(|value| value.items.is_empty()) {
-            return self.nothing(given);
+        if given.request_rows().is_none() {
+            let count = given.values().count();
+            match given.values().filter(|value| value.items.is_empty()).count() {
+                0 => {}
+                empty if empty == count => return self.nothing(given),
+                empty if self.signature.batched => {
+                    let model = self.batcher.name();
+                    let problem = format!(
+                        "model {model:?}: {empty} of its {count} inputs have no items, and the others have; give all as many"
+                    );
+                    return Err(Error::Request { problem });
+                }
+                _ => {}
+            }
         }
         let [0] = self.order.as_slice() else {
             return self.wait(given, self.ordered(given)?);
