@@ -27,7 +27,7 @@ schema! {
         fpnn ("FPNN.status"): AnyMap,
         /// Empty.
         app ("APP.status"): AnyMap,
-        /// What is running and what it has counted, with the quantiles of each method's time in microseconds.
+        /// What is running and what it has counted, with the quantiles of each method's time in microseconds, and of each stage of a pipeline the mean.
         millpond: AnyMap,
     }
 }
