@@ -26,7 +26,9 @@ mod cpu_clock;
 
 use millpond_backends_interface::{Backend, Error, Instance, Model, Port, Signature};
 use millpond_tensor::{ElementType, Tensor};
+use rustix::thread::set_current_timer_slack;
 use serde::Deserialize;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -162,10 +164,22 @@ impl Instance for PracticeInstance {
         let run = Duration::from_micros(self.0.run_us(rows));
         match self.0.behaviour {
             Some(Behaviour::Compute) => cpu_clock::spend(run),
-            Some(Behaviour::Wait) | None => thread::sleep(run),
+            Some(Behaviour::Wait) | None => wait(run),
         }
         Ok(vec![y])
     }
+}
+
+/// Sleeps for so long, and not the 50 us longer that the kernel may put timers off to fire several at once: an accelerator's
+/// interrupt is not put off either (timer slack, prctl(2)).
+fn wait(run: Duration) {
+    if run.is_zero() {
+        return;
+    }
+    // Where it is refused the sleep is only less exact.
+    let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
+    thread::sleep(run);
+    let _ = set_current_timer_slack(None);
 }
 
 #[cfg(test)]
