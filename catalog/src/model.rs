@@ -6,6 +6,7 @@ use millpond_backends_interface as interface;
 use millpond_backends_onnxruntime::OnnxRuntime;
 use millpond_backends_plugin::Plugin;
 use millpond_backends_practice::Practice;
+use millpond_backends_python::Python;
 use millpond_engines_batcher::BatcherOptions;
 use serde::Deserialize;
 use std::fmt;
@@ -67,6 +68,7 @@ backends! {
     "onnxruntime": OnnxRuntime,
     "practice": Practice,
     "plugin": Plugin,
+    "python": Python,
 }
 
 /// The name that ONNX models once had.

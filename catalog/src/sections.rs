@@ -42,7 +42,7 @@ pub fn paths_mut<'s>(
     let tables = features.values_mut().map(|table| &mut table.path);
     let stores = ordered.values_mut().filter_map(|store| store.path.as_mut());
     let models = models.values_mut();
-    let files = models.filter_map(|model| model.backend.as_dyn_mut().path_mut());
+    let files = models.flat_map(|model| model.backend.as_dyn_mut().paths_mut());
     let library = onnxruntime.library.as_mut();
     tables.chain(stores).chain(files).chain(library)
 }

@@ -27,6 +27,14 @@ pub const LISTED: &[(&str, &str)] = &[
         "millpond call infer '{\"inputs\": {\"user\": {\"shape\": [1]",
         "a call of that server; the tests of plugins make it",
     ),
+    (
+        "millpond serve --config examples/python/python.toml",
+        "needs the Python package; client/python/tests/local serves it",
+    ),
+    (
+        "millpond call infer '{\"inputs\": {\"user\": {\"shape\": [1, 4]",
+        "a call of that server; client/python/tests/local makes it",
+    ),
     ("podman ", "needs a container engine and a registry's base image"),
     (
         "millpond press run SCENARIO",

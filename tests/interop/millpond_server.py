@@ -85,6 +85,15 @@ class Millpond:
     def __exit__(self, *_):
         self._end()
 
+    @property
+    def process(self):
+        """The running process, for tests that end it themselves."""
+        return self._child
+
+    def log(self):
+        """What it has logged so far."""
+        return (self.folder / "millpond.log").read_text()
+
     def _end(self):
         self._child.kill()
         self._child.communicate()

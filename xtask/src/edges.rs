@@ -101,6 +101,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "pipelines",
             "engines/*",
             "backends/interface",
+            // Its worker processes end with their server.
+            "backends/worker",
             "calls",
             "methods",
             "tensor",

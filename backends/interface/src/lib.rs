@@ -42,9 +42,9 @@ use std::time::Instant;
 
 /// A backend's own keys of `[models.NAME]`, which are all that it takes to load the model.
 pub trait Backend {
-    /// Its file, which the configuration names relative to its own folder, if it has one.
-    fn path_mut(&mut self) -> Option<&mut PathBuf> {
-        None
+    /// The files that it names, which the configuration names relative to its own folder.
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
     }
 
     /// What is known to be wrong before the model is loaded. `at` is the section, as in `models.ranker`; a run has

@@ -191,8 +191,9 @@ impl OnnxRuntime {
 }
 
 impl Backend for OnnxRuntime {
-    fn path_mut(&mut self) -> Option<&mut PathBuf> {
-        (!self.path.as_os_str().is_empty()).then_some(&mut self.path)
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let is_given = !self.path.as_os_str().is_empty();
+        is_given.then_some(&mut self.path).into_iter().collect()
     }
 
     fn check(&self, at: &str, _batch_size_max: usize) -> Result<(), String> {

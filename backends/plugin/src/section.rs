@@ -98,8 +98,9 @@ impl Plugin {
 }
 
 impl Backend for Plugin {
-    fn path_mut(&mut self) -> Option<&mut PathBuf> {
-        (!self.path.as_os_str().is_empty()).then_some(&mut self.path)
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let is_given = !self.path.as_os_str().is_empty();
+        is_given.then_some(&mut self.path).into_iter().collect()
     }
 
     fn check(&self, at: &str, _batch_size_max: usize) -> Result<(), String> {

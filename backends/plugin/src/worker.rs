@@ -5,7 +5,7 @@
 use crate::model;
 use crate::section::Plugin;
 use millpond_backends_interface::Error;
-use millpond_backends_worker::{Launch, serve};
+use millpond_backends_worker::{Launch, SHARED_BYTES_MAX, serve};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -46,6 +46,7 @@ pub(crate) fn launch(section: &Plugin) -> Result<Launch, Error> {
         start_max: Duration::from_millis(section.start_ms_max()),
         run_max: Duration::from_millis(section.run_ms_max()),
         memory_bytes_max: section.memory_bytes_max,
+        shared_bytes_max: SHARED_BYTES_MAX,
     })
 }
 

@@ -16,8 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of a run's inputs, and of its outputs, at most.
-const BYTES_MAX: usize = 1 << 30;
 /// A run is not ended for its callers' deadline before this time: deadlines are the callers', and a worker serves all of them.
 const RUN_MIN: Duration = Duration::from_millis(100);
 /// And not before so many times what runs have lately taken.
@@ -39,6 +37,8 @@ pub struct Launch {
     pub run_max: Duration,
     /// Bytes of data that the process may have, its shared memory aside.
     pub memory_bytes_max: Option<u64>,
+    /// Bytes that the inputs of a run may take, and its outputs.
+    pub shared_bytes_max: usize,
 }
 
 impl Launch {
@@ -194,7 +194,7 @@ impl WorkerInstance {
         };
         let started = Instant::now();
         let until = run_until(started, deadline, self.lately, shared.launch.run_max);
-        let ran = worker.run(inputs, &shared.signature, until, BYTES_MAX);
+        let ran = worker.run(inputs, &shared.signature, until, shared.launch.shared_bytes_max);
         match ran {
             Ok(_) => self.lately = recent(self.lately, started.elapsed()),
             Err(Failure::Late) => {

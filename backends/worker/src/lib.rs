@@ -5,7 +5,7 @@
 //! crash, a hang or a lie, is more than the failure of the run that it was at; and no worker outlives its server.
 //!
 //! ```no_run
-//! use millpond_backends_worker::Launch;
+//! use millpond_backends_worker::{Launch, SHARED_BYTES_MAX};
 //! use std::process::Command;
 //! use std::time::Duration;
 //!
@@ -16,6 +16,7 @@
 //!     start_max: Duration::from_secs(60),
 //!     run_max: Duration::from_secs(10),
 //!     memory_bytes_max: None,
+//!     shared_bytes_max: SHARED_BYTES_MAX,
 //! };
 //! let model = launch.load()?;
 //! let mut instance = model.instance()?; // a process
@@ -33,4 +34,7 @@ mod serve;
 mod signature;
 
 pub use instance::Launch;
-pub use serve::serve;
+pub use serve::{end_with_server, serve};
+
+/// Bytes that the inputs of a run may take, and its outputs, where nothing else is said.
+pub const SHARED_BYTES_MAX: usize = 1 << 30;

@@ -13,7 +13,7 @@ use millpond_threads::contain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, getpgrp, getpid, kill_process, kill_process_group};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread;
 
@@ -22,9 +22,8 @@ use std::thread;
 /// # Errors
 /// When standard input is no channel to a server, or breaks.
 pub fn serve(load: impl FnOnce(&str) -> Result<Arc<dyn Model>, Error>) -> io::Result<()> {
-    let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    end_with_server(socket.try_clone()?)?;
-    let mut channel = Channel::of(socket);
+    let mut channel = Channel::of(io::stdin().as_fd().try_clone_to_owned()?);
+    end_with_server()?;
     let (heard, _) = channel.hear_with()?;
     let what = match heard {
         Heard::Message(Message::Start { version, what }) if version == VERSION => what,
@@ -72,8 +71,14 @@ fn contained<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
     }
 }
 
-/// Ends this process, and what it has started, once the server has closed its end.
-fn end_with_server(socket: OwnedFd) -> io::Result<()> {
+/// Ends this process, and what it has started, once the server at the other end of standard input has closed it: a thread watches.
+/// Returns the number of the descriptor that it watches, which a forked process inherits without the thread.
+///
+/// # Errors
+/// When standard input cannot be duplicated, or the thread cannot be started.
+pub fn end_with_server() -> io::Result<RawFd> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let watched = socket.as_raw_fd();
     let watch = move || {
         let mut end = [PollFd::new(&socket, PollFlags::RDHUP)];
         // Anything but an interruption is the end.
@@ -87,7 +92,7 @@ fn end_with_server(socket: OwnedFd) -> io::Result<()> {
     thread::Builder::new()
         .name("watch-server".to_owned())
         .spawn(watch)
-        .map(drop)
+        .map(|_| watched)
 }
 
 /// The model and the memory that is shared.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use millpond_backends_interface::{Error, Instance, Model};
-use millpond_backends_worker::Launch;
+use millpond_backends_worker::{Launch, SHARED_BYTES_MAX};
 use millpond_tensor::{Bytes, Tensor};
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +22,7 @@ fn launch(what: &str) -> Launch {
         start_max: Duration::from_secs(60),
         run_max: Duration::from_secs(60),
         memory_bytes_max: None,
+        shared_bytes_max: SHARED_BYTES_MAX,
     }
 }
 

@@ -33,7 +33,7 @@ mod _native {
     #[pymodule_export]
     use crate::pool::Pool;
     #[pymodule_export]
-    use crate::process::forget_process;
+    use crate::process::{end_with_server, forget_process};
     #[pymodule_export]
     use crate::values::array::Array;
 

@@ -28,6 +28,13 @@ pub(crate) fn forget_process() {
     PID.store(0, Ordering::Relaxed);
 }
 
+/// Ends this process once the server at the other end of standard input is gone, even while Python holds the interpreter; the
+/// number of the descriptor that a forked process must close.
+#[pyo3::pyfunction]
+pub(crate) fn end_with_server() -> std::io::Result<i32> {
+    millpond_backends_worker::end_with_server()
+}
+
 /// A value that only the process which made it may touch.
 pub(crate) struct OfProcess<T> {
     /// `None` never but while it is dropped.

@@ -360,6 +360,7 @@ fn the_shipped_example_is_whole_and_true() {
     let written: toml::Table = toml::from_str(&all).unwrap();
     let keys = |path: &[&str]| self::keys(&written, path);
     assert_eq!(config.models["stand_in"].backend.name(), "practice");
+    assert_eq!(config.models["scored"].backend.name(), "python");
     // Every field that the Debug form of a section names must be explained in the example.
     for (path, shown) in [
         (&["server"][..], format!("{:?}", config.server)),
@@ -382,6 +383,15 @@ fn the_shipped_example_is_whole_and_true() {
         (
             &["models", "stand_in"],
             format!("{:?}", config.models["stand_in"].backend),
+        ),
+        (
+            &["models", "scored"],
+            format!(
+                "{:?}",
+                toml::from_str::<ModelSection>("backend = \"python\"")
+                    .unwrap()
+                    .backend
+            ),
         ),
         (
             &["methods", "two way demo"],

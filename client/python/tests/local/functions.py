@@ -1,0 +1,136 @@
+"""Functions and classes that the tests of worker processes have a server run. `fault` chooses what each does wrong."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy
+
+import millpond
+
+print("loaded by", os.getpid())
+
+
+@millpond.backend
+def sums(batch):
+    """x: f32[N, 2], words: bytes[N] -> y: f32[N, 1], echo: bytes[N], pid: i64[N], rows: i32[N]"""
+    x, words = batch["x"], batch["words"]
+    assert isinstance(x, numpy.ndarray) and not x.flags.writeable and not x.flags.owndata
+    rows = len(x)
+    return {
+        "y": x.sum(axis=1, keepdims=True),
+        "echo": words,
+        "pid": numpy.full(rows, os.getpid()),
+        "rows": [rows] * rows,
+    }
+
+
+@millpond.backend
+def same(batch):
+    """Inputs of any type, each given back as it came."""
+    return {f"{name}_out": value for name, value in batch.items()}
+
+
+@millpond.backend(batch_size_max=8)
+class Counter:
+    """x: f32[N] -> y: f32[N], the batches that this object has had."""
+
+    def __init__(self):
+        self.batches = 0
+
+    def forward(self, batch):
+        self.batches += 1
+        return numpy.full(len(batch["x"]), self.batches, numpy.float32)
+
+
+def chatter(x):
+    for line in range(20):
+        print("line", line, "of a chatty function")
+    assert sys.stdin.read() == ""
+    subprocess.run(["cat"], check=True, timeout=60)
+    os.write(1, b"and not a message\n")
+    return x
+
+
+def fork(x):
+    # The child comes back out of the function.
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        return x if os.waitstatus_to_exitcode(status) == 70 else None
+    return x
+
+
+def crash_beside_a_child(x):
+    # The child keeps all descriptors that a fork keeps.
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(5)
+
+
+def hold(x):
+    # The interpreter too, which no other thread of Python then gets.
+    print("it holds the interpreter")
+    ctypes.PyDLL(None).sleep(1000)
+
+
+def unspeakable(x):
+    class Error(Exception):
+        def __str__(self):
+            raise self
+
+    raise Error
+
+
+FAULTS = {
+    "none": lambda x: x,
+    "raise": lambda x: {}["a key that is not there"],
+    "exit": lambda x: sys.exit("it left"),
+    "interrupt": lambda x: signal.raise_signal(signal.SIGUSR1),
+    "long": lambda x: {}["é" * 100_000],
+    "unspeakable": unspeakable,
+    "nothing": lambda x: None,
+    "dict": lambda x: {"z": x},
+    "empty": lambda x: {},
+    "more": lambda x: {"y": x, "z": x},
+    "rows": lambda x: x[:0],
+    "rank": lambda x: x.reshape((len(x),) + (1,) * 20),
+    "type": lambda x: x.astype("float64"),
+    "order": lambda x: x.astype(">f4"),
+    "list": lambda x: x.tolist(),
+    "ragged": lambda x: [[1], [2, 3]],
+    "objects": lambda x: [object()] * len(x),
+    "huge": lambda x: numpy.broadcast_to(numpy.float32(1), (len(x), 1 << 40)),
+    "nan": lambda x: x * numpy.nan,
+    "memory": lambda x: numpy.zeros(1 << 40),
+    "chatter": chatter,
+    "fork": fork,
+    "crash": lambda x: os.kill(os.getpid(), signal.SIGSEGV),
+    "quit": lambda x: os._exit(3),
+    "crash beside a child": crash_beside_a_child,
+    "hang": lambda x: time.sleep(1000),
+    "hold": hold,
+}
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+signal.signal(signal.SIGUSR1, interrupted)
+
+
+@millpond.backend
+def faulty(batch):
+    """fault: bytes[N], x: f32[N, ?] -> y: f32[N, ?]; with a fault, what it gives for the whole batch."""
+    for fault in batch["fault"]:
+        if fault not in (b"", b"none"):
+            return FAULTS[fault.decode()](batch["x"])
+    return batch["x"]
+
+
+def unmarked(batch):
+    return batch
