@@ -49,11 +49,10 @@ use ragged::Padding;
 use serde::Deserialize;
 use state::Asked;
 use stats::Counters;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How a model is run: these keys of `[models.NAME]`.
@@ -269,8 +268,9 @@ struct Shared {
     model_panics: LineLimit,
     /// Bounds the log's lines about panics in `done`.
     receiver_panics: LineLimit,
-    /// The instances of threads that run the model themselves: made when they first do, and gone with the model.
-    inline_instances: Mutex<HashMap<ThreadId, Box<dyn Instance>>>,
+    /// The instances of threads that run the model themselves, while none of them does: as many as ever ran at once, and gone with
+    /// the model.
+    inline_instances: Mutex<Vec<Box<dyn Instance>>>,
 }
 
 /// The running instances of one model. Dropping it does what [`Batcher::stop`] does.

@@ -9,7 +9,7 @@ use millpond_engines_batcher::{Batcher, BatcherOptions, Rejected, Sweep};
 use millpond_tensor::ElementType;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// So long that no run of these tests takes it.
@@ -296,6 +296,41 @@ fn what_waits_for_the_end_of_a_turn_counts_among_the_bytes() {
         sweep.run();
         check_answer(&good, &[1.0, 2.0]);
     }
+}
+
+/// A model that counts its instances.
+struct Counted(GateModel, Arc<AtomicUsize>);
+
+impl Model for Counted {
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn instance(&self) -> Result<Box<dyn Instance>, Error> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.instance()
+    }
+}
+
+#[test]
+fn threads_that_come_and_go_leave_no_instances_behind() {
+    let (model, gate) = GateModel::free();
+    let made = Arc::new(AtomicUsize::new(0));
+    let batcher = start(Counted(model, Arc::clone(&made)), options(LONG_US));
+    measure(&batcher, &gate);
+    let before = made.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        let batcher = Arc::clone(&batcher);
+        let turn = std::thread::spawn(move || {
+            let mut sweep = Sweep::default();
+            let answers = gather(&mut sweep, &batcher, &[1.0]);
+            assert!(!sweep.is_empty());
+            sweep.run();
+            check_answer(&answers, &[1.0]);
+        });
+        turn.join().unwrap();
+    }
+    assert_eq!(made.load(Ordering::Relaxed) - before, 1);
 }
 
 /// A model whose signature panics when it is told to: what runs around a run asks for it.

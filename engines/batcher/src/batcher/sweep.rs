@@ -12,7 +12,6 @@ use crate::Error;
 use rustix::time::{ClockId, clock_gettime};
 use std::ptr;
 use std::sync::{Arc, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 use std::vec::Drain;
 
@@ -110,9 +109,8 @@ impl Part {
             ..
         } = self;
         let shared = &*batcher.shared;
-        let thread = thread::current().id();
         let instances = || (shared.inline_instances.lock()).unwrap_or_else(PoisonError::into_inner);
-        let mut runner = Runner::inline(shared, instances().remove(&thread));
+        let mut runner = Runner::inline(shared, instances().pop());
         let is_new = runner.instance.is_none();
         match runner.build() {
             Ok(()) => serve(batcher, &mut runner, cut, waiting.drain(..), bytes, is_new),
@@ -123,7 +121,7 @@ impl Part {
             }
         }
         if let Some(instance) = runner.instance {
-            instances().insert(thread, instance);
+            instances().push(instance);
         }
     }
 }
