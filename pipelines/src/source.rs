@@ -3,7 +3,6 @@
 //! Invariant: what parses here refers to one request field and nothing else.
 
 use crate::{Form, Kind, PerRow, RequestKind, Rows};
-use std::borrow::Cow;
 use std::fmt;
 
 /// Samples have at most this many strings; more is taken for a slip of the pen.
@@ -137,7 +136,7 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
             return Err(format!("`{text}` has a brace without its partner"));
         };
         if inside.is_empty() || inside.contains('{') {
-            return Err(format!("`{{{inside}}}` in `{text}` is no field of the user"));
+            return Err(format!("`{{{inside}}}` in `{text}` is no field of the request"));
         }
         parts.push(Part::Field(inside));
         rest = behind;
@@ -148,7 +147,7 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     Ok(parts)
 }
 
-/// A text with the request's user fields in it: `u/{user.id}/`.
+/// A text with fields of the request in it: `u/{user.id}/`, `u/{inputs.user}/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -157,7 +156,8 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    User(String),
+    /// `user.id`.
+    Field(String),
 }
 
 impl Template {
@@ -167,9 +167,9 @@ impl Template {
         for part in parts(text)? {
             pieces.push(match part {
                 Part::Text(text) => Piece::Text(text.to_owned()),
-                Part::Field(inside) => match inside.strip_prefix("user.") {
-                    Some(field) if !field.is_empty() => Piece::User(field.to_owned()),
-                    _ => return Err(format!("`{{{inside}}}` in `{text}` is no field of the user")),
+                Part::Field(inside) => match inside.split_once('.') {
+                    Some(("user" | "inputs", name)) if !name.is_empty() => Piece::Field(inside.to_owned()),
+                    _ => return Err(format!("`{{{inside}}}` in `{text}` is no field of the request")),
                 },
             });
         }
@@ -179,27 +179,24 @@ impl Template {
         Ok(Template { pieces })
     }
 
-    /// The text for one request, whose user fields `field` looks up; the error is the
-    /// name of a field it does not have.
-    ///
-    /// # Errors
-    /// The first field for which `field` gives `None`.
-    pub fn fill<'a>(&self, field: impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<String, &str> {
-        let mut filled = String::new();
+    /// The text for one request, with `values` in the places of [`Template::fields`], which are as many.
+    pub fn fill<'v>(&self, values: impl IntoIterator<Item = &'v [u8]>) -> Vec<u8> {
+        let mut values = values.into_iter();
+        let mut filled = Vec::new();
         for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::User(name) => filled.push_str(&field(name).ok_or(name.as_str())?),
-            }
+            filled.extend_from_slice(match piece {
+                Piece::Text(text) => text.as_bytes(),
+                Piece::Field(_) => values.next().unwrap_or_default(),
+            });
         }
-        Ok(filled)
+        filled
     }
 
-    /// The fields of a user that it holds.
+    /// The fields that it holds, in their order: `user.FIELD` or `inputs.NAME`.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
-            Piece::User(field) => Some(field.as_str()),
+            Piece::Field(field) => Some(field.as_str()),
         })
     }
 }
@@ -208,7 +205,7 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pieces.iter().try_for_each(|piece| match piece {
             Piece::Text(text) => f.write_str(text),
-            Piece::User(field) => write!(f, "{{user.{field}}}"),
+            Piece::Field(field) => write!(f, "{{{field}}}"),
         })
     }
 }
@@ -257,33 +254,28 @@ mod tests {
         let parsed = Template::parse(text);
         let filled = parsed.as_ref().map_err(String::as_str).map(|template| {
             assert_eq!(template.to_string(), text);
-            template
-                .fill(|field| Some(Cow::Owned(format!("<{field}>"))))
-                .unwrap()
+            let values: Vec<String> = template.fields().map(|field| format!("<{field}>")).collect();
+            String::from_utf8(template.fill(values.iter().map(String::as_bytes))).unwrap()
         });
         assert_eq!(filled.as_deref(), expected.as_ref().copied());
     }
 
     #[test]
-    fn templates_are_filled_from_the_user() {
-        check_template("u/{user.id}/", Ok("u/<id>/"));
+    fn templates_are_filled_from_the_request() {
+        check_template("u/{user.id}/", Ok("u/<user.id>/"));
         check_template("all", Ok("all"));
-        check_template("{user.a}{user.b}", Ok("<a><b>"));
+        check_template("{user.a}{inputs.b}", Ok("<user.a><inputs.b>"));
         check_template("", Err("it is empty, which would read the whole store"));
         check_template("u/{user.id", Err("`u/{user.id` has a brace without its partner"));
         check_template("u/user.id}", Err("`u/user.id}` has a brace without its partner"));
-        check_template("{item}", Err("`{item}` in `{item}` is no field of the user"));
-        check_template("{user.}", Err("`{user.}` in `{user.}` is no field of the user"));
+        check_template("{item}", Err("`{item}` in `{item}` is no field of the request"));
+        check_template(
+            "{user.}",
+            Err("`{user.}` in `{user.}` is no field of the request"),
+        );
         check_template(
             "{{user.id}}",
-            Err("`{{user.id}` in `{{user.id}}` is no field of the user"),
+            Err("`{{user.id}` in `{{user.id}}` is no field of the request"),
         );
-    }
-
-    #[test]
-    fn a_field_the_user_lacks_is_named() {
-        let template = Template::parse("u/{user.id}/{user.day}/").unwrap();
-        let filled = template.fill(|field| (field == "id").then_some(Cow::Borrowed("7")));
-        assert_eq!(filled, Err("day"));
     }
 }

@@ -432,8 +432,15 @@ fn scans_are_bounded() {
         "u/{user.id}/",
         "u/{id}/",
         place,
-        "`{id}` in `u/{id}/` is no field of the user",
+        "`{id}` in `u/{id}/` is no field of the request",
         "{user.FIELD}",
+    );
+    check_stage(
+        "u/{user.id}/",
+        "u/{inputs.user}/",
+        place,
+        "no stage is called `inputs.user`",
+        "",
     );
     check_stage(
         "store = \"events\"",

@@ -4,7 +4,7 @@
 use millpond_backends_interface::{Error as ModelError, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::Table;
-use millpond_engines_ordered::Store;
+use millpond_engines_ordered::{Durability, Options, Put, Store};
 use millpond_pipelines::{
     Ask, Description, Error, Items, Output, Parts, Pipeline, Progress, Value, Values, submit,
 };
@@ -39,7 +39,7 @@ impl Instance for Computing {
     }
 }
 
-struct Models(Arc<Batcher>);
+struct Models(Arc<Batcher>, Store);
 
 impl Models {
     fn new() -> Models {
@@ -55,9 +55,8 @@ impl Models {
         };
         // `b` is first in the model, and last by name.
         let model = Arc::new(Swapped(Both(signature)));
-        Models(Arc::new(
-            Batcher::start("both", model, BatcherOptions::default()).unwrap(),
-        ))
+        let both = Batcher::start("both", model, BatcherOptions::default()).unwrap();
+        Models(Arc::new(both), events())
     }
 }
 
@@ -81,13 +80,29 @@ impl Model for Swapped {
     }
 }
 
+/// User 7 saw `a`, then `b`; user 8 saw `c`.
+fn events() -> Store {
+    let events = Store::in_memory(Options {
+        durability: Durability::Memory,
+        ..Options::default()
+    });
+    let entry = |(key, value): (&str, &str)| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    let entries = [("u/7/1", "a"), ("u/7/2", "b"), ("u/8/1", "c")].map(entry);
+    let put = Put {
+        entries: entries.to_vec(),
+        ..Put::default()
+    };
+    events.put_wait(put).unwrap();
+    events
+}
+
 impl Parts for Models {
     fn table(&self, _: &str) -> Option<Arc<Table>> {
         None
     }
 
-    fn store(&self, _: &str) -> Option<Store> {
-        None
+    fn store(&self, name: &str) -> Option<Store> {
+        (name == "events").then(|| self.1.clone())
     }
 
     fn model(&self, name: &str) -> Option<Arc<Batcher>> {
@@ -259,6 +274,37 @@ fn items_of_one_shape_are_one_tensor_to_a_model() {
         output.values[0].1.tensor().unwrap().f32(),
         Some(&[2.0, 2.0, 3.0, 3.0][..])
     );
+}
+
+const SEEN: &str = r#"
+request = "values"
+stages = [{ name = "seen", scan = { store = "events", prefix = "u/{inputs.user}/", limit = 10 } }]
+"#;
+
+#[test]
+fn a_scan_takes_its_prefix_from_an_input() {
+    let pipeline = open(SEEN).unwrap();
+    let seen = |user: Value| run(&pipeline, vec![("user", user)], &[]);
+    let check = |user: &str, expected: &[&str]| {
+        let output = seen(texts(&[user])).unwrap();
+        let (_, value) = &output.values[0];
+        assert_eq!(value.bytes().unwrap().texts().collect::<Vec<_>>(), expected);
+        assert_eq!(value.row_count(), 1);
+    };
+    check("7", &["a", "b"]);
+    check("8", &["c"]);
+    check("9", &[]);
+    for wrong in [texts(&["7", "8"]), texts(&[])] {
+        let found = wrong.items.len();
+        let error = seen(wrong).unwrap_err();
+        let expected = format!("stage \"seen\": `inputs.user` is {found} texts; its prefix takes one");
+        assert_eq!(error, Error::Request { problem: expected });
+    }
+    let error = seen(rows(&[1.0, 2.0])).unwrap_err().to_string();
+    assert!(error.contains("takes texts by its key scan.prefix"), "{error}");
+    let refused = open(&SEEN.replacen("inputs.user", "user.id", 1)).err().unwrap();
+    let expected = "stage `seen`, key `scan.prefix`: `user.id` is not in the request of this pipeline; write {inputs.NAME}";
+    assert!(refused.contains(expected), "{refused}");
 }
 
 /// A description is refused with these words.

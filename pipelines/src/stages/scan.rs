@@ -2,7 +2,9 @@
 //!
 //! Its invariant: it reads at most its limit, in key order, which the writer makes newest first.
 
+use super::by_item::at_stage;
 use crate::planner::Place;
+use crate::source::{Part, parts};
 use crate::{
     Bytes, Describe, Error, Form, Given, Items, Kind, Name, Opened, Opening, PerRow, RequestKind, Rows,
     Source, Stage, Step, Template, Value,
@@ -10,7 +12,6 @@ use crate::{
 use millpond_backends_interface::Port;
 use millpond_engines_ordered::{self as ordered, Store};
 use serde::Deserialize;
-use std::borrow::Cow;
 
 /// Entries that a scan may ask for at most.
 const LIMIT_MAX: usize = 10_000;
@@ -21,7 +22,7 @@ const LIMIT_MAX: usize = 10_000;
 pub struct Scan {
     /// The ordered store.
     store: String,
-    /// What the keys start with; `{user.FIELD}` stands for the request's value.
+    /// What the keys start with; `{user.FIELD}` and `{inputs.NAME}` stand for the request's texts.
     prefix: String,
     /// How many of the newest entries, at most [`LIMIT_MAX`].
     limit: usize,
@@ -30,12 +31,12 @@ pub struct Scan {
 impl Describe for Scan {
     fn plan(&self, place: &mut Place<'_, '_>) -> Result<Form, Error> {
         place.check_named("scan.store", &self.store)?;
-        if place.request() == RequestKind::Samples {
+        if place.request() == RequestKind::Samples && !place.is_inner() {
             let problem = "a request of samples has no user to scan for";
             return Err(place.error("scan", problem, "remove the stage, or set request = \"rank\""));
         }
         let prefix = Template::parse(&self.prefix).map_err(|problem| {
-            let hint = "write text with {user.FIELD} in it, as in u/{user.id}/";
+            let hint = "write text with {user.FIELD} or {inputs.NAME} in it, as in u/{user.id}/";
             place.error("scan.prefix", problem, hint)
         })?;
         if self.limit == 0 || self.limit > LIMIT_MAX {
@@ -43,7 +44,20 @@ impl Describe for Scan {
             return Err(place.error("scan.limit", format!("it is {}", self.limit), hint));
         }
         for field in prefix.fields() {
-            place.read(Source::UserText(field.to_owned()));
+            let Some(of_user) = field.strip_prefix("user.") else {
+                place.take("scan.prefix", field, Kind::Texts)?;
+                continue;
+            };
+            let source = Source::UserText(of_user.to_owned());
+            if source.request() != place.request() {
+                let problem = format!("`{field}` is not in the request of this pipeline");
+                return Err(place.error(
+                    "scan.prefix",
+                    problem,
+                    "write {inputs.NAME}, as in u/{inputs.user}/",
+                ));
+            }
+            place.read(source);
         }
         Ok(Form {
             kind: Kind::Texts,
@@ -53,7 +67,13 @@ impl Describe for Scan {
     }
 
     fn reads(&self) -> Vec<&str> {
-        Vec::new()
+        let parts = parts(&self.prefix).unwrap_or_default().into_iter();
+        parts
+            .filter_map(|part| match part {
+                Part::Field(field) => Some(field),
+                Part::Text(_) => None,
+            })
+            .collect()
     }
 
     fn names(&self) -> Option<Name<'_>> {
@@ -64,8 +84,9 @@ impl Describe for Scan {
         })
     }
 
-    fn open(&self, _: &str, _: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
+    fn open(&self, stage: &str, _: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
         Ok(Opened::plain(Scanning {
+            name: stage.to_owned(),
             store: opening.store(&self.store)?,
             prefix: Template::parse(&self.prefix).map_err(|problem| opening.unfit(problem))?,
             limit: self.limit,
@@ -74,6 +95,8 @@ impl Describe for Scan {
 }
 
 struct Scanning {
+    /// What messages call the stage.
+    name: String,
     store: Store,
     prefix: Template,
     limit: usize,
@@ -81,18 +104,13 @@ struct Scanning {
 
 impl Stage for Scanning {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {
-        let text = |field: &str| {
-            let at = self.prefix.fields().position(|known| known == field)?;
-            let texts = given.value(at).ok()?.bytes().ok()?;
-            texts.texts().next().map(Cow::Borrowed)
-        };
-        let prefix = self.prefix.fill(text).map_err(|field| Error::Missing {
-            field: field.to_owned(),
-        })?;
+        let fields = self.prefix.fields().zip(given.values());
+        let texts = fields.map(|(field, value)| self.one(field, value));
+        let prefix = self.prefix.fill(texts.collect::<Result<Vec<_>, _>>()?);
         let scan = ordered::Scan {
             start: None,
             end: None,
-            prefix: Some(prefix.into_bytes()),
+            prefix: Some(prefix),
             limit: self.limit,
         };
         let mut texts = Bytes::default();
@@ -109,6 +127,20 @@ impl Stage for Scanning {
                     "the stored value under {key:?} is not text; the pipeline's scan reads text values"
                 );
                 Err(Error::Internal { problem })
+            }
+        }
+    }
+}
+
+impl Scanning {
+    /// The text of a field. A user's is one; an input may be any number of them.
+    fn one<'v>(&self, field: &str, value: &'v Value) -> Result<&'v [u8], Error> {
+        let texts = value.bytes()?;
+        match (texts.iter().next(), texts.len()) {
+            (Some(text), 1) => Ok(text),
+            (_, found) => {
+                let problem = format!("`{field}` is {found} texts; its prefix takes one");
+                Err(at_stage(&self.name, &problem))
             }
         }
     }
