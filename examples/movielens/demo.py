@@ -25,6 +25,7 @@ from stamp import Stamp, digest_files
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONFIG = HERE / "movielens.toml"
+LOCAL = HERE / "local.toml"
 PRESS = HERE / "press.toml"
 
 AUC_DIFFERENCE_MAX = 1e-4
@@ -49,7 +50,8 @@ def write_lines(path, objects):
 
 
 def build(binary, directory):
-    """Builds the feature table and loads the events, unless both were made from these very files."""
+    """Builds the feature table and loads the events, unless both were made from these very files; lays local.toml beside them."""
+    shutil.copyfile(LOCAL, directory / LOCAL.name)
     tables, events = directory / "tables", directory / "events"
     table_stamp = Stamp(directory, digest_files([directory / "embeddings.parquet"]), (), "tables.stamp.json")
     if table_stamp.is_current() and (tables / TABLE).is_dir():
