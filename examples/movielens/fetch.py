@@ -45,17 +45,17 @@ def interpreter(work):
     return work / "venv" / "bin" / "python"
 
 
-def prepare_environment(work):
-    """Makes WORK/venv and installs the requirements; returns whether there was anything to do."""
+def prepare_environment(work, requirements=REQUIREMENTS, *options):
+    """Makes WORK/venv and installs the requirements, with further options of pip; returns whether there was anything to do."""
     mark = work / "venv" / "requirements.sha256"
-    wanted = f"{digest_file(REQUIREMENTS)} python{sys.version_info.major}.{sys.version_info.minor}\n"
+    wanted = f"{digest_file(requirements)} python{sys.version_info.major}.{sys.version_info.minor}\n"
     if interpreter(work).exists() and mark.is_file() and mark.read_text() == wanted:
         return False
     say(f"making a private Python environment in {work / 'venv'}")
     shutil.rmtree(work / "venv", ignore_errors=True)
     venv.create(work / "venv", symlinks=True)
     # This interpreter's own pip installs into the new environment, which saves unpacking a second pip.
-    pip(work, "installing the requirements", "install", "--requirement", REQUIREMENTS)
+    pip(work, "installing the requirements", "install", *options, "--requirement", requirements)
     mark.write_text(wanted)
     return True
 
