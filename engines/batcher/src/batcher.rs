@@ -379,7 +379,15 @@ impl Batcher {
     /// # Errors
     /// [`Rejected`], and the request back, its `done` uncalled.
     pub fn submit(&self, request: Request) -> Result<(), (Rejected, Request)> {
-        match self.shared.queue.submit(request) {
+        self.count(self.shared.queue.submit(request))
+    }
+
+    /// Counts what became of a request that was handed over.
+    fn count(
+        &self,
+        handed_over: Result<Option<Waiting>, (Rejected, Request)>,
+    ) -> Result<(), (Rejected, Request)> {
+        match handed_over {
             Ok(evicted) => {
                 self.count_accepted(evicted);
                 Ok(())

@@ -40,7 +40,7 @@ pub(super) struct Wait {
 struct Step {
     /// Callers that have come back in this step.
     come: f64,
-    /// The variance of that number.
+    /// What they add to the variance of all that have come by its end.
     variance: f64,
     /// What they gain by it.
     gain: f64,
@@ -99,6 +99,7 @@ impl Expected<'_> {
         // One gap longer than any before is always possible.
         let chance = due / (away + 1) as f64;
         let mut all = 0.0;
+        let mut come = [0u8; STEPS];
         for gap in self.gaps {
             let left = left(gap);
             if left <= 0.0 || left > scene.run.max(longest) {
@@ -106,11 +107,20 @@ impl Expected<'_> {
             }
             all += chance;
             if left <= longest && self.rows as usize <= scene.room {
-                let step = &mut steps[(((left / longest).sqrt() * STEPS as f64) as usize).min(STEPS - 1)];
-                step.come += chance;
-                step.variance += chance * (1.0 - chance / due).max(0.0);
-                step.gain += chance * (scene.saving * again - left);
+                let at = (((left / longest).sqrt() * STEPS as f64) as usize).min(STEPS - 1);
+                come[at] += 1;
+                steps[at].gain += chance * (scene.saving * again - left);
             }
+        }
+        // Each of its callers has come by then or not: a number of that many trials.
+        let (mut mean, mut variance) = (0.0, 0.0);
+        for (step, come) in steps.iter_mut().zip(come) {
+            let share = chance * f64::from(come);
+            mean += share;
+            let by_then = mean * (1.0 - mean / due).max(0.0);
+            step.come += share;
+            step.variance += by_then - variance;
+            variance = by_then;
         }
         all
     }

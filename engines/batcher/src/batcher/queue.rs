@@ -106,6 +106,13 @@ impl Queue {
         Ok(self.accepted(accepted))
     }
 
+    /// As [`Queue::submit`], for a request that waited for the end of its thread's turn.
+    pub(super) fn hand_over(&self, request: Request) -> Result<Option<Waiting>, (Rejected, Request)> {
+        let now = Instant::now();
+        let accepted = self.lock().hand_over(request, now)?;
+        Ok(self.accepted(accepted))
+    }
+
     /// As [`Queue::submit`], or gives the caller a place to run it at.
     pub(super) fn visit(&self, request: Request) -> Result<Visited, (Rejected, Request)> {
         let now = Instant::now();

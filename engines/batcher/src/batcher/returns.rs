@@ -2,9 +2,10 @@
 //! queue. Its invariants: it takes the same memory whatever comes, and allocates nothing once it is made.
 //!
 //! A source is the next request of its connection, whoever sends it: one that was answered three times is expected three times.
-//! A gap lasts from the end of the run that answered, so the way to the caller and back is in it.
+//! A gap lasts from the end of the run that answered, so the way to the caller and back is in it. Where the thread that reads
+//! requests was busy with a run, a request came at an unknown time of that run: what is known of its source decides, see [`Noticed`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Gaps that are kept of a source.
 const GAPS: usize = 16;
@@ -15,6 +16,9 @@ const SOURCES: usize = 512;
 const WAYS: usize = 4;
 /// Of the sources that were answered last so many are expected.
 const EXPECTED_MAX: usize = 32;
+/// What a request that may have come at any time of a run adds to what is known of its source, beside what it would add by the middle of
+/// that time: what agrees with all that is known should hardly change it.
+const MIDDLE_WEIGHT: f32 = 1.0 / 16.0;
 /// The number of no source.
 const NOBODY: u64 = u64::MAX;
 
@@ -48,8 +52,34 @@ impl Source {
         &self.gaps[..self.kept.into()]
     }
 
+    /// A gap that lies between these.
+    fn gap_between(&self, shortest: f32, longest: f32) -> f32 {
+        let middle = f32::midpoint(shortest, longest);
+        if self.kept == 0 {
+            return middle;
+        }
+        let mean = self.gaps().iter().sum::<f32>() / f32::from(self.kept);
+        (mean + MIDDLE_WEIGHT * (middle - mean)).clamp(shortest.min(longest), longest)
+    }
+
     fn longest(&self) -> f32 {
         self.gaps().iter().copied().fold(0.0, f32::max)
+    }
+}
+
+/// When a request came, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Noticed {
+    /// It was read then.
+    pub at: Instant,
+    /// Since then the thread that read it had looked for none; `None` if it came when it was read.
+    pub away_since: Option<Instant>,
+}
+
+impl Noticed {
+    pub(super) fn at(at: Instant) -> Noticed {
+        let away_since = None;
+        Noticed { at, away_since }
     }
 }
 
@@ -92,22 +122,24 @@ impl Returns {
         self.due == 0
     }
 
-    /// A request of `source` has come; whether it had been answered before.
-    pub(super) fn came(&mut self, source: u64, now: Instant) -> bool {
+    /// A request of `source` has come. Returns when, if it had been answered before.
+    pub(super) fn came(&mut self, source: u64, noticed: Noticed) -> Option<Instant> {
         if self.due == 0 {
-            return false;
+            return None;
         }
-        let now = self.seconds(now);
+        let (read, away_since) = (self.seconds(noticed.at), noticed.away_since);
+        let away_since = away_since.map_or(read, |since| self.seconds(since));
         let mut found = self.set(source).iter_mut().filter(|found| found.number == source);
-        let Some(found) = found.next().filter(|found| found.due > 0) else {
-            return false;
-        };
+        let found = found.next().filter(|found| found.due > 0)?;
+        let since = |from: f64| (from - found.answered).max(0.0) as f32;
+        let gap = found.gap_between(since(away_since), since(read));
         found.due -= 1;
-        found.gaps[usize::from(found.next)] = (now - found.answered) as f32;
+        found.gaps[usize::from(found.next)] = gap;
         found.next = (found.next + 1) % GAPS as u8;
         found.kept = (found.kept + 1).min(GAPS as u8);
+        let answered = found.answered;
         self.due -= 1;
-        true
+        Some(self.origin + Duration::from_secs_f64((answered + f64::from(gap)).max(0.0)))
     }
 
     /// A request of `source` was answered by a run that ended now.

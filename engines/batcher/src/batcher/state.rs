@@ -10,6 +10,7 @@
 use super::forecast::Forecast;
 use super::levels::Levels;
 use super::queue::{Cut, Waiting};
+use super::returns::Noticed;
 use super::standing::Standing;
 use super::stats::Occupancy;
 use super::warm_up::Errand;
@@ -64,12 +65,15 @@ pub(super) struct State {
 
 /// A run at the end of a thread's turn that succeeded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Swept {
+pub(super) struct Swept<'a> {
     pub rows: usize,
     /// Processor time of the run itself, which is what the model is judged by: that others had the processor is not its fault.
     pub used: Duration,
     /// With the answers to its requests, as runs on instances are measured.
     pub lasted: Duration,
+    pub ended: Instant,
+    /// Sources and rows of its requests.
+    pub answered: &'a [(u64, usize)],
 }
 
 /// What an awake instance does.
@@ -158,7 +162,22 @@ impl State {
             self.note_refused(rejected, &asked, now);
             return Err((rejected, request));
         }
-        self.came(&asked, now);
+        self.came(&asked, Noticed::at(now));
+        Ok(self.accept(request, asked, now))
+    }
+
+    /// As [`State::submit`], for a request that was taken for the end of its thread's turn and has to wait for an instance after all.
+    pub(super) fn hand_over(
+        &mut self,
+        request: Request,
+        now: Instant,
+    ) -> Result<Accepted, (Rejected, Request)> {
+        let asked = Asked::of(&request);
+        self.inline_bytes = self.inline_bytes.saturating_sub(asked.bytes);
+        if let Some(rejected) = self.refusal(&asked, now) {
+            self.note_refused(rejected, &asked, now);
+            return Err((rejected, request));
+        }
         Ok(self.accept(request, asked, now))
     }
 
@@ -220,24 +239,25 @@ impl State {
         request: &Request,
         rows: usize,
         others: f64,
-        now: Instant,
+        noticed: Noticed,
     ) -> Option<f64> {
         let asked = Asked::of(request);
-        if self.would_fill_beside(&asked, rows, now) {
+        if self.would_fill_beside(&asked, rows, noticed.at) {
             return None;
         }
         let seconds = self.fits_inline(&asked, rows, others)?;
         self.inline_bytes = self.inline_bytes.saturating_add(asked.bytes);
-        self.came(&asked, now);
+        self.came(&asked, noticed);
         Some(seconds)
     }
 
     /// What a thread has answered at the end of its turn holds no bytes any more; and of it a run was measured: true if that
     /// took so much that no thread runs the model itself from now on.
-    pub(super) fn swept(&mut self, bytes: usize, ran: Option<Swept>) -> bool {
+    pub(super) fn swept(&mut self, bytes: usize, ran: Option<Swept<'_>>) -> bool {
         self.inline_bytes = self.inline_bytes.saturating_sub(bytes);
         let Some(ran) = ran else { return false };
         self.learn(ran.rows, ran.lasted);
+        self.holding.answered(ran.answered, ran.ended);
         let is_too_long =
             ran.used > self.inline_max.saturating_mul(INLINE_OVERRUN) && !self.inline_max.is_zero();
         if is_too_long {

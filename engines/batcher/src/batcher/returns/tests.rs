@@ -58,7 +58,7 @@ proptest! {
                 one.answered(now);
                 returns.answered(source, 1, origin + now);
             } else {
-                prop_assert_eq!(returns.came(source, origin + now), one.came(now));
+                prop_assert_eq!(returns.came(source, Noticed::at(origin + now)).is_some(), one.came(now));
             }
             prop_assert_eq!(returns.is_empty(), naive.iter().all(|one| one.due == 0));
             let recent = &answers[answers.len().saturating_sub(EXPECTED_MAX)..];
@@ -92,7 +92,7 @@ fn sources_come_and_go_and_take_no_more_room() {
         assert!(returns.due <= SOURCES);
         if source % 3 == 0 {
             assert!(
-                returns.came(source, now + MS),
+                returns.came(source, Noticed::at(now + MS)).is_some(),
                 "the one answered last is remembered"
             );
         }
@@ -108,6 +108,37 @@ fn where_every_request_runs_alone_nothing_is_remembered() {
     let origin = Instant::now();
     let mut returns = Returns::new(1, origin);
     returns.answered(1, 1, origin);
-    assert!(returns.is_empty() && !returns.came(1, origin));
+    assert!(returns.is_empty() && returns.came(1, Noticed::at(origin)).is_none());
     assert_eq!(returns.sources.len(), 0);
+}
+
+#[test]
+fn a_request_that_came_during_a_run_came_when_its_source_usually_does() {
+    let origin = Instant::now();
+    let mut returns = Returns::new(4, origin);
+    let mut now = origin;
+    let mut gap_us = |returns: &mut Returns, away_us: u32, read_us: u32| {
+        now += MS;
+        returns.answered(1, 1, now);
+        let us = |us: u32| now + us * (MS / 1000);
+        let noticed = Noticed {
+            at: us(read_us),
+            away_since: Some(us(away_us)),
+        };
+        let came = returns.came(1, noticed).unwrap();
+        (came - now).as_secs_f64() * 1e6
+    };
+    let mut is_about = |away_us, read_us, expected: f64| {
+        let found = gap_us(&mut returns, away_us, read_us);
+        assert!((found - expected).abs() < 0.5, "{found} instead of {expected}");
+    };
+    // Of a source that nothing is known of it came in the middle.
+    is_about(0, 100, 50.0);
+    is_about(0, 100, 50.0);
+    // It was read when it came; from then on its gaps are 60 µs on average.
+    is_about(80, 80, 80.0);
+    is_about(0, 100, 60.0 - 10.0 / 16.0);
+    // What it usually takes had passed before.
+    is_about(100, 200, 100.0);
+    is_about(0, 40, 40.0);
 }

@@ -8,6 +8,7 @@ use super::holding::{RUNS_IN_HAND, TRUST_MIN, WaitsFor};
 use super::{Asked, State};
 use crate::batcher::BatcherOptions;
 use crate::batcher::arrivals::Arrivals;
+use crate::batcher::returns::Noticed;
 use std::time::{Duration, Instant};
 
 /// A model whose full run takes less waits for nothing: an instance that sleeps wakes as late as that.
@@ -89,14 +90,14 @@ struct Gathered {
 
 impl State {
     /// A request came, whatever becomes of it.
-    pub(super) fn came(&mut self, asked: &Asked, now: Instant) {
+    pub(super) fn came(&mut self, asked: &Asked, noticed: Noticed) {
         if !self.filling.is_off() {
             let is_beside = self.is_out(asked.source);
             self.filling
                 .arrivals
-                .came(asked.source, asked.rows, is_beside, now);
+                .came(asked.source, asked.rows, is_beside, noticed.at);
         }
-        self.holding.came(asked.source, now);
+        self.holding.came(asked.source, noticed);
     }
 
     /// Whether a request of this source waits or runs.

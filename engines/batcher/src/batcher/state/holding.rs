@@ -8,7 +8,7 @@ use super::places::Seat;
 use super::{Asked, State, filling};
 use crate::batcher::BatcherOptions;
 use crate::batcher::hold::{self, Scene, Wait};
-use crate::batcher::returns::Returns;
+use crate::batcher::returns::{Noticed, Returns};
 use crate::batcher::run_cost::{Cost, RunCost};
 use std::time::{Duration, Instant};
 
@@ -103,13 +103,10 @@ impl Holding {
     }
 
     /// A request of `source` has come.
-    pub(super) fn came(&mut self, source: u64, now: Instant) {
-        let has_returned = self.returns.came(source, now);
-        if let Some(watch) = self
-            .watch
-            .as_mut()
-            .filter(|watch| has_returned && now <= watch.until)
-        {
+    pub(super) fn came(&mut self, source: u64, noticed: Noticed) {
+        let came = self.returns.came(source, noticed);
+        let watch = self.watch.as_mut();
+        if let Some(watch) = watch.filter(|watch| came.is_some_and(|came| came <= watch.until)) {
             watch.came += 1.0;
         }
     }
@@ -149,10 +146,25 @@ impl Holding {
             self.returns.answered(source, rows, now);
             let is_its = |other: &&(u64, usize)| other.0 == source;
             if running[..number].iter().filter(is_its).count() < came_since(source) {
-                self.returns.came(source, now);
+                self.returns.came(source, Noticed::at(now));
             }
         }
         running.clear();
+    }
+
+    /// These requests, with their rows, were answered by the thread that brought them.
+    pub(super) fn answered(&mut self, answered: &[(u64, usize)], now: Instant) {
+        if self.is_short() {
+            return;
+        }
+        for &(source, rows) in answered {
+            self.returns.answered(source, rows, now);
+        }
+    }
+
+    /// Whether the last run took so little that nobody waits for anybody.
+    fn is_short(&self) -> bool {
+        self.took < FIXED_MIN
     }
 
     pub(super) fn learn(&mut self, rows: usize, took: Duration) {
@@ -223,8 +235,7 @@ impl State {
     fn worth_waiting(&self, place: usize, now: Instant) -> Option<Wait> {
         let all = self.waiting.backlog();
         let is_last = self.idle == 0 && self.called == 0 && !self.stopping;
-        let is_short = self.holding.took < FIXED_MIN;
-        if is_short
+        if self.holding.is_short()
             || self.holding.returns.is_empty()
             || all.rows >= self.batch_size_max
             || all.requests == 0
@@ -266,21 +277,28 @@ impl State {
     /// Whether an instance would wait for callers with this request if it got it now. A caller that ran it alone would be out of step with the
     /// others for good.
     pub(super) fn would_hold(&mut self, asked: &Asked, now: Instant) -> bool {
-        if self.would_fill(asked, now) {
-            return true;
-        }
+        self.would_fill(asked, now) || self.would_wait_with((1, asked.rows), asked.deadline, now)
+    }
+
+    /// Whether an instance would wait for callers with so many requests and rows, the first deadline being that, if it got them now.
+    pub(in crate::batcher) fn would_wait_with(
+        &mut self,
+        (requests, rows): (usize, usize),
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> bool {
         let is_last = self.idle == 1 && self.called == 0;
-        let is_short = self.holding.took < FIXED_MIN;
-        if is_short || !is_last || self.holding.returns.is_empty() || asked.rows >= self.batch_size_max {
+        let is_full = rows >= self.batch_size_max;
+        if self.holding.is_short() || !is_last || self.holding.returns.is_empty() || is_full {
             return false;
         }
         let Some(cost) = self.holding.cost.fitted() else {
             return false;
         };
         let left = |deadline: Instant| deadline.saturating_duration_since(now).as_secs_f64();
-        let left = asked.deadline.map_or(f64::INFINITY, left);
+        let left = deadline.map_or(f64::INFINITY, left);
         let other = self.forecast.until_second_free(now);
-        let wait = self.pays(cost, (1, asked.rows), left, other, now);
+        let wait = self.pays(cost, (requests, rows), left, other, now);
         wait.is_some_and(|wait| self.holding.trusted(wait, now).is_some())
     }
 

@@ -3,7 +3,7 @@
 //! Threads have no place while they sleep, so that a caller can have it. Its invariants: no more places are taken than there are
 //! instances; a place that is free is counted idle or called; and who gives one back calls an instance where requests wait.
 
-use super::{Accepted, Asked, State};
+use super::{Accepted, Asked, Noticed, State};
 use crate::batcher::queue::Waiting;
 use crate::batcher::{Rejected, Request};
 use millpond_backends_interface::Instance;
@@ -101,7 +101,7 @@ impl State {
             self.note_refused(rejected, &asked, now);
             return Err((rejected, request));
         }
-        self.came(&asked, now);
+        self.came(&asked, Noticed::at(now));
         let is_free = self.places.are_lent && self.idle > 0 && self.queued() == 0;
         if !is_free || self.would_hold(&asked, now) {
             return Ok(Visit::Queued(self.accept(request, asked, now)));
@@ -131,7 +131,7 @@ impl State {
             self.note_refused(rejected, asked, now);
             return Err(rejected);
         }
-        self.came(asked, now);
+        self.came(asked, Noticed::at(now));
         Ok(Some(self.lend(asked, now)))
     }
 

@@ -10,6 +10,7 @@ mod priorities;
 mod returning;
 mod simulation;
 mod standing;
+mod swept;
 
 use super::*;
 use std::sync::Arc;
@@ -301,7 +302,7 @@ fn a_thread_runs_what_fits_its_budget_until_one_run_takes_ten_times_as_long() {
         let request = bench.request(1, None);
         bench
             .state
-            .takes_inline(&request, rows, others, bench.now)
+            .takes_inline(&request, rows, others, Noticed::at(bench.now))
             .is_some()
     };
     assert!(!takes(&mut bench, 0, 0.0), "nothing was measured");
@@ -322,8 +323,14 @@ fn a_thread_runs_what_fits_its_budget_until_one_run_takes_ten_times_as_long() {
     assert!(!takes(&mut bench, 0, 0.0), "one waits");
     assert_eq!(bench.next(0), [1]);
     let mut swept = |used, lasted| {
-        let rows = 1;
-        bench.state.swept(0, Some(Swept { rows, used, lasted }))
+        let swept = Swept {
+            rows: 1,
+            used,
+            lasted,
+            ended: bench.now,
+            answered: &[],
+        };
+        bench.state.swept(0, Some(swept))
     };
     assert!(!swept(2 * MS, 30 * MS) && swept(2 * MS + MS / 1000, 30 * MS));
     for _ in 0..128 {
