@@ -23,6 +23,20 @@ pub(crate) struct Beside {
     pub(crate) external: BTreeMap<String, Vec<(usize, f64)>>,
 }
 
+impl Beside {
+    /// A line for each figure of a command, whether or not a bar is made of it: its median over the rounds, and between what it lay.
+    pub(crate) fn lines(&self) -> String {
+        let line = |(name, values): (&String, &Vec<(usize, f64)>)| {
+            let mut series = Series::default();
+            values.iter().for_each(|(_, value)| series.push(*value));
+            let (median, low, high) = (series.median(), series.min(), series.max());
+            let rounds = values.len();
+            format!("figure {name} {median:.4} ({low:.4} to {high:.4}, rounds: {rounds})\n")
+        };
+        self.external.iter().map(line).collect()
+    }
+}
+
 /// Reads the bars over targets and values of these names.
 pub(crate) fn plan(bars: Vec<BarKeys>, targets: &[&str], external: &[&str]) -> Result<Vec<BarPlan>, String> {
     let mut seen = BTreeSet::new();

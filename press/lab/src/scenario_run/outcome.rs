@@ -11,7 +11,7 @@ impl Run {
         let (bars, lines) = self.bars()?;
         let result = self.result;
         let markdown = report(&result);
-        let text = terminal(&result) + &lines;
+        let text = terminal(&result) + &self.beside.lines() + &lines;
         // What was just written can be written again.
         let json = serde_json::to_string_pretty(&result).unwrap_or_default();
         let of_points = match result.state {

@@ -84,6 +84,8 @@ fn a_run_may_be_of_commands_alone() {
     assert_eq!(outcome.exit_code, 0, "{}", outcome.output);
     assert_eq!(outcome.bars[0].line, "bar seven-times-two 14 == 14 pass");
     assert_eq!(outcome.bars[0].runs.figures().len(), 3);
+    let line = "figure seven 7.0000 (7.0000 to 7.0000, rounds: 3)\nbar seven-times-two ";
+    assert!(outcome.output.contains(line), "{}", outcome.output);
 }
 
 #[test]
