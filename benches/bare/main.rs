@@ -5,6 +5,7 @@
 //!     millpond-bare work echo COUNT     the payload of so many calls read, and their answers written
 //!     millpond-bare work lookup FOLDER COUNT  the same, and a key of the table in the folder looked up
 //!     millpond-bare r1 ADDRESS FOLDER   one request of R1 for each byte that comes, which is then sent back: hash, look up, assemble, model
+//!     millpond-bare r1-model ADDRESS FOLDER  R1's model alone, at the batch size that gives the most: a request for each byte, which is then sent back
 //!     millpond-bare scheduler submit|hand-over  microseconds that the batcher adds before a run: for one client, and between the runs of a long queue
 //!
 //! A scenario starts them as a target's command and asks them by the protocol `echo`, or `native` where they speak frames.
@@ -12,6 +13,7 @@
 mod answer;
 mod echo;
 mod r1;
+mod r1_model;
 mod scheduler;
 mod work;
 
@@ -24,12 +26,13 @@ fn main() -> anyhow::Result<()> {
         ["echo", address] => echo::serve(address),
         ["answer", address, bytes] => answer::serve(address, bytes.parse()?),
         ["r1", address, folder] => r1::serve(address, Path::new(folder)),
+        ["r1-model", address, folder] => r1_model::serve(address, Path::new(folder)),
         ["work", "echo", count] => work::echo(count.parse()?),
         ["work", "lookup", folder, count] => work::lookup(Path::new(folder), count.parse()?),
         ["scheduler", "submit"] => scheduler::submit(),
         ["scheduler", "hand-over"] => scheduler::hand_over(),
         _ => anyhow::bail!(
-            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
+            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
         ),
     }
 }

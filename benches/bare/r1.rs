@@ -18,7 +18,7 @@ use millpond_tensor::Tensor;
 use serde::Deserialize;
 
 /// Samples of one request.
-const SAMPLES: usize = 15;
+pub(crate) const SAMPLES: usize = 15;
 /// How far a score may lie from ONNX Runtime's.
 const TOLERANCE: f32 = 1e-4;
 
@@ -33,25 +33,38 @@ struct Scores {
 }
 
 /// The loop with its table and model.
-struct Loop {
+pub(crate) struct Loop {
     table: Table,
-    instance: Box<dyn Instance>,
+    pub(crate) instance: Box<dyn Instance>,
     requests: Vec<Request>,
+    /// The scores of each request.
+    expected: Vec<Scores>,
     next: usize,
 }
 
-/// Serves one connection after the other.
+/// Works off a request for each byte.
 pub(crate) fn serve(address: &str, folder: &Path) -> anyhow::Result<()> {
     let mut bare = Loop::open(folder)?;
+    answer_bytes(address, |count| {
+        for _ in 0..count {
+            black_box(bare.request()?);
+        }
+        Ok(())
+    })
+}
+
+/// Serves one connection after the other: `work` gets how many bytes came, which then go back.
+pub(crate) fn answer_bytes(
+    address: &str,
+    mut work: impl FnMut(usize) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     let mut buffer = [0; 256];
     loop {
         let (mut stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
-            for _ in 0..count {
-                black_box(bare.request()?);
-            }
+            work(count)?;
             if stream.write_all(&buffer[..count]).is_err() {
                 break;
             }
@@ -61,7 +74,7 @@ pub(crate) fn serve(address: &str, folder: &Path) -> anyhow::Result<()> {
 
 impl Loop {
     /// Opens table and model, and compares every score once.
-    fn open(folder: &Path) -> anyhow::Result<Loop> {
+    pub(crate) fn open(folder: &Path) -> anyhow::Result<Loop> {
         let table = Table::open_version(&folder.join("tables/embeddings"), None)?;
         table.make_resident()?;
         let model = OnnxRuntime::at(folder.join("model.onnx")).load()?;
@@ -69,36 +82,53 @@ impl Loop {
             table,
             instance: model.instance()?,
             requests: lines(&folder.join("requests.jsonl"))?,
+            expected: lines(&folder.join("expected.jsonl"))?,
             next: 0,
         };
-        let expected: Vec<Scores> = lines(&folder.join("expected.jsonl"))?;
         let is_whole = |request: &Request| request.samples.len() == SAMPLES;
         ensure!(
-            !expected.is_empty()
-                && bare.requests.len() == expected.len()
+            !bare.expected.is_empty()
+                && bare.requests.len() == bare.expected.len()
                 && bare.requests.iter().all(is_whole),
             "requests.jsonl and expected.jsonl do not belong together, or hold other than {SAMPLES} samples"
         );
-        for (number, expected) in expected.iter().enumerate() {
+        for number in 0..bare.expected.len() {
             let outputs = bare.request()?;
-            let scores = outputs
-                .first()
-                .and_then(Tensor::f32)
-                .context("the model gives no f32")?;
-            let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= TOLERANCE;
-            ensure!(
-                scores.len() == expected.scores.len() && scores.iter().zip(&expected.scores).all(is_near),
-                "the scores of request {} are not the expected ones",
-                number + 1
-            );
+            bare.compare(number, 1, &outputs)?;
         }
         Ok(bare)
     }
 
+    /// That these are the scores of so many requests from `first` on.
+    pub(crate) fn compare(&self, first: usize, count: usize, outputs: &[Tensor]) -> anyhow::Result<()> {
+        let scores = outputs.first().and_then(Tensor::f32);
+        let scores = scores.context("the model gives no f32")?;
+        let expected = self.expected.iter().skip(first).take(count);
+        let expected: Vec<f32> = expected
+            .flat_map(|request| request.scores.iter().copied())
+            .collect();
+        let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= TOLERANCE;
+        ensure!(
+            scores.len() == expected.len() && scores.iter().zip(&expected).all(is_near),
+            "the scores from request {} on, {count} of them, are not the expected ones",
+            first + 1
+        );
+        Ok(())
+    }
+
     /// The next request. Everything it needs is new, as it is for a request that comes in.
     fn request(&mut self) -> anyhow::Result<Vec<Tensor>> {
-        let samples = &self.requests[self.next].samples;
+        let x = self.assemble(self.next, 1)?;
         self.next = (self.next + 1) % self.requests.len();
+        Ok(self.instance.run(vec![x])?)
+    }
+
+    /// The model's input for so many requests from `first` on, side by side.
+    pub(crate) fn assemble(&self, first: usize, count: usize) -> anyhow::Result<Tensor> {
+        let requests = self.requests.get(first..first + count);
+        let requests =
+            requests.with_context(|| format!("there are fewer than {} requests", first + count))?;
+        let samples: Vec<&[String; 2]> = requests.iter().flat_map(|request| &request.samples).collect();
         let rows = samples.len();
         let keys_of = |at: usize, slot: &str| -> Vec<u64> {
             samples.iter().map(|sample| key_hash(slot, &sample[at])).collect()
@@ -116,8 +146,7 @@ impl Loop {
                 x.extend_from_slice(&column[row * dim..(row + 1) * dim]);
             }
         }
-        let x = Tensor::new(vec![rows, 2 * dim], x)?;
-        Ok(self.instance.run(vec![x])?)
+        Ok(Tensor::new(vec![rows, 2 * dim], x)?)
     }
 }
 
