@@ -1,11 +1,13 @@
 """instructions.py MILLPOND BEFORE FOLDER REQUEST: instructions that a request takes beside the kernel's, MILLPOND over BEFORE.
 instructions.py MILLPOND BARE FOLDER around-work: those of a lookup less what the work alone takes, over those of an echo.
+instructions.py local FOLDER CASE: those of a call of millpond.Pipeline from Python, the interpreter's own among them; local.py has the cases.
 
 Counting is off while a server starts. Then callgrind counts under a load, and again under three times as much: what lies between the
 two is the requests' own, since connecting is the same. Every request of both loads must have been answered, and rightly.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -106,15 +108,28 @@ def instructions(millpond, build, name, out):
     return (many - few) / (2 * each * connections)
 
 
-def work(bare, words, out):
-    """Instructions of the work of one call alone."""
+def each(command, calls, out):
+    """Instructions of one of the calls that a program makes, by their number as its last word: what starting takes is the same for all."""
     counts = []
     for times in (1, 3):
         file = Path(f"{out}-{times}.out")
         valgrind = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file}"]
-        subprocess.run(valgrind + [bare, "work", *words, str(times * 10_000)], check=True, stdout=subprocess.DEVNULL)
+        # Texts hash alike in each run.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        ended = subprocess.run(valgrind + [*command, str(times * calls)], stdout=subprocess.DEVNULL, env=environment)
+        if ended.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))} ended with {ended.returncode} under valgrind")
         counts.append(total(file))
-    return (counts[1] - counts[0]) / 20_000
+    return (counts[1] - counts[0]) / (2 * calls)
+
+
+def work(bare, words, out):
+    """Instructions of the work of one call alone."""
+    return each([bare, "work", *words], 10_000, out)
+
+
+def local(folder, case):
+    print(each([sys.executable, Path(__file__).with_name("local.py"), case, "calls"], 10_000, Path(folder, f"callgrind-{case}")))
 
 
 def around_work(millpond, bare, folder):
@@ -138,4 +153,7 @@ def main(millpond, before, folder, name):
     print(now / then)
 
 
-main(*sys.argv[1:])
+if sys.argv[1:2] == ["local"]:
+    local(*sys.argv[2:])
+else:
+    main(*sys.argv[1:])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One figure of local calls, on the last line: local.py CASE CLIENTS [SECONDS].
+"""One figure of local calls, on the last line: local.py CASE CLIENTS [SECONDS]. Or so many calls and no figure: local.py CASE calls COUNT.
 
     hello-native, hello-python, two-stages   calls a second of millpond.Pipeline: bytes in, the same bytes out
     peer-native, peer-python                 the same of omniback's pipe
@@ -129,7 +129,13 @@ def theirs(case: str):
 
 
 def main() -> None:
-    case, clients = sys.argv[1], int(sys.argv[2])
+    case = sys.argv[1]
+    if sys.argv[2] == "calls":
+        call = ours(case)
+        for _ in range(int(sys.argv[3])):
+            call()
+        return
+    clients = int(sys.argv[2])
     seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 3.0
     call = (theirs if case.startswith("peer") else ours)(case)
     took: list[list[float]] = [[] for _ in range(clients)]

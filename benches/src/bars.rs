@@ -75,6 +75,7 @@ pub(crate) const INFER: &[Group] = &[
     Group::of("quick", nothing),
     Group::of("scheduler", nothing),
     Group::of("local", nothing),
+    Group::of("local-instructions", scenario::of_local_instructions),
     Group::of("one-core", scenario::of_r1),
     Group::of("grid", scenario::of_r1),
     Group::of("overload-r1", scenario::of_r1),

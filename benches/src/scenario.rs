@@ -170,6 +170,16 @@ pub(crate) fn of_instructions(setup: &Setup) -> anyhow::Result<Vec<String>> {
     set.collect()
 }
 
+/// A scenario whose only need is valgrind.
+pub(crate) fn of_local_instructions(_: &Setup) -> anyhow::Result<Vec<String>> {
+    let found = Command::new("valgrind").arg("--version").output();
+    ensure!(
+        found.is_ok_and(|output| output.status.success()),
+        "valgrind, which counts the instructions, is not installed; apt install valgrind"
+    );
+    Ok(Vec::new())
+}
+
 /// The build before, with the models of `infer.config.toml`.
 pub(crate) fn of_models(setup: &Setup) -> anyhow::Result<Vec<String>> {
     before(setup, &[], 7483)
