@@ -76,6 +76,7 @@ pub(crate) const INFER: &[Group] = &[
     Group::of("scheduler", nothing),
     Group::of("local", nothing),
     Group::of("local-instructions", scenario::of_local_instructions),
+    Group::of("ort-load", scenario::of_ort_load),
     Group::of("one-core", scenario::of_r1),
     Group::of("grid", scenario::of_r1),
     Group::of("overload-r1", scenario::of_r1),

@@ -204,6 +204,14 @@ fn command(key: &str, words: &[&str]) -> anyhow::Result<String> {
     Ok(format!("{key}={}", serde_json::to_string(words)?))
 }
 
+/// The models that ONNX Runtime runs under load, made by the private environment.
+pub(crate) fn of_ort_load(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    let mut make = Command::new(child::python_of_demo(setup)?);
+    make.args(["-u", "benches/scenarios/ort_models.py"]);
+    child::run(setup, "ort-models", make)?;
+    Ok(Vec::new())
+}
+
 /// The demo once, so that nothing is left to build or to train.
 pub(crate) fn of_demo(setup: &Setup) -> anyhow::Result<Vec<String>> {
     let mut demo = Command::new("benches/scenarios/timed.sh");
