@@ -116,6 +116,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "press/load",
         &[
+            // The programs that make calls end with it.
+            "fleet",
             "tensor",
             "press/workload",
             "press/recorder",

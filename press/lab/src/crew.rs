@@ -219,11 +219,12 @@ impl Crew {
         self.lives.len()
     }
 
-    /// The processes that the load generator is: this one, and where its threads are.
+    /// The processes that the load generator is: this one, where its threads are, and a program that makes the calls.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids = vec![std::process::id()];
-        if let Hands::Apart(processes) = &self.hands {
-            pids.extend(processes.pids());
+        match &self.hands {
+            Hands::Here(threads) => pids.extend(threads.program_pids()),
+            Hands::Apart(processes) => pids.extend(processes.pids()),
         }
         pids
     }

@@ -51,18 +51,22 @@ pub enum Error {
         reason: String,
     },
     /// The server of `[server]` cannot be started.
-    #[error("cannot start the server `{command}`: {source}; check server.command")]
+    #[error("cannot start the {what} `{command}`: {source}; check {what}.command")]
     ServerStart {
+        /// `server` or `program`.
+        what: &'static str,
         /// The command line.
         command: String,
         /// What the system said.
         source: std::io::Error,
     },
-    /// The server ended before it should.
-    #[error("the server ended ({status}) while {doing}; the end of {}:\n{tail}", log.display())]
+    /// A server ended before it should, or a command that was run before it or before a program failed.
+    #[error("the {what} ended ({status}) while {doing}; the end of {}:\n{tail}", log.display())]
     ServerEnded {
         /// How it ended.
         status: String,
+        /// `server` or `program`.
+        what: &'static str,
         /// What the run was doing.
         doing: &'static str,
         /// Where its output is.
@@ -107,6 +111,23 @@ impl Error {
     /// A store could not be filled before the run.
     pub(crate) fn target(name: &str, reason: &str) -> Error {
         Error::Unprepared(format!("cannot prepare the target {name}: {reason}"))
+    }
+
+    /// The same in a line, without what a log repeats.
+    pub(crate) fn in_a_line(&self) -> String {
+        match self {
+            Error::ServerEnded {
+                status,
+                what,
+                doing,
+                tail,
+                ..
+            } => {
+                let last = tail.lines().last().unwrap_or_default();
+                format!("the {what} ended ({status}) while {doing}: {last}")
+            }
+            other => other.to_string(),
+        }
     }
 
     /// The exit code of a program that ends with this: 2 for what the caller wrote, 3 for a run that could not be made.

@@ -5,24 +5,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::scenario::Server;
+use crate::scenario::Launch;
 
 type Values = BTreeMap<String, Vec<toml::Value>>;
 
 /// Names that are always there: `programs` is the folder that `millpond` lies in, `out` the result folder.
 const GIVEN: [&str; 4] = ["millpond", "config", "programs", "out"];
 
-/// Checks that grid, placeholders and server belong together.
-pub(crate) fn check(grid: &Values, servers: &[&Server]) -> Result<(), String> {
-    if let (Some(key), []) = (grid.keys().next(), servers) {
+/// Checks that grid, placeholders and what is started belong together.
+pub(crate) fn check(grid: &Values, launches: &[Launch<'_>]) -> Result<(), String> {
+    if let (Some(key), []) = (grid.keys().next(), launches) {
         return Err(format!(
             "grid.{key} needs a [server] section: its values are put into server.command, one server a value"
         ));
     }
     let mut used = Vec::new();
-    for server in servers {
-        let own = placeholders_of(server);
-        check_server(grid, server, &own)?;
+    for launch in launches {
+        let own = placeholders_of(launch);
+        check_launch(grid, launch, &own)?;
         used.extend(own);
     }
     for (key, values) in grid {
@@ -34,7 +34,7 @@ pub(crate) fn check(grid: &Values, servers: &[&Server]) -> Result<(), String> {
         }
         if !used.contains(key) {
             return Err(format!(
-                "grid.{key} changes nothing: no {{{key}}} stands in server.command or server.env"
+                "grid.{key} changes nothing: no {{{key}}} stands in server.command or server.env, nor in those of a program"
             ));
         }
         if let Some(value) = values.iter().find(|value| value.is_table() || value.is_array()) {
@@ -47,27 +47,32 @@ pub(crate) fn check(grid: &Values, servers: &[&Server]) -> Result<(), String> {
     Ok(())
 }
 
-fn placeholders_of(server: &Server) -> Vec<String> {
-    let prepare = server.prepare.iter().flatten();
-    let texts = server.command.iter().chain(server.env.values()).chain(prepare);
+fn placeholders_of(launch: &Launch<'_>) -> Vec<String> {
+    let prepare = launch.prepare.iter().flatten();
+    let texts = launch.command.iter().chain(launch.env.values()).chain(prepare);
     texts.flat_map(|text| placeholders(text)).collect()
 }
 
-fn check_server(grid: &Values, server: &Server, used: &[String]) -> Result<(), String> {
-    if server.command.is_empty() || server.prepare.iter().any(Vec::is_empty) {
-        return Err("server.command is empty; write it as [\"{millpond}\", \"serve\", …]".into());
+fn check_launch(grid: &Values, launch: &Launch<'_>, used: &[String]) -> Result<(), String> {
+    let section = launch.section;
+    if launch.command.is_empty() || launch.prepare.iter().any(Vec::is_empty) {
+        return Err(format!(
+            "{section}.command is empty; write it as [\"{{millpond}}\", \"serve\", …]"
+        ));
     }
     for name in used {
-        if name == "config" && server.config.is_none() {
-            return Err("server.command holds {config}, but server.config is not set".into());
+        if name == "config" && launch.config.is_none() {
+            return Err(format!(
+                "{section}.command holds {{config}}, but server.config is not set"
+            ));
         }
         if !GIVEN.contains(&name.as_str()) && !grid.contains_key(name) {
             return Err(format!(
-                "server.command or server.env holds {{{name}}}, which is neither {{millpond}}, {{config}} nor a key of [grid]"
+                "{section}.command or {section}.env holds {{{name}}}, which is neither {{millpond}}, {{config}} nor a key of [grid]"
             ));
         }
     }
-    if server.config.is_some() && !used.iter().any(|name| name == "config") {
+    if launch.config.is_some() && !used.iter().any(|name| name == "config") {
         return Err("server.config is set, but no {config} stands in server.command".into());
     }
     Ok(())

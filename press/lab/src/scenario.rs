@@ -5,6 +5,7 @@
 
 mod checks;
 mod keys;
+mod program;
 mod requests;
 mod steps;
 mod targets;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, OwnLoad, Search, Server};
+pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, Launch, OwnLoad, Search, Server};
 use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
@@ -108,11 +109,8 @@ fn build(file: keys::File, text: String) -> Result<Scenario, String> {
         let server = target.server.as_ref().or(file.server.as_ref());
         planned.push(TargetPlan::new(&file, target, server)?);
     }
-    let servers: Vec<&Server> = planned
-        .iter()
-        .filter_map(|target| Some(&target.server.as_ref()?.0))
-        .collect();
-    grid::check(&file.grid, &servers)?;
+    let launches: Vec<Launch<'_>> = planned.iter().flat_map(TargetPlan::launches).collect();
+    grid::check(&file.grid, &launches)?;
     let slo = file.slo.as_deref().map(Slo::parse).transpose()?;
     let load = Load::of(&file);
     let names: Vec<&str> = planned.iter().map(|target| target.name.as_str()).collect();
@@ -190,8 +188,8 @@ impl Load {
     /// where a schedule decides.
     pub(crate) fn in_flight(&self, takes: Takes, own: &OwnLoad) -> usize {
         match own.in_flight.or(self.keys.in_flight) {
-            // A thread in this process makes one call at a time.
-            _ if takes.local => 1,
+            // A thread in this process and a caller of a program make one call at a time.
+            _ if takes.local || takes.program => 1,
             Some(in_flight) => in_flight,
             None if takes.pipelined && (self.arrivals.is_some() || own.is_open()) => 256,
             None => 1,

@@ -108,8 +108,8 @@ impl Run {
         let broken = |error: std::io::Error| Error::ClientThread(error.to_string());
         let cores = Cores::current().map_err(broken)?;
         for target in &scenario.targets {
-            if let Some((server, _)) = &target.server {
-                check_cores("server.cpus", &server.cpus).map_err(bad)?;
+            for launch in target.launches() {
+                check_cores(&format!("{}.cpus", launch.section), launch.cpus).map_err(bad)?;
             }
         }
         check_cores("load.client_cpus", &scenario.load.keys.client_cpus).map_err(bad)?;
@@ -202,18 +202,29 @@ impl Run {
             let mut sessions: Vec<Option<Session>> = up.iter().map(|_| None).collect();
             if !self.scenario.load.keys.reconnect {
                 for (number, session) in sessions.iter_mut().enumerate() {
+                    if up[number].left_out {
+                        continue;
+                    }
                     let own = self.scenario.targets[number].own.connections;
                     let connections = own.unwrap_or(connections);
-                    *session = self.session(number, connections, &up[number]).await?;
-                    if session.is_none() {
-                        return Ok(false);
+                    match self.session(number, connections, &up[number]).await {
+                        Err(error) if self.scenario.targets[number].optional => {
+                            self.leave_out(number, combination, &error);
+                            up[number] = Up {
+                                left_out: true,
+                                ..Up::default()
+                            };
+                        }
+                        Ok(None) => return Ok(false),
+                        opened => *session = opened?,
                     }
                 }
             }
             for repeat in 1..=self.scenario.about.repeats {
                 let repeat = round * self.scenario.about.repeats + repeat;
                 for step in self.scenario.load.steps(connections) {
-                    let mut order: Vec<usize> = (0..up.len()).collect();
+                    let mut order: Vec<usize> =
+                        (0..up.len()).filter(|&number| !up[number].left_out).collect();
                     let depends = |target: &TargetPlan| target.own.over.is_some();
                     if repeat.is_multiple_of(2) && !self.scenario.targets.iter().any(depends) {
                         order.reverse();

@@ -13,9 +13,9 @@ use tokio::time::sleep;
 use crate::Error;
 use crate::grid::{self, Names};
 use crate::probe::Ready;
-use crate::scenario::Server;
+use crate::scenario::{Launch, Server};
 use millpond_fleet::Process;
-use millpond_press_load::Cores;
+use millpond_press_load::{Cores, ProgramStart};
 
 /// How often the server is asked whether it is ready, or looked at whether it ended.
 const POLL: Duration = Duration::from_millis(20);
@@ -27,15 +27,15 @@ pub(crate) struct ServerProcess {
     log: PathBuf,
 }
 
-/// What a server is started with.
+/// What a server or a program is started with.
 pub(crate) struct Start<'a> {
-    pub(crate) server: &'a Server,
+    pub(crate) launch: Launch<'a>,
     pub(crate) combination: &'a BTreeMap<String, String>,
     pub(crate) millpond: &'a Path,
     pub(crate) folder: &'a Path,
-    /// The target's name, where there are several: it names the server's log.
+    /// The target's name, where there are several: it names the log.
     pub(crate) target: Option<&'a str>,
-    /// Where it may run when `server.cpus` is empty.
+    /// Where it may run when its `cpus` is empty.
     pub(crate) cores: Cores,
 }
 
@@ -44,7 +44,7 @@ impl Start<'_> {
         let names = Names {
             millpond: self.millpond,
             out: self.folder,
-            config: self.server.config.as_deref(),
+            config: self.launch.config,
         };
         grid::fill(text, names, self.combination)
     }
@@ -54,8 +54,9 @@ impl Start<'_> {
     }
 
     fn failed(&self, words: &[String]) -> impl Fn(std::io::Error) -> Error {
-        let command = self.words(words).join(" ");
+        let (command, what) = (self.words(words).join(" "), self.launch.section);
         move |source| Error::ServerStart {
+            what,
             command: command.clone(),
             source,
         }
@@ -64,14 +65,52 @@ impl Start<'_> {
     fn command(&self, words: &[String], output: &File) -> std::io::Result<Command> {
         let words = self.words(words);
         let mut command = Command::new(words.first().map_or("", String::as_str));
-        let env = self.server.env.iter().map(|(key, value)| (key, self.fill(value)));
         command
             .args(words.iter().skip(1))
-            .envs(env)
+            .envs(self.env())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?);
         Ok(command)
+    }
+
+    fn env(&self) -> Vec<(String, String)> {
+        let env = self.launch.env.iter();
+        env.map(|(key, value)| (key.clone(), self.fill(value))).collect()
+    }
+
+    /// The cores that it is bound to.
+    fn cores(&self) -> std::io::Result<Cores> {
+        match self.launch.cpus {
+            [] => Ok(self.cores),
+            cpus => Cores::of(cpus),
+        }
+    }
+
+    /// Its log, which holds what the commands before it printed.
+    fn prepared(&self) -> Result<(PathBuf, File), Error> {
+        let log = self.folder.join(format!(
+            "{}-{}.log",
+            self.launch.section,
+            log_name(self.target, self.combination)
+        ));
+        let output = File::create(&log).map_err(self.failed(self.launch.command))?;
+        for words in self.launch.prepare {
+            self.prepare(words, &output, &log)?;
+        }
+        Ok((log, output))
+    }
+
+    /// A program, made ready to be started by who speaks with it.
+    pub(crate) fn program(&self, ready_timeout_s: f64) -> Result<ProgramStart, Error> {
+        let (log, _) = self.prepared()?;
+        Ok(ProgramStart {
+            words: self.words(self.launch.command),
+            env: self.env(),
+            cores: self.cores().map_err(self.failed(self.launch.command))?,
+            log,
+            ready_max: Duration::from_secs_f64(ready_timeout_s),
+        })
     }
 
     /// Runs one command to its end.
@@ -84,7 +123,8 @@ impl Start<'_> {
         }
         Err(Error::ServerEnded {
             status: status.to_string(),
-            doing: "it was prepared (server.prepare)",
+            what: self.launch.section,
+            doing: "it was prepared (`prepare`)",
             log: log.to_owned(),
             tail: tail(log),
         })
@@ -94,22 +134,10 @@ impl Start<'_> {
 impl ServerProcess {
     /// Runs what is to be run before the server, then starts it; it is not ready yet.
     pub(crate) fn start(start: &Start<'_>) -> Result<ServerProcess, Error> {
-        let server = start.server;
-        let log = start.folder.join(format!(
-            "server-{}.log",
-            log_name(start.target, start.combination)
-        ));
-        let output = File::create(&log).map_err(start.failed(&server.command))?;
-        for words in &server.prepare {
-            start.prepare(words, &output, &log)?;
-        }
-        let failed = start.failed(&server.command);
-        let mut command = start.command(&server.command, &output).map_err(&failed)?;
-        let cores = if server.cpus.is_empty() {
-            start.cores
-        } else {
-            Cores::of(&server.cpus).map_err(&failed)?
-        };
+        let (log, output) = start.prepared()?;
+        let failed = start.failed(start.launch.command);
+        let mut command = start.command(start.launch.command, &output).map_err(&failed)?;
+        let cores = start.cores().map_err(&failed)?;
         let process = Process::start_bound(&mut command, || cores.bind()).map_err(&failed)?;
         Ok(ServerProcess { process, log })
     }
@@ -175,6 +203,7 @@ impl ServerProcess {
     fn ended(&self, status: ExitStatus, doing: &'static str) -> Error {
         Error::ServerEnded {
             status: status.to_string(),
+            what: "server",
             doing,
             log: self.log.clone(),
             tail: tail(&self.log),

@@ -208,7 +208,11 @@ impl Connecting<'_> {
             operations: target.operations.len(),
             connections: self.connections,
             in_flight: load.in_flight(target.kind.takes, &target.own),
-            client_threads: load.threads(self.connections),
+            client_threads: match target.kind.takes.program {
+                // It speaks with the program, whose callers the connections are.
+                true => 1,
+                false => load.threads(self.connections),
+            },
             client_cpus: load.keys.client_cpus.clone(),
             connect_parallel: load.keys.connect_parallel,
             timeout: target.timeout,

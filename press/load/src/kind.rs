@@ -18,7 +18,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::plan::{Plan, Report};
 use crate::protocol::words;
-use crate::{Error, KINDS, Part, RandomRows, Threads};
+use crate::{Error, KINDS, Part, ProgramStart, RandomRows, Threads};
 
 /// A kind of target.
 pub struct TargetKind {
@@ -81,6 +81,8 @@ impl fmt::Debug for TargetKind {
 pub struct Takes {
     /// It is called in this process: it takes `files`, and no address, server, connections or processes.
     pub local: bool,
+    /// It is a program that makes the calls itself: it takes `program`, an address only where it calls a server, and no requests.
+    pub program: bool,
     /// Its connections may be encrypted.
     pub tls: bool,
     /// A connection carries several requests at a time.
@@ -101,6 +103,7 @@ impl Takes {
     /// A kind with connections that takes nothing beside what all do.
     pub(crate) const NONE: Takes = Takes {
         local: false,
+        program: false,
         tls: false,
         pipelined: false,
         json: false,
@@ -290,11 +293,11 @@ impl<'a> Given<'a> {
 
 /// A target with its prepared requests.
 pub trait Target: Send + Sync {
-    /// Opens what is called in this process; over a network nothing is to be done.
+    /// Opens what is called in this process, or takes what a `program` is started with; over a network nothing is to be done.
     ///
     /// # Errors
     /// It cannot be opened; the message names the file.
-    fn open(&self) -> Result<(), String> {
+    fn open(&self, _program: Option<&ProgramStart>) -> Result<(), String> {
         Ok(())
     }
 

@@ -8,10 +8,12 @@ mod infer;
 mod memcached;
 mod native;
 mod ordered;
+mod program;
 mod resp;
 
 use crate::TargetKind;
 pub use http::{Connection, Request};
+pub use program::ProgramStart;
 
 /// Every kind, in the order in which they are named to users.
 pub static KINDS: &[TargetKind] = &[
@@ -23,4 +25,5 @@ pub static KINDS: &[TargetKind] = &[
     features::KIND,
     ordered::KIND,
     infer::KIND,
+    program::KIND,
 ];

@@ -28,7 +28,7 @@ pub use check::{Checker, Rules};
 pub use clock::Clock;
 pub use cores::Cores;
 pub use kind::{Description, Given, Operation, Takes, Target, TargetKind};
-pub use kinds::{Connection, KINDS, Request};
+pub use kinds::{Connection, KINDS, ProgramStart, Request};
 pub use offer::{Offer, Part};
 pub use plan::{Amount, Handed, Plan, Report};
 pub use rows::RandomRows;

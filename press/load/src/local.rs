@@ -15,7 +15,7 @@ use crate::caller;
 use crate::check::Answer;
 use crate::kind::{Given, Takes, Target, TargetKind};
 use crate::plan::{Plan, Report};
-use crate::{Error, Part, Threads};
+use crate::{Error, Part, ProgramStart, Threads};
 
 /// A kind of target without a network.
 pub(crate) trait Local: Sized + Send + Sync + 'static {
@@ -113,7 +113,7 @@ impl<L: Local> InProcess<L> {
 }
 
 impl<L: Local> Target for Arc<InProcess<L>> {
-    fn open(&self) -> Result<(), String> {
+    fn open(&self, _: Option<&ProgramStart>) -> Result<(), String> {
         let engine = L::open(self.files.as_ref())?;
         for command in &self.commands {
             L::check(&engine, command)?;

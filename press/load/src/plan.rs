@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use millpond_press_recorder::{Live, Silence, Tally};
@@ -92,6 +92,8 @@ pub(crate) struct Control {
     pub(crate) measure_from: AtomicU64,
     /// Drop everything.
     pub(crate) stop: AtomicBool,
+    /// The process of a program that makes the calls; 0 where there is none.
+    pub(crate) program: AtomicU32,
 }
 
 /// What a thread says, or the listener to another process.

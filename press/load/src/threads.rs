@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use millpond_press_recorder::Live;
+use millpond_press_recorder::{Live, process_tree};
 use tokio::sync::mpsc::Sender;
 
 use crate::plan::{Command, Control, Line, Phase, Plan, Report};
@@ -103,6 +103,14 @@ impl Threads {
     /// Tells all of them to drop what they do and hand over.
     pub fn stop(&self) {
         self.control.stop.store(true, Relaxed);
+    }
+
+    /// The processes that make the calls, where those are not this one's threads.
+    pub fn program_pids(&self) -> Vec<u32> {
+        match self.control.program.load(Relaxed) {
+            0 => Vec::new(),
+            pid => process_tree(pid),
+        }
     }
 
     /// Whether all of them run.

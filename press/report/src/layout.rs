@@ -5,6 +5,8 @@
 
 pub(crate) mod columns;
 pub(crate) mod peers;
+mod r4;
+pub(crate) mod repeats;
 
 use crate::number::{ABSENT, cpu, fixed};
 use crate::table::{Table, cells};
@@ -29,6 +31,7 @@ pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
         Layout::R1 => each(columns::R1).chain([r1_summary(&groups)]).collect(),
         Layout::R3 => each(columns::R3).collect(),
         Layout::Peers => peers::tables(run),
+        Layout::R4 => r4::tables(run),
     }
 }
 
@@ -77,6 +80,11 @@ pub(crate) fn note(run: &RunResult) -> String {
              what memory grew by from before the first connection to the end of the point, divided by the connections; the \
              kernel's are of both ends where server and load generator share a machine, and n/a where other work freed more \
              than they took. controller.csv holds the columns of the original's controllers. "
+        }
+        Layout::R4 => {
+            "Clients call in a closed loop; TP50 is the median of a call. Figures are medians over the repeats; a ratio is against the \
+             first target with as many clients, the mean over repeats run in pairs with its 95 % interval. Of a target without a \
+             server the client's CPU is that of the whole program, callers and what they call. "
         }
         Layout::Peers => {
             "Figures are medians over the repeats; a ratio is the mean over repeats run in pairs with its 95 % interval, \

@@ -36,6 +36,17 @@ pub(crate) fn us_of(figure: Option<f64>, latency: &LatencySummary) -> String {
     figure.map_or_else(|| format!("{ABSENT} ({})", latency.count), us)
 }
 
+/// A latency in microseconds as milliseconds, to three digits at least.
+pub(crate) fn ms_of(figure: Option<f64>, latency: &LatencySummary) -> String {
+    let ms = |us: f64| {
+        stepped(
+            us / 1_000.0,
+            &[(0.1, 5), (1.0, 4), (10.0, 3), (100.0, 2), (1_000.0, 1)],
+        )
+    };
+    figure.map_or_else(|| format!("{ABSENT} ({})", latency.count), ms)
+}
+
 /// Events a second.
 pub(crate) fn rate(value: f64) -> String {
     stepped(value, &[(10.0, 2), (1_000.0, 1)])

@@ -2,6 +2,7 @@
 //!
 //! Its invariant: every key that is written is read back, and no other.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use millpond_press_recorder::{LoadAverage, Machine};
@@ -49,6 +50,8 @@ pub enum Layout {
     R3,
     /// Targets side by side, with the ratio and its interval in the last column.
     Peers,
+    /// The columns of report R4, one table for each combination of the grid: targets at each number of clients.
+    R4,
 }
 
 /// A version and how it was compiled.
@@ -79,6 +82,18 @@ pub struct Requests {
     pub check: String,
     /// The part of the answers that is checked, 1 for all.
     pub check_share: f64,
+}
+
+/// An optional target that could not be started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Its name.
+    pub target: String,
+    /// The grid's values.
+    pub grid: BTreeMap<String, String>,
+    /// Why it was left out.
+    pub reason: String,
 }
 
 /// One run.
@@ -119,6 +134,9 @@ pub struct RunResult {
     pub requests: Vec<Requests>,
     /// Where processes and threads were bound, in words: `client: core 1`.
     pub pinning: Vec<String>,
+    /// Optional targets that could not be started; none in results from before there were any.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// The points, in the order they ran.
     pub points: Vec<Point>,
     /// Targets held against each other, when there are several.

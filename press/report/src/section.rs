@@ -124,6 +124,14 @@ pub(crate) fn warnings(run: &RunResult) -> Vec<String> {
             warnings.push("This run failed, as told below: it has the points before that.".into());
         }
     }
+    for left in &run.left_out {
+        let grid: String = left
+            .grid
+            .iter()
+            .map(|(key, value)| format!(" at {key} = {value}"))
+            .collect();
+        warnings.push(format!("{} was left out{grid}: {}", left.target, left.reason));
+    }
     let doubtful = run
         .points
         .iter()

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use millpond_press_load::{KINDS, Takes};
 
 use super::keys::{File, Server, Target};
+use super::program;
 use super::requests::operation_names;
 use super::steps::{self, Rates};
 
@@ -144,6 +145,9 @@ fn check_fractions(file: &File) -> Result<(), String> {
     for server in servers(file) {
         positive("server.ready_timeout_s", server.ready_timeout_s, SECONDS_MAX)?;
         positive("server.stop_timeout_s", server.stop_timeout_s, SECONDS_MAX)?;
+    }
+    for program in targets(file).filter_map(|target| target.program.as_ref()) {
+        positive("program.ready_timeout_s", program.ready_timeout_s, SECONDS_MAX)?;
     }
     between("load.warmup_s_max", load.warmup_s_max, 0.0..=SECONDS_MAX)?;
     between("load.think_ms", Some(load.think_ms), 0.0..=60_000.0)?;
@@ -296,7 +300,21 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     }
     let (protocol, takes) = (target.protocol.name(), target.protocol.takes);
     let load = &file.load;
-    if takes.local {
+    if target.optional && file.targets.len() < 2 {
+        return Err(
+            "target.optional is for one of several [[targets]]: without it nothing would be left".into(),
+        );
+    }
+    if takes.program != target.program.is_some() {
+        return Err(format!(
+            "[targets.program] and protocol \"program\" go together, but the protocol of {:?} is \"{protocol}\" and it has {}",
+            target.name(),
+            if takes.program { "none" } else { "one" }
+        ));
+    }
+    if takes.program {
+        program::check(file, target)?;
+    } else if takes.local {
         // Beside targets with connections these keys are theirs.
         let is_alone = file.targets.iter().all(|target| target.protocol.takes.local);
         if is_alone && (load.in_flight.unwrap_or(1) > 1 || !load.source_addresses.is_empty()) {
@@ -335,7 +353,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     check_rows(file, target)?;
     check_tls(target)?;
     let in_flight = target.load.in_flight.or(file.load.in_flight).unwrap_or(1);
-    if !takes.local && !takes.pipelined && in_flight > 1 {
+    if !takes.local && !takes.program && !takes.pipelined && in_flight > 1 {
         return Err(format!(
             "load.in_flight is {in_flight}, but HTTP/1.1 answers one request after the other; \
              use more connections or another target.protocol, such as \"native\""

@@ -97,6 +97,11 @@ pub(crate) struct Target {
     pub(crate) server_of: Option<String>,
     pub(crate) metrics: Option<String>,
     pub(crate) server: Option<Server>,
+    /// What makes the calls, for the kind that is a program.
+    pub(crate) program: Option<ProgramKeys>,
+    /// Whether the run goes on without it where it cannot be started.
+    #[serde(default)]
+    pub(crate) optional: bool,
     /// Where its load differs from that of the others.
     #[serde(default)]
     pub(crate) load: OwnLoad,
@@ -259,6 +264,60 @@ pub(crate) struct Server {
     pub(crate) stop_timeout_s: f64,
     #[serde(default = "output_bytes_max")]
     pub(crate) output_bytes_max: u64,
+}
+
+/// A program that makes the calls; docs/formats/press-program.md is how it speaks with press.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramKeys {
+    /// Commands that are run to their end before it is started, such as one that installs what it needs.
+    #[serde(default)]
+    pub(crate) prepare: Vec<Vec<String>>,
+    pub(crate) command: Vec<String>,
+    #[serde(default)]
+    pub(crate) cpus: Vec<usize>,
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    #[serde(default = "ready_timeout_s")]
+    pub(crate) ready_timeout_s: f64,
+}
+
+/// What is started: a server or a program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    /// The section that it stands in.
+    pub(crate) section: &'static str,
+    pub(crate) prepare: &'a [Vec<String>],
+    pub(crate) command: &'a [String],
+    pub(crate) config: Option<&'a str>,
+    pub(crate) cpus: &'a [usize],
+    pub(crate) env: &'a BTreeMap<String, String>,
+}
+
+impl Server {
+    pub(crate) fn launch(&self) -> Launch<'_> {
+        Launch {
+            section: "server",
+            prepare: &self.prepare,
+            command: &self.command,
+            config: self.config.as_deref(),
+            cpus: &self.cpus,
+            env: &self.env,
+        }
+    }
+}
+
+impl ProgramKeys {
+    pub(crate) fn launch(&self) -> Launch<'_> {
+        Launch {
+            section: "program",
+            prepare: &self.prepare,
+            command: &self.command,
+            config: None,
+            cpus: &self.cpus,
+            env: &self.env,
+        }
+    }
 }
 
 /// One promise; see docs/press.md.

@@ -41,7 +41,12 @@ pub(super) fn bodies(file: &File, target: &Target) -> Result<Bodies, String> {
         })
     };
     let words = |error: workload::Error| format!("[requests]: {error}");
-    let bodies = if !target.operations.is_empty() {
+    let bodies = if target.protocol.takes.program {
+        plain(
+            RequestSet::from_bodies("the program", [b""]).map_err(words)?,
+            "made by the program".into(),
+        )
+    } else if !target.operations.is_empty() {
         mix(file, target)
     } else if let Some(path) = &requests.file {
         plain(RequestSet::load(path).map_err(words)?, path.display().to_string())

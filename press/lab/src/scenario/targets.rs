@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_press_load::{Checker, Given, TargetKind, Tls};
+use millpond_press_load::{Checker, Given, Rules, TargetKind, Tls};
 use millpond_press_report::Requests;
 use millpond_press_workload as workload;
 use millpond_press_workload::{Sizes, Template, value_of};
 
-use super::keys::{File, OwnLoad, PidFrom, Server, Target};
+use super::keys::{File, Launch, OwnLoad, PidFrom, ProgramKeys, Server, Target};
 use super::requests::{Bodies, bodies, expected, fill_of, operation_names};
 use crate::probe::Ready;
 
@@ -57,6 +57,10 @@ pub(crate) struct TargetPlan {
     pub(crate) in_sequence: bool,
     pub(crate) fill: Option<Fill>,
     pub(crate) server: Option<(Server, Ready)>,
+    /// What makes the calls, where that is not press.
+    pub(crate) program: Option<ProgramKeys>,
+    /// Whether the run goes on without it where it cannot be started.
+    pub(crate) optional: bool,
     pub(crate) requests: Requests,
     pub(crate) own: OwnLoad,
 }
@@ -65,7 +69,7 @@ impl TargetPlan {
     pub(super) fn new(file: &File, target: &Target, server: Option<&Server>) -> Result<TargetPlan, String> {
         let kind = target.protocol;
         let bodies = bodies(file, target)?;
-        let address = match kind.takes.local {
+        let address = match kind.takes.local || target.address.is_empty() {
             true => None,
             false => Some(resolve(&target.address)?),
         };
@@ -81,6 +85,9 @@ impl TargetPlan {
         if !is_compared {
             // Beside targets whose answers have fields, those rules are theirs.
             (rules.field, rules.length_of) = (None, None);
+        }
+        if kind.takes.program {
+            rules = Rules::default();
         }
         let checker = Checker::new(&rules, json, expected.as_ref(), bodies.set.len())?;
         let (prepared, verified) = prepare(file, target, &bodies)?;
@@ -104,7 +111,10 @@ impl TargetPlan {
                 target.tls_name.as_deref(),
                 &target.address,
             )?,
-            words: (kind.in_words)(&target.description()),
+            words: match &target.program {
+                Some(program) => program.command.join(" "),
+                None => (kind.in_words)(&target.description()),
+            },
             timeout: Duration::from_millis(target.timeout_ms),
             answer_bytes_max: target.answer_bytes_max,
             server_pid: match (target.server_pid, target.server_pid_from) {
@@ -130,8 +140,20 @@ impl TargetPlan {
             operation_of: Arc::new(bodies.mixed.map(|mixed| mixed.operation_of).unwrap_or_default()),
             fill,
             server,
+            program: target.program.clone(),
+            optional: target.optional,
             own: target.load.clone(),
         })
+    }
+}
+
+impl TargetPlan {
+    /// What is started for it.
+    pub(crate) fn launches(&self) -> impl Iterator<Item = Launch<'_>> {
+        let server = self.server.as_ref().map(|(server, _)| server.launch());
+        server
+            .into_iter()
+            .chain(self.program.as_ref().map(ProgramKeys::launch))
     }
 }
 

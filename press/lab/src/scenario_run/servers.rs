@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use millpond_press_report::LeftOut;
 use millpond_press_verdict::Server;
 
 use super::{PAUSE, Run};
-use crate::scenario::{ServerPid, TargetPlan};
+use crate::scenario::{Launch, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
 use crate::session::fill;
 use crate::{Error, probe, stages, stopped};
@@ -17,9 +18,12 @@ use crate::{Error, probe, stages, stopped};
 const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// A target that runs: its process where the scenario starts one, and what is known of it.
+#[derive(Default)]
 pub(crate) struct Up {
     pub(super) process: Option<ServerProcess>,
     pub(super) server: Option<Server>,
+    /// Whether it could not be started, and the run goes on without it.
+    pub(super) left_out: bool,
 }
 
 impl Up {
@@ -37,25 +41,99 @@ impl Run {
     ) -> Result<Option<Vec<Up>>, Error> {
         let mut all = Vec::new();
         for number in 0..self.scenario.targets.len() {
-            let process = self.start_server(combination, number).await?;
-            let target = &self.scenario.targets[number];
+            let up = match self.start_target(combination, number, &all).await {
+                Err(error) if self.scenario.targets[number].optional => {
+                    self.leave_out(number, combination, &error);
+                    Up {
+                        left_out: true,
+                        ..Up::default()
+                    }
+                }
+                up => up?,
+            };
+            all.push(up);
             if *self.stop.borrow() {
-                all.push(Up {
-                    process,
-                    server: None,
-                });
                 self.stop_all(all).await?;
                 return Ok(None);
             }
-            let server = match target.server_pid {
-                ServerPid::Of(place) => all.get(place).and_then(|up: &Up| up.server.clone()),
-                _ => self.ask_server(target, process.as_ref()),
-            };
-            open(target)?;
-            fill(target, self.options.progress)?;
-            all.push(Up { process, server });
+        }
+        if !all.is_empty() && all.iter().all(|up| up.left_out) {
+            return Err(Error::Unprepared(
+                "no target is left: all of them are optional, and none could be started".into(),
+            ));
         }
         Ok(Some(all))
+    }
+
+    async fn start_target(
+        &self,
+        combination: &BTreeMap<String, String>,
+        number: usize,
+        before: &[Up],
+    ) -> Result<Up, Error> {
+        let process = self.start_server(combination, number).await?;
+        let mut up = Up {
+            process,
+            ..Up::default()
+        };
+        if *self.stop.borrow() {
+            return Ok(up);
+        }
+        let target = &self.scenario.targets[number];
+        up.server = match target.server_pid {
+            ServerPid::Of(place) => {
+                let of = before.get(place).filter(|up| !up.left_out);
+                let absent = || Error::Unprepared("the target whose server it has was left out".into());
+                of.ok_or_else(absent)?.server.clone()
+            }
+            _ => self.ask_server(target, up.process.as_ref()),
+        };
+        self.open(combination, number)?;
+        fill(target, self.options.progress)?;
+        Ok(up)
+    }
+
+    /// Notes that the run goes on without a target.
+    pub(super) fn leave_out(&mut self, number: usize, combination: &BTreeMap<String, String>, error: &Error) {
+        let target = self.scenario.targets[number].name.clone();
+        let reason = error.in_a_line();
+        if self.options.progress {
+            eprintln!("press: {target} is left out: {reason}");
+        }
+        self.result.left_out.push(LeftOut {
+            target,
+            grid: combination.clone(),
+            reason,
+        });
+    }
+
+    /// What a server or a program of a target is started with.
+    fn starting<'a>(
+        &'a self,
+        launch: Launch<'a>,
+        combination: &'a BTreeMap<String, String>,
+        number: usize,
+    ) -> Start<'a> {
+        let name = self.scenario.targets[number].name.as_str();
+        Start {
+            launch,
+            combination,
+            millpond: &self.options.millpond,
+            folder: self.folder.path(),
+            target: (self.scenario.targets.len() > 1).then_some(name),
+            cores: self.cores,
+        }
+    }
+
+    /// Opens what is called in this process, and makes a program ready to be started.
+    fn open(&self, combination: &BTreeMap<String, String>, number: usize) -> Result<(), Error> {
+        let target = &self.scenario.targets[number];
+        let program = target.program.as_ref().map(|program| {
+            self.starting(program.launch(), combination, number)
+                .program(program.ready_timeout_s)
+        });
+        let opened = target.prepared.open(program.transpose()?.as_ref());
+        opened.map_err(|reason| Error::Files(target.name.clone(), reason))
     }
 
     async fn start_server(
@@ -73,14 +151,7 @@ impl Run {
                 ready.text
             )));
         }
-        let process = ServerProcess::start(&Start {
-            server,
-            combination,
-            millpond: &self.options.millpond,
-            folder: self.folder.path(),
-            target: (self.scenario.targets.len() > 1).then_some(target.name.as_str()),
-            cores: self.cores,
-        })?;
+        let process = ServerProcess::start(&self.starting(server.launch(), combination, number))?;
         let mut stop = self.stop.clone();
         tokio::select! {
             up = process.ready(ready, server.ready_timeout_s) => up?,
@@ -138,10 +209,4 @@ impl Run {
             tokio::time::sleep(PAUSE).await;
         }
     }
-}
-
-/// Opens what is called in this process.
-fn open(target: &TargetPlan) -> Result<(), Error> {
-    let opened = target.prepared.open();
-    opened.map_err(|reason| Error::Files(target.name.clone(), reason))
 }

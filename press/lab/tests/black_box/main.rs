@@ -8,6 +8,7 @@ mod binary;
 mod failing;
 mod fake;
 mod practice;
+mod program;
 mod refusals;
 mod results;
 mod servers;

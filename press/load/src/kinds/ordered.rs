@@ -112,7 +112,7 @@ mod tests {
     fn a_store_answers_with_what_it_was_filled_with() {
         let target = of(&["get 1", "get 2"]).unwrap();
         assert!(target.engine().is_err(), "before it is open");
-        target.open().unwrap();
+        target.open(None).unwrap();
         let set = RequestSet::from_bodies("t", ["put 1 a", "put 3 c"]).unwrap();
         target.fill(&Given::of(&set, 0), None, Duration::ZERO).unwrap();
         let mut state = Vec::new();

@@ -194,7 +194,7 @@ fn peers_stand_side_by_side_with_their_ratios() {
         .find(|one| one.target == "python baseline")
         .unwrap()
         .ratio;
-    let words = crate::layout::peers::interval(ratio);
+    let words = crate::layout::repeats::interval(ratio);
     assert!(
         row(&text).contains(&inline(&words)),
         "{words} is not in {}",

@@ -5,7 +5,7 @@
 use super::{Block, Fact, Section, of_table, place};
 use crate::describe::{self, per_second};
 use crate::layout::columns::{self, yes};
-use crate::layout::peers::interval;
+use crate::layout::repeats::interval;
 use crate::number::{ABSENT, rate, us, us_of};
 use crate::table::{Cell, Table, cells};
 use crate::{Point, RunResult};
