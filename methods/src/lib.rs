@@ -19,6 +19,7 @@ mod status;
 mod tune;
 
 pub use configured::{Kind, Section, check};
+pub use run::{answered, asked};
 
 use millpond_calls::Callers::{Admin, Any, Private};
 use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};

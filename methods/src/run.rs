@@ -8,6 +8,7 @@ use millpond_pipelines::{Items, Output, Value, Values};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Code, Field as _, Status, run as schema};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
@@ -15,17 +16,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let deadline = call.deadline(reserved.deadline_ms)?;
     let priority = priority(call, reserved.priority);
     let pipeline = Arc::clone(find("pipeline", &catalog.pipelines, &decoded.pipeline)?);
-    let inputs = decoded.inputs.into_iter();
-    let values = Values {
-        inputs: inputs
-            .map(|(name, value)| (name.into_owned(), given(value)))
-            .collect(),
-        outputs: decoded
-            .outputs
-            .into_iter()
-            .map(|name| name.into_owned())
-            .collect(),
-    };
+    let values = asked(decoded.inputs, decoded.outputs);
     call.set_base64(reserved.base64);
     run_values(
         call,
@@ -35,6 +26,17 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         reserved.trace,
         answer,
     )
+}
+
+/// What a call asks of its pipeline.
+pub fn asked(inputs: Vec<(Cow<'_, str>, schema::Value)>, outputs: Vec<Cow<'_, str>>) -> Values {
+    let inputs = inputs.into_iter();
+    Values {
+        inputs: inputs
+            .map(|(name, value)| (name.into_owned(), given(value)))
+            .collect(),
+        outputs: outputs.into_iter().map(Cow::into_owned).collect(),
+    }
 }
 
 fn given(value: schema::Value) -> Value {
@@ -51,19 +53,26 @@ fn given(value: schema::Value) -> Value {
 
 /// What writes the answer's map.
 fn answer(output: Output) -> Result<Write, Status> {
-    let outputs = output.values.into_iter();
+    let answer = answered(output.values, &output.skipped)?;
+    Ok(Box::new(move |out| schema::Answer::write(&answer, out)))
+}
+
+/// The answer to a call whose pipeline came to these values, and skipped these stages.
+///
+/// # Errors
+/// The keys of a value are more than a tensor may hold.
+pub fn answered(
+    values: Vec<(Arc<str>, Value)>,
+    skipped: &[Arc<str>],
+) -> Result<schema::Answer<'static>, Status> {
+    let outputs = values.into_iter();
     let outputs: Result<Vec<_>, Status> = outputs
         .map(|(name, value)| Ok((name.to_string().into(), taken(value)?)))
         .collect();
-    let answer = schema::Answer {
+    Ok(schema::Answer {
         outputs: outputs?,
-        skipped: output
-            .skipped
-            .iter()
-            .map(|name| name.to_string().into())
-            .collect(),
-    };
-    Ok(Box::new(move |out| schema::Answer::write(&answer, out)))
+        skipped: skipped.iter().map(|name| name.to_string().into()).collect(),
+    })
 }
 
 fn taken(value: Value) -> Result<schema::Value, Status> {

@@ -127,6 +127,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "calls",
             "catalog",
             "methods",
+            "pipelines",
         ],
     ),
     (

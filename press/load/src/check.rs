@@ -1,14 +1,19 @@
 //! What a right answer is: a field of so many finite numbers in a range, and the expected ones where those are known.
 //!
-//! The answer is read once, straight into a vector that is used again; no tree is built. Its invariant: an answer counts
+//! The answer is read once, straight into a vector that is used again; no tree is built. What a pipeline of this process gave is written
+//! first as a server writes it. Its invariant: an answer counts
 //! as right only if every rule was looked at and held.
 
 mod reading;
 mod rules;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use millpond_pipelines::Value;
 use millpond_press_workload::RequestSet;
+use millpond_wire_payload::{Encoder, Encoding};
+use millpond_wire_schema::{Field as _, run};
 
 use crate::msgpack::check_one_map;
 use reading::{length_of, read};
@@ -23,6 +28,11 @@ pub(crate) enum Answer<'a> {
     Bytes(&'a [u8]),
     /// Rows that were looked up in this process.
     Floats(&'a [f32]),
+    /// What a pipeline of this process gave. It is checked as the server's answer to `run` that holds it.
+    Values {
+        values: &'a [(Arc<str>, Value)],
+        skipped: &'a [Arc<str>],
+    },
 }
 
 impl<'a> Answer<'a> {
@@ -31,8 +41,19 @@ impl<'a> Answer<'a> {
             Answer::Json(bytes) | Answer::Msgpack(bytes) | Answer::Bytes(bytes) => bytes,
             // They hold no text, and are hashed by themselves.
             Answer::Floats(_) => &[],
+            // They are written before they are looked at.
+            Answer::Values { .. } => &[],
         }
     }
+}
+
+/// The answer of a server that holds these values.
+fn written(values: &[(Arc<str>, Value)], skipped: &[Arc<str>]) -> Result<Vec<u8>, Wrong> {
+    let answer = millpond_methods::answered(values.to_vec(), skipped);
+    let answer = answer.map_err(|status| Wrong::Unreadable(status.to_string()))?;
+    let mut bytes = Vec::new();
+    run::Answer::write(&answer, &mut Encoder::new(&mut bytes, Encoding::Msgpack, false));
+    Ok(bytes)
 }
 
 /// Why an answer is wrong.
@@ -166,6 +187,10 @@ impl Checker {
         answer: Answer<'_>,
         numbers: &mut Vec<f32>,
     ) -> Result<(), Wrong> {
+        if let Answer::Values { values, skipped } = answer {
+            let written = written(values, skipped)?;
+            return self.check(index, Answer::Msgpack(&written), numbers);
+        }
         if let Answer::Msgpack(bytes) = answer {
             check_one_map(bytes).map_err(|error| Wrong::Unreadable(error.to_string()))?;
         }
@@ -384,6 +409,40 @@ mod tests {
         for bad in [&[0x80, 0x80][..], &[0x81], &[0x90], &[]] {
             assert!(matches!(check(bad), Err(Wrong::Unreadable(_))), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_field_may_lie_in_maps_and_hold_tensors() {
+        let rules = Rules {
+            field: Some("outputs.y".into()),
+            max: 255.0,
+            ..Rules::default()
+        };
+        let checker = Checker::new(&rules, None, Some(&set("{\"outputs\":{\"y\":[1,0,3]}}")), 1).unwrap();
+        let check = |y: &str| {
+            let answer = format!("{{\"skipped\":[],\"outputs\":{{\"x\":1,\"y\":{y}}}}}");
+            checker.check(0, Answer::Json(answer.as_bytes()), &mut Vec::new())
+        };
+        let tensor = |of: &str, data: &str| format!("{{\"shape\":[3],\"type\":\"{of}\",\"data\":{data}}}");
+        assert_eq!(check("[1, 0, 3]"), Ok(()));
+        assert_eq!(check(&tensor("u8", "[1,0,3]")), Ok(()));
+        assert_eq!(check(&tensor("f16", "[1,0,3]")), Ok(()));
+        let item = "{\"shape\":[1],\"type\":\"f32\",\"data\":[3]}";
+        let two = "{\"shape\":[2],\"type\":\"bool\",\"data\":[true,false]}";
+        assert_eq!(check(&format!("[{two},{item}]")), Ok(()));
+        assert!(matches!(
+            check(&tensor("f32", "[1,0,4]")),
+            Err(Wrong::Differs { at: 2, .. })
+        ));
+        for bad in [
+            tensor("bytes", "[\"a\",\"b\",\"c\"]"),
+            "\"text\"".into(),
+            tensor("u8", "[1]"),
+        ] {
+            assert!(matches!(check(&bad), Err(Wrong::Unreadable(_))), "{bad}");
+        }
+        let flat = checker.check(0, Answer::Json(b"{\"y\":[1,0,3]}"), &mut Vec::new());
+        assert_eq!(flat, Err(Wrong::NoField));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The kinds of targets: a file each, and a row of [`KINDS`].
 
 mod body;
+mod configured;
 mod echo;
 mod features;
 mod http;
@@ -8,6 +9,7 @@ mod infer;
 mod memcached;
 mod native;
 mod ordered;
+mod pipeline;
 mod program;
 mod resp;
 
@@ -25,5 +27,6 @@ pub static KINDS: &[TargetKind] = &[
     features::KIND,
     ordered::KIND,
     infer::KIND,
+    pipeline::KIND,
     program::KIND,
 ];

@@ -28,14 +28,16 @@ pub(crate) trait Local: Sized + Send + Sync + 'static {
 
     /// How a request is written.
     const HOW: &'static str;
+    /// What a scenario may ask of it.
+    const TAKES: Takes = Takes::LOCAL;
     /// Whether calls may write, so that requests can fill it.
     const WRITES: bool = false;
 
     /// What is known of the answers.
     fn prepare(given: &Given<'_>) -> Result<Self, String>;
 
-    /// Reads a request, which is not blank; nothing where it is no command.
-    fn command(request: &[u8]) -> Option<Self::Command>;
+    /// Reads a request, which is not blank.
+    fn command(request: &[u8]) -> Result<Self::Command, Unread>;
 
     /// Opens the engine; the error names the file.
     fn open(files: Option<&PathBuf>) -> Result<Self::Engine, String>;
@@ -58,6 +60,21 @@ pub(crate) trait Local: Sized + Send + Sync + 'static {
     }
 }
 
+/// Why a request cannot be read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It is not written as [`Local::HOW`] says.
+    Form,
+    /// It is, and holds what cannot be.
+    Content(String),
+}
+
+impl From<String> for Unread {
+    fn from(what: String) -> Unread {
+        Unread::Content(what)
+    }
+}
+
 /// A word that is a number.
 pub(crate) fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
@@ -65,7 +82,7 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
 
 /// A kind that is called in this process.
 pub(crate) const fn in_process<L: Local>(names: &'static [&'static str]) -> TargetKind {
-    TargetKind::new(names, Takes::LOCAL, |given| {
+    TargetKind::new(names, L::TAKES, |given| {
         Ok(Arc::new(Arc::new(InProcess::<L>::new(given)?)))
     })
 }
@@ -83,10 +100,13 @@ impl<L: Local> InProcess<L> {
         let mut commands = Vec::with_capacity(given.set.len());
         given.each(|request| {
             let command = match request.trim_ascii() {
-                b"" => None,
+                b"" => Err(Unread::Form),
                 request => L::command(request),
             };
-            commands.push(command.ok_or_else(|| format!("is no command; write it as {}", L::HOW))?);
+            commands.push(command.map_err(|unread| match unread {
+                Unread::Form => format!("is no command; write it as {}", L::HOW),
+                Unread::Content(what) => format!("is no command: {what}; write it as {}", L::HOW),
+            })?);
             Ok(())
         })?;
         Ok(InProcess {

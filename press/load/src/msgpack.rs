@@ -1,9 +1,12 @@
 //! JSON bodies as msgpack, once, before a run.
 //!
-//! JSON has no blocks of bytes, so a map with one of the keys `$u64`, `$u32`, `$f32` and `$text` stands for one: its numbers,
-//! little-endian, or its characters. Its invariant: what is written decodes to what was read.
+//! JSON has no blocks of bytes, so a map with one of the keys `$u64`, `$u32`, `$f32`, `$text` and `$file` stands for one: its numbers,
+//! little-endian, its characters, or what the file of that name holds. Its invariant: what is written decodes to what was read.
 
 use millpond_wire_payload::{Encoder, Encoding, Map, Payload, PayloadError, Value, decode_map};
+
+/// The largest file that stands in a request.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Writes one JSON body, which must be an object, as a msgpack map.
 pub(crate) fn from_json(body: &[u8]) -> Result<Vec<u8>, String> {
@@ -78,8 +81,24 @@ fn block(map: &Map<'_>) -> Result<Option<Vec<u8>>, String> {
             Value::Text(text) => text.as_bytes().to_vec(),
             _ => return Err("$text needs a string".into()),
         },
+        "$file" => match value {
+            Value::Text(path) => read_file(path)?,
+            _ => return Err("$file needs the path of a file".into()),
+        },
         _ => return Ok(None),
     }))
+}
+
+/// What a file holds; it may stand in a request, and so in a frame.
+fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    let found = |error: std::io::Error| format!("$file {path:?}: {error}");
+    let length = std::fs::metadata(path).map_err(found)?.len();
+    match length > FILE_BYTES_MAX {
+        true => Err(format!(
+            "$file {path:?} has {length} bytes, expected at most {FILE_BYTES_MAX}"
+        )),
+        false => std::fs::read(path).map_err(found),
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +127,12 @@ mod tests {
                 .ends_with(b"\xc4\x02ab")
         );
         assert!(from_json(br#"{"k":{"$u32":[-1]}}"#).unwrap_err().contains("-1"));
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, b"\xff\xd8").unwrap();
+        let body = |path: &str| from_json(format!(r#"{{"k":{{"$file":{path:?}}}}}"#).as_bytes());
+        let bytes = body(file.path().to_str().unwrap()).unwrap();
+        assert!(bytes.ends_with(b"\xc4\x02\xff\xd8"));
+        assert!(body("no.jpg").unwrap_err().contains("no.jpg"));
         assert!(from_json(b"[]").unwrap_err().contains("object"));
     }
 }

@@ -242,8 +242,19 @@ fn check_arrivals(file: &File, recorded: bool) -> Result<(), String> {
 /// Keys of [requests] that no target would look at.
 fn check_requests(file: &File) -> Result<(), String> {
     let requests = &file.requests;
-    let is_given = requests.file.is_some() || requests.generate.is_some();
     let is_mix = |target: &Target| !target.operations.is_empty();
+    for target in targets(file) {
+        let own = &target.requests;
+        if own.file.is_some() && is_mix(target) {
+            return Err(
+                "target.requests.file is for targets without `operations`, which draw their own".into(),
+            );
+        }
+        if own.expected.is_some() && own.file.is_none() {
+            return Err("target.requests.expected needs target.requests.file, whose answers it holds".into());
+        }
+    }
+    let is_given = requests.file.is_some() || requests.generate.is_some();
     let is_echo = |target: &Target| !is_mix(target) && !is_given && target.protocol.takes.any_bytes;
     if (is_given || requests.expected.is_some()) && targets(file).all(is_mix) {
         return Err(
@@ -364,7 +375,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
             "target.path and target.headers are for protocol \"http\"; \"{protocol}\" takes target.method or operations"
         ));
     }
-    let needs_method = takes.json;
+    let needs_method = takes.json && !takes.local;
     if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
         return Err(
             "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),

@@ -3,7 +3,7 @@
 //! Nothing is checked here but names and types. Its invariant: a key that is not listed is refused.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use millpond_press_load::{Description, KINDS, Operation, Rules, TargetKind};
 use millpond_press_report::Layout;
@@ -85,6 +85,9 @@ pub(crate) struct Target {
     #[serde(default)]
     pub(crate) operations: Vec<Operation>,
     pub(crate) fill: Option<Operation>,
+    /// Requests and answers of its own, in the place of the scenario's.
+    #[serde(default)]
+    pub(crate) requests: OwnRequests,
     /// In process: the folder of a feature table or of an ordered store, or the file of a model.
     pub(crate) files: Option<PathBuf>,
     #[serde(default = "timeout_ms")]
@@ -105,6 +108,17 @@ pub(crate) struct Target {
     /// Where its load differs from that of the others.
     #[serde(default)]
     pub(crate) load: OwnLoad,
+}
+
+impl File {
+    /// Files of requests and of their answers that a target is sent.
+    pub(crate) fn request_files<'f>(&'f self, target: &'f Target) -> (Option<&'f Path>, Option<&'f Path>) {
+        let (all, own) = (&self.requests, &target.requests);
+        match &own.file {
+            Some(file) => (Some(file), own.expected.as_deref()),
+            None => (all.file.as_deref(), all.expected.as_deref()),
+        }
+    }
 }
 
 /// A kind by its name.
@@ -146,6 +160,14 @@ pub(crate) struct Requests {
     pub(crate) count: Option<usize>,
     pub(crate) bytes: Option<Sizes>,
     pub(crate) distinct_min: Option<usize>,
+}
+
+/// What one target is sent where it is not what the others are.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnRequests {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) expected: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

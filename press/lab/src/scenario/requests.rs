@@ -48,7 +48,7 @@ pub(super) fn bodies(file: &File, target: &Target) -> Result<Bodies, String> {
         )
     } else if !target.operations.is_empty() {
         mix(file, target)
-    } else if let Some(path) = &requests.file {
+    } else if let Some(path) = file.request_files(target).0 {
         plain(RequestSet::load(path).map_err(words)?, path.display().to_string())
     } else if let Some(samples) = &requests.generate {
         let columns = samples.features.len();
@@ -187,8 +187,8 @@ pub(super) fn fill_of(
 }
 
 /// The expected answers, where the scenario has a file of them.
-pub(super) fn expected(file: &File, bodies: &Bodies) -> Result<Option<RequestSet>, String> {
-    let Some(path) = &file.requests.expected else {
+pub(super) fn expected(file: &File, target: &Target, bodies: &Bodies) -> Result<Option<RequestSet>, String> {
+    let Some(path) = file.request_files(target).1 else {
         return Ok(None);
     };
     let expected = RequestSet::load(path).map_err(|error| format!("requests.expected: {error}"))?;

@@ -75,7 +75,7 @@ impl TargetPlan {
         };
         let is_compared = kind.takes.json || file.targets.is_empty();
         let expected = if is_compared {
-            expected(file, &bodies)?
+            expected(file, target, &bodies)?
         } else {
             None
         };
@@ -177,7 +177,7 @@ fn prepare(
         target: target.description(),
         set: &bodies.set,
         has_first_lines: bodies.mixed.is_some(),
-        is_empty: file.requests.file.is_none() && file.requests.generate.is_none(),
+        is_empty: file.request_files(target).0.is_none() && file.requests.generate.is_none(),
         mixed: bodies.mixed.as_ref(),
         value_of: match sizes {
             Some(_) => Some(&value),

@@ -294,6 +294,43 @@ fn the_shipped_scenarios_load() {
     );
 }
 
+/// Targets that are sent different things in one scenario, and checked by what each is expected to answer.
+#[test]
+fn a_target_may_have_requests_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let two = write("two.jsonl", "{\"a\":1}\n{\"a\":2}\n");
+    let answers = write("answers.jsonl", "{\"scores\":[1]}\n{\"scores\":[1]}\n");
+    let text = format!(
+        "[scenario]\nname = \"own\"\n[load]\nconnections = [1]\nduration_s = 1\n\
+         [requests]\nfile = {two:?}\nexpected = {answers:?}\n\
+         [[targets]]\nname = \"all\"\naddress = \"127.0.0.1:1\"\nmethod = \"infer\"\n\
+         [[targets]]\nname = \"own\"\naddress = \"127.0.0.1:1\"\nmethod = \"infer\"\n"
+    );
+    let one = write("one.jsonl", "{\"a\":3}\n");
+    let scenario = load_text(&text, &[&format!("targets.1.requests.file={one}")]).unwrap();
+    let counts: Vec<usize> = scenario
+        .targets
+        .iter()
+        .map(|target| target.requests.count)
+        .collect();
+    assert_eq!(counts, [2, 1]);
+    let is_compared = |at: usize| scenario.targets[at].requests.check.contains("expected");
+    assert!(is_compared(0) && !is_compared(1));
+    let said = refusal(&text, &[&format!("targets.1.requests.expected={answers}")]);
+    assert!(said.contains("needs target.requests.file"), "{said}");
+    let mixed = [
+        "targets.1.operations=[{ body = \"{}\" }]".to_owned(),
+        format!("targets.1.requests.file={one}"),
+    ];
+    let said = refusal(&text, &[&mixed[0], &mixed[1]]);
+    assert!(said.contains("targets without `operations`"), "{said}");
+}
+
 /// Keys that stand in comments are keys all the same: with every one of them in place, the file still parses.
 #[test]
 fn every_key_of_the_commented_scenario_exists() {

@@ -9,7 +9,7 @@ use millpond_engines_features::Table;
 use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
-use crate::local::{Local, in_process, number};
+use crate::local::{Local, Unread, in_process, number};
 use crate::protocol::words;
 use crate::rows::KnownRows;
 
@@ -34,8 +34,9 @@ impl Local for Features {
         Ok(Features(KnownRows::of(given)?))
     }
 
-    fn command(request: &[u8]) -> Option<Vec<u64>> {
-        words(request).map(number).collect()
+    fn command(request: &[u8]) -> Result<Vec<u64>, Unread> {
+        let keys: Option<Vec<u64>> = words(request).map(number).collect();
+        keys.ok_or(Unread::Form)
     }
 
     fn open(files: Option<&PathBuf>) -> Result<Table, String> {

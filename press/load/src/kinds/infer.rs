@@ -4,7 +4,7 @@
 //! invariant: decoding, admission, pipeline, batcher and the printing of answers are those of a server.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,16 +14,17 @@ use millpond_calls::{
     self as calls, Access, Admission, Call, Caller, Calls, Clock, Later, Meta, MethodService, NoHost, Peer,
     Reply, Service as _, Sink, access::Secret,
 };
-use millpond_catalog::{Catalog, Handle, LoadedModel, ModelSection, Resources, Sections, paths_mut};
+use millpond_catalog::{Catalog, Handle, LoadedModel};
 use millpond_methods::Engines;
 use millpond_tensor::Tensor;
 use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::{Code, Field as _, Method as _, Status, infer};
 
+use super::configured;
 use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
-use crate::local::{Local, in_process, number};
+use crate::local::{Local, Unread, in_process, number};
 use crate::msgpack;
 use crate::protocol::words;
 
@@ -50,7 +51,7 @@ enum Command {
 
 /// What answers calls.
 struct Opened {
-    catalog: Handle,
+    catalog: Arc<Handle>,
     calls: Arc<Calls<Engines>>,
 }
 
@@ -91,24 +92,21 @@ impl Local for Infer {
         Ok(Infer)
     }
 
-    fn command(request: &[u8]) -> Option<Command> {
+    fn command(request: &[u8]) -> Result<Command, Unread> {
         if request.starts_with(b"{") {
-            return msgpack::from_json(request).ok().map(Command::Payload);
+            return Ok(Command::Payload(msgpack::from_json(request)?));
         }
-        match words(request).collect::<Vec<_>>().as_slice() {
-            [b"run", rows] => usize::try_from(number(rows)?)
-                .ok()
-                .filter(|rows| (1..=ROWS_MAX).contains(rows))
-                .map(Command::Zeros),
+        let rows = match words(request).collect::<Vec<_>>().as_slice() {
+            [b"run", rows] => number(rows).and_then(|rows| usize::try_from(rows).ok()),
             _ => None,
-        }
+        };
+        let rows = rows.filter(|rows| (1..=ROWS_MAX).contains(rows));
+        rows.map(Command::Zeros).ok_or(Unread::Form)
     }
 
     fn open(files: Option<&PathBuf>) -> Result<Opened, String> {
         let file = files.ok_or("a target of protocol \"infer\" needs `files`")?;
-        let catalog = Handle::open(sections(file)?, Resources::default());
-        let catalog = catalog.map_err(|error| error.to_string())?;
-        catalog.warm().map_err(|error| error.to_string())?;
+        let catalog = configured::open(file)?;
         let methods = millpond_methods::table(&BTreeMap::new());
         let access = Access::new(&Default::default(), Secret::default(), &methods);
         let admission = Admission::new(IN_FLIGHT_MAX, usize::MAX, DEADLINE);
@@ -164,32 +162,6 @@ impl Local for Infer {
         state.bytes = answer.map_err(|status| status.to_string())?;
         Ok(Answer::Msgpack(&state.bytes))
     }
-}
-
-/// What a file describes: the features, stores, models and pipelines of a server's configuration, or a model alone.
-fn sections(file: &Path) -> Result<Sections, String> {
-    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    if file.extension().is_none_or(|extension| extension != "toml") {
-        let path = file.to_str().ok_or_else(|| at(&"its path is not UTF-8"))?;
-        let keys = toml::Table::from_iter([("path".to_owned(), path.into())]);
-        return Ok(Sections {
-            models: BTreeMap::from([("model".to_owned(), ModelSection::try_from(keys)?)]),
-            ..Sections::default()
-        });
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| at(&error))?;
-    let mut sections: Sections = toml::from_str(&text).map_err(|error| at(&error))?;
-    let folder = file.parent().unwrap_or(Path::new(""));
-    for path in paths_mut(
-        &mut sections.features,
-        &mut sections.ordered,
-        &mut sections.models,
-        &mut sections.onnxruntime,
-    ) {
-        *path = folder.join(&*path);
-    }
-    sections.check().map_err(|problem| at(&problem.text))?;
-    Ok(sections)
 }
 
 /// The default model, which must take so many rows.
@@ -276,24 +248,13 @@ impl Later for Waiting {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::kinds::configured::tests::{MODEL, choose_library};
     use crate::local::InProcess;
     use millpond_engines_features::write::Writer;
     use millpond_press_workload::RequestSet;
     use millpond_wire_payload::Payload;
+    use std::path::Path;
     use std::time::Instant;
-
-    const MODEL: &str = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../backends/onnxruntime/tests/data/mlp.onnx"
-    );
-
-    /// Has models run on the library of the demo's environment, where the environment names none and it is there.
-    fn choose_library() {
-        let of_the_demo = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.demo/venv"));
-        let is_wanted = std::env::var_os("ORT_DYLIB_PATH").is_none() && of_the_demo.is_dir();
-        let library = is_wanted.then(|| of_the_demo.to_owned());
-        millpond_catalog::Library { library }.choose().unwrap();
-    }
 
     fn read(line: &str) -> Result<Command, String> {
         let set = RequestSet::from_bodies("t", [line]).unwrap();
@@ -387,7 +348,5 @@ mod tests {
         };
         let [first, second] = [r#"{"samples": [["v1"], ["v  2"]]}"#; 2].map(samples);
         assert_eq!((first.len(), &first), (2, &second));
-        std::fs::write(&file, "[pipelines.r1]\nrequest = \"samples\"").unwrap();
-        assert!(Infer::open(Some(&file)).is_err_and(|error| error.contains("millpond.toml")));
     }
 }

@@ -9,7 +9,7 @@ use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
 use crate::TargetKind;
 use crate::check::Answer;
 use crate::kind::Given;
-use crate::local::{Local, in_process, number};
+use crate::local::{Local, Unread, in_process, number};
 use crate::protocol::words;
 
 pub(super) const KIND: TargetKind = in_process::<Ordered>(&["ordered"]);
@@ -36,12 +36,16 @@ impl Local for Ordered {
         Ok(Ordered)
     }
 
-    fn command(request: &[u8]) -> Option<Command> {
+    fn command(request: &[u8]) -> Result<Command, Unread> {
+        let limit = |word| number(word).and_then(|limit| usize::try_from(limit).ok());
         match words(request).collect::<Vec<_>>().as_slice() {
-            [b"get", key] => Some(Command::Get(key.to_vec())),
-            [b"put", key, value] => Some(Command::Put(key.to_vec(), value.to_vec())),
-            [b"scan", key, limit] => Some(Command::Scan(key.to_vec(), usize::try_from(number(limit)?).ok()?)),
-            _ => None,
+            [b"get", key] => Ok(Command::Get(key.to_vec())),
+            [b"put", key, value] => Ok(Command::Put(key.to_vec(), value.to_vec())),
+            [b"scan", key, word] => match limit(word) {
+                Some(limit) => Ok(Command::Scan(key.to_vec(), limit)),
+                None => Err(Unread::Form),
+            },
+            _ => Err(Unread::Form),
         }
     }
 
