@@ -65,6 +65,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	$(SKIPS) unittest .ci
 	$(VENV) .ci/skips.py unittest examples/movielens
 	$(VENV) .ci/skips.py unittest examples/r1
+	$(VENV) .ci/skips.py unittest examples/r4
 	$(VENV) .ci/skips.py unittest examples/ocr
 	$(IN_TESTS_VENV) unittest client/python/tests
 	$(VENV) .ci/skips.py unittest client/python/tests/local

@@ -126,6 +126,16 @@ pub struct ModelSection {
     pub batcher: BatcherOptions,
 }
 
+impl ModelSection {
+    /// What runs its operators, where that is known: `cpu`, `cuda` or another execution provider of ONNX Runtime.
+    pub fn provider(&self) -> Option<&'static str> {
+        match &self.backend {
+            Backend::OnnxRuntime(settings) => Some(settings.provider()),
+            _ => None,
+        }
+    }
+}
+
 impl TryFrom<Table> for ModelSection {
     type Error = String;
 

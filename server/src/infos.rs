@@ -183,6 +183,9 @@ fn served(engines: &Catalog) -> [Info; 4] {
         let stats = model.batcher.stats();
         infos.extend(counts(Stats::METRICS, &stats));
         infos.extend(counts(Stats::SUMS, &stats));
+        let section = engines.sections().models.get(name);
+        let provider = section.and_then(|section| section.provider());
+        infos.extend(provider.map(|provider| text("provider", provider)));
         group(name, infos)
     });
     let pipelines = engines.pipelines.iter().map(|(name, pipeline)| {

@@ -16,6 +16,10 @@ pub const LISTED: &[(&str, &str)] = &[
         "needs the environment that fetch.py makes",
     ),
     (
+        "python3.11 examples/r4/make_r4.py",
+        "fetches an environment and photographs from other hosts; a person runs it before the scenarios of report R4",
+    ),
+    (
         "millpond features build --input",
         "needs Parquet that Python makes in that environment; the builder's tests make their own",
     ),

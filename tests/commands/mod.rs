@@ -6,6 +6,8 @@
 
 mod listed;
 mod place;
+mod r4;
+mod short;
 mod written;
 
 use std::collections::BTreeSet;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::short::{SHORT, SHORT_SEARCH};
 use crate::harness::{Millpond, R1, data, make_table};
 use crate::press::recipes::free_port;
 use crate::serving::rank::RANK;
@@ -60,49 +61,6 @@ fn ports_of_this_machine_are_seen() {
         ["0.0.0.0:80"]
     );
 }
-
-/// What makes a scenario short, by its file; the last is for all others.
-const SHORT: &[(&str, &str)] = &[
-    ("echo-floor.toml", "load.duration_s=0.2 load.warmup_s_max=0.1"),
-    (
-        "movielens-rank.toml",
-        "load.duration_s=0.3 load.warmup_s_max=0.1 load.connections=[4]",
-    ),
-    (
-        "r1-quick.toml",
-        "load.duration_s=0.3 load.warmup_s_max=0.1 load.connections=[4] requests.distinct_min=20",
-    ),
-    (
-        "r1-recommand.toml",
-        "load.requests_per_connection=10 load.connections=[1,4] requests.distinct_min=20",
-    ),
-    (
-        "r3-massive.toml",
-        "load.duration_s=0.5 load.warmup_s_max=0.1 load.connections=[60] load.rate_per_connection=[4] load.processes=2 \
-         boost.step_s=30 boost.fine_step_ms=100 boost.pause_ms_min=100",
-    ),
-    (
-        "r3-stress.toml",
-        "load.duration_s=0.3 load.warmup_s_max=0.1 load.connections=[20] load.rate=[500] grid.threads=[1]",
-    ),
-    (
-        "peer-redis.toml",
-        "keys.count=2000 requests.count=100 load.duration_s=0.2 load.warmup_s_max=0.1 scenario.repeats=1",
-    ),
-    (
-        "peer-memcached.toml",
-        "keys.count=2000 requests.count=100 load.duration_s=0.2 load.warmup_s_max=0.1 scenario.repeats=1",
-    ),
-    (
-        "mix.toml",
-        "load.duration_s=0.4 load.warmup_s_max=0.2 keys.count=2000 requests.count=2000",
-    ),
-    ("rows.toml", ""),
-    ("", "load.duration_s=0.4 load.warmup_s_max=0.2"),
-];
-/// The same for searches.
-const SHORT_SEARCH: &str =
-    "search.point_s=0.2 search.rate_start=4000 search.rate_max=8000 search.resolution=0.5 search.repeats=1";
 
 /// Programs of other packages, by the scenario that starts them.
 const PROGRAMS: &[(&str, &str, &str)] = &[
@@ -196,6 +154,7 @@ impl Place {
             "press/scenarios",
             "examples/torchpipe",
             ".demo/r1",
+            ".demo/r4",
             ".demo/movielens",
             "press-results",
         ] {
@@ -223,7 +182,7 @@ impl Place {
     }
 
     /// Writes a text with this place's ports, and on any core: there may be no core 1.
-    fn write(&self, path: &str, text: &str) {
+    pub fn write(&self, path: &str, text: &str) {
         let text = text
             .replace("cpus = [0]", "cpus = []")
             .replace("cpus = [1]", "cpus = []");
@@ -307,6 +266,13 @@ impl Place {
             let text = format!("{R1}{RANK}")
                 .replacen("listen = \"127.0.0.1:0\"", &also, 1)
                 .replacen("listen = \"127.0.0.1:0\"", "listen = \"127.0.0.1:13590\"", 1);
+            let text = match name {
+                // What the scenarios call it.
+                "r1.toml" => text
+                    .replace("[models.mlp]", "[models.r1]")
+                    .replace("model = \"mlp\"", "model = \"r1\""),
+                _ => text,
+            };
             let folder = Path::new(folder);
             self.write(folder.join(name).to_str().unwrap(), &text);
             let inside = self.folder.path().join(folder);
@@ -333,8 +299,11 @@ impl Place {
 
     /// What a scenario finds running, and the requests that it reads from files.
     pub fn serve_for(&self, scenario: &str) {
+        if scenario.starts_with("r4-") {
+            return self.write_r4();
+        }
         let is_attached = matches!(scenario, "movielens-rank.toml" | "r1-quick.toml");
-        if !is_attached && scenario != "r1-recommand.toml" {
+        if !is_attached && !scenario.starts_with("r1-recommand") {
             return;
         }
         let server = Millpond::start(self.folder.path(), &[]);

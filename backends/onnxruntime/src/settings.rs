@@ -147,6 +147,12 @@ impl OnnxRuntime {
         !has_threads && self.devices().next().is_none()
     }
 
+    /// What runs the operators that it can run: the first provider, by its name.
+    pub fn provider(&self) -> &'static str {
+        let mut providers = self.providers.iter().flatten();
+        providers.next().copied().unwrap_or(Provider::Cpu).name()
+    }
+
     fn check_providers(&self, at: &str) -> Result<(), String> {
         let Some(providers) = &self.providers else {
             return self.check_provider_options(at, &[Provider::Cpu]);

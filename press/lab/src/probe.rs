@@ -2,6 +2,7 @@
 //!
 //! Blocking and bounded in time and size. Its invariant: no answer of any form does more than fail the probe.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ impl Ready {
     }
 }
 
-/// Asks `*infos` of the server at `address` for its process, version and build.
+/// Asks `*infos` of the server at `address` for its process, version, build, and what its models run on.
 pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
     #[derive(Deserialize)]
     struct Infos {
@@ -95,8 +96,14 @@ pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
         pid: Option<u32>,
         version: Option<String>,
         build: Option<String>,
+        #[serde(default)]
+        models: BTreeMap<String, Model>,
         /// The number of the process among several that share the port.
         process: Option<u64>,
+    }
+    #[derive(Deserialize)]
+    struct Model {
+        provider: Option<String>,
     }
     let post = Request {
         verb: "POST",
@@ -112,11 +119,18 @@ pub(crate) fn infos(address: SocketAddr, host: &str) -> Result<Server, String> {
         pid,
         version,
         build,
+        models,
         process,
     } = said.millpond;
+    let providers: BTreeSet<String> = models.into_values().filter_map(|model| model.provider).collect();
     // The number of a process says nothing on another machine, and one of several is not the server.
     let pid = pid.filter(|_| address.ip().is_loopback() && process.is_none());
-    Ok(Server { pid, version, build })
+    Ok(Server {
+        pid,
+        version,
+        build,
+        providers: providers.into_iter().collect(),
+    })
 }
 
 #[cfg(test)]

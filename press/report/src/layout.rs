@@ -40,7 +40,7 @@ pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
 fn r1_summary(groups: &[Group<'_>]) -> Table {
     let mut table = Table::new(
         "Summary",
-        "(grid)|aveTime (ms, 1 thread)|server CPU % at the best point|qps, best point|threads",
+        "(build)|(grid)|aveTime (ms, 1 thread)|server CPU % at the best point|GPU % at the best point|qps, best point|threads",
     );
     for (name, points) in groups {
         let mut alone = points.iter().filter(|point| point.offered.connections == 1);
@@ -57,9 +57,11 @@ fn r1_summary(groups: &[Group<'_>]) -> Table {
             continue;
         };
         table.row(cells![
+            columns::build(best),
             name.as_str(),
             single.map_or_else(|| ABSENT.into(), |us| fixed(us / 1_000.0, 3)),
             cpu(best.server_cpu),
+            columns::gpu(best),
             fixed(best.qps, 1),
             best.offered.connections.to_string(),
         ]);
@@ -73,7 +75,8 @@ pub(crate) fn note(run: &RunResult) -> String {
         Layout::General => "Latencies count from the moment a request was meant to be sent. ",
         Layout::R1 => {
             "aveTime is the mean time of an answer; totalTime runs from the first request to the end of the last one, \
-             connection set-up excluded; qps counts answers only. "
+             connection set-up excluded; qps counts answers only; GPU is the use of all NVIDIA devices of this machine in percent of \
+             one, and the build what the server says that its models run on. "
         }
         Layout::R3 => {
             "QPS counts answers only; mean response is from the moment a request was meant to be sent. Bytes a connection are \

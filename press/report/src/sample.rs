@@ -151,6 +151,7 @@ fn point(number: usize, repeat: usize, connections: usize, kind: &Kind) -> Point
             pid: Some(4_711),
             version: Some("0.4.0".into()),
             build: Some("release".into()),
+            providers: vec!["cpu".into()],
         }),
         client_threads: 2,
         warm_up: WarmUp {

@@ -33,6 +33,9 @@ pub struct Server {
     pub version: Option<String>,
     /// `dev` or `release`.
     pub build: Option<String>,
+    /// What its models run on, each once: `cpu`, `cuda`.
+    #[serde(default)]
+    pub providers: Vec<String>,
 }
 
 /// Processor time over a point.

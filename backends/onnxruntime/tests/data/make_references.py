@@ -349,7 +349,30 @@ def counted():
     write("counted", nodes, values[:1], values[1:], [])
 
 
+def images():
+    """Of images of any size: the shares of their channels, and a box in sides of the image, larger than its middle."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "H", "W"])
+    means = [helper.make_node("GlobalAveragePool", ["x"], ["pooled"]), helper.make_node("Flatten", ["pooled"], ["means"])]
+    shares = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])
+    write("shares", [*means, helper.make_node("Softmax", ["means"], ["y"], axis=1)], [x], [shares], [])
+    ends = [
+        helper.make_node("Gemm", ["means", "weight"], ["ends"]),
+        helper.make_node("Sigmoid", ["ends"], ["sides"]),
+        helper.make_node("Mul", ["sides", "quarter"], ["quarters"]),
+        helper.make_node("Add", ["quarters", "least"], ["boxes"]),
+        helper.make_node("Reshape", ["boxes", "shape"], ["y"]),
+    ]
+    constants = {
+        "weight": np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]], np.float32),
+        "quarter": np.array([0.25], np.float32),
+        "least": np.array([0, 0, 0.75, 0.75], np.float32),
+        "shape": np.array([-1, 1, 4], np.int64),
+    }
+    boxes = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 1, 4])
+    write("boxes", [*means, *ends], [x], [boxes], [constant(name, array) for name, array in constants.items()])
+
+
 if __name__ == "__main__":
-    for make in (mlp, ranker, two_by_two, gather, types, refused, shapes, odd, loops, lengths, counted):
+    for make in (mlp, ranker, two_by_two, gather, types, refused, shapes, odd, loops, lengths, counted, images):
         make()
     print(f"numpy {np.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")

@@ -25,6 +25,7 @@ use crate::local::{Local, Unread, in_process};
 use crate::msgpack;
 
 pub(super) const KIND: TargetKind = TargetKind {
+    in_words: |_| "run".to_owned(),
     texts: |_, operation| Ok(vec![operation.body.clone().ok_or("body")?]),
     ..in_process::<Pipeline>(&["pipeline"])
 };

@@ -22,6 +22,7 @@ fn run() -> RunResult {
         pid: Some(9),
         version: None,
         build: Some("dev".into()),
+        providers: Vec::new(),
     });
     point.series.push(Second {
         s: 1.0,

@@ -3,7 +3,7 @@
 //! Its invariant: names, order and units of the columns of reports R1 and R3 are the originals'; a figure that does not exist
 //! is printed as `n/a`, with the number of samples where those were too few, never as 0.
 
-use crate::number::{ABSENT, cpu, fixed, rate, us_of};
+use crate::number::{ABSENT, cpu, fixed, percent, rate, us_of};
 use crate::table::{Cell, Table};
 use crate::{Held, Point, describe};
 
@@ -13,7 +13,7 @@ pub(super) const GENERAL: &str = "(point)|(target)|(load)|ok/s|refused|errors|p5
 
 /// The columns of report R1, then what it left out.
 pub(super) const R1: &str = "(testParams)|aveTime(us)|totalTime(us)|qps|p50(us)|p99(us)|refused|not sent|errors|server CPU %|\
-    client CPU %|(verdict)";
+    client CPU %|GPU %|(build)|(verdict)";
 
 /// The columns of report R3, then the tails and the cost of a connection, which it left out.
 pub(super) const R3: &str = "connections|QPS|mean response (usec)|offered QPS|p50 usec|p99 usec|p99.9 usec|max usec|refused|\
@@ -71,6 +71,8 @@ fn cell(column: &str, point: &Point) -> Cell {
         "kernel bytes a connection" => whole(each(point, |held| held.kernel_bytes)),
         "server CPU %" => cpu(point.server_cpu),
         "client CPU %" => cpu(point.client_cpu),
+        "GPU %" => gpu(point),
+        "build" => build(point),
         "SLO" => point.slo.iter().map(|slo| slo.slo.as_str()).collect(),
         "met" => point.slo.iter().map(|slo| yes(slo.met)).collect(),
         "what failed" => point.slo.iter().map(|slo| slo.failures.join("; ")).collect(),
@@ -80,6 +82,24 @@ fn cell(column: &str, point: &Point) -> Cell {
         }
     };
     text.into()
+}
+
+/// Mean use of the machine's accelerators, all together in percent of one.
+pub(super) fn gpu(point: &Point) -> String {
+    let seconds = point.resources.seconds.iter();
+    let used: Vec<f64> = seconds.filter_map(|second| second.accelerator_percent).collect();
+    match used.is_empty() {
+        true => ABSENT.into(),
+        false => percent(used.iter().sum::<f64>() / used.len() as f64),
+    }
+}
+
+/// What the server's models run on, as report R1 calls its builds: CPU, CUDA.
+pub(super) fn build(point: &Point) -> String {
+    match &point.server {
+        Some(server) if !server.providers.is_empty() => server.providers.join(", ").to_uppercase(),
+        _ => ABSENT.into(),
+    }
 }
 
 pub(crate) fn yes(is: bool) -> &'static str {

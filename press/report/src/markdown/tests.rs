@@ -1,10 +1,10 @@
 //! The R1 table is golden: its columns are another report's. The others are tested for what they must say.
 
 #![allow(clippy::unwrap_used)]
-use millpond_press_recorder::{ErrorKind, LatencySummary};
+use millpond_press_recorder::{ErrorKind, LatencySummary, ResourceSecond};
 
 use super::*;
-use crate::{Cpu, Held, Layout, Point, Requests, State, TargetName, sample};
+use crate::{Cpu, Held, Layout, Point, Requests, Server, State, TargetName, sample};
 
 fn point(connections: usize, level: &str) -> Point {
     let mut point = Point {
@@ -104,6 +104,16 @@ fn the_r1_tables() {
     refused.counters.refused.insert(30_101, 500);
     refused.counters.not_sent = 49_500;
     refused.qps = 4_000.0;
+    refused.server = Some(Server {
+        providers: vec!["cuda".into()],
+        ..Server::default()
+    });
+    refused.resources.seconds = [Some(30.0), None, Some(36.0)]
+        .map(|accelerator_percent| ResourceSecond {
+            accelerator_percent,
+            ..ResourceSecond::default()
+        })
+        .into();
     refused.server_cpu = Some(Cpu {
         seconds: 1.0,
         percent: 88.0,
@@ -112,23 +122,23 @@ fn the_r1_tables() {
     let expected = "\
 ### log_level = 2
 
-| testParams          | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % | verdict |
-| ------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:| ------- |
-| json_1_200000_1_100 |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 | VALID   |
+| testParams          | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % | GPU % | build | verdict |
+| ------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:| -----:| ----- | ------- |
+| json_1_200000_1_100 |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 |   n/a | n/a   | VALID   |
 
 ### log_level = 5
 
-| testParams             | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % | verdict |
-| ---------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:| ------- |
-| json_1_200000_1_100    |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 | VALID   |
-| json_1_200000_1500_100 |         286 |         28981 | 4000.0 |     280 | n/a (100) |     500 |    49500 |      0 |           88 |           35 | VALID   |
+| testParams             | aveTime(us) | totalTime(us) |    qps | p50(us) |   p99(us) | refused | not sent | errors | server CPU % | client CPU % | GPU % | build | verdict |
+| ---------------------- | -----------:| -------------:| ------:| -------:| ---------:| -------:| --------:| ------:| ------------:| ------------:| -----:| ----- | ------- |
+| json_1_200000_1_100    |         286 |         28981 | 3450.6 |     280 | n/a (100) |       0 |        0 |      0 |          n/a |           35 |   n/a | n/a   | VALID   |
+| json_1_200000_1500_100 |         286 |         28981 | 4000.0 |     280 | n/a (100) |     500 |    49500 |      0 |           88 |           35 |    33 | CUDA  | VALID   |
 
 ### Summary
 
-| grid          | aveTime (ms, 1 thread) | server CPU % at the best point | qps, best point | threads |
-| ------------- | ----------------------:| ------------------------------:| ---------------:| -------:|
-| log_level = 2 |                  0.286 |                            n/a |          3450.6 |       1 |
-| log_level = 5 |                  0.286 |                             88 |          4000.0 |    1500 |
+| build | grid          | aveTime (ms, 1 thread) | server CPU % at the best point | GPU % at the best point | qps, best point | threads |
+| ----- | ------------- | ----------------------:| ------------------------------:| -----------------------:| ---------------:| -------:|
+| n/a   | log_level = 2 |                  0.286 |                            n/a |                     n/a |          3450.6 |       1 |
+| CUDA  | log_level = 5 |                  0.286 |                             88 |                      33 |          4000.0 |    1500 |
 ";
     assert!(text.starts_with(expected), "{text}");
 }
