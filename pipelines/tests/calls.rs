@@ -128,11 +128,7 @@ fn check_refused(stages: &str, takes_requests: bool, words: &str) {
 #[test]
 fn what_cannot_be_called_is_refused() {
     let one = r#"{ name = "a", call = { model = "joins" } }"#;
-    check_refused(
-        one,
-        false,
-        "model \"joins\" takes tensors that are joined in batches",
-    );
+    check_refused(one, false, "model \"joins\" takes tensors of declared types");
     let two_ways =
         r#"{ name = "a", call = { model = "joins", from = "inputs.x", inputs = { x = "inputs.y" } } }"#;
     check_refused(two_ways, true, "it has `from` and `inputs`");

@@ -35,9 +35,14 @@ pub const LISTED: &[(&str, &str)] = &[
         "millpond serve --config examples/python/python.toml",
         "needs the Python package; client/python/tests/local serves it",
     ),
+    ("millpond serve --config examples/python/words.toml", "the same"),
     (
         "millpond call infer '{\"inputs\": {\"user\": {\"shape\": [1, 4]",
         "a call of that server; client/python/tests/local makes it",
+    ),
+    (
+        "millpond call infer '{\"inputs\": {\"text\": {\"shape\": []",
+        "the same",
     ),
     ("podman ", "needs a container engine and a registry's base image"),
     (

@@ -114,7 +114,8 @@ pub trait Instance: Send {
     }
 
     /// Runs the model once for several requests that are not joined, each with its own inputs, of which nobody waits after
-    /// `deadline`. It gives one result a request, in their order, and one that fails is one request's alone. It is called where
+    /// `deadline`. It gives one result a request, in their order, and one that fails is one request's alone. Another number of
+    /// results, none for one, is the failure of the run: its requests are run apart. It is called where
     /// [`Model::takes_requests`] says so.
     fn run_requests(
         &mut self,

@@ -47,6 +47,7 @@ pub(crate) fn launch(section: &Plugin) -> Result<Launch, Error> {
         run_max: Duration::from_millis(section.run_ms_max()),
         memory_bytes_max: section.memory_bytes_max,
         shared_bytes_max: SHARED_BYTES_MAX,
+        takes_requests: false,
     })
 }
 

@@ -24,4 +24,5 @@ mod port;
 mod section;
 mod worker;
 
+pub use port::Batch;
 pub use section::Python;

@@ -5,12 +5,24 @@
 use millpond_backends_interface::foreign::type_named;
 use millpond_backends_interface::{Port, Signature};
 use millpond_tensor::ElementType;
+use serde::Deserialize;
+
+/// What a function gets in one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Batch {
+    /// An array for each input, with the rows of all requests.
+    #[default]
+    Rows,
+    /// A list with a dict for each request, whose shapes may differ.
+    List,
+}
 
 /// The signature of these inputs and outputs. It is batched where each begins with `N`.
 ///
 /// # Errors
 /// The problem, behind the key's name.
-pub(crate) fn signature(inputs: &[String], outputs: &[String]) -> Result<Signature, String> {
+pub(crate) fn signature(inputs: &[String], outputs: &[String], batch: Batch) -> Result<Signature, String> {
     let mut is_batched = None;
     let mut read = |key: &str, texts: &[String]| {
         let mut ports = Vec::with_capacity(texts.len());
@@ -18,6 +30,11 @@ pub(crate) fn signature(inputs: &[String], outputs: &[String]) -> Result<Signatu
             let (port, has_rows) = port(text).map_err(|problem| {
                 format!("{key}: {text:?} {problem}; expected the form \"x: f32[N, 80]\"")
             })?;
+            if has_rows && batch == Batch::List {
+                return Err(format!(
+                    "{key}: {text:?} begins with N, the number of rows, and batch = \"list\" joins no rows; write ? for a free size"
+                ));
+            }
             if *is_batched.get_or_insert(has_rows) != has_rows {
                 return Err(format!(
                     "{key}: {text:?} differs from those before it; begin all shapes with N, the number of rows, or none"
@@ -80,8 +97,12 @@ mod tests {
     use super::*;
 
     fn check(inputs: &[&str], outputs: &[&str], expected: Result<bool, &str>) {
+        check_batch(inputs, outputs, Batch::Rows, expected);
+    }
+
+    fn check_batch(inputs: &[&str], outputs: &[&str], batch: Batch, expected: Result<bool, &str>) {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        match (signature(&owned(inputs), &owned(outputs)), expected) {
+        match (signature(&owned(inputs), &owned(outputs), batch), expected) {
             (Ok(found), Ok(batched)) => assert_eq!(found.batched, batched, "{inputs:?}"),
             (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
             (found, expected) => panic!("expected {expected:?}, found {found:?}"),
@@ -91,13 +112,14 @@ mod tests {
     #[test]
     fn declarations_are_read_as_errors_show_them() {
         let texts = ["x: f32[N, 80]", "words: bytes[N, ?]", "n: i64[N]"].map(str::to_owned);
-        let found = signature(&texts, &["y: bf16[N, 1]".to_owned()]).unwrap();
+        let found = signature(&texts, &["y: bf16[N, 1]".to_owned()], Batch::Rows).unwrap();
         let shown: Vec<String> = found.inputs.iter().map(ToString::to_string).collect();
         assert_eq!(shown, texts);
         assert_eq!(found.inputs[1].shape, [None, None]);
         assert_eq!(found.outputs[0].shape, [None, Some(1)]);
         check(&["x:u8[?,?,3]"], &["y: f32[]"], Ok(false));
         check(&[" x : f32 [ N , 2 ] "], &["y: f32[N]"], Ok(true));
+        check_batch(&["x: f32[?, 2]"], &["y: bytes[]"], Batch::List, Ok(false));
     }
 
     #[test]
@@ -125,6 +147,14 @@ mod tests {
         );
         check(&["x: f32[3]"], y, Err("outputs: \"y: f32[N]\" differs"));
         check(&["x: f32[N]", "x: f32[N]"], y, Err("two inputs are called `x`"));
+        check_batch(
+            &["x: f32[?]"],
+            y,
+            Batch::List,
+            Err(
+                "outputs: \"y: f32[N]\" begins with N, the number of rows, and batch = \"list\" joins no rows",
+            ),
+        );
         check(&[": f32[N]"], y, Err("input 0 has no usable name"));
         check(&[], y, Err("it has 0 inputs"));
         check(

@@ -2,8 +2,10 @@
 //!
 //! Its invariant: what passes here names one function, an interpreter that is there, and a signature.
 
+use crate::port::Batch;
 use crate::{interpreter, port, worker};
-use millpond_backends_interface::{Backend, Error, Model};
+use millpond_backends_interface::{Backend, Error, Model, Signature};
+use millpond_backends_worker::requests_max;
 use serde::Deserialize;
 use std::env;
 use std::path::PathBuf;
@@ -36,6 +38,8 @@ pub struct Python {
     pub inputs: Vec<String>,
     /// What comes out.
     pub outputs: Vec<String>,
+    /// Whether its requests are joined by rows, or come as they are in a list.
+    pub batch: Batch,
     /// How long a run may take before its process is ended, whatever its callers' deadlines are.
     pub run_ms_max: Option<u64>,
     /// How long the function's module may load.
@@ -55,6 +59,7 @@ impl Python {
         "python",
         "inputs",
         "outputs",
+        "batch",
         "run_ms_max",
         "start_ms_max",
         "memory_bytes_max",
@@ -118,6 +123,23 @@ impl Python {
         }
     }
 
+    /// What goes in and what comes out, as it is declared.
+    pub(crate) fn signature(&self) -> Result<Signature, String> {
+        port::signature(&self.inputs, &self.outputs, self.batch)
+    }
+
+    /// Checks what is declared, and that a message can name as many requests as a run has.
+    fn check_ports(&self, at: &str, batch_size_max: usize) -> Result<(), String> {
+        let signature = self.signature().map_err(|problem| format!("{at}.{problem}"))?;
+        let most = requests_max(&signature);
+        match self.batch == Batch::List && batch_size_max > most {
+            false => Ok(()),
+            true => Err(format!(
+                "{at}.batch_size_max is {batch_size_max}, and with so many inputs and outputs a list has at most {most} requests; set {most} or less"
+            )),
+        }
+    }
+
     fn check_bounds(&self, at: &str) -> Result<(), String> {
         let bounds = [
             ("run_ms_max", self.run_ms_max, 1, MS_MAX),
@@ -166,9 +188,9 @@ impl Backend for Python {
         paths
     }
 
-    fn check(&self, at: &str, _batch_size_max: usize) -> Result<(), String> {
+    fn check(&self, at: &str, batch_size_max: usize) -> Result<(), String> {
         self.check_source(at)?;
-        port::signature(&self.inputs, &self.outputs).map_err(|problem| format!("{at}.{problem}"))?;
+        self.check_ports(at, batch_size_max)?;
         self.check_bounds(at)?;
         let found = interpreter::find(&self.python, |name| env::var_os(name));
         found
@@ -192,7 +214,7 @@ mod tests {
     fn check(keys: &str, expected: &str) {
         let found = toml::from_str::<Python>(keys)
             .map_err(|error| error.to_string())
-            .and_then(|section| section.check("models.a", 1));
+            .and_then(|section| section.check("models.a", 256));
         match found {
             Ok(()) => assert_eq!(expected, "", "{keys}"),
             Err(problem) => assert!(
@@ -259,6 +281,18 @@ mod tests {
             "expected at least 67108864",
         );
         check(&format!("{WHOLE}shared_bytes_max = 1"), "expected at least 65536");
+        let list = |keys: &str| format!("{}batch = \"list\"", keys.replace('N', "?"));
+        check(&list(WHOLE), "");
+        check(
+            &format!("{WHOLE}batch = \"list\""),
+            "models.a.inputs: \"x: f32[N]\" begins with N",
+        );
+        check(&format!("{WHOLE}batch = \"dict\""), "unknown variant `dict`");
+        let many: Vec<String> = (0..9).map(|at| format!("\"x{at}: f32[?]\"")).collect();
+        check(
+            &list(&WHOLE.replace("\"x: f32[N]\"", &many.join(", "))),
+            "models.a.batch_size_max is 256, and with so many inputs and outputs a list has at most 221 requests",
+        );
         check(&format!("{WHOLE}isolate = true"), "unknown field `isolate`");
     }
 

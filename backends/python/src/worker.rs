@@ -2,8 +2,9 @@
 //!
 //! Its invariant: a Python that cannot be a worker says by the protocol what it lacks.
 
+use crate::interpreter;
+use crate::port::Batch;
 use crate::section::Python;
-use crate::{interpreter, port};
 use millpond_backends_interface::{Error, Port};
 use millpond_backends_worker::{Launch, SHARED_BYTES_MAX};
 use serde_json::{Value, json};
@@ -22,7 +23,8 @@ pub(crate) fn launch(section: &Python) -> Result<Launch, Error> {
         problem,
         hint: hint.to_owned(),
     };
-    let signature = port::signature(&section.inputs, &section.outputs)
+    let signature = section
+        .signature()
         .map_err(|problem| failed(problem, "declare its inputs and outputs (docs/python.md)"))?;
     let python = interpreter::find(&section.python, |name| env::var_os(name))
         .map_err(|problem| failed(problem, "docs/python.md says what a worker needs"))?;
@@ -44,6 +46,7 @@ pub(crate) fn launch(section: &Python) -> Result<Launch, Error> {
             "batched": signature.batched,
         },
         "shared_bytes_max": shared_bytes_max,
+        "takes_requests": section.batch == Batch::List,
     });
     let path = section.path();
     let shown = format!("{}:{}", path.display(), section.function);
@@ -59,6 +62,7 @@ pub(crate) fn launch(section: &Python) -> Result<Launch, Error> {
         run_max: Duration::from_millis(section.run_ms_max()),
         memory_bytes_max: section.memory_bytes_max,
         shared_bytes_max,
+        takes_requests: section.batch == Batch::List,
     })
 }
 

@@ -4,7 +4,7 @@
 //! of the run that it was at.
 
 use crate::backoff::Backoff;
-use crate::process::{Failure, Running};
+use crate::process::{Bounds, Failure, Running};
 use millpond_backends_interface::{Error, Instance, Loss, Model, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, LineLimit};
@@ -39,6 +39,8 @@ pub struct Launch {
     pub memory_bytes_max: Option<u64>,
     /// Bytes that the inputs of a run may take, and its outputs.
     pub shared_bytes_max: usize,
+    /// Whether a run takes several requests that are not joined ([`Model::takes_requests`]).
+    pub takes_requests: bool,
 }
 
 impl Launch {
@@ -132,6 +134,10 @@ impl Model for WorkerModel {
         false
     }
 
+    fn takes_requests(&self) -> bool {
+        self.shared.launch.takes_requests
+    }
+
     fn worker_restarts(&self) -> u64 {
         self.shared.restarts.load(Ordering::Relaxed)
     }
@@ -154,8 +160,35 @@ impl Instance for WorkerInstance {
     }
 
     fn run_by(&mut self, inputs: Vec<Tensor>, deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
-        self.try_run(&inputs, deadline)
+        if !self.shared.launch.takes_requests {
+            return self.try_run(deadline, |worker, bounds| worker.run(&inputs, bounds));
+        }
+        let mut results = self.results(&[inputs], deadline)?;
+        let nothing = || Err("it gave nothing".to_owned());
+        results
+            .pop()
+            .unwrap_or_else(nothing)
+            .map_err(|problem| told_of(&problem))
     }
+
+    fn run_requests(
+        &mut self,
+        requests: Vec<Vec<Tensor>>,
+        deadline: Option<Instant>,
+    ) -> Vec<Result<Vec<Tensor>, Error>> {
+        // Of a run that failed as a whole there are no results, so that its requests are run apart.
+        let results = self.results(&requests, deadline).unwrap_or_default();
+        let results = results.into_iter();
+        results
+            .map(|result| result.map_err(|problem| told_of(&problem)))
+            .collect()
+    }
+}
+
+/// The failure of a run, or of one of its requests, in the worker's words.
+fn told_of(problem: &str) -> Error {
+    let problem = bounded(problem);
+    Error::Run { problem }
 }
 
 fn lost(loss: Loss, problem: &str) -> Error {
@@ -164,13 +197,26 @@ fn lost(loss: Loss, problem: &str) -> Error {
 }
 
 impl WorkerInstance {
-    fn try_run(&mut self, inputs: &[Tensor], deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
-        match self.run_once(inputs, deadline) {
+    /// What each of these requests comes to, by one run.
+    fn results(
+        &mut self,
+        requests: &[Vec<Tensor>],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<Vec<Tensor>, String>>, Error> {
+        self.try_run(deadline, |worker, bounds| worker.run_requests(requests, bounds))
+    }
+
+    fn try_run<T>(
+        &mut self,
+        deadline: Option<Instant>,
+        run: impl Fn(&mut Running, &Bounds<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        match self.run_once(deadline, &run) {
             // It ended between two runs, or could not take this one: another one can.
             Err(Failure::Unasked(why)) => {
                 self.tell(&format!("could not be asked any more: {why}"));
                 self.worker = None;
-                match self.run_once(inputs, deadline) {
+                match self.run_once(deadline, &run) {
                     Err(Failure::Unasked(why)) => {
                         let problem = self.lost(&format!("cannot be asked: {why}"));
                         Err(lost(Loss::Crash, &problem))
@@ -183,7 +229,11 @@ impl WorkerInstance {
     }
 
     /// One run of the worker that is there, or of the next one.
-    fn run_once(&mut self, inputs: &[Tensor], deadline: Option<Instant>) -> Result<Vec<Tensor>, Failure> {
+    fn run_once<T>(
+        &mut self,
+        deadline: Option<Instant>,
+        run: impl Fn(&mut Running, &Bounds<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         // Before it is a run that may hang, it is a worker that starts, for which no one waits beyond the deadline.
         let until = Instant::now() + self.shared.launch.start_max;
         let until = deadline.map_or(until, |deadline| deadline.min(until));
@@ -193,8 +243,12 @@ impl WorkerInstance {
             return Err(Failure::Start("its worker process is gone".to_owned()));
         };
         let started = Instant::now();
-        let until = run_until(started, deadline, self.lately, shared.launch.run_max);
-        let ran = worker.run(inputs, &shared.signature, until, shared.launch.shared_bytes_max);
+        let bounds = Bounds {
+            signature: &shared.signature,
+            until: run_until(started, deadline, self.lately, shared.launch.run_max),
+            bytes_max: shared.launch.shared_bytes_max,
+        };
+        let ran = run(worker, &bounds);
         match ran {
             Ok(_) => self.lately = recent(self.lately, started.elapsed()),
             Err(Failure::Late) => {
@@ -208,7 +262,7 @@ impl WorkerInstance {
     }
 
     /// What the callers of a run are told, and what becomes of the worker.
-    fn told(&mut self, ran: Result<Vec<Tensor>, Failure>) -> Result<Vec<Tensor>, Error> {
+    fn told<T>(&mut self, ran: Result<T, Failure>) -> Result<T, Error> {
         match ran {
             Ok(outputs) => {
                 self.backoff.succeeded();
@@ -216,8 +270,7 @@ impl WorkerInstance {
             }
             Err(Failure::Run(text)) => {
                 self.backoff.succeeded();
-                let problem = bounded(&text);
-                Err(Error::Run { problem })
+                Err(told_of(&text))
             }
             Err(Failure::Start(text)) => Err(lost(Loss::Crash, &text)),
             Err(Failure::Lost(how) | Failure::Unasked(how)) => Err(lost(Loss::Crash, &self.lost(&how))),

@@ -17,6 +17,7 @@
 //!     run_max: Duration::from_secs(10),
 //!     memory_bytes_max: None,
 //!     shared_bytes_max: SHARED_BYTES_MAX,
+//!     takes_requests: false,
 //! };
 //! let model = launch.load()?;
 //! let mut instance = model.instance()?; // a process
@@ -29,6 +30,8 @@ mod instance;
 mod log;
 mod memory;
 mod message;
+mod outputs;
+mod placed;
 mod process;
 mod serve;
 mod signature;
@@ -38,3 +41,8 @@ pub use serve::{end_with_server, serve};
 
 /// Bytes that the inputs of a run may take, and its outputs, where nothing else is said.
 pub const SHARED_BYTES_MAX: usize = 1 << 30;
+
+/// How many requests of that signature one run can take that takes them unjoined: so many are named by one message.
+pub fn requests_max(signature: &millpond_backends_interface::Signature) -> usize {
+    placed::groups_max(signature, message::MESSAGE_BYTES_MAX - message::HEAD_BYTES)
+}

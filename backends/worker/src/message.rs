@@ -3,12 +3,14 @@
 //! Its invariant: whatever the bytes are, reading them ends in a message or in words about what is wrong, and takes no more memory
 //! than they do.
 
-use millpond_backends_interface::foreign::{PORTS_MAX, RANK_MAX};
+use crate::placed::{Group, Input, Placed, put_groups, put_tensors};
 
 /// The version of the protocol.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of a message at most.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that every message begins with.
+pub(crate) const HEAD_BYTES: usize = 16;
 /// Bytes of a failure's text at most.
 const TEXT_BYTES_MAX: usize = 32 << 10;
 
@@ -21,16 +23,6 @@ pub(crate) enum Way {
     Outputs,
 }
 
-/// Where a tensor lies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Placed {
-    /// The number of its type.
-    pub(crate) element_type: u32,
-    pub(crate) at: u64,
-    pub(crate) bytes: u64,
-    pub(crate) shape: Vec<u64>,
-}
-
 /// A message of either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -40,12 +32,16 @@ pub(crate) enum Message {
     Memory { way: Way, bytes: u64 },
     /// To the worker: run the model on these inputs.
     Run { number: u64, tensors: Vec<Placed> },
+    /// To the worker: run the model on these requests, which are not joined.
+    Requests { number: u64, requests: Vec<Group> },
     /// Of the worker, when it has loaded: its signature, in JSON.
     Ready { version: u32, signature: String },
     /// Of the worker: loading (number 0) or that run failed.
     Failed { number: u64, text: String },
     /// Of the worker: the outputs of that run.
     Answer { number: u64, tensors: Vec<Placed> },
+    /// Of the worker: what each request of that run comes to.
+    Results { number: u64, results: Vec<Group> },
     /// Of the worker: the outputs of that run need memory of so many bytes.
     Needs { number: u64, bytes: u64 },
 }
@@ -53,10 +49,12 @@ pub(crate) enum Message {
 const START: u32 = 1;
 const MEMORY: u32 = 2;
 const RUN: u32 = 3;
+const REQUESTS: u32 = 4;
 const READY: u32 = 129;
 const FAILED: u32 = 130;
 const ANSWER: u32 = 131;
 const NEEDS: u32 = 132;
+const RESULTS: u32 = 133;
 
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -75,24 +73,26 @@ impl Message {
                     Way::Inputs => 0,
                     Way::Outputs => 1,
                 };
-                head(&mut out, MEMORY, way);
+                head(&mut out, MEMORY, 0, way);
                 out.extend(bytes.to_le_bytes());
             }
             Message::Needs { number, bytes } => {
-                head(&mut out, NEEDS, *number);
+                head(&mut out, NEEDS, 0, *number);
                 out.extend(bytes.to_le_bytes());
             }
             Message::Run { number, tensors } => placed(&mut out, RUN, *number, tensors),
             Message::Answer { number, tensors } => placed(&mut out, ANSWER, *number, tensors),
+            Message::Requests { number, requests } => groups(&mut out, REQUESTS, *number, requests),
+            Message::Results { number, results } => groups(&mut out, RESULTS, *number, results),
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Message, String> {
-        let mut input = Input(bytes);
+        let mut input = Input::of(bytes);
         let (kind, count) = (input.u32()?, input.u32()?);
         let number = input.u64()?;
-        let is_counted = matches!(kind, RUN | ANSWER);
+        let is_counted = matches!(kind, RUN | ANSWER | REQUESTS | RESULTS);
         if !is_counted && count != 0 {
             return Err(format!("message {kind} counts {count} tensors"));
         }
@@ -130,92 +130,43 @@ impl Message {
                 number,
                 tensors: input.tensors(count)?,
             },
+            REQUESTS => Message::Requests {
+                number,
+                requests: input.groups(count)?,
+            },
+            RESULTS => Message::Results {
+                number,
+                results: input.groups(count)?,
+            },
             other => return Err(format!("there is no message {other}")),
         };
-        match input.0.len() {
+        match input.len() {
             0 => Ok(message),
             left => Err(format!("{left} bytes behind message {kind}")),
         }
     }
 }
 
-/// What every message begins with: its kind, how many tensors it names, a number.
-fn head(out: &mut Vec<u8>, kind: u32, number: u64) {
+/// What every message begins with: its kind, how many tensors or requests it names, a number.
+fn head(out: &mut Vec<u8>, kind: u32, count: usize, number: u64) {
     out.extend(kind.to_le_bytes());
-    out.extend(0u32.to_le_bytes());
+    out.extend((count as u32).to_le_bytes());
     out.extend(number.to_le_bytes());
 }
 
 fn text(out: &mut Vec<u8>, kind: u32, number: u64, text: &str) {
-    head(out, kind, number);
+    head(out, kind, 0, number);
     out.extend(text.as_bytes());
 }
 
 fn placed(out: &mut Vec<u8>, kind: u32, number: u64, tensors: &[Placed]) {
-    out.extend(kind.to_le_bytes());
-    out.extend((tensors.len() as u32).to_le_bytes());
-    out.extend(number.to_le_bytes());
-    for tensor in tensors {
-        out.extend(tensor.element_type.to_le_bytes());
-        out.extend((tensor.shape.len() as u32).to_le_bytes());
-        out.extend(tensor.at.to_le_bytes());
-        out.extend(tensor.bytes.to_le_bytes());
-        tensor
-            .shape
-            .iter()
-            .for_each(|size| out.extend(size.to_le_bytes()));
-    }
+    head(out, kind, tensors.len(), number);
+    put_tensors(out, tensors);
 }
 
-/// What is left to read.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        let (first, rest) = self.0.split_first_chunk::<N>().ok_or("a message is cut short")?;
-        self.0 = rest;
-        Ok(*first)
-    }
-
-    fn u32(&mut self) -> Result<u32, String> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, String> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> Result<String, String> {
-        let text = std::str::from_utf8(std::mem::take(&mut self.0));
-        text.map(str::to_owned)
-            .map_err(|_| "a text that is not UTF-8".to_owned())
-    }
-
-    fn words(&mut self) -> String {
-        String::from_utf8_lossy(std::mem::take(&mut self.0)).into_owned()
-    }
-
-    fn tensors(&mut self, count: u32) -> Result<Vec<Placed>, String> {
-        if count as usize > PORTS_MAX {
-            return Err(format!("{count} tensors, where {PORTS_MAX} are the most"));
-        }
-        (0..count).map(|_| self.tensor()).collect()
-    }
-
-    fn tensor(&mut self) -> Result<Placed, String> {
-        let (element_type, rank) = (self.u32()?, self.u32()?);
-        if rank as usize > RANK_MAX {
-            return Err(format!(
-                "a tensor of {rank} dimensions, where {RANK_MAX} are the most"
-            ));
-        }
-        Ok(Placed {
-            element_type,
-            at: self.u64()?,
-            bytes: self.u64()?,
-            shape: (0..rank).map(|_| self.u64()).collect::<Result<_, _>>()?,
-        })
-    }
+fn groups(out: &mut Vec<u8>, kind: u32, number: u64, groups: &[Group]) {
+    head(out, kind, groups.len(), number);
+    put_groups(out, groups);
 }
 
 #[cfg(test)]
@@ -239,6 +190,14 @@ mod tests {
             },
         ];
         let text = "é".to_owned();
+        let requests = vec![Group::of(tensors.clone()), Group::of(Vec::new())];
+        let results = vec![
+            Group::of(tensors.clone()),
+            Group {
+                is_failure: true,
+                tensors: tensors[1..].to_vec(),
+            },
+        ];
         vec![
             Message::Start {
                 version: 1,
@@ -259,6 +218,8 @@ mod tests {
             Message::Failed { number: 7, text },
             Message::Answer { number: 7, tensors },
             Message::Needs { number: 7, bytes: 1 },
+            Message::Requests { number: 7, requests },
+            Message::Results { number: 7, results },
         ]
     }
 
@@ -295,6 +256,12 @@ mod tests {
         assert!(refused(99, 0, &[]).contains("no message 99"));
         let rank = [1u32.to_le_bytes(), 17u32.to_le_bytes()].concat();
         assert!(refused(RUN, 1, &rank).contains("17 dimensions"));
+        // So many requests take more memory than the message has bytes.
+        assert!(refused(REQUESTS, u32::MAX, &[]).contains("cut short"));
+        let group = |outcome: u32, count: u32| [outcome.to_le_bytes(), count.to_le_bytes()].concat();
+        assert!(refused(RESULTS, 1, &group(2, 0)).contains("the outcome 2"));
+        assert!(refused(RESULTS, 1, &group(0, 65)).contains("65 tensors"));
+        assert!(refused(RESULTS, 1, &group(0, 1)).contains("cut short"));
     }
 
     #[test]

@@ -6,10 +6,11 @@
 use crate::channel::{self, Channel, Heard};
 use crate::log;
 use crate::memory::{self, Memory};
-use crate::message::{Message, Placed, VERSION, Way};
-use crate::signature;
+use crate::message::{Message, VERSION, Way};
+use crate::placed::{Group, Placed};
+use crate::{outputs, signature};
+use millpond_backends_interface::Signature;
 use millpond_backends_interface::foreign::number_of;
-use millpond_backends_interface::{Port, Signature};
 use millpond_fleet::Process;
 use millpond_tensor::Tensor;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -46,6 +47,15 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         Failure::Lost(format!("cannot be spoken with: {error}"))
     }
+}
+
+/// What a run is held against.
+pub(crate) struct Bounds<'a> {
+    pub(crate) signature: &'a Signature,
+    /// When it is given up.
+    pub(crate) until: Instant,
+    /// Bytes that its inputs may take, and its outputs.
+    pub(crate) bytes_max: usize,
 }
 
 /// A running process.
@@ -133,31 +143,60 @@ impl Running {
     }
 
     /// Runs the model on these inputs.
-    pub(crate) fn run(
+    pub(crate) fn run(&mut self, inputs: &[Tensor], bounds: &Bounds<'_>) -> Result<Vec<Tensor>, Failure> {
+        let tensors = self.lend(inputs.iter(), bounds.bytes_max)?;
+        let number = self.number + 1;
+        match self.ask(&Message::Run { number, tensors }, bounds)? {
+            Message::Answer { tensors, .. } => {
+                let rows = bounds.signature.rows(inputs);
+                let read = outputs::read(self.outputs.as_ref(), &tensors, bounds.signature, rows);
+                read.map_err(Failure::Run)
+            }
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// Runs the model once for these requests, each with its own inputs, and gives what each comes to.
+    pub(crate) fn run_requests(
         &mut self,
-        inputs: &[Tensor],
-        signature: &Signature,
-        until: Instant,
-        bytes_max: usize,
-    ) -> Result<Vec<Tensor>, Failure> {
+        requests: &[Vec<Tensor>],
+        bounds: &Bounds<'_>,
+    ) -> Result<Vec<Result<Vec<Tensor>, String>>, Failure> {
+        let placed = self.lend(requests.iter().flatten(), bounds.bytes_max)?;
+        let mut placed = placed.into_iter();
+        let groups = requests
+            .iter()
+            .map(|inputs| Group::of(placed.by_ref().take(inputs.len()).collect()));
+        let (number, requests) = (self.number + 1, groups.collect::<Vec<_>>());
+        let count = requests.len();
+        match self.ask(&Message::Requests { number, requests }, bounds)? {
+            Message::Results { results, .. } => {
+                let read = outputs::read_results(self.outputs.as_ref(), &results, bounds.signature, count);
+                read.map_err(Failure::Run)
+            }
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// Has it do the next run, and hears what that comes to.
+    fn ask(&mut self, run: &Message, bounds: &Bounds<'_>) -> Result<Message, Failure> {
         self.number += 1;
         let number = self.number;
-        let tensors = self.lend(inputs, bytes_max)?;
-        let asked = self.channel.send(&Message::Run { number, tensors });
+        let asked = self.channel.send(run);
         asked.map_err(|error| Failure::Unasked(error.to_string()))?;
         let mut has_grown = false;
         loop {
-            match self.hear(until)? {
-                Message::Answer { number: of, tensors } if of == number => {
-                    return self
-                        .read(&tensors, signature, signature.rows(inputs))
-                        .map_err(Failure::Run);
-                }
+            match self.hear(bounds.until)? {
                 Message::Failed { number: of, text } if of == number => return Err(Failure::Run(text)),
                 Message::Needs { number: of, bytes } if of == number && !has_grown => {
                     has_grown = true;
                     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                    self.outputs = Some(self.share(Way::Outputs, bytes, bytes_max)?);
+                    self.outputs = Some(self.share(Way::Outputs, bytes, bounds.bytes_max)?);
+                }
+                done @ (Message::Answer { number: of, .. } | Message::Results { number: of, .. })
+                    if of == number =>
+                {
+                    return Ok(done);
                 }
                 other => return Err(unasked(&other)),
             }
@@ -165,10 +204,14 @@ impl Running {
     }
 
     /// Puts inputs where the worker sees them, and says where.
-    fn lend(&mut self, inputs: &[Tensor], bytes_max: usize) -> Result<Vec<Placed>, Failure> {
+    fn lend<'t>(
+        &mut self,
+        inputs: impl Iterator<Item = &'t Tensor> + Clone,
+        bytes_max: usize,
+    ) -> Result<Vec<Placed>, Failure> {
         let too_large = || Failure::Run(format!("its inputs take more than {bytes_max} bytes"));
-        let (mut end, mut tensors) = (0usize, Vec::with_capacity(inputs.len()));
-        for tensor in inputs {
+        let (mut end, mut tensors) = (0usize, Vec::new());
+        for tensor in inputs.clone() {
             let at = memory::aligned(end).ok_or_else(too_large)?;
             let bytes = memory::space(tensor.elements());
             end = at.checked_add(bytes).ok_or_else(too_large)?;
@@ -191,7 +234,7 @@ impl Running {
                     other => other,
                 })?,
         };
-        for (tensor, placed) in inputs.iter().zip(&tensors) {
+        for (tensor, placed) in inputs.zip(&tensors) {
             let written = usize::try_from(placed.at).ok();
             let written = written.and_then(|at| memory.write(at, tensor.elements()));
             written.ok_or_else(too_large)?;
@@ -217,29 +260,6 @@ impl Running {
         self.channel
             .send_with(&Message::Memory { way, bytes }, file.as_fd())?;
         Ok(memory)
-    }
-
-    /// Copies the outputs, each of which must be as its port says.
-    fn read(&self, tensors: &[Placed], signature: &Signature, rows: usize) -> Result<Vec<Tensor>, String> {
-        let ports = &signature.outputs;
-        if tensors.len() != ports.len() {
-            return Err(format!(
-                "it gave {} outputs, {} expected",
-                tensors.len(),
-                ports.len()
-            ));
-        }
-        let memory = self.outputs.as_ref();
-        let memory = memory.ok_or("it gave outputs without memory for them")?;
-        if let Some(problem) = overlap(tensors) {
-            return Err(problem);
-        }
-        let rows = signature.batched.then_some(rows);
-        let outputs = ports.iter().zip(tensors).map(|(port, placed)| {
-            read_one(memory, port, placed, rows)
-                .map_err(|problem| format!("output `{}` {problem}", port.name))
-        });
-        outputs.collect()
     }
 
     /// The next message; the end of the worker otherwise.
@@ -281,32 +301,13 @@ impl Drop for Running {
 
 fn unasked(message: &Message) -> Failure {
     let kind = match message {
-        Message::Start { .. } | Message::Memory { .. } | Message::Run { .. } => "a server's message",
+        Message::Start { .. } | Message::Memory { .. } | Message::Run { .. } | Message::Requests { .. } => {
+            "a server's message"
+        }
         Message::Ready { .. } => "that it is ready",
         Message::Failed { .. } => "that a run failed that is not this one",
-        Message::Answer { .. } => "the outputs of a run that is not this one",
+        Message::Answer { .. } | Message::Results { .. } => "the outputs of a run that is not this one",
         Message::Needs { .. } => "that it needs memory, out of turn",
     };
     Failure::Lost(format!("said {kind}"))
-}
-
-/// What is wrong with places that share bytes: each is copied, so together they could be many times the memory.
-fn overlap(tensors: &[Placed]) -> Option<String> {
-    let mut places: Vec<(u64, u64)> = tensors
-        .iter()
-        .filter(|placed| placed.bytes > 0)
-        .map(|placed| (placed.at, placed.at.saturating_add(placed.bytes)))
-        .collect();
-    places.sort_unstable();
-    let meet = places.windows(2).find(|pair| pair[1].0 < pair[0].1)?;
-    let at = meet[1].0;
-    Some(format!("it gave two outputs that share memory at byte {at}"))
-}
-
-fn read_one(memory: &Memory, port: &Port, placed: &Placed, rows: Option<usize>) -> Result<Tensor, String> {
-    let sizes = placed.shape.iter().copied();
-    let (shape, len) = port.check_output(placed.element_type, sizes, rows)?;
-    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let data = memory.read(port.element_type, number(placed.at), number(placed.bytes), len)?;
-    Tensor::new(shape, data).map_err(|error| error.to_string())
 }

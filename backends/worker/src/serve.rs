@@ -4,7 +4,8 @@
 
 use crate::channel::{Channel, Heard};
 use crate::memory::{self, Memory};
-use crate::message::{Message, Placed, VERSION, Way};
+use crate::message::{Message, VERSION, Way};
+use crate::placed::Placed;
 use crate::signature;
 use millpond_backends_interface::foreign::{number_of, type_of};
 use millpond_backends_interface::{Error, Instance, Model, Signature};

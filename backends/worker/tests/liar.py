@@ -111,7 +111,7 @@ def lie(worker, word, number, placed):
         worker.hear()
         worker.say(NEEDS, number, struct.pack("<Q", 1))
     elif word == "ready":
-        worker.say(READY, 1, b"{}")
+        worker.say(READY, 2, b"{}")
     elif word == "raise":
         worker.say(FAILED, number, b"it raised\nan error")
     elif word == "closes":
@@ -152,11 +152,11 @@ def run(worker, number, count, rest):
 def main():
     worker = Worker()
     kind, _, version, what = worker.hear()
-    assert (kind, version) == (START, 1)
+    assert (kind, version) == (START, 2)
     told = json.loads(what).get("lie", "")
     signature = json.loads(json.dumps(SIGNATURE))
     if told == "version":
-        worker.say(READY, 2, b"{}")
+        worker.say(READY, 1, b"{}")
     elif told == "failed":
         worker.say(FAILED, 0, b"it could not")
     elif told == "signature":
@@ -176,10 +176,11 @@ def main():
         with open(json.loads(what)["path"], "a+") as seen:
             signature["outputs"][0]["name"] = f"sums{seen.tell()}"
             seen.write("x")
-    worker.say(READY, 1, json.dumps(signature).encode())
+    worker.say(READY, 2, json.dumps(signature).encode())
     while (heard := worker.hear()) is not None:
         _, count, number, rest = heard
         run(worker, number, count, rest)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -23,6 +23,7 @@ fn launch(what: &str) -> Launch {
         run_max: Duration::from_secs(60),
         memory_bytes_max: None,
         shared_bytes_max: SHARED_BYTES_MAX,
+        takes_requests: false,
     }
 }
 
@@ -141,7 +142,7 @@ fn a_worker_that_lies_while_it_loads_is_not_a_model() {
     };
     check(
         "version",
-        "speaks version 2 of the protocol, and this server version 1",
+        "speaks version 1 of the protocol, and this server version 2",
     );
     check("failed", "it could not");
     check("signature", "first dimension of output `sums` is not free");

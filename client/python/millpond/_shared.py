@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy
 
 _PLACED = struct.Struct("<IIQQ")
+_GROUP = struct.Struct("<II")
 _END_BYTES = 8
 _ALIGNMENT = 64
 # The number of each type in messages, and numpy's type; of bf16 numpy has none, and of bytes the elements are objects.
@@ -45,19 +46,39 @@ class Placed(NamedTuple):
 
 def unpack(message: bytes, count: int) -> list[Placed]:
     """The places of `count` tensors of a message."""
-    at, tensors = 0, []
+    return _unpacked(message, 0, count)[0]
+
+
+def _unpacked(message: bytes, at: int, count: int) -> tuple[list[Placed], int]:
+    """The places of those that a message has from there on, and where they end."""
+    tensors = []
     for _ in range(count):
         number, rank, start, size = _PLACED.unpack_from(message, at)
         at += _PLACED.size
         tensors.append(Placed(number, start, size, struct.unpack_from(f"<{rank}Q", message, at)))
         at += 8 * rank
-    return tensors
+    return tensors, at
+
+
+def unpack_groups(message: bytes, count: int) -> list[list[Placed]]:
+    """The places of the tensors of `count` requests."""
+    at, groups = 0, []
+    for _ in range(count):
+        _, tensors = _GROUP.unpack_from(message, at)
+        group, at = _unpacked(message, at + _GROUP.size, tensors)
+        groups.append(group)
+    return groups
 
 
 def pack(tensors: list[Placed]) -> bytes:
     """The same, as a message holds them."""
     one = lambda placed: _PLACED.pack(placed.number, len(placed.shape), placed.at, placed.size)
     return b"".join(one(placed) + struct.pack(f"<{len(placed.shape)}Q", *placed.shape) for placed in tensors)
+
+
+def pack_group(failed: bool, tensors: list[Placed]) -> bytes:
+    """What one request comes to: its outputs, or why it failed."""
+    return _GROUP.pack(failed, len(tensors)) + pack(tensors)
 
 
 class Port:
@@ -82,14 +103,23 @@ class Port:
         strings[:] = [memory[start + begin : start + end] for begin, end in zip([0, *ends], ends)]
         return strings.reshape(placed.shape)
 
+    def value(self, memory: mmap.mmap, placed: Placed) -> Any:
+        """An input of one request, as a pipeline in Python's own process gives it: texts as bytes or lists of them, what has no dimensions
+        as a number, and else an array that shares the memory."""
+        array = self.view(memory, placed)
+        return array.tolist() if self.type == "bytes" or not placed.shape else array
+
     def output(self, value: Any, rows: int | None) -> Any:
         """What a function gave, as an array of the declared type, with so many rows where there is a batch. Raises Refused."""
-        if self.type == "bytes":
+        if self.type == "bytes" and isinstance(value, bytearray | memoryview):
+            # numpy would take their items for those of an array.
+            array = numpy.asarray(bytes(value), object)
+        elif self.type == "bytes":
             array = numpy.asarray(value, object)
         else:
-            # An array has a type of its own, and another one is a mistake; numbers in lists have none.
+            # An array has a type of its own, and another one is a mistake; Python's own numbers have none, alone and in lists.
             array = numpy.asarray(value)
-            if not hasattr(value, "dtype") and numpy.can_cast(array.dtype, self.dtype, "same_kind"):
+            if not hasattr(value, "dtype") and self._takes_numbers(array):
                 array = array.astype(self.dtype)
             if array.dtype != self.dtype:
                 raise Refused(f"output `{self.name}` is {array.dtype}, and {self.type} is declared; convert it, as with .astype")
@@ -97,10 +127,22 @@ class Port:
         if len(array.shape) != len(expected) or any(want not in (None, has) for want, has in zip(expected, array.shape)):
             shown = ["?" if size is None else size for size in expected]
             raise Refused(f"output `{self.name}` has shape {list(array.shape)}; expected [{', '.join(map(str, shown))}]")
-        return _Strings(self.name, array) if self.type == "bytes" else array
+        return Strings(self.name, array) if self.type == "bytes" else array
 
 
-class _Strings:
+    def _takes_numbers(self, array: Any) -> bool:
+        """Whether numbers of Python can be of the declared type, none of them changed but by rounding. Raises Refused where one is too large."""
+        if array.size == 0:
+            return True
+        if array.dtype.kind not in "iu" or self.dtype.kind not in "iu":
+            return bool(numpy.can_cast(array.dtype, self.dtype, "same_kind"))
+        bounds, least, most = numpy.iinfo(self.dtype), array.min(), array.max()
+        if least < bounds.min or most > bounds.max:
+            raise Refused(f"output `{self.name}` holds {least if least < bounds.min else most}, which is no {self.type}")
+        return True
+
+
+class Strings:
     """An output of byte strings: where each ends, and all of them."""
 
     def __init__(self, name: str, array: Any) -> None:
@@ -127,19 +169,25 @@ def _bfloat16(name: str) -> Any:
     return numpy.dtype(ml_dtypes.bfloat16)
 
 
-def place(ports: list[Port], outputs: list[Any]) -> tuple[list[Placed], int]:
-    """Where outputs come to lie one after the other, and how many bytes they take."""
+def place(outputs: list[tuple[int, Any]]) -> tuple[list[Placed], int]:
+    """Where outputs, each with the number of its type, come to lie one after the other, and how many bytes they take."""
     end, tensors = 0, []
-    for port, output in zip(ports, outputs):
+    for number, output in outputs:
         at = -(-end // _ALIGNMENT) * _ALIGNMENT
-        tensors.append(Placed(port.number, at, output.nbytes, output.shape))
+        tensors.append(Placed(number, at, output.nbytes, output.shape))
         end = at + output.nbytes
     return tensors, end
 
 
+def text(words: str) -> tuple[int, Strings]:
+    """A text as an output, with the number of its type."""
+    number, _ = _TYPES["bytes"]
+    return number, Strings("text", numpy.asarray(words.encode("utf-8", "replace"), object))
+
+
 def write(memory: mmap.mmap, placed: Placed, output: Any) -> None:
     """Copies an output to its place."""
-    if isinstance(output, _Strings):
+    if isinstance(output, Strings):
         memory[placed.at : placed.at + placed.size] = output.joined
     else:
         numpy.ndarray(placed.shape, output.dtype, buffer=memory, offset=placed.at)[...] = output

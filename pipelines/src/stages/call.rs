@@ -69,9 +69,10 @@ impl Describe for Call {
 
     fn open(&self, stage: &str, _given: &[Option<Port>], opening: &mut Opening<'_>) -> Result<Opened, Error> {
         let batcher = opening.model(&self.model, 0)?;
-        if !batcher.model().takes_requests() {
+        let model = batcher.model();
+        if !model.takes_requests() || !model.signature().inputs.is_empty() {
             let problem = format!(
-                "stage {stage:?}: model {:?} takes tensors that are joined in batches; run it by model = {{ model = {:?} }}",
+                "stage {stage:?}: model {:?} takes tensors of declared types; run it by model = {{ model = {:?} }}",
                 self.model, self.model
             );
             return Err(opening.unfit(problem));

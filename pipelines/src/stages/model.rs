@@ -107,7 +107,10 @@ impl Describe for Model {
         let signature = batcher.model().signature().clone();
         let order = self.order(stage, &signature, opening)?;
         for (input, given) in order.iter().map(|at| &signature.inputs[*at]).zip(given) {
-            if let Some(given) = given.as_ref().filter(|given| !input.may_fit(given)) {
+            let fits = |given: &&Port| {
+                input.may_fit(given) || (!signature.batched && input.may_fit(&item_of(given)))
+            };
+            if let Some(given) = given.as_ref().filter(|given| !fits(given)) {
                 let problem = format!(
                     "stage {stage:?}: model {:?} takes {input}, and is given {given}",
                     self.model
@@ -221,6 +224,15 @@ struct Running {
     is_scores: bool,
 }
 
+/// A row of what is given, without its dimension.
+fn item_of(given: &Port) -> Port {
+    let shape = given.shape.iter().skip(1).copied().collect();
+    Port {
+        shape,
+        ..given.clone()
+    }
+}
+
 /// The rows of a value as one tensor.
 fn tensor(value: &Value) -> Result<Tensor, Error> {
     match &value.items {
@@ -271,7 +283,7 @@ impl Stage for Running {
         let [0] = self.order.as_slice() else {
             return self.wait(given, self.ordered(given)?);
         };
-        let input = tensor(given.value(0)?)?;
+        let input = self.input(0, given.value(0)?)?;
         let mut ports = self.signature.inputs.iter();
         if let Some(port) = ports.find(|port| !port.fits(input.shape())) {
             let (model, shape) = (self.batcher.name(), input.shape());
@@ -304,13 +316,23 @@ impl Stage for Running {
 }
 
 impl Running {
+    /// A value as the input at `at` takes it: of a model without a batch the only row without its dimension, where the input has one less.
+    fn input(&self, at: usize, value: &Value) -> Result<Tensor, Error> {
+        let tensor = tensor(value)?;
+        let port = self.signature.inputs.get(at).filter(|_| !self.signature.batched);
+        let is_item =
+            port.is_some_and(|port| tensor.rows() == 1 && tensor.shape().len() == port.shape.len() + 1);
+        let item = is_item.then(|| tensor.item(0)).flatten();
+        Ok(item.unwrap_or(tensor))
+    }
+
     /// What it takes, in the model's order.
     fn ordered(&self, given: &Given<'_>) -> Result<Vec<Tensor>, Error> {
         let mut inputs = Vec::with_capacity(self.order.len());
         for at in 0..self.signature.inputs.len() {
             let from = self.order.iter().position(|input| *input == at);
             let from = from.ok_or_else(|| Error::not_given("all inputs of its model"))?;
-            inputs.push(tensor(given.value(from)?)?);
+            inputs.push(self.input(at, given.value(from)?)?);
         }
         Ok(inputs)
     }

@@ -101,6 +101,7 @@ FAULTS = {
     "type": lambda x: x.astype("float64"),
     "order": lambda x: x.astype(">f4"),
     "list": lambda x: x.tolist(),
+    "integers": lambda x: x.astype(int).tolist(),
     "ragged": lambda x: [[1], [2, 3]],
     "objects": lambda x: [object()] * len(x),
     "huge": lambda x: numpy.broadcast_to(numpy.float32(1), (len(x), 1 << 40)),
@@ -130,6 +131,66 @@ def faulty(batch):
         if fault not in (b"", b"none"):
             return FAULTS[fault.decode()](batch["x"])
     return batch["x"]
+
+
+# Of a whole run, by the text of any of its requests.
+RUN_FAULTS = {
+    "raise": lambda batch: {}["a key that is not there"],
+    "few": lambda batch: batch[1:],
+    "no list": lambda batch: dict(enumerate(batch)),
+    "quit": lambda batch: os._exit(3),
+    "hang": lambda batch: time.sleep(1000),
+    "huge": lambda batch: [numpy.broadcast_to(numpy.float32(1), 1 << 40)] * len(batch),
+}
+# Of a request alone.
+FAULTY_RESULTS = {
+    "exception": lambda: ValueError("not this one"),
+    "exit": lambda: SystemExit("it left"),
+    "unspeakable": lambda: Unspeakable(),
+    "nothing": lambda: None,
+    "nan": lambda: {**GOOD, "means": [numpy.nan]},
+    "type": lambda: {**GOOD, "length": 1.5},
+    "large": lambda: {**GOOD, "length": 1 << 63},
+    "ragged": lambda: {**GOOD, "means": [[1], [2, 3]]},
+    "texts": lambda: {**GOOD, "shouted": [1]},
+    "unknown": lambda: {**GOOD, "z": 1},
+    "missing": lambda: {"length": 1},
+}
+GOOD = {"length": 1, "means": [1.5], "shouted": ["A"], "together": 1}
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise self
+
+
+@millpond.backend
+def requests(batch):
+    """text: bytes[], image: u8[?, ?], words: bytes[?] -> length: i64[], means: f32[?], shouted: bytes[?], together: i64[]"""
+    texts = [request["text"].decode() for request in batch]
+    for fault in RUN_FAULTS.keys() & set(texts):
+        return RUN_FAULTS[fault](batch)
+
+    def one(request):
+        image, words = request["image"], request["words"]
+        assert isinstance(image, numpy.ndarray) and not image.flags.writeable and isinstance(words, list)
+        means = image.mean(axis=1, dtype="f4")
+        shouted = [word.decode().upper() for word in words]
+        return {"length": len(request["text"]), "means": means, "shouted": shouted, "together": len(batch)}
+
+    return [FAULTY_RESULTS[text]() if text in FAULTY_RESULTS else one(request) for text, request in zip(texts, batch)]
+
+
+@millpond.backend
+def again(batch):
+    """Inputs of any type and shape, each given back as it came."""
+    return [{f"{name}_out": value for name, value in request.items()} for request in batch]
+
+
+@millpond.backend
+def lengths(batch):
+    """text: bytes[] -> n: i64[]"""
+    return [len(request["text"]) for request in batch]
 
 
 def unmarked(batch):
