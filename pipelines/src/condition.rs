@@ -212,49 +212,24 @@ macro_rules! declare {
         /// The elements as f64; `None` for byte strings.
         fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
             match tensor.elements() {
-                $(Elements::$variant(values) => Some(values.iter().map(|value| declare!(@$kind *value)).collect()),)*
+                $(Elements::$variant(values) => Some(values.iter().map(|value| nearest!($kind *value)).collect()),)*
                 Elements::Bytes(_) => None,
             }
         }
     };
-    (@$kind:ident $value:expr) => {
-        ToF64::to_f64_nearest($value)
-    };
 }
 
 /// An element as the nearest f64.
-trait ToF64 {
-    fn to_f64_nearest(self) -> f64;
-}
-
-macro_rules! as_f64 {
-    ($($type:ty)*) => {
-        $(impl ToF64 for $type {
-            fn to_f64_nearest(self) -> f64 {
-                self as f64
-            }
-        })*
+macro_rules! nearest {
+    (float $value:expr) => {
+        f64::from($value)
     };
-}
-
-as_f64!(f32 f64 i64 i32 u8);
-
-impl ToF64 for bool {
-    fn to_f64_nearest(self) -> f64 {
-        f64::from(u8::from(self))
-    }
-}
-
-impl ToF64 for millpond_tensor::f16 {
-    fn to_f64_nearest(self) -> f64 {
-        self.to_f64()
-    }
-}
-
-impl ToF64 for millpond_tensor::bf16 {
-    fn to_f64_nearest(self) -> f64 {
-        self.to_f64()
-    }
+    (truth $value:expr) => {
+        f64::from(u8::from($value))
+    };
+    ($kind:ident $value:expr) => {
+        $value as f64
+    };
 }
 
 element_types!(declare);

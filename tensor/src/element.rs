@@ -29,6 +29,11 @@ macro_rules! element_types {
             Bf16 bf16 float,
             I64 i64 int,
             I32 i32 int,
+            I16 i16 int,
+            I8 i8 int,
+            U64 u64 uint,
+            U32 u32 uint,
+            U16 u16 uint,
             U8 u8 uint,
             Bool bool truth,
             $($arguments)*
@@ -46,6 +51,36 @@ macro_rules! first_not_finite {
         let _ = $elements;
         None
     }};
+}
+
+/// What a word of the table stands for.
+macro_rules! kind_of {
+    (float) => {
+        Kind::Float
+    };
+    (int) => {
+        Kind::Int
+    };
+    (uint) => {
+        Kind::UInt
+    };
+    (truth) => {
+        Kind::Truth
+    };
+}
+
+/// Whether a type has a whole number.
+macro_rules! holds {
+    (truth $type:ident, $value:expr) => {
+        matches!($value, 0 | 1)
+    };
+    // Beyond its largest number is an infinity.
+    (float $type:ident, $value:expr) => {
+        element_of!($type, $value).is_finite()
+    };
+    ($kind:ident $type:ident, $value:expr) => {
+        $type::try_from($value).is_ok()
+    };
 }
 
 /// A whole number as an element.
@@ -83,6 +118,22 @@ macro_rules! declare {
                 match self {
                     $(ElementType::$variant => stringify!($type),)*
                     ElementType::Bytes => "bytes",
+                }
+            }
+
+            /// What kind of thing an element is.
+            pub fn kind(self) -> Kind {
+                match self {
+                    $(ElementType::$variant => kind_of!($kind),)*
+                    ElementType::Bytes => Kind::Bytes,
+                }
+            }
+
+            /// Whether an element can be this number, or as near to it as a float comes. Strings have no numbers but 0: no bytes.
+            pub fn holds(self, value: i64) -> bool {
+                match self {
+                    $(ElementType::$variant => holds!($kind $type, value),)*
+                    ElementType::Bytes => value == 0,
                 }
             }
 
@@ -229,6 +280,21 @@ macro_rules! declare {
 
 element_types!(declare);
 
+/// What kind of thing elements are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Floating-point numbers.
+    Float,
+    /// Whole numbers.
+    Int,
+    /// Whole numbers not below zero.
+    UInt,
+    /// Truth values.
+    Truth,
+    /// Byte strings.
+    Bytes,
+}
+
 impl From<Bytes> for Data {
     fn from(strings: Bytes) -> Data {
         Data::Bytes(strings)
@@ -312,7 +378,36 @@ mod tests {
         }
         assert_eq!(ElementType::parse("float"), None);
         let widths = ElementType::ALL.iter().map(|known| known.bytes().unwrap_or(0));
-        assert_eq!(widths.collect::<Vec<_>>(), [4, 8, 2, 2, 8, 4, 1, 1, 0]);
+        assert_eq!(
+            widths.collect::<Vec<_>>(),
+            [4, 8, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1, 0]
+        );
+    }
+
+    #[test]
+    fn a_type_holds_the_numbers_between_its_least_and_its_largest() {
+        let check = |element_type: ElementType, least: i64, most: i64| {
+            for (value, expected) in [(least, true), (0, true), (most, true)] {
+                assert_eq!(element_type.holds(value), expected, "{element_type} {value}");
+            }
+            let beyond = [least.checked_sub(1), most.checked_add(1)];
+            for value in beyond.into_iter().flatten() {
+                assert!(!element_type.holds(value), "{element_type} {value}");
+            }
+        };
+        check(ElementType::Bool, 0, 1);
+        check(ElementType::I8, -128, 127);
+        check(ElementType::I16, -32_768, 32_767);
+        check(ElementType::I32, i32::MIN.into(), i32::MAX.into());
+        check(ElementType::I64, i64::MIN, i64::MAX);
+        check(ElementType::U8, 0, 255);
+        check(ElementType::U16, 0, 65_535);
+        check(ElementType::U32, 0, u32::MAX.into());
+        check(ElementType::U64, 0, i64::MAX);
+        check(ElementType::F32, i64::MIN, i64::MAX);
+        check(ElementType::Bytes, 0, 0);
+        // Numbers round to the nearest, and the first that rounds to an infinity is 65,520.
+        check(ElementType::F16, -65_519, 65_519);
     }
 
     fn check_finite(data: impl Into<Data>, expected: Option<(usize, f64)>) {

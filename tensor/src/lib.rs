@@ -20,7 +20,7 @@ mod resize;
 mod tensor;
 
 pub use bytes::{Bytes, BytesView};
-pub use element::{Data, Element, ElementType, Elements};
+pub use element::{Data, Element, ElementType, Elements, Kind};
 pub use error::Error;
 pub use half::{bf16, f16};
 pub use tensor::Tensor;

@@ -24,7 +24,7 @@ extern "C" {
 /* A host refuses a plugin with another number. Fields that are added behind others do not change it. */
 #define MILLPOND_PLUGIN_ABI 1u
 
-/* Types of elements. The numbers never change. */
+/* Types of elements. The numbers never change; a later header may add some, and a host refuses a model of a type that it does not know. */
 enum {
     MILLPOND_F32 = 1,
     MILLPOND_F64 = 2,
@@ -34,7 +34,12 @@ enum {
     MILLPOND_I32 = 6,
     MILLPOND_U8 = 7,
     MILLPOND_BOOL = 8, /* a byte each; any but 0 is true */
-    MILLPOND_BYTES = 9 /* byte strings of any length each */
+    MILLPOND_BYTES = 9, /* byte strings of any length each */
+    MILLPOND_I8 = 10,
+    MILLPOND_I16 = 11,
+    MILLPOND_U16 = 12,
+    MILLPOND_U32 = 13,
+    MILLPOND_U64 = 14
 };
 
 /* Of a signature: dimension 0 of every input and output is the batch (its size is -1), and several requests may share a run. */

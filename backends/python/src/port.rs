@@ -2,7 +2,6 @@
 //!
 //! It knows no model. Its invariant: a signature that it gives is one that a worker may have.
 
-use millpond_backends_interface::foreign::type_named;
 use millpond_backends_interface::{Port, Signature};
 use millpond_tensor::ElementType;
 use serde::Deserialize;
@@ -60,7 +59,7 @@ fn port(text: &str) -> Result<(Port, bool), String> {
     let (name, rest) = text.rsplit_once(':').ok_or("has no colon")?;
     let (element_type, sizes) = rest.trim().split_once('[').ok_or("has no shape")?;
     let sizes = sizes.strip_suffix(']').ok_or("has no shape")?;
-    let element_type = type_named(element_type.trim()).ok_or_else(|| {
+    let element_type = ElementType::parse(element_type.trim()).ok_or_else(|| {
         let known: Vec<&str> = ElementType::ALL.iter().map(|known| known.as_str()).collect();
         format!(
             "has the unknown type {:?}, none of {known:?}",

@@ -145,9 +145,6 @@ impl Memory {
 /// It has neither padding nor bytes that are no value of it.
 unsafe trait Plain: Copy {}
 
-// SAFETY: a number without padding.
-unsafe impl Plain for u64 {}
-
 macro_rules! shared {
     ($($variant:ident $type:ident $kind:ident,)*) => {
         $(plain!($kind $type);)*
@@ -241,6 +238,11 @@ mod tests {
         check(vec![bf16::ONE, bf16::MIN]);
         check(vec![i64::MIN, 7]);
         check(vec![i32::MAX]);
+        check(vec![i16::MIN, i16::MAX]);
+        check(vec![i8::MIN, i8::MAX]);
+        check(vec![u64::MAX, 7]);
+        check(vec![u32::MAX]);
+        check(vec![u16::MAX, 0]);
         check(vec![1u8, 2, 3]);
         check(vec![true, false, true]);
         check(["a", "", "xyz"].into_iter().collect::<Bytes>());

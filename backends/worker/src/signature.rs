@@ -1,7 +1,7 @@
 //! A signature as a worker writes it: JSON. Its invariant: what is read has passed the checks on signatures of foreign code.
 
-use millpond_backends_interface::foreign::type_named;
 use millpond_backends_interface::{Port, Signature};
+use millpond_tensor::ElementType;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(crate) fn read(text: &str) -> Result<Signature, String> {
     let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let ports = |ports: Vec<WrittenPort>| {
         let ports = ports.into_iter().map(|port| {
-            let element_type = type_named(&port.element_type)
+            let element_type = ElementType::parse(&port.element_type)
                 .ok_or_else(|| format!("`{}` has the unknown type {:?}", port.name, port.element_type))?;
             Ok(Port {
                 name: port.name,

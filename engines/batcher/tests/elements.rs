@@ -3,7 +3,7 @@
 
 use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Answer, Batcher, BatcherOptions, Error as InferError, Rejected, Request};
-use millpond_tensor::{Bytes, Data, ElementType, Tensor, bf16, f16};
+use millpond_tensor::{Bytes, Data, ElementType, Tensor, bf16, element_types, f16};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -96,24 +96,34 @@ fn tensor(rows: usize, data: impl Into<Data>) -> Tensor {
     Tensor::new(vec![rows, 2], data).unwrap()
 }
 
-/// Rows of two numbers, or of their digits, from `first` on.
-fn counted(element_type: ElementType, first: u8, rows: usize) -> Tensor {
-    let numbers = first..first + 2 * rows as u8;
-    match element_type {
-        ElementType::F32 => tensor(rows, numbers.map(f32::from).collect::<Vec<_>>()),
-        ElementType::F64 => tensor(rows, numbers.map(f64::from).collect::<Vec<_>>()),
-        ElementType::F16 => tensor(rows, numbers.map(f16::from).collect::<Vec<_>>()),
-        ElementType::Bf16 => tensor(
-            rows,
-            numbers.map(|n| bf16::from_f32(n.into())).collect::<Vec<_>>(),
-        ),
-        ElementType::I64 => tensor(rows, numbers.map(i64::from).collect::<Vec<_>>()),
-        ElementType::I32 => tensor(rows, numbers.map(i32::from).collect::<Vec<_>>()),
-        ElementType::U8 => tensor(rows, numbers.collect::<Vec<_>>()),
-        ElementType::Bool => tensor(rows, numbers.map(|n| n % 3 == 0).collect::<Vec<_>>()),
-        ElementType::Bytes => tensor(rows, numbers.map(|n| n.to_string()).collect::<Bytes>()),
-    }
+macro_rules! declare {
+    ($($variant:ident $type:ident $kind:ident,)*) => {
+        /// Rows of two numbers, or of their digits, from `first` on.
+        fn counted(element_type: ElementType, first: u8, rows: usize) -> Tensor {
+            let numbers = first..first + 2 * rows as u8;
+            match element_type {
+                $(ElementType::$variant => {
+                    tensor(rows, numbers.map(|number| of!($kind $type, number)).collect::<Vec<$type>>())
+                })*
+                ElementType::Bytes => tensor(rows, numbers.map(|n| n.to_string()).collect::<Bytes>()),
+            }
+        }
+    };
 }
+
+macro_rules! of {
+    (float $type:ident, $number:expr) => {
+        $type::from($number)
+    };
+    (truth $type:ident, $number:expr) => {
+        $number % 3 == 0
+    };
+    ($kind:ident $type:ident, $number:expr) => {
+        $number as $type
+    };
+}
+
+element_types!(declare);
 
 #[test]
 fn requests_that_share_a_run_get_their_own_rows() {

@@ -11,7 +11,7 @@ use crate::{
     Describe, Error, Form, Given, Items, Kind, Opened, Opening, PerRow, Stage, Step, Value, numeric,
 };
 use millpond_backends_interface::Port;
-use millpond_tensor::{Elements, Tensor};
+use millpond_tensor::{Elements, Tensor, element_types};
 use serde::Deserialize;
 
 /// Boxes kept of one image when nothing is said.
@@ -108,16 +108,40 @@ impl Suppressing {
 
 /// Classes as whole numbers, whatever type a model gives them in.
 fn whole(classes: &Tensor) -> Result<Vec<i64>, String> {
-    match classes.elements() {
-        Elements::I64(classes) => Ok(classes.to_vec()),
-        Elements::I32(classes) => Ok(classes.iter().copied().map(i64::from).collect()),
-        Elements::F32(classes) => Ok(classes.iter().map(|class| *class as i64).collect()),
-        _ => Err(format!(
-            "nms takes classes of i64, i32 or f32, not {}",
+    let whole = whole_numbers(classes.elements());
+    whole.ok_or_else(|| {
+        format!(
+            "nms takes classes that are numbers, not {}",
             classes.element_type()
-        )),
-    }
+        )
+    })
 }
+
+macro_rules! declare {
+    ($($variant:ident $type:ident $kind:ident,)*) => {
+        fn whole_numbers(classes: Elements<'_>) -> Option<Vec<i64>> {
+            match classes {
+                $(Elements::$variant(classes) => whole_numbers!($kind classes),)*
+                Elements::Bytes(_) => None,
+            }
+        }
+    };
+}
+
+macro_rules! whole_numbers {
+    (truth $classes:expr) => {{
+        let _ = $classes;
+        None
+    }};
+    (float $classes:expr) => {
+        Some($classes.iter().map(|class| f64::from(*class) as i64).collect())
+    };
+    ($kind:ident $classes:expr) => {
+        Some($classes.iter().map(|class| *class as i64).collect())
+    };
+}
+
+element_types!(declare);
 
 impl Stage for Suppressing {
     fn run(&self, given: &Given<'_>) -> Result<Step, Error> {

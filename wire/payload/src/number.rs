@@ -69,8 +69,11 @@ numbers! {
     bf16: |token| float(token).map(bf16::from_f64), f32, bf16::from_le_bytes, bf16::to_le_bytes;
     i64: integer, int, i64::from_le_bytes, i64::to_le_bytes;
     i32: integer, int, i32::from_le_bytes, i32::to_le_bytes;
+    i16: integer, int, i16::from_le_bytes, i16::to_le_bytes;
+    i8: integer, int, i8::from_le_bytes, i8::to_le_bytes;
     u64: integer, uint, u64::from_le_bytes, u64::to_le_bytes;
     u32: integer, uint, u32::from_le_bytes, u32::to_le_bytes;
+    u16: integer, uint, u16::from_le_bytes, u16::to_le_bytes;
     u8: integer, uint, u8::from_le_bytes, u8::to_le_bytes;
     bool: truth, bool, |[byte]: [u8; 1]| byte != 0, |value| [u8::from(value)];
 }

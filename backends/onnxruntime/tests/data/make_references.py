@@ -270,12 +270,22 @@ def shapes():
 
 
 def odd():
-    """Half floats and strings as they came, weights in files of their own, and truth values that are neither 0 nor 1."""
+    """Half floats, strings and the less usual integers as they came, weights in files of their own, and truth values that are neither 0 nor 1."""
     kinds = {"h": TensorProto.FLOAT16, "b": TensorProto.BFLOAT16, "s": TensorProto.STRING}
     for name, kind in kinds.items():
         ports = [helper.make_tensor_value_info(port, kind, ["N", 2]) for port in (name, f"{name}2")]
         names = {"h": "half", "b": "brain", "s": "strings"}
         write(names[name], [helper.make_node("Identity", [name], [f"{name}2"])], ports[:1], ports[1:], [])
+    kinds = {
+        "i8": TensorProto.INT8,
+        "i16": TensorProto.INT16,
+        "u16": TensorProto.UINT16,
+        "u32": TensorProto.UINT32,
+        "u64": TensorProto.UINT64,
+    }
+    ports = lambda suffix: [helper.make_tensor_value_info(f"{name}{suffix}", kind, ["N", 2]) for name, kind in kinds.items()]
+    nodes = [helper.make_node("Identity", [name], [f"{name}_same"]) for name in kinds]
+    write("integers", nodes, ports(""), ports("_same"), [])
     truths = onnx.TensorProto(name="truths", data_type=TensorProto.BOOL, dims=[1, 3], raw_data=bytes([0, 1, 2]))
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
     y = helper.make_tensor_value_info("y", TensorProto.BOOL, None)

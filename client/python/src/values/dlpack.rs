@@ -7,7 +7,7 @@
 
 use crate::values::memory::{self, Lent};
 use crate::values::take::Refused;
-use millpond_tensor::{ElementType, Tensor};
+use millpond_tensor::{ElementType, Kind, Tensor};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ struct DlTensor {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct DlType {
     code: u8,
     bits: u8,
@@ -60,17 +60,19 @@ struct Versioned {
     tensor: DlTensor,
 }
 
-/// Codes and bits of the element types.
-const TYPES: &[(ElementType, u8, u8)] = &[
-    (ElementType::F32, 2, 32),
-    (ElementType::F64, 2, 64),
-    (ElementType::F16, 2, 16),
-    (ElementType::Bf16, 4, 16),
-    (ElementType::I64, 0, 64),
-    (ElementType::I32, 0, 32),
-    (ElementType::U8, 1, 8),
-    (ElementType::Bool, 6, 8),
-];
+/// How DLPack describes such elements; strings it has none.
+fn type_of(element_type: ElementType) -> Option<DlType> {
+    let code = match element_type.kind() {
+        Kind::Float if element_type == ElementType::Bf16 => 4,
+        Kind::Float => 2,
+        Kind::Int => 0,
+        Kind::UInt => 1,
+        Kind::Truth => 6,
+        Kind::Bytes => return None,
+    };
+    let bits = u8::try_from(element_type.bytes()? * 8).ok()?;
+    Some(DlType { code, bits, lanes: 1 })
+}
 
 /// What `export` gives away: DLPack's struct, which points to the rest.
 #[repr(C)]
@@ -109,8 +111,7 @@ pub(super) fn export<'py>(
 
 fn give<M>(tensor: Tensor, managed: impl FnOnce(DlTensor) -> M) -> PyResult<Box<Given<M>>> {
     let element_type = tensor.element_type();
-    let known = TYPES.iter().find(|(known, ..)| *known == element_type);
-    let (Some(&(_, code, bits)), Some(at)) = (known, memory::address(tensor.elements())) else {
+    let (Some(dtype), Some(at)) = (type_of(element_type), memory::address(tensor.elements())) else {
         return Err(PyBufferError::new_err(format!(
             "DLPack has no elements of type {element_type}; use tolist()"
         )));
@@ -130,7 +131,7 @@ fn give<M>(tensor: Tensor, managed: impl FnOnce(DlTensor) -> M) -> PyResult<Box<
         data: at.cast_mut(),
         device: [CPU.0, CPU.1],
         ndim: i32::try_from(shape.len())?,
-        dtype: DlType { code, bits, lanes: 1 },
+        dtype,
         shape: shape.as_mut_ptr(),
         strides: strides.as_mut_ptr(),
         byte_offset: 0,
@@ -248,12 +249,16 @@ pub(super) fn import(object: &Bound<'_, PyAny>) -> Result<Tensor, Refused> {
 /// `described` is a producer's, and lives with `owner`.
 unsafe fn tensor(described: &DlTensor, owner: Py<PyAny>) -> Result<Tensor, Refused> {
     let DlType { code, bits, lanes } = described.dtype;
-    let known = TYPES
-        .iter()
-        .find(|known| (known.1, known.2, 1) == (code, bits, lanes));
-    let Some(&(element_type, ..)) = known else {
+    let known = || {
+        ElementType::ALL
+            .iter()
+            .filter(|known| **known != ElementType::Bytes)
+    };
+    let Some(&element_type) = known().find(|known| type_of(**known) == Some(described.dtype)) else {
+        let known: Vec<&str> = known().map(|known| known.as_str()).collect();
         return Err(Refused::value(format!(
-            "has elements of DLPack type (code {code}, {bits} bits, {lanes} lanes); expected one of f32, f64, f16, bf16, i64, i32, u8, bool"
+            "has elements of DLPack type (code {code}, {bits} bits, {lanes} lanes); expected one of {}",
+            known.join(", ")
         )));
     };
     let dims = usize::try_from(described.ndim).unwrap_or(0);

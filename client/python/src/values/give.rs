@@ -6,7 +6,7 @@
 use crate::values::array::Array;
 use crate::values::memory;
 use millpond_pipelines::{Items, Value};
-use millpond_tensor::{ElementType, Elements, Tensor};
+use millpond_tensor::{ElementType, Elements, Tensor, element_types};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -135,22 +135,32 @@ pub(super) fn numpy<'py>(py: Python<'py>, array: Bound<'py, Array>) -> PyResult<
 
 /// As lists of Python's own numbers, truth values or bytes, as deep as there are dimensions.
 pub(super) fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    let flat: Vec<Bound<'py, PyAny>> = match tensor.elements() {
-        Elements::F32(elements) => objects(py, elements.iter().map(|value| f64::from(*value)))?,
-        Elements::F64(elements) => objects(py, elements.iter().copied())?,
-        Elements::F16(elements) => objects(py, elements.iter().map(|value| value.to_f64()))?,
-        Elements::Bf16(elements) => objects(py, elements.iter().map(|value| value.to_f64()))?,
-        Elements::I64(elements) => objects(py, elements.iter().copied())?,
-        Elements::I32(elements) => objects(py, elements.iter().copied())?,
-        Elements::U8(elements) => objects(py, elements.iter().copied())?,
-        Elements::Bool(elements) => objects(py, elements.iter().copied())?,
-        Elements::Bytes(strings) => strings
-            .iter()
-            .map(|string| PyBytes::new(py, string).into_any())
-            .collect(),
-    };
+    let flat = flat(py, tensor.elements())?;
     nested(py, tensor.shape(), &mut flat.into_iter())
 }
+
+macro_rules! declare {
+    ($($variant:ident $type:ident $kind:ident,)*) => {
+        /// Each element as an object of Python's.
+        fn flat<'py>(py: Python<'py>, elements: Elements<'_>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+            match elements {
+                $(Elements::$variant(elements) => objects(py, elements.iter().map(|value| own!($kind *value))),)*
+                Elements::Bytes(strings) => objects(py, strings.iter().map(|string| PyBytes::new(py, string))),
+            }
+        }
+    };
+}
+
+macro_rules! own {
+    (float $value:expr) => {
+        f64::from($value)
+    };
+    ($kind:ident $value:expr) => {
+        $value
+    };
+}
+
+element_types!(declare);
 
 fn objects<'py, T: IntoPyObject<'py>>(
     py: Python<'py>,

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::values::array::Array;
-use millpond_tensor::{Data, ElementType, Elements, Error, Tensor, bf16, element_types, f16};
+use millpond_tensor::{Data, ElementType, Elements, Error, Kind, Tensor, bf16, element_types, f16};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::{Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE};
 use pyo3::prelude::*;
@@ -134,18 +134,42 @@ pub(super) fn reinterpreted(tensor: &Tensor, element_type: ElementType) -> Optio
     Tensor::lent(vec![len], elements, tensor.clone()).ok()
 }
 
+/// What the buffer protocol calls elements; of bf16 and of strings it has none.
+const FORMATS: &[(ElementType, &CStr)] = &[
+    (ElementType::F32, c"f"),
+    (ElementType::F64, c"d"),
+    (ElementType::F16, c"e"),
+    (ElementType::I64, c"q"),
+    (ElementType::I32, c"i"),
+    (ElementType::I16, c"h"),
+    (ElementType::I8, c"b"),
+    (ElementType::U64, c"Q"),
+    (ElementType::U32, c"I"),
+    (ElementType::U16, c"H"),
+    (ElementType::U8, c"B"),
+    (ElementType::Bool, c"?"),
+];
+
 /// How the buffer protocol calls such elements.
 fn format(element_type: ElementType) -> Option<&'static CStr> {
-    Some(match element_type {
-        ElementType::F32 => c"f",
-        ElementType::F64 => c"d",
-        ElementType::F16 => c"e",
-        ElementType::I64 => c"q",
-        ElementType::I32 => c"i",
-        ElementType::U8 => c"B",
-        ElementType::Bool => c"?",
-        ElementType::Bf16 | ElementType::Bytes => return None,
-    })
+    let known = FORMATS.iter().find(|(known, _)| *known == element_type)?;
+    Some(known.1)
+}
+
+/// The type of items that the buffer protocol calls so, in this machine's byte order.
+pub(super) fn type_of_format(code: u8, item_bytes: usize) -> Option<ElementType> {
+    // Of l, L, n and N only the machine says how wide they are.
+    let kind = match code {
+        b'l' | b'n' => Kind::Int,
+        b'L' | b'N' => Kind::UInt,
+        code => {
+            let mut known = FORMATS.iter();
+            let found = known.find(|(_, format)| format.to_bytes() == [code])?.0;
+            return (found.bytes() == Some(item_bytes)).then_some(found);
+        }
+    };
+    let mut known = FORMATS.iter().map(|(known, _)| *known);
+    known.find(|known| known.kind() == kind && known.bytes() == Some(item_bytes))
 }
 
 /// Fills `view` with what the array holds, to be read.

@@ -16,7 +16,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemory
 /// What a tensor is made of, for messages.
 const EXPECTED: &str = "an array (numpy's, or anything with the buffer protocol or __dlpack__), a millpond.Tensor, a number, str, bytes, or a list of str and bytes";
 /// Elements that tensors have, by numpy's names.
-const TYPES: &str = "float32, float64, float16, bfloat16, int64, int32, uint8 or bool";
+const TYPES: &str = "float32, float64, float16, bfloat16, int8 to int64, uint8 to uint64 or bool";
 
 /// Why an object is no value. The caller names the place.
 pub(crate) enum Refused {
@@ -266,16 +266,7 @@ fn element_type(format: &str, item_bytes: usize) -> Option<ElementType> {
         [order, code] if is_native(*order) => code,
         _ => return None,
     };
-    Some(match (code, item_bytes) {
-        (b'f', 4) => ElementType::F32,
-        (b'd', 8) => ElementType::F64,
-        (b'e', 2) => ElementType::F16,
-        (b'q' | b'l' | b'n', 8) => ElementType::I64,
-        (b'i' | b'l', 4) => ElementType::I32,
-        (b'B', 1) => ElementType::U8,
-        (b'?', 1) => ElementType::Bool,
-        _ => return None,
-    })
+    memory::type_of_format(*code, item_bytes)
 }
 
 /// Whether it is one of numpy's arrays whose items the buffer protocol has no name for, or none of numbers.

@@ -24,7 +24,8 @@ import millpond  # noqa: E402
 TIMEOUT_S = 60
 FUNCTIONS = Path(__file__).with_name("functions.py")
 SUMS = 'function = "sums"\ninputs = ["x: f32[N, 2]", "words: bytes[N]"]\noutputs = ["y: f32[N, 1]", "echo: bytes[N]", "pid: i64[N]", "rows: i32[N]"]'
-DTYPES = {"f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": ml_dtypes.bfloat16, "i64": "<i8", "i32": "<i4", "u8": "u1", "bool": "?"}
+INTEGERS = {f"{kind}{bits}": f"<{kind}{bits // 8}" for kind in "iu" for bits in (64, 32, 16, 8)}
+DTYPES = {"f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": ml_dtypes.bfloat16, "bool": "?", **INTEGERS}
 FAULTY = 'function = "faulty"\ninputs = ["fault: bytes[N]", "x: f32[N, ?]"]\noutputs = ["y: f32[N, ?]"]'
 
 
@@ -123,6 +124,7 @@ class Answers(Workers):
     def test_every_type_goes_in_and_comes_out(self):
         types = [*DTYPES, "bytes"]
         values = {"bool": [True, False], "bytes": [b"", b"xy"]}
+        values |= {kind: [numpy.iinfo(dtype).min, numpy.iinfo(dtype).max] for kind, dtype in INTEGERS.items()}
         inputs = [f'"{kind}: {kind}[N, ?]"' for kind in types]
         outputs = [f'"{kind}_out: {kind}[N, ?]"' for kind in types]
         self.serve(model("m", f'function = "same"\ninputs = [{", ".join(inputs)}]\noutputs = [{", ".join(outputs)}]'))

@@ -149,6 +149,11 @@ async fn inference_reads_scores_and_outputs() {
         named("f32", vec![0.5_f32, 1.5].into()),
         named("f16", [0.5_f32, 1.5].map(infer::f16::from_f32).to_vec().into()),
         named("bf16", [0.5_f32, 1.5].map(infer::bf16::from_f32).to_vec().into()),
+        named("i16", vec![i16::MIN, i16::MAX].into()),
+        named("i8", vec![i8::MIN, i8::MAX].into()),
+        named("u64", vec![7, u64::MAX].into()),
+        named("u32", vec![7, u32::MAX].into()),
+        named("u16", vec![7, u16::MAX].into()),
         named("bytes", texts.into()),
     ];
     let tensors = infer::Call::Tensors(infer::Tensors {

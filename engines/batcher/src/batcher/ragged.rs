@@ -8,7 +8,7 @@
 use super::queue::Waiting;
 use super::{BatcherOptions, batch};
 use millpond_backends_interface::{Port, Signature};
-use millpond_tensor::{ElementType, Tensor};
+use millpond_tensor::Tensor;
 use serde::Deserialize;
 
 /// A padded length at most.
@@ -86,7 +86,7 @@ impl Padding {
             ));
         }
         let value = options.pad_value;
-        if let Some(port) = ragged.find(|port| !holds(port.element_type, value)) {
+        if let Some(port) = ragged.find(|port| !port.element_type.holds(value)) {
             return Err(format!(
                 "{at}.pad_value is {value}, which input `{port}` cannot hold"
             ));
@@ -176,20 +176,6 @@ impl Padding {
             .map(|(shape, tensor)| tensor.resized(shape, self.value));
         let resized: Option<Vec<Tensor>> = resized.collect();
         resized.ok_or_else(|| format!("its inputs cannot be padded to a length of {padded}"))
-    }
-}
-
-/// Whether a type has this value.
-fn holds(element_type: ElementType, value: i64) -> bool {
-    match element_type {
-        ElementType::Bool => (0..=1).contains(&value),
-        ElementType::U8 => u8::try_from(value).is_ok(),
-        ElementType::I32 => i32::try_from(value).is_ok(),
-        // Beyond that it is an infinity.
-        ElementType::F16 => (-65_504..=65_504).contains(&value),
-        // Strings are padded by such without bytes.
-        ElementType::Bytes => value == 0,
-        ElementType::I64 | ElementType::F32 | ElementType::F64 | ElementType::Bf16 => true,
     }
 }
 

@@ -36,16 +36,21 @@ fn both_forms_round_trip() {
         Data::Bf16([0.1, -3.0e38].map(bf16::from_f32).to_vec()),
         Data::I64(vec![-5, i64::MAX]),
         Data::I32(vec![7, -7]),
+        Data::I16(vec![i16::MIN, i16::MAX]),
+        Data::I8(vec![i8::MIN, i8::MAX]),
+        // A float has no such number.
+        Data::U64(vec![(1 << 53) + 1, u64::MAX]),
+        Data::U32(vec![0, u32::MAX]),
+        Data::U16(vec![0, u16::MAX]),
         Data::U8(vec![1, 255]),
         Data::Bool(vec![true, false]),
         Data::Bytes(["a\"é", ""].into_iter().collect()),
     ];
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
-    let tensors = data
-        .into_iter()
-        .zip(names)
-        .map(|(data, name)| (name.into(), Tensor::new(vec![1, 2], data).unwrap()))
-        .collect();
+    let named = |data: Data| {
+        let name = data.element_type().as_str().into();
+        (name, Tensor::new(vec![1, 2], data).unwrap())
+    };
+    let tensors = data.into_iter().map(named).collect();
     let samples = TextRows::new(vec![vec!["u1".into(), "i\"2".into()]; 15]);
     for call in [
         Call::Tensors(Tensors {
@@ -130,6 +135,26 @@ fn tensors_are_checked() {
     check(r#"{"inputs":{"x":[1]}}"#, "\"inputs.x\" is an array");
     check(r#"{"inputs":{},"otputs":[]}"#, "\"otputs\" is unknown");
     check("{}", "\"inputs\" is missing");
+}
+
+#[test]
+fn whole_numbers_are_exact_and_within_their_type() {
+    check(
+        r#"{"inputs":{"x":{"shape":[2],"type":"u64","data":[18446744073709551615,9007199254740993]}}}"#,
+        "U64([18446744073709551615, 9007199254740993])",
+    );
+    for (element_type, beyond) in [
+        ("i8", "128"),
+        ("i16", "-32769"),
+        ("u16", "65536"),
+        ("u32", "4294967296"),
+        ("u64", "-1"),
+    ] {
+        check(
+            &format!(r#"{{"inputs":{{"x":{{"shape":[1],"type":"{element_type}","data":[{beyond}]}}}}}}"#),
+            &format!("integer; expected one {element_type}"),
+        );
+    }
 }
 
 #[test]

@@ -1,61 +1,47 @@
 //! Tensors of every type, any shape and any elements, both ways in each form that they travel in.
 
 use super::*;
+use millpond_tensor::element_types;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Elements of that type, made from any bits; JSON has neither NaN nor infinity.
-fn data(element_type: ElementType, seeds: &[u64]) -> Data {
-    let seeds = seeds.iter().copied();
-    match element_type {
-        ElementType::F32 => {
-            let floats = seeds.map(|seed| f32::from_bits(seed as u32));
-            Data::F32(
-                floats
-                    .map(|float| if float.is_finite() { float } else { 0.0 })
-                    .collect(),
-            )
-        }
-        ElementType::F64 => {
-            let floats = seeds.map(f64::from_bits);
-            Data::F64(
-                floats
-                    .map(|float| if float.is_finite() { float } else { 0.0 })
-                    .collect(),
-            )
-        }
-        ElementType::F16 => {
-            let floats = seeds.map(|seed| f16::from_bits(seed as u16));
-            Data::F16(
-                floats
-                    .map(|float| if float.is_finite() { float } else { f16::ZERO })
-                    .collect(),
-            )
-        }
-        ElementType::Bf16 => {
-            let floats = seeds.map(|seed| bf16::from_bits(seed as u16));
-            Data::Bf16(
-                floats
-                    .map(|float| if float.is_finite() { float } else { bf16::ZERO })
-                    .collect(),
-            )
-        }
-        ElementType::I64 => Data::I64(seeds.map(u64::cast_signed).collect()),
-        ElementType::I32 => Data::I32(seeds.map(|seed| seed as i32).collect()),
-        ElementType::U8 => Data::U8(seeds.map(|seed| seed as u8).collect()),
-        ElementType::Bool => Data::Bool(seeds.map(|seed| seed % 2 == 1).collect()),
-        ElementType::Bytes => {
-            let mut strings = Bytes::default();
-            for seed in seeds {
-                // Half of them are text.
-                let mask = if seed % 2 == 0 { 0x7f } else { 0xff };
-                let bytes = seed.to_be_bytes().map(|byte| byte & mask);
-                strings.push(&bytes[..(seed % 9) as usize]);
+macro_rules! declare {
+    ($($variant:ident $type:ident $kind:ident,)*) => {
+        /// Elements of that type, made from any bits; JSON has neither NaN nor infinity.
+        fn data(element_type: ElementType, seeds: &[u64]) -> Data {
+            let seeds = seeds.iter().copied();
+            match element_type {
+                $(ElementType::$variant => Data::$variant(seeds.map(|seed| of_bits!($kind $type, seed)).collect()),)*
+                ElementType::Bytes => {
+                    let mut strings = Bytes::default();
+                    for seed in seeds {
+                        // Half of them are text.
+                        let mask = if seed % 2 == 0 { 0x7f } else { 0xff };
+                        let bytes = seed.to_be_bytes().map(|byte| byte & mask);
+                        strings.push(&bytes[..(seed % 9) as usize]);
+                    }
+                    Data::Bytes(strings)
+                }
             }
-            Data::Bytes(strings)
         }
-    }
+    };
 }
+
+macro_rules! of_bits {
+    (float $type:ident, $bits:expr) => {
+        Some($type::from_bits($bits as _))
+            .filter(|float| float.is_finite())
+            .unwrap_or_default()
+    };
+    (truth $type:ident, $bits:expr) => {
+        $bits % 2 == 1
+    };
+    ($kind:ident $type:ident, $bits:expr) => {
+        $bits as $type
+    };
+}
+
+element_types!(declare);
 
 fn tensors() -> impl Strategy<Value = Tensor> {
     (
