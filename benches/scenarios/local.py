@@ -4,6 +4,7 @@
     hello-native, hello-python, two-stages   calls a second of millpond.Pipeline: bytes in, the same bytes out
     peer-native, peer-python                 the same of omniback's pipe
     batch                                    the median of a call in milliseconds; batches of up to 4, which may wait 10 ms to fill
+    returning, returning-p50                 calls a second, and their median in milliseconds, of a model of 2 ms and 0.1 ms a row, four rows a run
     decode, peer-decode                      images a second: scikit-learn's china.jpg to blue, green, red; cv2.imdecode
 
 It measures one case in one process, threads of Python as clients. The peer's package is installed into an environment of its own.
@@ -24,6 +25,10 @@ PEERS = ["omniback==0.2.24", "opencv-python-headless==5.0.0.93"]
 # For its picture alone.
 PICTURES = "scikit-learn==1.9.1"
 DATA = b"hello"
+# Every call has one, as those of the models in ort_load.py.
+DEADLINE_MS = 10_000
+# How many calls go by between two looks at the clock, where calls are counted.
+CALLS_A_LOOK = 16
 
 
 def package() -> None:
@@ -75,6 +80,7 @@ def ours(case: str):
     native = {"identity": {}, "instances": 1}
     row = memoryview(bytearray(4)).cast("f", [1, 1])
     model = {"backend": "practice", "behaviour": "wait", "us": 0, "batch_size_max": 4, "batch_delay_us_max": 10_000}
+    returning = {"backend": "practice", "behaviour": "wait", "us": 2000, "us_per_row": 100, "batch_size_max": 4, "instances": 1}
     if case == "decode":
         peers()
     config, data = {
@@ -82,14 +88,15 @@ def ours(case: str):
         "hello-python": ({"stages": {"echo": {"backend": echo, "batch_size_max": 4}}}, DATA),
         "two-stages": ({"stages": [{"name": "first", **native}, {"name": "echo", **native}]}, DATA),
         "batch": ({"models": {"sum": model}, "stages": {"echo": {"model": {"model": "sum"}}}}, row),
+        "returning": ({"models": {"sum": returning}, "stages": {"echo": {"model": {"model": "sum"}}}}, row),
         "decode": ({"stages": {"echo": {"decode": {"color": "bgr"}, "instances": 1}}}, picture() if case == "decode" else b""),
-    }[case]
+    }[case.removesuffix("-p50")]
     pipe = millpond.Pipeline(config)
     if case != "decode":
         assert bytes(pipe({"data": data})["echo"]) == bytes(data)
 
     def call():
-        pipe({"data": data})
+        pipe({"data": data}, deadline_ms=DEADLINE_MS)
 
     return call
 
@@ -146,9 +153,9 @@ def main() -> None:
         begin.wait()
         done, until = 0, end[0]
         while time.perf_counter() < until:
-            for _ in range(16):
+            for _ in range(CALLS_A_LOOK):
                 call()
-            done += 16
+            done += CALLS_A_LOOK
         counts[client] = done
 
     def clock(client: int) -> None:
@@ -158,10 +165,11 @@ def main() -> None:
             call()
             own.append(time.perf_counter() - before)
 
+    is_timed = case == "batch" or case.endswith("-p50")
     warm = time.perf_counter() + 0.5
     while time.perf_counter() < warm:
         call()
-    threads = [threading.Thread(target=clock if case == "batch" else count, args=(at,)) for at in range(clients)]
+    threads = [threading.Thread(target=clock if is_timed else count, args=(at,)) for at in range(clients)]
     for thread in threads:
         thread.start()
     started = time.perf_counter()
@@ -169,7 +177,7 @@ def main() -> None:
     begin.wait()
     for thread in threads:
         thread.join()
-    if case == "batch":
+    if is_timed:
         print(statistics.median(sum(took, [])) * 1e3)
     else:
         print(sum(counts) / (time.perf_counter() - started))

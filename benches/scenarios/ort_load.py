@@ -17,7 +17,7 @@ import threading
 import time
 
 import numpy as np
-from local import BUILT, package
+from local import BUILT, DEADLINE_MS, package
 
 FOLDER = BUILT / "bench-models"
 # Rows of a batch by model.
@@ -88,7 +88,7 @@ def pipeline(file, inputs, expected, batch: int, seconds: float) -> float:
         begin.wait()
         while time.perf_counter() < end[0]:
             at = (caller + len(own) * callers) % len(rows)
-            own.append((at, pipe({"data": rows[at]})["y"]))
+            own.append((at, pipe({"data": rows[at]}, deadline_ms=DEADLINE_MS)["y"]))
 
     for at, row in enumerate(rows):
         check(pipe({"data": row})["y"], expected[at : at + 1], f"row {at}")

@@ -70,6 +70,7 @@ pub(crate) const STRUCTURE: &[Group] = &[
 pub(crate) const INFER: &[Group] = &[
     Group::of("returning", scenario::of_models),
     Group::of("returning-open", scenario::of_models),
+    Group::of("returning-local", nothing),
     Group::of("standing", scenario::of_models),
     Group::of("bursts", nothing),
     Group::of("quick", nothing),
