@@ -19,7 +19,10 @@ use place::Place;
 use written::{Written, strange, written};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Files below a folder whose names end so.

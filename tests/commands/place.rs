@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::root;
 use super::short::{SHORT, SHORT_SEARCH};
 use crate::harness::{Millpond, R1, data, make_table};
 use crate::press::recipes::free_port;
@@ -21,8 +22,8 @@ use crate::serving::rank::RANK;
 
 /// Ports that files and commands name.
 const PORTS: &[u16] = &[
-    7070, 7071, 7072, 7073, 7074, 7075, 7076, 7077, 7391, 7392, 13500, 13503, 13510, 13520, 13590, 13591,
-    13592,
+    7070, 7071, 7072, 7073, 7074, 7075, 7076, 7077, 7391, 7392, 13500, 13503, 13510, 13520, 13540, 13541,
+    13549, 13550, 13551, 13590, 13591, 13592,
 ];
 
 /// What stands before a port of this machine.
@@ -68,13 +69,26 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("peer-memcached.toml", "memcached", "memcached"),
 ];
 
-/// The programs a scenario needs that are not here and cannot be installed.
+/// What is built before, by the scenario that uses it.
+const BUILT: &[(&str, &str, &str)] = &[
+    ("r4-local.toml", NATIVE, "what `make python` builds"),
+    ("r4-batch.toml", NATIVE, "what `make python` builds"),
+    ("r4-gil.toml", NATIVE, "what `make python` builds"),
+    ("r4-gil.toml", ".demo/venv", "the demo's environment"),
+];
+const NATIVE: &str = "client/python/millpond/_native.abi3.so";
+
+/// The programs a scenario needs that are not here and cannot be installed, and what was not built.
 pub fn missing_programs(scenario: &str) -> Vec<&'static str> {
     let needed = PROGRAMS.iter().filter(|(name, _, _)| *name == scenario);
-    needed
+    let programs = needed
         .filter(|(_, program, package)| !is_there(program) && !install(package, program))
-        .map(|(_, program, _)| *program)
-        .collect()
+        .map(|(_, program, _)| *program);
+    let built = BUILT
+        .iter()
+        .filter(|(name, path, _)| *name == scenario && !root().join(path).exists())
+        .map(|(_, _, words)| *words);
+    programs.chain(built).collect()
 }
 
 fn is_there(program: &str) -> bool {
@@ -161,13 +175,14 @@ impl Place {
             std::fs::create_dir_all(place.path(folder)).unwrap();
         }
         place.write_millpond();
-        let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../press/scenarios");
-        for entry in std::fs::read_dir(scenarios).unwrap() {
+        place.lay_programs();
+        for entry in std::fs::read_dir(root().join("press/scenarios")).unwrap() {
             let path = entry.unwrap().path();
             let text = std::fs::read_to_string(&path).unwrap();
             // A table of a thousand rows for one of a million, two processes for a dozen.
             let text = text.replace("\"--rows\", \"1000000\"", "\"--rows\", \"2000\"");
             let text = text.replace("\"--processes\", \"12\"", "\"--processes\", \"2\"");
+            let text = text.replace("instances = 10", "instances = 2");
             let name = path.file_name().unwrap().to_str().unwrap();
             place.write(&format!("press/scenarios/{name}"), &text);
         }
@@ -175,6 +190,31 @@ impl Place {
         place.write("examples/torchpipe/classify.toml", classify);
         place.write_engines();
         place
+    }
+
+    /// The programs of scenarios, with Millpond's Python package. No peer of theirs installs here.
+    fn lay_programs(&self) {
+        let peers =
+            "import sys; sys.exit(0 if sys.argv[1] == 'millpond' else 'no peer is installed for a test')\n";
+        for folder in ["press/programs", "client", "target/press-peers"] {
+            std::fs::create_dir_all(self.path(folder)).unwrap();
+        }
+        for entry in std::fs::read_dir(root().join("press/programs")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let text = match name {
+                "peers.py" => peers.to_owned(),
+                name if name.ends_with(".py") => std::fs::read_to_string(&path).unwrap(),
+                _ => continue,
+            };
+            std::fs::write(self.path(&format!("press/programs/{name}")), text).unwrap();
+        }
+        for (of, as_path) in [
+            ("client/python", "client/python"),
+            (".demo/venv", "target/press-peers/millpond"),
+        ] {
+            std::os::unix::fs::symlink(root().join(of), self.path(as_path)).unwrap();
+        }
     }
 
     pub fn path(&self, path: &str) -> PathBuf {

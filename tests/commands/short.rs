@@ -45,6 +45,18 @@ pub const SHORT: &[(&str, &str)] = &[
         "keys.count=2000 requests.count=100 load.duration_s=0.2 load.warmup_s_max=0.1 scenario.repeats=1",
     ),
     (
+        "r4-local.toml",
+        "load.duration_s=0.2 load.warmup_s_max=0.1 load.connections=[2] scenario.repeats=1",
+    ),
+    (
+        "r4-batch.toml",
+        "load.duration_s=0.2 load.warmup_s_max=0.1 load.connections=[2] scenario.repeats=1",
+    ),
+    (
+        "r4-gil.toml",
+        "load.duration_s=0.4 load.warmup_s_max=0.1 load.connections=[2] scenario.repeats=1",
+    ),
+    (
         "mix.toml",
         "load.duration_s=0.4 load.warmup_s_max=0.2 keys.count=2000 requests.count=2000",
     ),

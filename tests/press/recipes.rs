@@ -19,6 +19,7 @@ const CASES: &[(&str, Case)] = &[
     ("peers", peers),
     ("gate", gate),
     ("mix", mix),
+    ("library", library),
     ("attach", attach),
     ("connections", connections),
     ("processes", processes),
@@ -60,6 +61,11 @@ fn recipes(guide: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Where the library of programs is.
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../press/programs")
+}
+
 /// One recipe in a folder of its own.
 struct Recipe {
     folder: tempfile::TempDir,
@@ -73,7 +79,8 @@ impl Recipe {
     fn new(name: &str, text: &str) -> Recipe {
         let mut text = text
             .replace("cpus = [0]", "cpus = []")
-            .replace("cpus = [1]", "cpus = []");
+            .replace("cpus = [1]", "cpus = []")
+            .replace("\"press/programs\"", &format!("{:?}", programs()));
         let mut address = None;
         for port in 7070..7080 {
             let written = format!("127.0.0.1:{port}");
@@ -312,6 +319,21 @@ fn mix(recipe: &Recipe) {
         assert!(operation["answers"].as_u64().unwrap() > 0, "{operation}");
         assert_eq!(operation["failed"], 0, "{operation}");
     }
+}
+
+/// A program that makes its calls itself, in threads and in processes.
+fn library(recipe: &Recipe) {
+    let run = recipe.run("library", &[]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    run.answered(4);
+    let rows = [
+        "| threads | 1 |",
+        "| threads | 2 |",
+        "| processes | 1 |",
+        "| processes | 2 |",
+    ];
+    let printed: String = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(rows.iter().all(|row| printed.contains(row)), "{printed}");
 }
 
 /// A server that the run did not start is watched by its process number.

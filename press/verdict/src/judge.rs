@@ -337,11 +337,17 @@ fn in_process(point: &Point, seen: &Observed) -> Option<String> {
         point.target.address.is_empty() && point.offered.kind == LoadKind::Closed && seen.client_busy >= 50.0;
     let answers = point.counters.answers();
     let cpu = point.client_cpu.filter(|_| is_busy && answers > 0)?;
-    Some(format!(
-        "Server CPU: the engine ran on the calling threads, {:.0} % of a core each, {:.2} us a call with the recording of it.",
-        seen.client_busy,
-        cpu.seconds * 1e6 / answers as f64
-    ))
+    let each = cpu.seconds * 1e6 / answers as f64;
+    let busy = seen.client_busy;
+    Some(match point.target.protocol.as_str() {
+        "program" => format!(
+            "Server CPU: the program does the work itself, {busy:.0} % of a core in all, {each:.2} us a call with its callers."
+        ),
+        _ => format!(
+            "Server CPU: the engine ran on the calling threads, {busy:.0} % of a core each, {each:.2} us a call with the recording \
+             of it."
+        ),
+    })
 }
 
 /// On loopback nothing is slower than memory, and bytes stay unacknowledged until the other side answers.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct TargetName {
     /// Its name in the scenario; the protocol where none was given.
     pub name: String,
-    /// `http`, `native`, `resp`, `memcached`, `echo`, `features`, `ordered` or `infer` (the last three without a network).
+    /// `http`, `native`, `resp`, `memcached`, `echo`, `features`, `ordered`, `infer` (these three without a network) or `program`.
     pub protocol: String,
     /// Host and port; empty in process.
     pub address: String,
@@ -300,7 +300,8 @@ pub struct Point {
     pub operations: Vec<OperationResult>,
     /// Processor time of the server.
     pub server_cpu: Option<Cpu>,
-    /// Processor time of the load generator, without what it spent looking for work that was not there.
+    /// Processor time of the load generator, without what it spent looking for work that was not there; with a program that makes
+    /// the calls.
     pub client_cpu: Option<Cpu>,
     /// Resident memory of the server.
     pub server_memory_bytes: Option<u64>,

@@ -310,12 +310,50 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
         return Err("[target] takes one of `server_pid`, `server_pid_from` and `server_of`".into());
     }
     let (protocol, takes) = (target.protocol.name(), target.protocol.takes);
-    let load = &file.load;
     if target.optional && file.targets.len() < 2 {
         return Err(
             "target.optional is for one of several [[targets]]: without it nothing would be left".into(),
         );
     }
+    check_where(file, target)?;
+    if target.files.is_some() && !target.protocol.takes.local {
+        return Err(format!(
+            "target.files is for the protocols {}, which run in this process",
+            names(|takes| takes.local)
+        ));
+    }
+    if file.check.values == Some(true) && !takes.values {
+        return Err(format!(
+            "check.values is for the protocols {}, whose answers hold the values; \"{protocol}\" can take check.same",
+            names(|takes| takes.values)
+        ));
+    }
+    check_rows(file, target)?;
+    check_tls(target)?;
+    let in_flight = target.load.in_flight.or(file.load.in_flight).unwrap_or(1);
+    if !takes.local && !takes.program && !takes.pipelined && in_flight > 1 {
+        return Err(format!(
+            "load.in_flight is {in_flight}, but HTTP/1.1 answers one request after the other; \
+             use more connections or another target.protocol, such as \"native\""
+        ));
+    }
+    if !takes.path && (target.path.is_some() || !target.headers.is_empty()) {
+        return Err(format!(
+            "target.path and target.headers are for protocol \"http\"; \"{protocol}\" takes target.method or operations"
+        ));
+    }
+    let needs_method = takes.json && !takes.local;
+    if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
+        return Err(
+            "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Where its calls are made: over connections of press, in this process, or by a program.
+fn check_where(file: &File, target: &Target) -> Result<(), String> {
+    let (protocol, takes, load) = (target.protocol.name(), target.protocol.takes, &file.load);
     if takes.program != target.program.is_some() {
         return Err(format!(
             "[targets.program] and protocol \"program\" go together, but the protocol of {:?} is \"{protocol}\" and it has {}",
@@ -348,38 +386,6 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
         }
     } else if target.address.is_empty() {
         return Err("target.address is missing; write it as \"127.0.0.1:13500\"".into());
-    }
-    if target.files.is_some() && !target.protocol.takes.local {
-        return Err(format!(
-            "target.files is for the protocols {}, which run in this process",
-            names(|takes| takes.local)
-        ));
-    }
-    if file.check.values == Some(true) && !takes.values {
-        return Err(format!(
-            "check.values is for the protocols {}, whose answers hold the values; \"{protocol}\" can take check.same",
-            names(|takes| takes.values)
-        ));
-    }
-    check_rows(file, target)?;
-    check_tls(target)?;
-    let in_flight = target.load.in_flight.or(file.load.in_flight).unwrap_or(1);
-    if !takes.local && !takes.program && !takes.pipelined && in_flight > 1 {
-        return Err(format!(
-            "load.in_flight is {in_flight}, but HTTP/1.1 answers one request after the other; \
-             use more connections or another target.protocol, such as \"native\""
-        ));
-    }
-    if !takes.path && (target.path.is_some() || !target.headers.is_empty()) {
-        return Err(format!(
-            "target.path and target.headers are for protocol \"http\"; \"{protocol}\" takes target.method or operations"
-        ));
-    }
-    let needs_method = takes.json && !takes.local;
-    if needs_method && target.operations.is_empty() && target.method.is_none() && target.path.is_none() {
-        return Err(
-            "[target] needs `method`, such as \"infer\" (or, for HTTP, `path`), or `operations`".into(),
-        );
     }
     Ok(())
 }

@@ -73,23 +73,7 @@ impl TargetPlan {
             true => None,
             false => Some(resolve(&target.address)?),
         };
-        let is_compared = kind.takes.json || file.targets.is_empty();
-        let expected = if is_compared {
-            expected(file, target, &bodies)?
-        } else {
-            None
-        };
-        let is_json = kind.takes.json && bodies.mixed.is_none();
-        let json = is_json.then_some(&bodies.set);
-        let mut rules = file.check.clone();
-        if !is_compared {
-            // Beside targets whose answers have fields, those rules are theirs.
-            (rules.field, rules.length_of) = (None, None);
-        }
-        if kind.takes.program {
-            rules = Rules::default();
-        }
-        let checker = Checker::new(&rules, json, expected.as_ref(), bodies.set.len())?;
+        let checker = checker(file, target, &bodies)?;
         let (prepared, verified) = prepare(file, target, &bodies)?;
         let fill = target
             .fill
@@ -155,6 +139,28 @@ impl TargetPlan {
             .into_iter()
             .chain(self.program.as_ref().map(ProgramKeys::launch))
     }
+}
+
+/// What a right answer of a target is; a program knows that itself.
+fn checker(file: &File, target: &Target, bodies: &Bodies) -> Result<Checker, String> {
+    let kind = target.protocol;
+    let is_compared = kind.takes.json || file.targets.is_empty();
+    let expected = if is_compared {
+        expected(file, target, bodies)?
+    } else {
+        None
+    };
+    let is_json = kind.takes.json && bodies.mixed.is_none();
+    let json = is_json.then_some(&bodies.set);
+    let mut rules = file.check.clone();
+    if !is_compared {
+        // Beside targets whose answers have fields, those rules are theirs.
+        (rules.field, rules.length_of) = (None, None);
+    }
+    if kind.takes.program {
+        rules = Rules::default();
+    }
+    Checker::new(&rules, json, expected.as_ref(), bodies.set.len())
 }
 
 /// The requests as their kind prepares them, and what it verifies of the answers.

@@ -85,6 +85,8 @@ impl Target for Arc<Program> {
 
 /// The body of the thread: starts the program, offers what it is told, and ends both.
 fn run(start: &ProgramStart, plan: &Arc<Plan>, line: Line) -> Result<(), String> {
+    // It is no generator of load, so how it fares is no evidence; a system that refuses leaves its name.
+    let _ = rustix::thread::set_name(c"press-program");
     let mut running = Running::start(start)?;
     line.control.program.store(running.pid(), Relaxed);
     let spoken = speak(&mut running, start, plan, &line);

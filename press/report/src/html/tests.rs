@@ -136,7 +136,7 @@ fn a_full_run_has_every_figure_and_section() {
 fn hostile_text_stays_text() {
     let run = sample::hostile();
     well_formed(&html(std::slice::from_ref(&run)));
-    for layout in [Layout::R1, Layout::R3, Layout::Peers] {
+    for layout in [Layout::R1, Layout::R3, Layout::R4, Layout::Peers] {
         let run = RunResult {
             layout,
             ..run.clone()

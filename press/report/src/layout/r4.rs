@@ -1,7 +1,7 @@
 //! The tables of report R4: one a combination of the grid, each target at each number of clients, with the ratio to the first target.
 //!
 //! Its invariants: names and units of the columns TP50 (ms), QPS and clients are the original's; a row is held against the first
-//! target with as many clients.
+//! target with as many clients, or against its only row where it has one.
 
 use millpond_press_recorder::LatencySummary;
 
@@ -41,12 +41,19 @@ fn table(run: &RunResult, grid: &str, members: &[&Case<'_>]) -> Table {
     let caption = if grid.is_empty() { "Every target" } else { grid };
     let mut table = Table::new(caption, COLUMNS);
     let names: Vec<String> = members.iter().map(|case| repeats::name(case)).collect();
+    let names = cases::distinct(names.iter().map(String::as_str));
+    let of = |name: &str| -> Vec<&Case<'_>> {
+        let own = |case: &&Case<'_>| repeats::name(case) == name;
+        members.iter().copied().filter(own).collect()
+    };
+    let firsts = names.first().map(|name| of(name)).unwrap_or_default();
     // They ran load by load; a reader compares the clients of one target.
-    for name in cases::distinct(names.iter().map(String::as_str)) {
-        for case in members.iter().copied().filter(|case| repeats::name(case) == name) {
-            let baseline = members.iter().copied().find(|other| other.load == case.load);
-            table.row(row(run, baseline, case));
-        }
+    for case in names.iter().flat_map(|name| of(name)) {
+        let baseline = match firsts[..] {
+            [only] => Some(only),
+            _ => firsts.iter().copied().find(|first| first.load == case.load),
+        };
+        table.row(row(run, baseline, case));
     }
     table
 }

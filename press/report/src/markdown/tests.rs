@@ -4,7 +4,7 @@
 use millpond_press_recorder::{ErrorKind, LatencySummary, ResourceSecond};
 
 use super::*;
-use crate::{Cpu, Held, Layout, Point, Requests, Server, State, TargetName, sample};
+use crate::{Cpu, Held, Layout, LeftOut, Point, Requests, Server, State, TargetName, sample};
 
 fn point(connections: usize, level: &str) -> Point {
     let mut point = Point {
@@ -212,6 +212,57 @@ fn peers_stand_side_by_side_with_their_ratios() {
     );
     peers.comparisons.clear();
     assert!(!row(&tables(&peers)).contains('['));
+}
+
+#[test]
+fn clients_of_a_target_stand_below_each_other() {
+    let mut run = sample::run();
+    run.layout = Layout::R4;
+    let left = LeftOut {
+        target: "torchpipe".into(),
+        grid: [("batch".to_owned(), "4".to_owned())].into(),
+        reason: "it does not install".into(),
+    };
+    run.left_out.push(left);
+    let text = tables(&run);
+    let rows: Vec<String> = text.lines().skip(2).map(folded).collect();
+    assert_says(
+        &text,
+        &[
+            "| target | clients | TP50 (ms) | QPS | p99 (ms) | p99.9 (ms) | max (ms) | errors | server CPU % | client CPU % | verdict | QPS ratio | TP50 ratio |",
+        ],
+    );
+    let begins = |at: usize, words: &str| assert!(rows[at].starts_with(words), "{words}: {text}");
+    begins(0, "| millpond native | 1 |");
+    begins(1, "| millpond native | 4 |");
+    begins(2, "| millpond native | 256 |");
+    begins(3, "| millpond http | 1 |");
+    assert_eq!(
+        rows.iter()
+            .filter(|row| row.contains("1 (baseline) | 1 (baseline) |"))
+            .count(),
+        3,
+        "{text}"
+    );
+    // A latency of 123 us is 0.1230 ms, and a comparison in pairs has its interval.
+    assert!(rows[3].contains('['), "{text}");
+    assert_says(
+        &report(&run),
+        &["torchpipe was left out at batch = 4: it does not install"],
+    );
+    // A target with a load of its own is held against the only row of the first.
+    let own = |target: &str, connections: usize| {
+        let mut own = point(connections, "");
+        own.target.name = target.into();
+        own
+    };
+    let text = tables(&self::run(Layout::R4, vec![own("ours", 10), own("bare", 2)]));
+    assert_eq!(text.matches("1 (baseline)").count(), 2, "{text}");
+    assert!(
+        text.lines()
+            .any(|line| folded(line).starts_with("| bare | 2 |") && line.contains(" 1.00 |")),
+        "{text}"
+    );
 }
 
 #[test]

@@ -72,20 +72,26 @@ impl Observed {
             ..Observed::default()
         };
         seen.outstanding = outstanding(point);
-        seen.read_threads(&point.resources.threads);
+        seen.read_threads(point);
         if let Some(cpu) = point.client_cpu {
             seen.client_busy = cpu.percent / point.client_threads.max(1) as f64;
         }
         seen
     }
 
-    fn read_threads(&mut self, threads: &[ThreadUse]) {
-        for thread in threads {
+    fn read_threads(&mut self, point: &Point) {
+        let is_program = point.target.protocol == "program";
+        // Of a program that calls no server they are the engine's: waiting for cores is its work's share of them.
+        let are_callers = !is_program || !point.target.address.is_empty();
+        for thread in &point.resources.threads {
             let state = |name: &str| thread.states.get(name).copied().unwrap_or(0.0);
             if thread.side == Side::Client {
-                if thread.name.starts_with("press-client") {
+                let is_press = thread.name.starts_with("press");
+                if thread.name.starts_with("press-client") || (is_program && !is_press) {
                     self.client_thread = self.client_thread.max(thread.cpu_percent);
-                    self.client_wait = self.client_wait.max(thread.wait_percent);
+                    if are_callers {
+                        self.client_wait = self.client_wait.max(thread.wait_percent);
+                    }
                 }
                 continue;
             }

@@ -1,5 +1,7 @@
 //! Points made up for each verdict.
 
+mod in_process;
+
 use super::*;
 use crate::{Cpu, Second};
 use millpond_press_recorder::{ResourceSecond, Side, Used};
@@ -138,17 +140,6 @@ fn threads_that_never_run_are_no_lock_either() {
         thread(&mut point, Side::Server, "background", 0.0, &[("futex", 1.0)]);
     }
     assert_ne!(judge(&point).bound, Bound::Lock);
-}
-
-#[test]
-fn an_engine_in_process_is_its_own_bound() {
-    let mut point = calm();
-    point.target.address = String::new();
-    point.client_cpu = Some(Cpu {
-        seconds: 9.9,
-        percent: 99.0,
-    });
-    check(&point, Judgement::Valid, Bound::ServerCpu, "990.00 us a call");
 }
 
 #[test]
