@@ -1,6 +1,6 @@
 //! What is counted of pipelines and models agrees with what was called: by `/metrics`, `*infos` and the slow log.
 
-use crate::harness::{Http, Millpond};
+use crate::harness::{Http, Millpond, r1_folder};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,6 +114,19 @@ fn stages_of_a_pipeline_are_timed_and_counted() {
         3,
         "{log}"
     );
+}
+
+/// The report of a load says of the figures what the models ran on.
+#[test]
+fn a_model_of_onnx_runtime_says_what_runs_it() {
+    let (practice, onnx) = (folder(), r1_folder());
+    let provider = |folder: &tempfile::TempDir, model: &str| {
+        let server = Millpond::start(folder.path(), &[]);
+        let (_, infos) = server.call("*infos", &json!({}));
+        infos["millpond"]["models"][model]["provider"].clone()
+    };
+    assert_eq!(provider(&onnx, "mlp"), json!("cpu"));
+    assert_eq!(provider(&practice, "sum"), Value::Null);
 }
 
 #[test]

@@ -298,6 +298,13 @@ mod tests {
     }
 
     #[test]
+    fn the_first_provider_is_what_runs_the_operators() {
+        let provider = |keys: &str| toml::from_str::<OnnxRuntime>(keys).unwrap().provider();
+        assert_eq!(provider(""), "cpu");
+        assert_eq!(provider("providers = [\"tensorrt\", \"cuda\"]"), "tensorrt");
+    }
+
+    #[test]
     fn a_session_is_shared_where_a_run_is_its_threads_own_work() {
         let shares = |keys: &str| toml::from_str::<OnnxRuntime>(keys).unwrap().shares_a_session();
         assert!(shares("") && shares("threads = 1\nproviders = [\"cpu\"]"));
