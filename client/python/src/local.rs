@@ -6,6 +6,8 @@
 pub(crate) mod backend;
 pub(crate) mod config;
 mod inside;
+mod keeping;
 pub(crate) mod pipeline;
 pub(crate) mod server;
 mod stats;
+mod turns;

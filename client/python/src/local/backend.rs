@@ -252,7 +252,13 @@ impl Shared {
 
 /// With the interpreter, which ends before its threads do.
 fn attached<T>(with: impl FnOnce(Python<'_>) -> Result<T, Error>) -> Result<T, Error> {
-    Python::try_attach(with).unwrap_or_else(|| Err(problem("the interpreter ends".to_owned())))
+    let attached = inside::waiting(|has_waited| {
+        Python::try_attach(|py| {
+            has_waited();
+            with(py)
+        })
+    });
+    attached.unwrap_or_else(|| Err(problem("the interpreter ends".to_owned())))
 }
 
 fn problem(problem: String) -> Error {

@@ -5,7 +5,7 @@
 use crate::failure::local_error;
 use crate::local::backend::PythonBackend;
 use crate::values::take::type_name;
-use millpond_catalog::{Given, ModelSection};
+use millpond_catalog::{Backend, Given, ModelSection};
 use millpond_engines_batcher::BatcherOptions;
 use millpond_pipelines::{RequestKind, torchpipe};
 use millpond_server::config::{Config, made};
@@ -418,6 +418,15 @@ fn are_stages(path: &[String]) -> bool {
         [pipelines, _, stages] => pipelines == "pipelines" && stages == "stages",
         _ => false,
     }
+}
+
+/// How many calls may be in each of the program's own backends at a time.
+pub(crate) fn instances(config: &Config) -> usize {
+    let own = config.models.values();
+    let own = own.filter(|model| matches!(model.backend, Backend::Given(_)));
+    own.map(|model| model.batcher.instances)
+        .min()
+        .unwrap_or(usize::MAX)
 }
 
 /// Whether requests of the pipeline are values by name.

@@ -5,12 +5,15 @@
 
 use pyo3::PyErr;
 use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
 
 thread_local! {
     /// Calls of pipelines that run on this thread, one inside of the other.
     static CALLERS: Cell<usize> = const { Cell::new(0) };
     /// What the innermost of them is to raise.
     static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// How long backends have waited for the interpreter here; `None` where the caller holds it.
+    static WAITED: Cell<Option<Duration>> = const { Cell::new(None) };
     static INSIDE: RefCell<Vec<(u64, String)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -47,6 +50,28 @@ pub(super) fn caller(call: impl FnOnce()) -> Option<PyErr> {
     call();
     CALLERS.set(CALLERS.get() - 1);
     INTERRUPT.replace(outer)
+}
+
+/// As [`caller`], for one who has let go of the interpreter: [`own_time`] leaves out what backends wait for it.
+pub(super) fn caller_without_interpreter(call: impl FnOnce()) -> Option<PyErr> {
+    let outer = WAITED.replace(Some(Duration::ZERO));
+    let interrupt = caller(call);
+    WAITED.set(outer);
+    interrupt
+}
+
+/// The time since then but for the waits for the interpreter.
+pub(super) fn own_time(began: Instant) -> Duration {
+    began.elapsed().saturating_sub(WAITED.get().unwrap_or_default())
+}
+
+/// Has `wait` get the interpreter, and counts how long that takes: until it calls what it is given.
+pub(super) fn waiting<T>(wait: impl FnOnce(&dyn Fn()) -> T) -> T {
+    let Some(before) = WAITED.get() else {
+        return wait(&|| ());
+    };
+    let began = Instant::now();
+    wait(&|| WAITED.set(Some(before + began.elapsed())))
 }
 
 /// Has this thread's caller raise it; nothing happens where there is none.

@@ -6,6 +6,7 @@
 use crate::arrivals::Queue;
 use crate::ask::{Ended, Listener, Reply, Slot, To};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
+use crate::local::keeping::Keeping;
 use crate::local::{config, inside, stats};
 use crate::options::{milliseconds, priority};
 use crate::pool::Outcome;
@@ -25,8 +26,6 @@ use std::time::{Duration, Instant};
 
 /// How long a close waits for calls under way.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Calls that are expected to take no longer keep the interpreter: to let go of it and to get it back costs more than others gain.
-const KEEP_MAX: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// What this thread runs itself.
@@ -48,8 +47,8 @@ struct Opened {
     /// The pipeline's outputs, as Python's names.
     names: Vec<(Arc<str>, Py<PyString>)>,
     is_closed: AtomicBool,
-    /// Nanoseconds that calls of late have taken on the caller's thread.
-    own_ns: AtomicU64,
+    /// Who keeps the interpreter.
+    keeping: Keeping,
 }
 
 /// A pipeline of this process; `millpond.Pipeline` is its face.
@@ -72,7 +71,13 @@ impl Pipeline {
             return Err(local_error(py, "ConfigError", &text));
         }
         let handle = open(py, &read.config)?;
-        Pipeline::of(py, read.pipeline, read.owner, handle)
+        Pipeline::of(
+            py,
+            read.pipeline,
+            read.owner,
+            handle,
+            config::instances(&read.config),
+        )
     }
 
     /// The pipelines of a configuration in torchpipe's form by their first nodes, over the same models; and what became of its keys.
@@ -83,8 +88,9 @@ impl Pipeline {
     ) -> PyResult<(BTreeMap<String, Pipeline>, Vec<String>)> {
         let read = config::of_torchpipe(config)?;
         let handle = open(py, &read.config)?;
+        let instances = config::instances(&read.config);
         let roots = read.roots.into_iter().map(|root| {
-            let pipeline = Pipeline::of(py, root.clone(), read.owner, Arc::clone(&handle))?;
+            let pipeline = Pipeline::of(py, root.clone(), read.owner, Arc::clone(&handle), instances)?;
             Ok((root, pipeline))
         });
         Ok((roots.collect::<PyResult<_>>()?, read.notes))
@@ -212,7 +218,13 @@ impl Drop for Pipeline {
 }
 
 impl Pipeline {
-    fn of(py: Python<'_>, name: String, owner: u64, handle: Arc<Handle>) -> PyResult<Pipeline> {
+    fn of(
+        py: Python<'_>,
+        name: String,
+        owner: u64,
+        handle: Arc<Handle>,
+        instances: usize,
+    ) -> PyResult<Pipeline> {
         let Some(pipeline) = handle.pin().pipelines.get(&name).cloned() else {
             let text = format!("there is no pipeline {name:?}");
             return Err(local_error(py, "ConfigError", &text));
@@ -224,9 +236,9 @@ impl Pipeline {
             owner,
             handle,
             names: names.collect(),
+            keeping: Keeping::new(instances, !pipeline.waits_jointly()),
             pipeline,
             is_closed: AtomicBool::new(false),
-            own_ns: AtomicU64::new(0),
         };
         Ok(Pipeline {
             opened: OfProcess::new(Arc::new(opened)),
@@ -337,6 +349,7 @@ impl Opened {
 
     /// Runs one call on this thread, models and all where they are idle, and waits for what it cannot run.
     fn wait_for_one(&self, py: Python<'_>, call: Call) -> PyResult<Py<PyAny>> {
+        let deadline = call.ask.deadline;
         let slot = OnceLock::new();
         let mut output = None;
         let run = || {
@@ -344,13 +357,10 @@ impl Opened {
             output = self.start_here(call, &slot);
             // What went to other threads says nothing of this one's time.
             if output.is_some() || slot.get().is_some_and(|(slot, _)| slot.is_filled()) {
-                self.learn(began.elapsed());
+                self.keeping.learn(inside::own_time(began));
             }
         };
-        let interrupt = match self.keeps_interpreter() {
-            true => inside::caller(run),
-            false => py.detach(|| inside::caller(run)),
-        };
+        let interrupt = self.keeping.run(py, deadline, run);
         let gone = || slot.get().map(|(_, gone)| gone.store(true, Ordering::Relaxed));
         if let Some(interrupt) = interrupt {
             gone();
@@ -410,6 +420,7 @@ impl Opened {
             .iter()
             .map(|call| (Arc::default(), Arc::clone(&call.ask.gone)))
             .collect();
+        let deadline = calls.iter().filter_map(|call| call.ask.deadline).min();
         let run = || {
             let began = Instant::now();
             // One of its own, because a backend may call another pipeline meanwhile.
@@ -422,12 +433,9 @@ impl Opened {
             }
             sweep.run();
             SWEEP.set(sweep);
-            self.learn(began.elapsed());
+            self.keeping.learn(inside::own_time(began));
         };
-        let interrupt = match self.keeps_interpreter() {
-            true => inside::caller(run),
-            false => py.detach(|| inside::caller(run)),
-        };
+        let interrupt = self.keeping.run(py, deadline, run);
         if let Some(interrupt) = interrupt {
             slots
                 .iter()
@@ -447,27 +455,6 @@ impl Opened {
             }
         }
         Ok(ended)
-    }
-
-    /// Whether calls of late were so short that the interpreter is better kept. Where several stages wait at a time, one may wait for
-    /// another's thread, which may need the interpreter.
-    fn keeps_interpreter(&self) -> bool {
-        let own_ns = self.own_ns.load(Ordering::Relaxed);
-        own_ns > 0 && Duration::from_nanos(own_ns) < KEEP_MAX && !self.pipeline.waits_jointly()
-    }
-
-    /// A moving mean; what another thread stores meanwhile may be lost.
-    fn learn(&self, took: Duration) {
-        let took = u64::try_from(took.as_nanos())
-            .unwrap_or(u64::MAX)
-            .clamp(1, 1 << 40);
-        let before = self.own_ns.load(Ordering::Relaxed);
-        let mean = if before == 0 {
-            took
-        } else {
-            before - before / 8 + took / 8
-        };
-        self.own_ns.store(mean.max(1), Ordering::Relaxed);
     }
 
     /// Runs a call until it waits, and hands over what it waits for.

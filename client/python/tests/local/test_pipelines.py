@@ -226,6 +226,36 @@ class Threads(Local):
             for thread, found in enumerate(threads.map(calls, range(8))):
                 self.assertEqual(found, [f"{thread} {n}".encode() for n in range(200)])
 
+    def test_short_calls_of_many_threads_take_turns(self):
+        """The interpreter changes hands wherever it can, also inside of the backend."""
+        inside, most, calls = [], [], 300
+
+        @millpond.backend
+        def echo(batch):
+            inside.append(1)
+            most.append(len(inside))
+            inside.pop()
+            return batch
+
+        before = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, before)
+        with millpond.Pipeline({"stages": {"echo": {"backend": echo}}}) as pipe:
+            for _ in range(50):  # Calls that were short keep the interpreter.
+                pipe({"data": 0})
+            sys.setswitchinterval(1e-6)
+            found = [[] for _ in range(10)]
+
+            def ask(at):
+                found[at] = [pipe({"data": at * calls + number})["echo"] for number in range(calls)]
+
+            threads = [threading.Thread(target=ask, args=(at,)) for at in range(10)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(TIMEOUT_S)
+            self.assertEqual(sum(found, []), list(range(10 * calls)))
+            self.assertEqual(max(most), 1)
+
     def test_a_backend_that_lets_the_interpreter_go_holds_nobody_up(self):
         """One thread is inside of a backend that waits; the other calls the same pipeline meanwhile, and gets its answer."""
         inside, go_on = threading.Event(), threading.Event()
