@@ -72,6 +72,11 @@ pub trait Model: Send + Sync {
     /// When the backend cannot prepare another one.
     fn instance(&self) -> Result<Box<dyn Instance>, Error>;
 
+    /// Devices that its instances are spread over: so many of them are made for each that is configured.
+    fn devices(&self) -> usize {
+        1
+    }
+
     /// Whether threads that bring requests may run it themselves: an instance more costs little, and a run is the work of the
     /// thread that calls. Not where it has threads of its own or waits for a device.
     fn runs_inline(&self) -> bool {

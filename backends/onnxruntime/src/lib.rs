@@ -25,11 +25,14 @@ mod limit;
 mod load;
 mod options;
 mod ports;
+mod providers;
 mod run;
 mod settings;
+mod spread;
 
 pub use library::Library;
-pub use settings::{OnnxRuntime, Optimization, Provider, Scalar};
+pub use providers::Provider;
+pub use settings::{OnnxRuntime, Optimization, Scalar};
 
 /// What is wrong, and what to do about it.
 type Refusal = (String, String);

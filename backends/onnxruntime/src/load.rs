@@ -7,13 +7,14 @@ use crate::c_api::Names;
 use crate::library::{self, Runtime};
 use crate::limit::Limit;
 use crate::ports::{self, Ports};
+use crate::providers::Provider;
 use crate::run::{OnnxInstance, OnnxModel, Sessions};
-use crate::settings::{OnnxRuntime, Optimization, Provider};
+use crate::settings::{OnnxRuntime, Optimization};
+use crate::spread::Spread;
 use crate::{Refusal, bounded, options};
 use millpond_backends_interface::{Error, Instance, Port, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::contain;
-use ort::ep::{self, ArbitrarilyConfigurableExecutionProvider, ExecutionProviderDispatch};
 use ort::error::ErrorCode;
 use ort::session::Session;
 use ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
@@ -68,7 +69,9 @@ fn load_file(section: &OnnxRuntime) -> Result<OnnxModel, Refusal> {
         return Err(("it is empty".to_owned(), AGAIN.to_owned()));
     }
     let runtime = library::runtime()?;
-    let session = Arc::new(session(section, runtime)?);
+    let places = section.places();
+    let first = places.first().copied().flatten();
+    let session = Arc::new(session(section, runtime, first)?);
     let mut ports = ports::read(&session)?;
     let names = Arc::new(ports::names(&ports)?);
     let limit = section.run_longest().map(Limit::start).transpose();
@@ -91,19 +94,25 @@ fn load_file(section: &OnnxRuntime) -> Result<OnnxModel, Refusal> {
         Ok(session) => Sessions::Shared(Arc::new(session)),
         Err(shared) => Sessions::Shared(shared),
     };
-    Ok(OnnxModel {
+    let model = OnnxModel {
         section: section.clone(),
         runtime,
         signature,
         names,
         stamp,
         sessions,
+        spread: Spread::over(places),
         limit,
-    })
+    };
+    Ok(model)
 }
 
-/// A session of the file, as the section says.
-pub(crate) fn session(section: &OnnxRuntime, runtime: &Runtime) -> Result<Session, Refusal> {
+/// A session of the file on that device, as the section says.
+pub(crate) fn session(
+    section: &OnnxRuntime,
+    runtime: &Runtime,
+    device: Option<u16>,
+) -> Result<Session, Refusal> {
     let plain = |error: ort::Error<SessionBuilder>| not_set(error.message());
     let level = match section.optimization.unwrap_or(Optimization::All) {
         Optimization::None => GraphOptimizationLevel::Disable,
@@ -124,8 +133,8 @@ pub(crate) fn session(section: &OnnxRuntime, runtime: &Runtime) -> Result<Sessio
         // A thread that waits by spinning takes a processor from net threads.
         .with_config_entry("session.intra_op.allow_spinning", "0")
         .map_err(plain)?;
-    for provider in section.devices() {
-        let Some(dispatch) = dispatch(section, provider) else {
+    for provider in section.accelerators() {
+        let Some(dispatch) = section.dispatch(provider, device) else {
             continue;
         };
         let set = builder.with_execution_providers([dispatch.error_on_failure()]);
@@ -135,25 +144,6 @@ pub(crate) fn session(section: &OnnxRuntime, runtime: &Runtime) -> Result<Sessio
     builder
         .commit_from_file(&section.path)
         .map_err(|error| not_loaded(error.code(), error.message()))
-}
-
-fn dispatch(section: &OnnxRuntime, provider: Provider) -> Option<ExecutionProviderDispatch> {
-    let options = section.provider_options.get(&provider).into_iter().flatten();
-    macro_rules! configured {
-        ($provider:expr) => {
-            options
-                .fold($provider, |built, (key, value)| {
-                    built.with_arbitrary_config(key, value)
-                })
-                .build()
-        };
-    }
-    match provider {
-        Provider::Cpu => None,
-        Provider::Cuda => Some(configured!(ep::CUDA::default())),
-        Provider::TensorRt => Some(configured!(ep::TensorRT::default())),
-        Provider::OpenVino => Some(configured!(ep::OpenVINO::default())),
-    }
 }
 
 /// Runs of zeros, to see what a model does with rows.

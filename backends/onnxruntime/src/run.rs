@@ -6,9 +6,10 @@ use crate::library::Runtime;
 use crate::limit::{Limit, Place};
 use crate::load::{self, Stamp};
 use crate::settings::OnnxRuntime;
+use crate::spread::{Seat, Spread};
 use crate::{bounded, convert};
 use millpond_backends_interface::{Error, Instance, Loss, Model, Signature};
-use millpond_tensor::Tensor;
+use millpond_tensor::{ElementType, Tensor};
 use ort::logging::LogLevel;
 use ort::session::{RunOptions, Session};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,8 @@ pub(crate) struct OnnxModel {
     /// What the file looked like when it was loaded.
     pub(crate) stamp: Stamp,
     pub(crate) sessions: Sessions,
+    /// Which device an instance's own session is on.
+    pub(crate) spread: Arc<Spread>,
     /// What ends runs that last too long, where the section says how long they may.
     pub(crate) limit: Option<Limit>,
 }
@@ -29,7 +32,7 @@ pub(crate) struct OnnxModel {
 pub(crate) enum Sessions {
     /// All of them run this one.
     Shared(Arc<Session>),
-    /// Each has its own; the first gets the one that was loaded.
+    /// Each has its own; the first on the first device gets the one that was loaded.
     Own(Mutex<Option<Session>>),
 }
 
@@ -39,17 +42,24 @@ impl Model for OnnxModel {
     }
 
     fn instance(&self) -> Result<Box<dyn Instance>, Error> {
+        let seat = self.spread.seat();
         let session = match &self.sessions {
             Sessions::Shared(session) => Arc::clone(session),
             Sessions::Own(first) => {
-                let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Arc::new(first.map_or_else(|| self.another(), Ok)?)
+                let first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let first = (seat.at == 0).then(first).flatten();
+                Arc::new(first.map_or_else(|| self.another(seat.device()), Ok)?)
             }
         };
         let names = Arc::clone(&self.names);
         let limit = self.limit.as_ref();
-        let instance = OnnxInstance::new(self.runtime, session, names, &self.signature, limit);
-        Ok(Box::new(instance?))
+        let mut instance = OnnxInstance::new(self.runtime, session, names, &self.signature, limit)?;
+        instance.seat = Some(seat);
+        Ok(Box::new(instance))
+    }
+
+    fn devices(&self) -> usize {
+        self.spread.len()
     }
 
     /// A session of its own takes memory, and threads or a device, for each net thread.
@@ -63,7 +73,7 @@ impl Model for OnnxModel {
 }
 
 impl OnnxModel {
-    fn another(&self) -> Result<Session, Error> {
+    fn another(&self, device: Option<u16>) -> Result<Session, Error> {
         let path = &self.section.path;
         if Stamp::of(path).ok().as_ref() != Some(&self.stamp) {
             let problem = format!(
@@ -72,8 +82,10 @@ impl OnnxModel {
             );
             return Err(Error::Run { problem });
         }
-        load::session(&self.section, self.runtime).map_err(|(problem, hint)| Error::Run {
-            problem: format!("{problem}; {hint}"),
+        load::session(&self.section, self.runtime, device).map_err(|(problem, hint)| {
+            let at = device.map_or(String::new(), |device| format!("device {device}: "));
+            let problem = format!("{at}{problem}; {hint}");
+            Error::Run { problem }
         })
     }
 }
@@ -83,7 +95,9 @@ pub(crate) struct OnnxInstance {
     session: Arc<Session>,
     names: Arc<Names>,
     /// The type of each output.
-    outputs: Vec<millpond_tensor::ElementType>,
+    outputs: Vec<ElementType>,
+    /// Its place on a device, which is another's when it is gone.
+    seat: Option<Seat>,
     options: Arc<RunOptions>,
     /// Where its runs are watched, if they are.
     place: Option<Arc<Place>>,
@@ -112,6 +126,7 @@ impl OnnxInstance {
             session,
             names,
             outputs: signature.outputs.iter().map(|port| port.element_type).collect(),
+            seat: None,
             options,
         })
     }
@@ -119,13 +134,13 @@ impl OnnxInstance {
 
 impl Instance for OnnxInstance {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
-        let borrowed = inputs.iter().map(|tensor| Value::of_tensor(self.runtime, tensor));
-        let borrowed = borrowed.collect::<ort::Result<Vec<Value<'_>>>>();
-        let borrowed = borrowed.map_err(|error| failed(&error))?;
         if let Some(place) = &self.place {
             place.begin();
         }
-        let outputs = c_api::run(&self.session, &self.names, &self.options, &borrowed);
+        let borrowed = inputs.iter().map(|tensor| Value::of_tensor(self.runtime, tensor));
+        let borrowed = borrowed.collect::<ort::Result<Vec<Value<'_>>>>();
+        let outputs =
+            borrowed.and_then(|inputs| c_api::run(&self.session, &self.names, &self.options, &inputs));
         let ended = self.place.as_ref().and_then(|place| place.end());
         self.was_ended = outputs.is_err() && ended.is_some();
         let outputs = outputs.map_err(|error| match ended {

@@ -2,6 +2,7 @@
 //!
 //! Its invariant: a key that passes [`Backend::check`] is either obeyed or refused by ONNX Runtime when the model is loaded.
 
+use crate::providers::Provider;
 use crate::{load, options};
 use millpond_backends_interface::{Backend, Error, Model};
 use serde::Deserialize;
@@ -27,6 +28,8 @@ pub struct OnnxRuntime {
     pub providers: Option<Vec<Provider>>,
     /// Options of providers, by their own names.
     pub provider_options: BTreeMap<Provider, BTreeMap<String, Scalar>>,
+    /// Devices that have `instances` each, by their numbers; that of the provider's options when left out.
+    pub devices: Option<Vec<u16>>,
     /// Threads that one run uses; 1 when left out.
     pub threads: Option<usize>,
     /// How far the graph is rewritten when it is loaded; `all` when left out.
@@ -37,32 +40,6 @@ pub struct OnnxRuntime {
     pub run_ms_max: Option<u64>,
     /// Options of the session, by ONNX Runtime's names.
     pub options: BTreeMap<String, Scalar>,
-}
-
-/// An execution provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Provider {
-    /// The processor; always there, and behind all others.
-    Cpu,
-    /// NVIDIA's GPUs.
-    Cuda,
-    /// NVIDIA's GPUs, by graphs that TensorRT builds.
-    TensorRt,
-    /// Intel's devices.
-    OpenVino,
-}
-
-impl Provider {
-    /// What the configuration calls it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Provider::Cpu => "cpu",
-            Provider::Cuda => "cuda",
-            Provider::TensorRt => "tensorrt",
-            Provider::OpenVino => "openvino",
-        }
-    }
 }
 
 /// How far the graph is rewritten.
@@ -110,6 +87,7 @@ impl OnnxRuntime {
         "path",
         "providers",
         "provider_options",
+        "devices",
         "threads",
         "optimization",
         "batched",
@@ -125,12 +103,6 @@ impl OnnxRuntime {
         }
     }
 
-    /// The providers but for the processor, which is behind them anyway.
-    pub(crate) fn devices(&self) -> impl Iterator<Item = Provider> + '_ {
-        let providers = self.providers.iter().flatten().copied();
-        providers.filter(|provider| *provider != Provider::Cpu)
-    }
-
     /// How long a run may last.
     pub(crate) fn run_longest(&self) -> Option<Duration> {
         self.run_ms_max.map(Duration::from_millis)
@@ -144,55 +116,13 @@ impl OnnxRuntime {
     /// Whether one session serves all instances: ONNX Runtime lets threads share one where a run is its thread's own work.
     pub(crate) fn shares_a_session(&self) -> bool {
         let has_threads = self.threads() > 1 || self.options.contains_key("session.execution_mode");
-        !has_threads && self.devices().next().is_none()
+        !has_threads && self.accelerators().next().is_none()
     }
 
     /// What runs the operators that it can run: the first provider, by its name.
     pub fn provider(&self) -> &'static str {
         let mut providers = self.providers.iter().flatten();
         providers.next().copied().unwrap_or(Provider::Cpu).name()
-    }
-
-    fn check_providers(&self, at: &str) -> Result<(), String> {
-        let Some(providers) = &self.providers else {
-            return self.check_provider_options(at, &[Provider::Cpu]);
-        };
-        if providers.is_empty() {
-            return Err(format!("{at}.providers is empty; name \"cpu\", or leave it out"));
-        }
-        for (place, provider) in providers.iter().enumerate() {
-            let name = provider.name();
-            if providers[..place].contains(provider) {
-                return Err(format!("{at}.providers names {name:?} twice; name it once"));
-            }
-            if *provider == Provider::Cpu && place + 1 < providers.len() {
-                return Err(format!(
-                    "{at}.providers names \"cpu\" before others, and it can run everything; name it last"
-                ));
-            }
-        }
-        self.check_provider_options(at, providers)
-    }
-
-    fn check_provider_options(&self, at: &str, providers: &[Provider]) -> Result<(), String> {
-        for (provider, options) in &self.provider_options {
-            let name = provider.name();
-            let at = format!("{at}.provider_options.{name}");
-            if !providers.contains(provider) {
-                return Err(format!(
-                    "{at}: {name:?} is not in providers; add it there, or leave its options out"
-                ));
-            }
-            if *provider == Provider::Cpu {
-                return Err(format!(
-                    "{at}: \"cpu\" has no options of its own; see threads and options"
-                ));
-            }
-            for (key, value) in options {
-                options::check_text(&at, key, value)?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -283,6 +213,28 @@ mod tests {
             "a zero byte",
         );
         check("provider = [\"cuda\"]", "unknown field `provider`");
+        check("providers = [\"tensorrt\", \"cuda\"]\ndevices = [1, 0]", "");
+        check(
+            "providers = [\"cuda\"]\ndevices = []",
+            "models.a.devices is empty",
+        );
+        check(
+            "providers = [\"cuda\"]\ndevices = [1, 0, 1]",
+            "models.a.devices names 1 twice",
+        );
+        check("providers = [\"cuda\"]\ndevices = [-1]", "expected u16");
+        check(
+            "devices = [0]",
+            "only \"cuda\" and \"tensorrt\" have devices by number",
+        );
+        check(
+            "providers = [\"openvino\", \"cpu\"]\ndevices = [0]",
+            "provider_options.openvino.device_type",
+        );
+        check(
+            "providers = [\"cuda\"]\ndevices = [0]\nprovider_options.cuda.device_id = 1",
+            "models.a.provider_options.cuda.device_id and models.a.devices both name devices",
+        );
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl fmt::Debug for Batcher {
 }
 
 impl Batcher {
-    /// Starts `options.instances` threads named `infer-NAME-i` and waits until each has
+    /// Starts `options.instances` threads for each device of the model, named `infer-NAME-i`, and waits until each has
     /// its instance of `model` and is pinned.
     ///
     /// # Errors
@@ -326,6 +326,7 @@ impl Batcher {
             // Callers choose what a run takes, and no estimate by rows bounds it; or the model does not bear it.
             options.inline_us_max = 0;
         }
+        options.instances = options.instances.saturating_mul(model.devices());
         let queue = Queue::new(&options);
         if !model.runs_inline() {
             queue.lock().lend_no_more();

@@ -371,6 +371,7 @@ impl State {
         Occupancy {
             queued: self.waiting.backlog().requests,
             busy: self.errands.len().saturating_sub(self.idle + self.holders()),
+            instances: self.errands.len(),
             wakes: self.calls,
             counts: self.holding.counts,
             filling: self.filling.counts,

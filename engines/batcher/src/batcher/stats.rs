@@ -73,6 +73,7 @@ millpond_metrics::counters! {
                 "Of these waits: the batch filled.").info("filled"),
             pub queued: usize = gauge("millpond_model_queued", "Requests waiting now."),
             pub busy: usize = gauge("millpond_model_busy", "Instances running now."),
+            pub instances: usize = gauge("millpond_model_instances", "Instances, on all its devices.").info("instances"),
         }
         /// What `*infos` has besides: sums of what a page has by cause, or in a histogram.
         SUMS {
@@ -172,6 +173,7 @@ counted! {
 pub(super) struct Occupancy {
     pub queued: usize,
     pub busy: usize,
+    pub instances: usize,
     pub wakes: u64,
     pub counts: Counts,
     pub filling: filling::Counts,
@@ -256,6 +258,7 @@ impl Counters {
             episodes: occupancy.episodes,
             queued: occupancy.queued,
             busy: occupancy.busy,
+            instances: occupancy.instances,
         }
     }
 }
