@@ -5,11 +5,10 @@
 
 mod installed;
 
-use installed::is_there;
+use installed::{is_there, leave_out};
 use millpond_backends_interface::Backend;
 use millpond_backends_onnxruntime::OnnxRuntime;
 use millpond_tensor::Tensor;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A file of a package; a line tells of the test that is left out where there is none.
@@ -25,11 +24,8 @@ fn packaged(test: &str, file: &str) -> Option<PathBuf> {
     let mut files = pythons.map(|python| python.path().join("site-packages").join(file));
     let found = files.find(|file| file.is_file());
     if found.is_none() {
-        let line = format!(
-            "\ntest {test} ... ignored, no package in {} has {file}\n",
-            environment.display()
-        );
-        std::io::stdout().write_all(line.as_bytes()).unwrap();
+        let why = format!("no package in {} has {file}", environment.display());
+        leave_out(test, &why);
     }
     found.filter(|_| is_there(test))
 }

@@ -4,7 +4,7 @@
 
 mod installed;
 
-use installed::{data, is_there, load};
+use installed::{data, is_there};
 use millpond_backends_interface::{Backend, Error};
 use millpond_backends_onnxruntime::OnnxRuntime;
 use std::path::Path;
@@ -61,29 +61,6 @@ fn models_that_cannot_be_served_are_refused() {
         ("refused_external.onnx", cannot, "onnx.checker"),
     ] {
         check(&data(file), problem, hint);
-    }
-}
-
-#[test]
-fn providers_that_the_library_lacks_are_refused() {
-    if !is_there("providers_that_the_library_lacks_are_refused") {
-        return;
-    }
-    // The package onnxruntime has none of these; a library of another package may have some.
-    for (provider, package) in [
-        ("cuda", "pip install onnxruntime-gpu"),
-        ("tensorrt", "pip install onnxruntime-gpu"),
-        ("openvino", "pip install onnxruntime-openvino"),
-    ] {
-        let keys = format!("providers = [{provider:?}, \"cpu\"]");
-        if let Err(error) = load("mlp.onnx", &keys) {
-            let error = error.to_string();
-            assert!(
-                error.contains(&format!("provider {provider:?} is not to be had from /")),
-                "{error}"
-            );
-            assert!(error.contains(package), "{error}");
-        }
     }
 }
 

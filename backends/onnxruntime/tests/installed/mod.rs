@@ -4,6 +4,7 @@
 
 use millpond_backends_interface::{Backend, Error, Model};
 use millpond_backends_onnxruntime::{Library, OnnxRuntime};
+use millpond_tensor::Tensor;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +25,7 @@ pub fn is_there(test: &str) -> bool {
     }
     match OnnxRuntime::at(data("mlp.onnx")).load().map(|_| ()) {
         Err(Error::Load { problem, .. }) if problem.ends_with("none was found") => {
-            // As cargo prints it, past its capture (.ci/skips.py).
-            let line = format!("\ntest {test} ... ignored, {problem}\n");
-            std::io::stdout().write_all(line.as_bytes()).unwrap();
+            leave_out(test, &problem);
             false
         }
         loaded => {
@@ -36,10 +35,25 @@ pub fn is_there(test: &str) -> bool {
     }
 }
 
+/// Says that a test is left out, as cargo does, past its capture (.ci/skips.py).
+pub fn leave_out(test: &str, why: &str) {
+    let line = format!("\ntest {test} ... ignored, {why}\n");
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
+}
+
 /// The model of a shipped file; further keys of its section are given as TOML.
 pub fn load(name: &str, keys: &str) -> Result<Arc<dyn Model>, Error> {
     let mut section: OnnxRuntime = toml::from_str(keys).unwrap();
     section.path = data(name);
     section.check("models.test", 1).unwrap();
     section.load()
+}
+
+/// Numbers of no order, the same ones for the same shape.
+pub fn scattered(shape: &[usize]) -> Tensor {
+    let len: usize = shape.iter().product();
+    let values: Vec<f32> = (0..len)
+        .map(|at| ((at * 7919 + len) % 101) as f32 / 50.0 - 1.0)
+        .collect();
+    Tensor::new(shape.to_vec(), values).unwrap()
 }
