@@ -1,17 +1,20 @@
 //! ONNX Runtime's C interface, where the crate `ort` is not enough: one session run by several threads, inputs borrowed without
-//! a copy, and whether a port has a shape at all. All unsafe code of the backend is here.
+//! a copy, and whether a port has a shape at all. All unsafe code of the backend is here and in `binding`.
 //!
 //! Its invariants: a [`Value`] is released once and lives no longer than the tensor whose elements it borrows; elements are read as a
 //! type only where any bytes are a value of it and the library says that they are so many of that width.
 #![allow(unsafe_code)]
 
+pub(crate) mod binding;
+
 use crate::convert;
 use crate::library::Runtime;
 use millpond_tensor::{Bytes, BytesView, ElementType, Tensor, bf16, element_types, f16};
+use ort::memory::MemoryInfo;
 use ort::session::{RunOptions, Session};
 use ort::sys::{ONNXTensorElementDataType, OrtTensorTypeAndShapeInfo, OrtTypeInfo, OrtValue};
 use ort::{AsPointer, Error, Result};
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -52,29 +55,45 @@ impl Drop for Value<'_> {
 impl<'a> Value<'a> {
     /// An input, which reads elements of one width where they lie.
     pub(crate) fn of_tensor(runtime: &Runtime, tensor: &'a Tensor) -> Result<Value<'a>> {
-        let size = |size: &usize| i64::try_from(*size).map_err(Error::wrap);
-        let shape = tensor.shape().iter().map(size).collect::<Result<Vec<i64>>>()?;
+        let shape = sizes(tensor.shape())?;
         if let Some(strings) = tensor.strings() {
             return Value::of_strings(&shape, strings);
         }
         let place = convert::place(tensor.elements());
         let (data, bytes) = place.ok_or_else(|| Error::new("elements of no one width"))?;
-        let element_type = convert::theirs(tensor.element_type());
-        let mut made = ptr::null_mut();
         // SAFETY: the memory is `bytes` long, of that type and shape, and outlives the value; a run only reads its inputs.
-        let status = unsafe {
-            (ort::api().CreateTensorWithDataAsOrtValue)(
-                runtime.memory.ptr(),
+        unsafe {
+            Value::over(
+                &runtime.memory,
                 data.cast_mut(),
                 bytes,
-                shape.as_ptr(),
-                shape.len(),
-                element_type.into(),
-                &mut made,
+                &shape,
+                tensor.element_type(),
             )
-        };
-        // SAFETY: the status is the call's own.
-        unsafe { Error::result_from_status(status) }?;
+        }
+    }
+
+    /// A value whose elements lie there, in memory of that kind.
+    ///
+    /// # Safety
+    /// `data` is `bytes` of elements of that type, as many as the shape says, and outlives the value; nobody else writes there while a run
+    /// uses it.
+    unsafe fn over(
+        memory: &MemoryInfo<'_>,
+        data: *mut c_void,
+        bytes: usize,
+        shape: &[i64],
+        element_type: ElementType,
+    ) -> Result<Value<'a>> {
+        let mut made = ptr::null_mut();
+        // SAFETY: as the caller says; the shape is as long as said.
+        unsafe {
+            let element_type = convert::theirs(element_type).into();
+            let (place, rank) = (shape.as_ptr(), shape.len());
+            let make = ort::api().CreateTensorWithDataAsOrtValue;
+            let status = make(memory.ptr(), data, bytes, place, rank, element_type, &mut made);
+            Error::result_from_status(status)?;
+        }
         Value::of(made)
     }
 
@@ -225,6 +244,22 @@ pub(crate) struct Names {
     pub(crate) outputs: Vec<CString>,
 }
 
+/// Sizes as C writes them.
+fn sizes(shape: &[usize]) -> Result<Vec<i64>> {
+    let size = |size: &usize| i64::try_from(*size).map_err(Error::wrap);
+    shape.iter().map(size).collect()
+}
+
+fn check_count(names: &Names, found: usize) -> Result<()> {
+    let expected = names.inputs.len();
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "it takes {expected} inputs, and {found} were given"
+    )))
+}
+
 /// Runs the session once; `inputs` are all of the model's, in order. Several threads may run one session where [`Session::run`] wants
 /// it for itself: the C interface allows it, and sessions with providers that do not bear it are not shared (settings.rs).
 ///
@@ -235,12 +270,7 @@ pub(crate) fn run<'a>(
     options: &RunOptions,
     inputs: &[Value<'a>],
 ) -> Result<Vec<Value<'a>>> {
-    if inputs.len() != names.inputs.len() {
-        let (expected, found) = (names.inputs.len(), inputs.len());
-        return Err(Error::new(format!(
-            "it takes {expected} inputs, and {found} were given"
-        )));
-    }
+    check_count(names, inputs.len())?;
     let pointers = |names: &[CString]| {
         names
             .iter()

@@ -104,6 +104,10 @@ fn load_file(section: &OnnxRuntime) -> Result<OnnxModel, Refusal> {
         spread: Spread::over(places),
         limit,
     };
+    if section.binds() && model.has_strings() {
+        let path = section.path.display();
+        tracing::warn!(%path, "it has strings, which cannot be bound, so its runs bind nothing; say io_binding = false");
+    }
     Ok(model)
 }
 

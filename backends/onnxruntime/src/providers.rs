@@ -36,7 +36,7 @@ impl Provider {
         }
     }
 
-    /// Whether it runs on NVIDIA's devices, which have numbers.
+    /// Whether it runs on NVIDIA's devices, which have numbers and copy from pinned memory.
     fn is_nvidia(self) -> bool {
         matches!(self, Provider::Cuda | Provider::TensorRt)
     }
@@ -59,6 +59,21 @@ impl OnnxRuntime {
             Some(devices) => devices.iter().copied().map(Some).collect(),
             None => vec![None],
         }
+    }
+
+    /// Whether runs bind their inputs and outputs.
+    pub(crate) fn binds(&self) -> bool {
+        self.io_binding.unwrap_or_else(|| self.has_nvidia())
+    }
+
+    /// The device whose pinned memory a session of that place uses, if it has one.
+    pub(crate) fn pinned(&self, place: Option<u16>) -> Option<i32> {
+        let nvidia = self.accelerators().find(|provider| provider.is_nvidia())?;
+        let of_options = || {
+            let options = self.provider_options.get(&nvidia)?;
+            options.get(DEVICE)?.to_string().parse().ok()
+        };
+        Some(place.map(i32::from).or_else(of_options).unwrap_or(0))
     }
 
     /// The options of a provider in a session of that place.
@@ -196,5 +211,25 @@ mod tests {
         assert_eq!(options(Provider::TensorRt, Some(2)), ["device_id=2"]);
         assert_eq!(options(Provider::Cuda, Some(0)), ["arena=1", "device_id=0"]);
         assert_eq!(options(Provider::Cuda, None), ["arena=1"]);
+        assert_eq!((two.pinned(Some(2)), two.pinned(None)), (Some(2), Some(0)));
+    }
+
+    #[test]
+    fn pinned_memory_is_that_of_the_device_that_is_named() {
+        let pinned = |keys: &str| section(keys).pinned(None);
+        assert_eq!(pinned(""), None);
+        assert_eq!(pinned("providers = [\"openvino\"]"), None);
+        assert_eq!(pinned("providers = [\"cuda\"]"), Some(0));
+        let three = "providers = [\"cuda\"]\nprovider_options.cuda.device_id = ";
+        assert_eq!(pinned(&format!("{three}3")), Some(3));
+        assert_eq!(pinned(&format!("{three}\"3\"")), Some(3));
+    }
+
+    #[test]
+    fn runs_are_bound_where_a_device_copies_from_pinned_memory_and_where_the_section_says() {
+        let binds = |keys: &str| section(keys).binds();
+        assert!(binds("providers = [\"cuda\"]") && binds("providers = [\"tensorrt\", \"cpu\"]"));
+        assert!(binds("io_binding = true") && !binds("providers = [\"cuda\"]\nio_binding = false"));
+        assert!(!binds("") && !binds("providers = [\"openvino\"]"));
     }
 }

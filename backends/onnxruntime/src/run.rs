@@ -1,6 +1,7 @@
 //! A loaded model and its instances. Not a batcher: a run takes the rows it is given. Its one invariant: instances give the same
 //! outputs, whether they share a session or each has its own.
 
+use crate::c_api::binding::{Binding, Known};
 use crate::c_api::{self, Names, Value};
 use crate::library::Runtime;
 use crate::limit::{Limit, Place};
@@ -8,7 +9,7 @@ use crate::load::{self, Stamp};
 use crate::settings::OnnxRuntime;
 use crate::spread::{Seat, Spread};
 use crate::{bounded, convert};
-use millpond_backends_interface::{Error, Instance, Loss, Model, Signature};
+use millpond_backends_interface::{Error, Instance, Loss, Model, Port, Signature};
 use millpond_tensor::{ElementType, Tensor};
 use ort::logging::LogLevel;
 use ort::session::{RunOptions, Session};
@@ -54,6 +55,9 @@ impl Model for OnnxModel {
         let names = Arc::clone(&self.names);
         let limit = self.limit.as_ref();
         let mut instance = OnnxInstance::new(self.runtime, session, names, &self.signature, limit)?;
+        if self.section.binds() && !self.has_strings() {
+            instance.bind(self.section.pinned(seat.device()))?;
+        }
         instance.seat = Some(seat);
         Ok(Box::new(instance))
     }
@@ -73,6 +77,12 @@ impl Model for OnnxModel {
 }
 
 impl OnnxModel {
+    /// Whether an input or output is of strings, which cannot be bound.
+    pub(crate) fn has_strings(&self) -> bool {
+        let mut ports = self.signature.inputs.iter().chain(&self.signature.outputs);
+        ports.any(|port| port.element_type == ElementType::Bytes)
+    }
+
     fn another(&self, device: Option<u16>) -> Result<Session, Error> {
         let path = &self.section.path;
         if Stamp::of(path).ok().as_ref() != Some(&self.stamp) {
@@ -94,8 +104,11 @@ pub(crate) struct OnnxInstance {
     runtime: &'static Runtime,
     session: Arc<Session>,
     names: Arc<Names>,
-    /// The type of each output.
-    outputs: Vec<ElementType>,
+    /// What comes out, and whether its first size is that of the inputs.
+    outputs: Vec<Port>,
+    batched: bool,
+    /// What binds its runs, if they are bound.
+    binding: Option<Binding>,
     /// Its place on a device, which is another's when it is gone.
     seat: Option<Seat>,
     options: Arc<RunOptions>,
@@ -125,11 +138,39 @@ impl OnnxInstance {
             runtime,
             session,
             names,
-            outputs: signature.outputs.iter().map(|port| port.element_type).collect(),
+            outputs: signature.outputs.clone(),
+            batched: signature.batched,
+            binding: None,
             seat: None,
             options,
         })
     }
+
+    /// Binds runs from now on, to pinned memory of that device where it is to be had.
+    fn bind(&mut self, pinned: Option<i32>) -> Result<(), Error> {
+        let binding = |pinned| Binding::new(&self.session, &self.names, pinned);
+        let bound = match (pinned, binding(pinned)) {
+            (Some(device), Err(error)) => {
+                let error = bounded(error.message());
+                tracing::warn!(
+                    device,
+                    error,
+                    "no pinned memory, so runs are bound to the processor's own"
+                );
+                binding(None)
+            }
+            (_, bound) => bound,
+        };
+        self.binding = Some(bound.map_err(|error| failed(&error))?);
+        Ok(())
+    }
+}
+
+/// The shape of an output in a run of so many rows, where its signature says it.
+fn known(port: &Port, rows: Option<usize>) -> Option<Known> {
+    let size = |(at, size): (usize, &Option<usize>)| size.or(rows.filter(|_| at == 0));
+    let shape = port.shape.iter().enumerate().map(size);
+    Some((port.element_type, shape.collect::<Option<_>>()?))
 }
 
 impl Instance for OnnxInstance {
@@ -137,10 +178,18 @@ impl Instance for OnnxInstance {
         if let Some(place) = &self.place {
             place.begin();
         }
-        let borrowed = inputs.iter().map(|tensor| Value::of_tensor(self.runtime, tensor));
-        let borrowed = borrowed.collect::<ort::Result<Vec<Value<'_>>>>();
-        let outputs =
-            borrowed.and_then(|inputs| c_api::run(&self.session, &self.names, &self.options, &inputs));
+        let outputs = match &mut self.binding {
+            Some(binding) => {
+                let rows = inputs.first().map(Tensor::rows).filter(|_| self.batched);
+                let known = self.outputs.iter().map(|port| known(port, rows));
+                binding.run(self.runtime, &self.session, &self.options, &inputs, known)
+            }
+            None => {
+                let borrowed = inputs.iter().map(|tensor| Value::of_tensor(self.runtime, tensor));
+                let borrowed = borrowed.collect::<ort::Result<Vec<Value<'_>>>>();
+                borrowed.and_then(|inputs| c_api::run(&self.session, &self.names, &self.options, &inputs))
+            }
+        };
         let ended = self.place.as_ref().and_then(|place| place.end());
         self.was_ended = outputs.is_err() && ended.is_some();
         let outputs = outputs.map_err(|error| match ended {
@@ -150,8 +199,8 @@ impl Instance for OnnxInstance {
             },
             None => failed(&error),
         })?;
-        let copied = outputs.iter().zip(&self.outputs).map(|(value, element_type)| {
-            let (shape, data) = convert::copy(value, *element_type).map_err(|error| failed(&error))?;
+        let copied = outputs.iter().zip(&self.outputs).map(|(value, port)| {
+            let (shape, data) = convert::copy(value, port.element_type).map_err(|error| failed(&error))?;
             Ok(Tensor::new(shape, data)?)
         });
         copied.collect()

@@ -30,6 +30,8 @@ pub struct OnnxRuntime {
     pub provider_options: BTreeMap<Provider, BTreeMap<String, Scalar>>,
     /// Devices that have `instances` each, by their numbers; that of the provider's options when left out.
     pub devices: Option<Vec<u16>>,
+    /// Whether inputs and outputs are bound to memory that is kept; where a device copies from it when left out.
+    pub io_binding: Option<bool>,
     /// Threads that one run uses; 1 when left out.
     pub threads: Option<usize>,
     /// How far the graph is rewritten when it is loaded; `all` when left out.
@@ -88,6 +90,7 @@ impl OnnxRuntime {
         "providers",
         "provider_options",
         "devices",
+        "io_binding",
         "threads",
         "optimization",
         "batched",
@@ -213,7 +216,10 @@ mod tests {
             "a zero byte",
         );
         check("provider = [\"cuda\"]", "unknown field `provider`");
-        check("providers = [\"tensorrt\", \"cuda\"]\ndevices = [1, 0]", "");
+        check(
+            "providers = [\"tensorrt\", \"cuda\"]\ndevices = [1, 0]\nio_binding = true",
+            "",
+        );
         check(
             "providers = [\"cuda\"]\ndevices = []",
             "models.a.devices is empty",

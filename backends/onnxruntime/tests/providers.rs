@@ -41,7 +41,7 @@ fn assert_near(what: &str, found: &Tensor, expected: &Tensor) {
     }
 }
 
-/// Runs models on the provider, in batches of changing size and by several instances.
+/// Runs models on the provider, bound and not, in batches of changing size and by several instances.
 fn check(provider: &str, test: &str) {
     if !is_there(test) {
         return;
@@ -65,7 +65,7 @@ fn check(provider: &str, test: &str) {
     ];
     for (name, inputs) in models {
         let mut plain = load(name, "").unwrap().instance().unwrap();
-        for keys in ["", "optimization = \"none\""] {
+        for keys in ["io_binding = true", "io_binding = false"] {
             let model = load_on(provider, name, keys).unwrap();
             let mut instances = [model.instance().unwrap(), model.instance().unwrap()];
             for rows in [1, 15, 3, 64, 1] {
