@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use graph::{Graph, Node};
 use millpond_pipelines::torchpipe::{Translation, translate};
 use millpond_pipelines::{Description, Plan, PlannedFilter, PlannedStage, RequestKind, Taken};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -89,7 +89,9 @@ pub(crate) fn run(Pipeline::Show(show): &Pipeline) -> anyhow::Result<()> {
 fn translated(show: &Show) -> anyhow::Result<String> {
     let file = &show.file;
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let Translation { sections, notes } = translate(&text).with_context(|| file.display().to_string())?;
+    // Only the program that opens the file knows what it has registered.
+    let translated = translate(&text, &BTreeSet::new()).with_context(|| file.display().to_string())?;
+    let Translation { sections, notes, .. } = translated;
     let comments: String = notes.iter().map(|note| format!("# {note}\n")).collect();
     let toml = toml::to_string(&sections).context("cannot write the translation")?;
     if show.format == Format::Toml {

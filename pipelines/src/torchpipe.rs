@@ -3,11 +3,17 @@
 //! It opens nothing: what it gives is checked like any other configuration. Its invariant: every key of the file is in a note, as
 //! kept, changed or dropped, or the file is refused by that key's name.
 
+mod chain;
 mod expression;
 mod file;
 mod graph;
 mod members;
+mod own;
+mod sizes;
 
+pub use own::{Own, REQUEST};
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use toml::Table;
 
@@ -18,6 +24,10 @@ pub struct Translation {
     pub sections: Table,
     /// What became of each key, in the file's order.
     pub notes: Vec<Note>,
+    /// The models that run registered backends, which stages have under `call`.
+    pub own: Vec<Own>,
+    /// The pipelines that take the request's number as [`REQUEST`], and whether a stage of ours reads their data.
+    pub brings: BTreeMap<String, bool>,
 }
 
 /// What became of a key.
@@ -96,23 +106,23 @@ fn place(node: &str, key: &str) -> String {
     }
 }
 
-/// Translates a file's text.
+/// Translates a file's text; `registered` names the backends that the program has.
 ///
 /// # Errors
 /// [`Refused`] for a text that is no TOML, and for what has no counterpart.
-pub fn translate(text: &str) -> Result<Translation, Refused> {
+pub fn translate(text: &str, registered: &BTreeSet<String>) -> Result<Translation, Refused> {
     let file: Table = text.parse().map_err(|error: toml::de::Error| {
         Refused::new("", "", error.to_string().trim_end().to_owned(), "write TOML")
     })?;
-    translate_table(&file)
+    translate_table(&file, registered)
 }
 
-/// Translates a file that was read already, or a dictionary.
+/// Translates a file that was read already, or a dictionary, as [`translate`].
 ///
 /// # Errors
 /// As [`translate`].
-pub fn translate_table(file: &Table) -> Result<Translation, Refused> {
-    graph::translate(&file::nodes(file)?)
+pub fn translate_table(file: &Table, registered: &BTreeSet<String>) -> Result<Translation, Refused> {
+    graph::translate(&file::nodes(file)?, registered)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 """The native half, client/python/src. The package's own: its users call `millpond`, which has its classes Tensor and Server."""
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, overload
 
@@ -72,7 +73,11 @@ class Pipeline:
         self, inputs: dict[str, Any], deadline_ms: float | None, to: _To, *, priority: int | None = None
     ) -> Errand: ...
     @staticmethod
-    def of_torchpipe(config: dict[str, Any] | str | os.PathLike[str]) -> tuple[dict[str, Pipeline], list[str]]: ...
+    def of_torchpipe(
+        config: dict[str, Any] | str | os.PathLike[str],
+        registered: set[str],
+        make: Callable[..., tuple[type, int]],
+    ) -> tuple[dict[str, Pipeline], list[str], dict[str, bool]]: ...
     def stats(self) -> dict[str, Any]:
         """What its models and stages have done since it was opened.
 

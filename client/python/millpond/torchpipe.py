@@ -6,6 +6,14 @@
     >>> pipe(request)
     >>> request["result"]
     b'calm'
+    >>> class Shout:
+    ...     def forward(self, requests):
+    ...         for request in requests:
+    ...             request["result"] = request["data"].upper()
+    >>> torchpipe.register("Shout", Shout)
+    >>> torchpipe.pipe({"shout": {"backend": "Shout"}})(request)
+    >>> request["result"]
+    b'CALM'
 
 docs/torchpipe.md says what is different, and which backends have no counterpart.
 """
@@ -17,6 +25,10 @@ import os
 from typing import Any
 
 from millpond import _native
+from millpond._errors import ModelError
+from millpond._registered import _REGISTERED, Missing, Requests, register
+
+__all__ = ["Pipe", "pipe", "register"]
 
 _logger = logging.getLogger("millpond.torchpipe")
 
@@ -25,7 +37,9 @@ class Pipe:
     """Pipelines of a configuration of torchpipe; `pipe` makes it. Any number of threads may call it at a time."""
 
     def __init__(self, config: dict[str, Any] | str | os.PathLike[str]) -> None:
-        self._roots, notes = _native.Pipeline.of_torchpipe(config)
+        self._requests = Requests()
+        opened = _native.Pipeline.of_torchpipe(config, set(_REGISTERED), self._requests.make)
+        self._roots, notes, self._brings = opened
         for note in notes:
             _logger.info("%s", note)
 
@@ -43,6 +57,9 @@ class Pipe:
             together.setdefault(self._root(request), []).append(request)
             request.pop("result", None)
         for root, those in together.items():
+            if root in self._brings:
+                self._run_registered(root, those)
+                continue
             if len(those) == 1:
                 answers = [self._roots[root]({"data": those[0]["data"]})]
             else:
@@ -50,6 +67,29 @@ class Pipe:
             for request, outputs in zip(those, answers, strict=True):
                 if outputs:
                     request["result"] = list(outputs.values())[-1]
+
+    def _run_registered(self, root: str, requests: list[dict[str, Any]]) -> None:
+        """Runs requests of a pipeline with registered backends, which get their other keys as well."""
+        begun = [self._requests.begin(request) for request in requests]
+        inputs = [
+            {"data": one.data if self._brings[root] else one.keep(one.data), "request": number} for number, one in begun
+        ]
+        try:
+            answers = self._roots[root](inputs)
+        except ModelError as error:
+            raised = next((one.error for _, one in begun if one.error is not None), None)
+            if raised is None:
+                raise
+            raise raised from error
+        finally:
+            for number, _ in begun:
+                self._requests.end(number)
+        for request, (_, one), outputs in zip(requests, begun, answers, strict=True):
+            request.update(one.others)
+            results = [one.found(value) for value in outputs.values()]
+            results = [result for result in results if not isinstance(result, Missing)]
+            if results:
+                request["result"] = results[-1]
 
     def _root(self, request: dict[str, Any]) -> str:
         named = request.get("node_name")

@@ -10,4 +10,5 @@ mod keeping;
 pub(crate) mod pipeline;
 pub(crate) mod server;
 mod stats;
+mod torchpipe;
 mod turns;

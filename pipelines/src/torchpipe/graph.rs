@@ -2,15 +2,18 @@
 //!
 //! It reads no expression and knows no backend. Its invariant: each node belongs to one root, and stands behind those that it takes from.
 
-use super::expression::{self, Member};
+use super::chain::Chain;
+use super::expression;
 use super::file::Node;
-use super::members::{Counterpart, Flow, Keys, counterpart};
+use super::members::{Flow, Keys};
+use super::own::{self, Own};
 use super::{Note, Outcome, Refused, Translation};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
-pub(super) fn translate(nodes: &[Node]) -> Result<Translation, Refused> {
-    let graph = Graph::new(nodes)?;
+pub(super) fn translate(nodes: &[Node], registered: &BTreeSet<String>) -> Result<Translation, Refused> {
+    let graph = Graph::new(nodes, registered)?;
+    let mut own = BTreeMap::<String, Own>::new();
     let (mut models, mut pipelines) = (Table::new(), Table::new());
     let mut notes: Vec<Vec<Note>> = vec![Vec::new(); nodes.len()];
     let mut reached = BTreeSet::new();
@@ -20,8 +23,11 @@ pub(super) fn translate(nodes: &[Node]) -> Result<Translation, Refused> {
         let members = graph.members(root)?;
         for &at in &members {
             graph.check_root(at, &members)?;
-            let mut keys = Keys::new(&nodes[at]);
-            let chain = graph.chain(at, &mut keys, &mut models, &flows)?;
+            let mut keys = Keys::new(&nodes[at], registered);
+            let mut chain = graph.chain(at, &mut keys, &mut models, &flows)?;
+            for made in chain.own.drain(..) {
+                own.entry(made.model.clone()).or_insert(made);
+            }
             notes[at] = keys.finish();
             flows.insert(at, chain.flow.clone());
             if graph.next[at].is_empty() {
@@ -42,38 +48,55 @@ pub(super) fn translate(nodes: &[Node]) -> Result<Translation, Refused> {
     if let Some(unreached) = (0..nodes.len()).find(|at| !reached.contains(at)) {
         return Err(graph.cycle(unreached));
     }
+    let mut own: Vec<Own> = own.into_values().collect();
+    own::settle(&mut own, &pipelines, &graph.split());
+    let roots = graph.roots().into_iter().filter(|root| graph.brings[*root]);
+    let roots = roots.map(|root| stage_name(&nodes[root].name));
+    let roots = roots.map(|root| (pipelines.get(&root).is_some_and(own::reads_data), root));
+    let brings = roots.map(|(reads, root)| (root, reads)).collect();
     let mut sections = Table::new();
     if !models.is_empty() {
         sections.insert("models".to_owned(), models.into());
     }
     sections.insert("pipelines".to_owned(), pipelines.into());
     let notes = notes.into_iter().flatten().collect();
-    Ok(Translation { sections, notes })
+    Ok(Translation {
+        sections,
+        notes,
+        own,
+        brings,
+    })
 }
 
 /// What a node is called here, where a dot means an output of a stage.
-fn stage_name(node: &str) -> String {
+pub(super) fn stage_name(node: &str) -> String {
     node.replace('.', "-")
 }
 
-struct Graph<'n> {
-    nodes: &'n [Node],
+pub(super) struct Graph<'n> {
+    pub(super) nodes: &'n [Node],
+    /// Backends that the program has registered.
+    registered: &'n BTreeSet<String>,
+    /// Whether the pipeline of each root wants to know the request.
+    brings: Vec<bool>,
     /// The nodes that follow each.
     next: Vec<Vec<usize>>,
     /// What each node takes: the node, that node's key and its own, `("B", "result", "x")`.
-    takes: Vec<Vec<Taken>>,
+    pub(super) takes: Vec<Vec<Taken>>,
 }
 
 #[derive(Debug, Clone)]
-struct Taken {
-    from: usize,
-    key: String,
+pub(super) struct Taken {
+    pub(super) from: usize,
+    pub(super) key: String,
 }
 
 impl<'n> Graph<'n> {
-    fn new(nodes: &'n [Node]) -> Result<Graph<'n>, Refused> {
+    fn new(nodes: &'n [Node], registered: &'n BTreeSet<String>) -> Result<Graph<'n>, Refused> {
         let mut graph = Graph {
             nodes,
+            registered,
+            brings: vec![false; nodes.len()],
             next: vec![Vec::new(); nodes.len()],
             takes: vec![Vec::new(); nodes.len()],
         };
@@ -102,7 +125,40 @@ impl<'n> Graph<'n> {
                 }
             };
         }
+        graph.bring();
         Ok(graph)
+    }
+
+    /// Finds the roots whose nodes run registered backends, or jump to one that does.
+    fn bring(&mut self) {
+        let is_own = |at: &usize| own::has_own(self.owner(*at), self.registered);
+        let mut wants: BTreeSet<usize> = (0..self.nodes.len()).filter(is_own).collect();
+        loop {
+            let count = wants.len();
+            for (at, node) in self.nodes.iter().enumerate() {
+                let to = self
+                    .nodes
+                    .iter()
+                    .position(|other| Some(other.name.as_str()) == node.get("jump"));
+                let leads = self.next[at].iter().chain(&to).any(|to| wants.contains(to));
+                if leads {
+                    wants.insert(at);
+                }
+            }
+            if wants.len() == count {
+                break;
+            }
+        }
+        self.brings = (0..self.nodes.len()).map(|at| wants.contains(&at)).collect();
+    }
+
+    /// The pipelines that a split value goes to.
+    fn split(&self) -> BTreeSet<String> {
+        let splits = self.nodes.iter().filter(|node| node.get("split").is_some());
+        splits
+            .filter_map(|node| node.get("jump"))
+            .map(stage_name)
+            .collect()
     }
 
     fn find(&self, at: usize, key: &str, name: &str) -> Result<usize, Refused> {
@@ -250,7 +306,7 @@ impl<'n> Graph<'n> {
                 ));
             }
         }
-        let mut shared = Keys::new(owner);
+        let mut shared = Keys::new(owner, self.registered);
         let source = if owner.name == node.name {
             &mut *keys
         } else {
@@ -295,7 +351,7 @@ impl<'n> Graph<'n> {
                     hint,
                 ));
             }
-            chain.jump(&stage_name(to));
+            chain.jump(&stage_name(to), self.brings[found]);
             keys.note(
                 "jump",
                 Outcome::Kept,
@@ -312,11 +368,9 @@ impl<'n> Graph<'n> {
         keys.note("priority", Outcome::Dropped, "a call brings its own (_priority)");
         keys.note("min", Outcome::Dropped, "a free instance takes what waits");
         if let Some(filter) = node.get("filter") {
-            let outcome = chain.filter(filter).map_err(|problem| {
-                let hint =
-                    "run, swap, skip and or have; conditions are { skip = \"…\" } and { break = \"…\" } here";
-                Refused::new(&node.name, "filter", problem, hint)
-            })?;
+            let outcome = chain
+                .filter(filter)
+                .map_err(|problem| Refused::new(&node.name, "filter", problem, instead_of(filter)))?;
             keys.note("filter", Outcome::Changed, outcome);
         }
         if let Some(of) = &node.alias_of {
@@ -330,334 +384,17 @@ impl<'n> Graph<'n> {
     }
 }
 
-/// The stages of one node while they are made.
-struct Chain {
-    node: String,
-    /// What `data` is.
-    data: String,
-    /// What is known of the value so far.
-    flow: Flow,
-    made: Vec<Made>,
-    /// The stage whose value it has where there is one.
-    or: Option<String>,
-}
-
-/// One stage, not yet called as its node.
-struct Made {
-    name: String,
-    key: &'static str,
-    keys: Table,
-    from: String,
-    /// It runs where this one has no value.
-    or: Option<String>,
-    /// Of a stage with threads of its own.
-    instances: Option<i64>,
-}
-
-/// Stages with threads of their own.
-const WITH_THREADS: &[&str] = &["decode", "resize", "crop", "color", "normalise"];
-
-impl Chain {
-    fn of(graph: &Graph<'_>, at: usize, flows: &BTreeMap<usize, Flow>) -> Result<Chain, Refused> {
-        let name = |taken: &Taken| stage_name(&graph.nodes[taken.from].name);
-        let takes = &graph.takes[at];
-        let data = |at: usize| graph.takes[at].iter().find(|taken| taken.key == "data");
-        let from = |taken: Option<&Taken>| taken.map_or_else(|| "inputs.data".to_owned(), name);
-        let flow = |taken: Option<&Taken>| {
-            taken
-                .and_then(|taken| flows.get(&taken.from).cloned())
-                .unwrap_or_default()
-        };
-        let others = takes.iter().filter(|taken| taken.key != "data");
-        let others: Vec<(String, String)> = others.map(|taken| (taken.key.clone(), name(taken))).collect();
-        let mut chain = Chain {
-            node: stage_name(&graph.nodes[at].name),
-            data: from(data(at)),
-            flow: flow(data(at)),
-            made: Vec::new(),
-            or: None,
-        };
-        if is_or(graph.nodes[at].get("filter")) {
-            let Some(before) = data(at) else {
-                let problem = "no node leads to it, so there is no other result";
-                return Err(Refused::new(
-                    &graph.nodes[at].name,
-                    "filter",
-                    problem,
-                    "leave the filter out",
-                ));
-            };
-            // A node without a result hands on what it took.
-            chain.data = from(data(before.from));
-            chain.flow = flow(data(before.from));
-            chain.or = Some(name(before));
+/// What to write instead of a filter without a counterpart.
+fn instead_of(filter: &str) -> &'static str {
+    match filter.to_ascii_lowercase().replace('_', "").as_str() {
+        "serialskip" | "subgraphskip" => {
+            "put the nodes that it skips into a pipeline of their own, and skip the stage that runs it: \
+             filter = { skip = \"none STAGE\" }"
         }
-        chain.flow.others = others;
-        Ok(chain)
+        "break" => "end the pipeline by a condition: filter = { break = \"none STAGE\" }",
+        "error" => {
+            "raise in a backend, which fails the request: @millpond.backend, or millpond.torchpipe.register"
+        }
+        _ => "run, swap, skip and or have; conditions are { skip = \"…\" } and { break = \"…\" } here",
     }
-
-    fn push(&mut self, key: &'static str, keys: Table) {
-        let name = format!("{}-{}", self.node, self.made.len() + 1);
-        let from = self
-            .made
-            .last()
-            .map_or_else(|| self.data.clone(), |before| before.name.clone());
-        self.made.push(Made {
-            name,
-            key,
-            keys,
-            from,
-            or: None,
-            instances: None,
-        });
-    }
-
-    fn member(
-        &mut self,
-        member: &Member,
-        keys: &mut Keys<'_>,
-        models: &mut Table,
-        owner: &str,
-    ) -> Result<(), Refused> {
-        let refused = |problem: String, hint: &str| Refused::new(owner, "backend", problem, hint);
-        let before = self.made.len();
-        let others = self.flow.others.clone();
-        let found = counterpart(member, keys, &mut self.flow)?;
-        self.flow.others = others;
-        match found {
-            Counterpart::Stages(stages) => {
-                for (key, table) in stages {
-                    self.push(key, table);
-                }
-            }
-            Counterpart::Model { before, section } => {
-                for (key, table) in before {
-                    self.push(key, table);
-                }
-                let name = stage_name(owner);
-                if !models.contains_key(&name) {
-                    models.insert(name.clone(), sized(section, keys)?.into());
-                }
-                let model = [("model".to_owned(), name.into())].into_iter().collect();
-                self.push("model", model);
-            }
-        }
-        match &member.filter {
-            None => {}
-            filter if is_or(filter.as_deref()) && before > 0 && self.made.len() == before + 1 => {
-                // It takes what the member before it took.
-                let (name, from) = (
-                    self.made[before - 1].name.clone(),
-                    self.made[before - 1].from.clone(),
-                );
-                let made = &mut self.made[before];
-                (made.from, made.or) = (from, Some(name));
-            }
-            Some(filter) => {
-                let problem = format!("`({filter})` stands before `{}`", member.name);
-                return Err(refused(problem, "make that member a node of its own with filter"));
-            }
-        }
-        // What a wrapper holds runs in it: the wrappers that are known do nothing themselves.
-        for inside in &member.inside {
-            self.member(inside, keys, models, owner)?;
-        }
-        Ok(())
-    }
-
-    /// The instances of the node, for its stages that have threads.
-    fn instances(&mut self, keys: &mut Keys<'_>) -> Result<(), Refused> {
-        let count = match keys.node.get("instance_num") {
-            Some(text) => text
-                .parse()
-                .map_err(|_| not_a_size(keys.node, "instance_num", text))?,
-            None => return Ok(()),
-        };
-        for made in self
-            .made
-            .iter_mut()
-            .filter(|made| WITH_THREADS.contains(&made.key))
-        {
-            made.instances = Some(count);
-            keys.note(
-                "instance_num",
-                Outcome::Kept,
-                "instances of each of its stages that has threads",
-            );
-        }
-        Ok(())
-    }
-
-    /// What the pipeline gives where nothing follows the node.
-    fn outputs(&self) -> Vec<Value> {
-        let node = &self.node;
-        match self.made.last() {
-            Some(made) if made.key == "topk" => {
-                vec![format!("{node}.values").into(), format!("{node}.indices").into()]
-            }
-            _ => vec![node.clone().into()],
-        }
-    }
-
-    fn jump(&mut self, pipeline: &str) {
-        (self.flow.is_image, self.flow.color) = (false, None);
-        let keys = [("pipeline".to_owned(), pipeline.into())].into_iter().collect();
-        self.push("pipeline", keys);
-    }
-
-    /// What a filter of a node becomes; the error is what is wrong with it.
-    fn filter(&mut self, filter: &str) -> Result<String, String> {
-        match filter.to_ascii_lowercase().as_str() {
-            "run" | "swap" => Ok("a stage runs where its inputs have values, as by default".to_owned()),
-            "or" => {
-                let other = self.or.as_deref().unwrap_or_default();
-                Ok(format!(
-                    "it runs where `{other}` has no value, and has that one's value elsewhere"
-                ))
-            }
-            "skip" => {
-                self.made.clear();
-                Ok("the node is left out".to_owned())
-            }
-            _ => Err(format!("`{filter}` has no counterpart")),
-        }
-    }
-
-    /// The stages, wired; the last one is called as the node.
-    fn finish(mut self) -> Vec<Value> {
-        if self.made.is_empty() {
-            self.push("identity", Table::new());
-        }
-        let last = self.made.len() - 1;
-        self.made[last].name.clone_from(&self.node);
-        let mut filters = vec![None; self.made.len()];
-        for (at, made) in self.made.iter().enumerate() {
-            filters[at] = made.or.clone().map(|other| ("or", other));
-        }
-        if let Some(other) = self.or {
-            filters[0] = Some(("skip", format!("some {other}")));
-            filters[last] = Some(("or", other));
-        }
-        let mut stages = Vec::with_capacity(self.made.len());
-        for (made, filter) in self.made.into_iter().zip(filters) {
-            stages.push(made.wired(&self.flow.others, filter).into());
-        }
-        stages
-    }
-}
-
-/// Whether a filter is the one that keeps an earlier result.
-fn is_or(filter: Option<&str>) -> bool {
-    filter.is_some_and(|filter| filter.eq_ignore_ascii_case("or"))
-}
-
-impl Made {
-    fn wired(mut self, others: &[(String, String)], filter: Option<(&str, String)>) -> Table {
-        let takes_named = self.key == "pipeline" || self.key == "model" && !others.is_empty();
-        let (key, value) = match (takes_named, self.key) {
-            (true, _) => {
-                let mut inputs: Table = [("data".to_owned(), self.from.into())].into_iter().collect();
-                inputs.extend(
-                    others
-                        .iter()
-                        .map(|(key, from)| (key.clone(), from.clone().into())),
-                );
-                ("inputs", inputs.into())
-            }
-            (false, "model") => ("input", Value::from(self.from)),
-            (false, _) => ("from", Value::from(self.from)),
-        };
-        self.keys.insert(key.to_owned(), value);
-        let mut stage = Table::new();
-        stage.insert("name".to_owned(), self.name.into());
-        if let Some(instances) = self.instances {
-            stage.insert("instances".to_owned(), instances.into());
-        }
-        if let Some((key, other)) = filter {
-            let filter: Table = [(key.to_owned(), other.into())].into_iter().collect();
-            stage.insert("filter".to_owned(), filter.into());
-        }
-        stage.insert(self.key.to_owned(), self.keys.into());
-        stage
-    }
-}
-
-/// A model's section with the sizes of its batches, its instances and its wait.
-fn sized(mut section: Table, keys: &mut Keys<'_>) -> Result<Table, Refused> {
-    let node = keys.node;
-    let refused = |key: &str, text: &str| {
-        Refused::new(
-            &node.name,
-            key,
-            format!("`{text}` is no size"),
-            "write 4, or \"4x3x224x224\"",
-        )
-    };
-    if let Some(max) = node.get("max") {
-        let sizes = max
-            .split(['&', ';'])
-            .map(|shape| shape.split('x').next().unwrap_or_default().trim().parse::<i64>());
-        let sizes: Result<BTreeSet<i64>, _> = sizes.collect();
-        let sizes = sizes
-            .ok()
-            .filter(|sizes| sizes.first().is_some_and(|least| *least > 0));
-        let sizes = sizes.ok_or_else(|| refused("max", max))?;
-        let largest = sizes.last().copied().unwrap_or(1);
-        section.insert("batch_size_max".to_owned(), largest.into());
-        let (outcome, text) = match max.contains('x') {
-            true if sizes.len() > 1 => (Outcome::Changed, "batch_sizes; shapes are the model's own"),
-            true => (
-                Outcome::Changed,
-                "batch_size_max is its largest batch; shapes are the model's own",
-            ),
-            false if sizes.len() > 1 => (Outcome::Kept, "batch_sizes"),
-            false => (Outcome::Kept, "batch_size_max"),
-        };
-        keys.note("max", outcome, text);
-        if sizes.len() > 1 {
-            let sizes: Vec<Value> = sizes.into_iter().map(Value::from).collect();
-            section.insert("batch_sizes".to_owned(), sizes.into());
-        }
-    } else {
-        section.insert("batch_size_max".to_owned(), 1.into());
-    }
-    if let Some(count) = node.get("instance_num") {
-        let count: i64 = count.parse().map_err(|_| refused("instance_num", count))?;
-        section.insert("instances".to_owned(), count.into());
-        keys.note("instance_num", Outcome::Kept, "instances");
-    }
-    if let Some(text) = node.get("batching_timeout") {
-        let us = delay_us(text).ok_or_else(|| {
-            let problem = format!("`{text}` is no time");
-            Refused::new(
-                &node.name,
-                "batching_timeout",
-                problem,
-                "write milliseconds, 0 or more",
-            )
-        })?;
-        section.insert("batch_delay_us_max".to_owned(), us.into());
-        keys.note(
-            "batching_timeout",
-            Outcome::Changed,
-            "batch_delay_us_max, in microseconds; an instance waits only while measured arrivals say that the batch will fill",
-        );
-    }
-    Ok(section)
-}
-
-/// Microseconds of a time in milliseconds, which may have a fraction.
-fn delay_us(text: &str) -> Option<i64> {
-    let us = text.trim().parse::<f64>().ok()? * 1e3;
-    // Sizes that no table can hold are not times.
-    (0.0..=1e15).contains(&us).then(|| us.round() as i64)
-}
-
-fn not_a_size(node: &Node, key: &str, text: &str) -> Refused {
-    Refused::new(
-        &node.name,
-        key,
-        format!("`{text}` is no size"),
-        "write 4, or \"4x3x224x224\"",
-    )
 }

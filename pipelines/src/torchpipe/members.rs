@@ -28,6 +28,8 @@ pub(super) enum Counterpart {
         before: Vec<(&'static str, Table)>,
         section: Table,
     },
+    /// A registered backend.
+    Own,
 }
 
 /// The keys of one node, of which each is noted once.
@@ -35,14 +37,20 @@ pub(super) struct Keys<'n> {
     pub(super) node: &'n Node,
     pub(super) notes: Vec<Note>,
     noted: BTreeSet<String>,
+    /// Backends that the program has registered.
+    registered: &'n BTreeSet<String>,
+    /// The registered backend that gets the keys which nothing else reads.
+    passed_to: Option<String>,
 }
 
 impl<'n> Keys<'n> {
-    pub(super) fn new(node: &'n Node) -> Keys<'n> {
+    pub(super) fn new(node: &'n Node, registered: &'n BTreeSet<String>) -> Keys<'n> {
         Keys {
             node,
             notes: Vec::new(),
             noted: BTreeSet::new(),
+            registered,
+            passed_to: None,
         }
     }
 
@@ -59,10 +67,25 @@ impl<'n> Keys<'n> {
         }
     }
 
+    /// Says what stands for a key that the node has not.
+    pub(super) fn unset(&mut self, key: &str, text: impl Into<String>) {
+        if self.noted.insert(key.to_owned()) {
+            self.notes.push(Note {
+                node: self.node.name.clone(),
+                key: format!("{key} unset"),
+                outcome: Outcome::Changed,
+                text: text.into(),
+            });
+        }
+    }
+
     /// Notes what nothing has read.
     pub(super) fn finish(mut self) -> Vec<Note> {
         for (key, _) in &self.node.keys {
-            self.note(key, Outcome::Dropped, "nothing reads it");
+            match self.passed_to.clone() {
+                Some(backend) => self.note(key, Outcome::Kept, format!("given to init of {backend}")),
+                None => self.note(key, Outcome::Dropped, "nothing reads it"),
+            }
         }
         self.notes
     }
@@ -115,6 +138,11 @@ pub(super) fn counterpart(
     flow: &mut Flow,
 ) -> Result<Counterpart, Refused> {
     let stage = |key, table| Ok(Counterpart::Stages(vec![(key, table)]));
+    if keys.registered.contains(&member.name) {
+        keys.passed_to = Some(member.name.clone());
+        *flow = Flow::default();
+        return Ok(Counterpart::Own);
+    }
     match member.name.as_str() {
         "DecodeMat" | "DecodeTensor" => {
             let color = keys.read(member, "color", "decode.color, and of color");
@@ -216,7 +244,7 @@ fn refusal(name: &str, keys: &Keys<'_>) -> Refused {
     let (problem, hint) = match name {
         "Python" => (
             format!("`{name}` names an object of the program"),
-            "give the function itself: {\"backend\": millpond.backend(function)} in millpond.Pipeline",
+            "register the object: millpond.torchpipe.register(\"NAME\", object), and backend = \"NAME\"",
         ),
         "Random" | "Register" | "IoC" | "ContinuousBatching" | "Restart" | "Send2Queue" => (
             format!("`{name}` is a part of torchpipe's scheduler"),
@@ -224,7 +252,7 @@ fn refusal(name: &str, keys: &Keys<'_>) -> Refused {
         ),
         _ => (
             format!("`{name}` has no counterpart"),
-            "write that stage with @millpond.backend, or as a plugin",
+            "register it in the program that opens the file: millpond.torchpipe.register(name, object); or write a plugin",
         ),
     };
     keys.refused("backend", problem, hint)

@@ -1,9 +1,13 @@
 //! Files of torchpipe as TOML of ours, key by key. Nothing is opened here.
 
 #![allow(clippy::unwrap_used)]
-use super::{Outcome, translate};
+use super::{Outcome, REQUEST, Refused, Translation};
 use crate::Description;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn translate(text: &str) -> Result<Translation, Refused> {
+    super::translate(text, &BTreeSet::new())
+}
 
 /// The translation as TOML, and the notes a line each.
 fn check(text: &str, expected: &str, notes: &[&str]) {
@@ -281,7 +285,8 @@ fn what_has_no_counterpart_is_refused_by_name() {
     );
     refused(
         "[a]\nbackend = \"Mine\"",
-        "[a], key `backend`: `Mine` has no counterpart; write that stage with @millpond.backend, or as a plugin",
+        "[a], key `backend`: `Mine` has no counterpart; register it in the program that opens the file: \
+         millpond.torchpipe.register(name, object); or write a plugin",
     );
     refused(
         "[a]\nbackend = \"Identity\"\nnext = \"b\"",
@@ -295,11 +300,28 @@ fn what_has_no_counterpart_is_refused_by_name() {
         "[a]\nbackend = \"Identity\"\nnext = \"c\"\n[b]\nbackend = \"Identity\"\nnext = \"c\"\n[c]\nbackend = \"Identity\"",
         "[c], key `map`: [\"a\", \"b\"] lead to it, and nothing says what it takes of which; set map = \"a[result:data]\"",
     );
-    refused(
-        "[a]\nbackend = \"Identity\"\nfilter = \"serial_skip\"",
-        "[a], key `filter`: `serial_skip` has no counterpart; run, swap, skip and or have; conditions are { skip = \"…\" } and \
-         { break = \"…\" } here",
-    );
+    for (filter, instead) in [
+        (
+            "serial_skip",
+            "skip the stage that runs it: filter = { skip = \"none STAGE\" }",
+        ),
+        (
+            "SubGraphSkip",
+            "put the nodes that it skips into a pipeline of their own",
+        ),
+        ("break", "filter = { break = \"none STAGE\" }"),
+        ("error", "raise in a backend, which fails the request"),
+        ("odd", "run, swap, skip and or have"),
+    ] {
+        let problem = translate(&identity("a", &format!("filter = {filter:?}")))
+            .unwrap_err()
+            .to_string();
+        let expected = format!("[a], key `filter`: `{filter}` has no counterpart; ");
+        assert!(
+            problem.starts_with(&expected) && problem.contains(instead),
+            "{problem}"
+        );
+    }
     refused(
         "[a]\nbackend = \"Identity\"\njump = \"z\"",
         "[a], key `jump`: it names `z`, which is not there; nodes are a",
@@ -350,4 +372,79 @@ fn a_translation_is_a_plan() {
             "topk"
         ]
     );
+}
+
+#[test]
+fn a_registered_backend_is_a_model_that_gets_the_request() {
+    let registered = BTreeSet::from(["Mine".to_owned()]);
+    let text = r#"
+        [a]
+        backend = "S[Mine(k=v),SoftmaxTensor]"
+        max = 8
+        own = "x"
+        next = "b"
+        [b]
+        backend = "Mine"
+        [c]
+        backend = "Identity"
+        jump = "a"
+        split = "S"
+    "#;
+    let found = super::translate(text, &registered).unwrap();
+    let models: Vec<_> = found
+        .own
+        .iter()
+        .map(|own| (own.model.as_str(), own.is_read, own.is_split))
+        .collect();
+    // Softmax reads what `a` gives, and the jump what `b` does.
+    assert_eq!(models, [("a", true, true), ("b", true, true)]);
+    assert_eq!(found.own[0].parameters["k"], "v");
+    assert_eq!(found.own[0].parameters["own"], "x");
+    assert_eq!(found.own[0].inputs, ["data", REQUEST]);
+    assert_eq!(found.own[0].section["batch_size_max"].as_integer(), Some(8));
+    let brings: Vec<_> = found
+        .brings
+        .iter()
+        .map(|(root, reads)| (root.as_str(), *reads))
+        .collect();
+    assert_eq!(brings, [("a", false), ("c", true)]);
+    let notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+    for expected in [
+        "kept: a: own = \"x\": given to init of Mine",
+        "changed: a: batching_timeout unset: 4 ms there; without it an instance waits here only for callers that it has just answered \
+         (batch_delay_us_max sets a time)",
+    ] {
+        assert!(notes.iter().any(|note| note == expected), "{notes:#?}");
+    }
+}
+
+#[test]
+fn parts_of_a_split_value_come_together_again() {
+    let text = r#"
+        [page]
+        backend = "Identity"
+        jump = "part"
+        split = "S"
+        merge = "M"
+        next = "last"
+        [part]
+        backend = "SoftmaxTensor"
+        [last]
+        backend = "SoftmaxTensor"
+    "#;
+    let found = translate(text).unwrap();
+    let page = toml::to_string(&found.sections["pipelines"]["page"]).unwrap();
+    assert!(
+        page.contains("pipeline = \"part\"\n\n[stages.pipeline.inputs]\ndata = \"inputs.data\""),
+        "{page}"
+    );
+    assert!(page.contains("[stages.softmax]\nfrom = \"page\""), "{page}");
+    let merged: Vec<_> = found
+        .notes
+        .iter()
+        .filter(|note| note.key.starts_with("merge"))
+        .collect();
+    assert_eq!(merged[0].outcome, Outcome::Changed);
+    let brings: Vec<_> = found.brings.keys().collect();
+    assert!(brings.is_empty() && found.own.is_empty(), "{brings:?}");
 }

@@ -7,7 +7,7 @@ use crate::local::backend::PythonBackend;
 use crate::values::take::type_name;
 use millpond_catalog::{Backend, Given, ModelSection};
 use millpond_engines_batcher::BatcherOptions;
-use millpond_pipelines::{RequestKind, torchpipe};
+use millpond_pipelines::RequestKind;
 use millpond_server::config::{Config, made};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
@@ -38,15 +38,15 @@ pub(crate) struct Read {
 }
 
 /// A backend that was found, for the model of that name.
-struct Found {
-    model: String,
-    marked: Py<PyAny>,
-    is_class: bool,
-    inputs: Vec<String>,
-    keys: Table,
+pub(super) struct Found {
+    pub(super) model: String,
+    pub(super) marked: Py<PyAny>,
+    pub(super) is_class: bool,
+    pub(super) inputs: Vec<String>,
+    pub(super) keys: Table,
 }
 
-static OWNERS: AtomicU64 = AtomicU64::new(1);
+pub(super) static OWNERS: AtomicU64 = AtomicU64::new(1);
 
 /// Reads what `Pipeline` was given.
 pub(crate) fn of_pipeline(given: &Bound<'_, PyAny>, pipeline: Option<String>) -> PyResult<Read> {
@@ -117,48 +117,6 @@ pub(crate) fn of_server(given: &Bound<'_, PyAny>) -> PyResult<Config> {
     walk.finish(given.py(), table, OWNERS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A configuration of torchpipe's, translated.
-pub(crate) struct OfTorchpipe {
-    pub(crate) config: Config,
-    /// The pipelines, by the names of their first nodes.
-    pub(crate) roots: Vec<String>,
-    /// What became of each key.
-    pub(crate) notes: Vec<String>,
-    pub(crate) owner: u64,
-}
-
-/// Reads what `torchpipe.pipe` was given: a dict of dicts, or the path of a file.
-pub(crate) fn of_torchpipe(given: &Bound<'_, PyAny>) -> PyResult<OfTorchpipe> {
-    let py = given.py();
-    let mut walk = Walk::default();
-    let translated = match given.cast::<PyDict>() {
-        Ok(dict) => torchpipe::translate_table(&walk.table(dict)?),
-        Err(_) => {
-            let Ok(path) = given.extract::<PathBuf>() else {
-                let found = type_name(given);
-                let text = format!("it is a {found}; expected a dict of dicts, or the path of a TOML file");
-                return Err(refused(py, text));
-            };
-            let text = py.detach(|| std::fs::read_to_string(&path));
-            let text = text
-                .map_err(|error| local_error(py, "ConfigError", &format!("{}: {error}", path.display())))?;
-            torchpipe::translate(&text)
-        }
-    };
-    let translated = translated.map_err(|error| refused(py, error.to_string()))?;
-    let roots = match translated.sections.get("pipelines") {
-        Some(Value::Table(pipelines)) => pipelines.keys().cloned().collect(),
-        _ => Vec::new(),
-    };
-    let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
-    Ok(OfTorchpipe {
-        config: walk.finish(py, translated.sections, owner)?,
-        roots,
-        notes: translated.notes.iter().map(ToString::to_string).collect(),
-        owner,
-    })
-}
-
 fn of_file(given: &Bound<'_, PyAny>) -> PyResult<Config> {
     let py = given.py();
     let Ok(path) = given.extract::<PathBuf>() else {
@@ -190,14 +148,14 @@ fn chosen(py: Python<'_>, config: &Config, named: Option<String>) -> PyResult<St
 }
 
 /// A configuration that cannot be used.
-fn refused(py: Python<'_>, text: String) -> PyErr {
+pub(super) fn refused(py: Python<'_>, text: String) -> PyErr {
     local_error(py, "ConfigError", &format!("{PLACE}: {text}"))
 }
 
 /// The way through a dict.
 #[derive(Default)]
-struct Walk {
-    found: Vec<Found>,
+pub(super) struct Walk {
+    pub(super) found: Vec<Found>,
     /// Where it is: `stages.echo`.
     path: Vec<String>,
     /// Whether net threads will call the models.
@@ -206,7 +164,7 @@ struct Walk {
 
 impl Walk {
     /// The file's form, with the backends that were found.
-    fn finish(self, py: Python<'_>, table: Table, owner: u64) -> PyResult<Config> {
+    pub(super) fn finish(self, py: Python<'_>, table: Table, owner: u64) -> PyResult<Config> {
         let parsed = Value::Table(table).try_into::<Config>();
         let mut config = parsed.map_err(|error| refused(py, error.to_string().trim_end().to_owned()))?;
         for found in self.found {
@@ -233,7 +191,7 @@ impl Walk {
         self.path.join(".")
     }
 
-    fn table(&mut self, dict: &Bound<'_, PyDict>) -> PyResult<Table> {
+    pub(super) fn table(&mut self, dict: &Bound<'_, PyDict>) -> PyResult<Table> {
         let mut table = Table::new();
         for (key, value) in dict.copy()?.iter() {
             let Ok(key) = key.extract::<String>() else {

@@ -7,7 +7,7 @@ use crate::arrivals::Queue;
 use crate::ask::{Ended, Listener, Reply, Slot, To};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
 use crate::local::keeping::Keeping;
-use crate::local::{config, inside, stats};
+use crate::local::{config, inside, stats, torchpipe};
 use crate::options::{milliseconds, priority};
 use crate::pool::Outcome;
 use crate::process::OfProcess;
@@ -19,7 +19,7 @@ use millpond_server::config::Config;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -35,6 +35,9 @@ thread_local! {
 }
 
 static SOURCES: AtomicU64 = AtomicU64::new(1);
+
+/// What `of_torchpipe` gives.
+type OfTorchpipe = (BTreeMap<String, Pipeline>, Vec<String>, BTreeMap<String, bool>);
 
 /// What was opened for a pipeline.
 struct Opened {
@@ -80,20 +83,23 @@ impl Pipeline {
         )
     }
 
-    /// The pipelines of a configuration in torchpipe's form by their first nodes, over the same models; and what became of its keys.
+    /// The pipelines of a configuration in torchpipe's form by their first nodes, over the same models; what became of its keys; and which
+    /// take the request's number beside `data`, and have stages of ours read that. `make` gives the class of a registered backend's model.
     #[staticmethod]
     fn of_torchpipe(
         py: Python<'_>,
         config: &Bound<'_, PyAny>,
-    ) -> PyResult<(BTreeMap<String, Pipeline>, Vec<String>)> {
-        let read = config::of_torchpipe(config)?;
+        registered: BTreeSet<String>,
+        make: &Bound<'_, PyAny>,
+    ) -> PyResult<OfTorchpipe> {
+        let read = torchpipe::read(config, &registered, make)?;
         let handle = open(py, &read.config)?;
         let instances = config::instances(&read.config);
         let roots = read.roots.into_iter().map(|root| {
             let pipeline = Pipeline::of(py, root.clone(), read.owner, Arc::clone(&handle), instances)?;
             Ok((root, pipeline))
         });
-        Ok((roots.collect::<PyResult<_>>()?, read.notes))
+        Ok((roots.collect::<PyResult<_>>()?, read.notes, read.brings))
     }
 
     /// Runs it for a dict of inputs, or for each of a list of them, and waits.

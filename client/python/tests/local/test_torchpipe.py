@@ -43,7 +43,7 @@ class Torchpipe(unittest.TestCase):
         self.assertTrue(any('batching_timeout = "5"' in line for line in logged.output), logged.output)
 
     def test_what_has_no_counterpart_is_refused_by_name(self):
-        with self.assertRaisesRegex(millpond.ConfigError, "`Own` has no counterpart; write that stage with @millpond.backend"):
+        with self.assertRaisesRegex(millpond.ConfigError, "`Own` has no counterpart; register it in the program"):
             torchpipe.pipe({"own": {"backend": "Own"}})
         with self.assertRaisesRegex(millpond.ConfigError, "expected a dict of dicts"):
             torchpipe.pipe(1)
