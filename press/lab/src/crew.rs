@@ -174,7 +174,8 @@ impl Crew {
             (Hands::Apart(processes), order) => processes.tell(&order),
             (Hands::Here(threads), Order::Prepare(offer)) => threads.prepare(&offer)?,
             (Hands::Here(threads), Order::Begin { begin, measure_from }) => {
-                threads.begin(begin, measure_from)?
+                let begun = threads.begin(begin, measure_from);
+                begun.map_err(|error| self.explained(error.into()))?;
             }
             (Hands::Here(threads), Order::MeasureFrom(from)) => threads.measure_from(from),
             (Hands::Here(threads), Order::Stop) => threads.stop(),
@@ -252,11 +253,22 @@ impl Crew {
     }
 
     /// An error if a thread of this process has ended, or another process is stuck; of one that ended [`Report::Lost`] tells.
-    pub(crate) fn check_alive(&self) -> Result<(), Error> {
-        match &self.hands {
-            Hands::Here(threads) => Ok(threads.check_alive()?),
+    pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
+        let alive = match &self.hands {
+            Hands::Here(threads) => threads.check_alive().map_err(Error::from),
             Hands::Apart(processes) => processes.check_alive(self.stopping),
+        };
+        alive.map_err(|error| self.explained(error))
+    }
+
+    /// The error that a thread reported before it ended, where it did: `error` says only that it has.
+    fn explained(&mut self, error: Error) -> Error {
+        while let Ok(report) = self.reports.try_recv() {
+            if matches!(report, Report::Broken(_) | Report::Lost { .. }) {
+                return self.trouble(Some(report));
+            }
         }
+        error
     }
 
     /// The error in a report that is not the one that is due.
