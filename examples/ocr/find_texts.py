@@ -6,7 +6,6 @@
 PAGE is a JPEG or PNG; left out, it is the page that fetch_models.py fetched.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -18,8 +17,6 @@ FOLDER = Path(__file__).resolve().parents[2] / ".demo" / "ocr"
 def main():
     if not (FOLDER / "ocr.toml").is_file():
         sys.exit(f"find_texts.py: {FOLDER} has no ocr.toml; run python3 examples/ocr/fetch_models.py first")
-    # The ONNX Runtime of this interpreter's environment, also where the environment is not activated.
-    os.environ.setdefault("ORT_DYLIB_PATH", sys.prefix)
     page = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "page.png"
     with millpond.Pipeline(FOLDER / "ocr.toml") as pipe:
         found = pipe({"page": page.read_bytes()})

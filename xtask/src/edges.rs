@@ -101,8 +101,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "pipelines",
             "engines/*",
             "backends/interface",
-            // Its worker processes end with their server.
+            // Its worker processes end with their server, and its interpreter runs those of plugins.
             "backends/worker",
+            "backends/plugin",
             "calls",
             "methods",
             "tensor",

@@ -30,6 +30,7 @@
 
 mod error;
 pub mod foreign;
+pub mod host;
 mod signature;
 
 pub use error::{Error, Loss};

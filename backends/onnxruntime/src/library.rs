@@ -7,6 +7,7 @@ mod search;
 
 use crate::{Refusal, bounded};
 use millpond_backends_elf::{self as elf, Flaw};
+use millpond_backends_interface::host;
 use millpond_threads::{LineLimit, contain};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -46,7 +47,7 @@ impl Library {
     }
 
     fn find(&self) -> Result<PathBuf, String> {
-        let found = search::find(self.library.as_deref(), &surroundings());
+        let found = find(self.library.as_deref());
         found.map_err(|(problem, hint)| format!("{problem}; {hint}"))
     }
 
@@ -94,18 +95,22 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Refusal> {
         return Ok(known);
     }
     let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let found = search::find(chosen.as_deref(), &surroundings())?;
+    let found = find(chosen.as_deref())?;
     let runtime = load(&found)?;
     let (version, about) = (search::version(&runtime.path), ort::info());
     tracing::info!(version, library = %runtime.path.display(), about, "ONNX Runtime is loaded");
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
-fn surroundings() -> Surroundings<'static> {
-    Surroundings {
+/// The library to load.
+fn find(configured: Option<&Path>) -> Result<PathBuf, Refusal> {
+    let packages = host::interpreter().map(|host| host.packages).unwrap_or_default();
+    let around = Surroundings {
         variable: &search::variable,
         root: Path::new("/"),
-    }
+        packages: &packages,
+    };
+    search::find(configured, &around)
 }
 
 fn load(found: &Path) -> Result<Runtime, Refusal> {

@@ -1,10 +1,10 @@
 //! A plugin in worker processes: how the server starts them, and what they do. The protocol is `backends/worker`'s.
 //!
-//! Its invariant: a worker is this very program, so both sides are of one version.
+//! Its invariant: a worker is this very program, or the package of the Python that it runs in, so both sides are of one version.
 
 use crate::model;
 use crate::section::Plugin;
-use millpond_backends_interface::Error;
+use millpond_backends_interface::{Error, host};
 use millpond_backends_worker::{Launch, SHARED_BYTES_MAX, serve};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,7 +38,10 @@ pub(crate) fn launch(section: &Plugin) -> Result<Launch, Error> {
         problem: format!("its path or options cannot be passed to a worker process: {error}"),
         hint: "use a path that is UTF-8".to_owned(),
     })?;
-    let program = section.worker.clone();
+    let program = match section.worker.is_empty() {
+        true => host_worker(section)?,
+        false => section.worker.clone(),
+    };
     Ok(Launch {
         command: Box::new(move || command(&program)),
         what,
@@ -49,6 +52,19 @@ pub(crate) fn launch(section: &Plugin) -> Result<Launch, Error> {
         shared_bytes_max: SHARED_BYTES_MAX,
         takes_requests: false,
     })
+}
+
+/// The worker where this program is Python; nothing where it is its own worker.
+fn host_worker(section: &Plugin) -> Result<Vec<OsString>, Error> {
+    match host::interpreter() {
+        None => Ok(Vec::new()),
+        Some(host) if host.plugin_worker.is_empty() => Err(Error::Load {
+            path: section.path.clone(),
+            problem: "this process has Python in it, and its sys.executable names no program that could run the worker".to_owned(),
+            hint: "leave out isolate, or use millpond serve".to_owned(),
+        }),
+        Some(host) => Ok(host.plugin_worker),
+    }
 }
 
 fn command(program: &[OsString]) -> io::Result<Command> {

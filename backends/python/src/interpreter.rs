@@ -2,6 +2,7 @@
 //!
 //! Its invariant: an interpreter that the configuration names is taken or refused; others are looked for only where none is named.
 
+use millpond_backends_interface::host::Interpreter;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,14 @@ use std::path::{Path, PathBuf};
 /// What an interpreter is called where none is named.
 const NAME: &str = "python3";
 
-/// The interpreter: `configured` (a path, or a name that is looked up in PATH), or that of the environment: of VIRTUAL_ENV, of
-/// CONDA_PREFIX, of PATH.
+/// The interpreter: `configured` (a path, or a name that is looked up in PATH), or the one that this process runs in, or that of the
+/// environment: of VIRTUAL_ENV, of CONDA_PREFIX, of PATH.
 ///
 /// # Errors
 /// Where it was looked for, to be read behind the key's name.
 pub(crate) fn find(
     configured: &Path,
+    host: Option<Interpreter>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<PathBuf, String> {
     let shown = configured.display();
@@ -28,6 +30,9 @@ pub(crate) fn find(
         };
     }
     let is_named = !configured.as_os_str().is_empty();
+    if let Some(program) = host.and_then(|host| host.program).filter(|_| !is_named) {
+        return Ok(program);
+    }
     let mut folders: Vec<PathBuf> = Vec::new();
     if !is_named {
         let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"];
@@ -81,13 +86,26 @@ mod tests {
             }
         };
         let none = Path::new("");
-        assert_eq!(find(none, around("venv")), Ok(of_venv.clone()));
-        assert_eq!(find(none, around("elsewhere")), Ok(of_path));
-        assert_eq!(find(Path::new("python3.12"), around("venv")), Ok(special));
-        assert_eq!(find(&of_venv, around("elsewhere")), Ok(of_venv));
-        let refused = find(Path::new("pypy"), around("venv")).unwrap_err();
+        assert_eq!(find(none, None, around("venv")), Ok(of_venv.clone()));
+        assert_eq!(find(none, None, around("elsewhere")), Ok(of_path));
+        assert_eq!(find(Path::new("python3.12"), None, around("venv")), Ok(special));
+        assert_eq!(find(&of_venv, None, around("elsewhere")), Ok(of_venv.clone()));
+        let host = |program: Option<&PathBuf>| {
+            Some(Interpreter {
+                program: program.cloned(),
+                ..Interpreter::default()
+            })
+        };
+        let here = folder.path().join("here/python");
+        assert_eq!(find(none, host(Some(&here)), around("venv")), Ok(here.clone()));
+        assert_eq!(
+            find(&of_venv, host(Some(&here)), around("elsewhere")),
+            Ok(of_venv.clone())
+        );
+        assert_eq!(find(none, host(None), around("venv")), Ok(of_venv));
+        let refused = find(Path::new("pypy"), None, around("venv")).unwrap_err();
         assert!(refused.starts_with("no pypy was found in "), "{refused}");
-        let refused = find(Path::new("bin/python3"), around("venv")).unwrap_err();
+        let refused = find(Path::new("bin/python3"), None, around("venv")).unwrap_err();
         assert!(refused.starts_with("bin/python3 is no file"), "{refused}");
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::port::Batch;
 use crate::{interpreter, port, worker};
-use millpond_backends_interface::{Backend, Error, Model, Signature};
+use millpond_backends_interface::{Backend, Error, Model, Signature, host};
 use millpond_backends_worker::requests_max;
 use serde::Deserialize;
 use std::env;
@@ -192,7 +192,7 @@ impl Backend for Python {
         self.check_source(at)?;
         self.check_ports(at, batch_size_max)?;
         self.check_bounds(at)?;
-        let found = interpreter::find(&self.python, |name| env::var_os(name));
+        let found = interpreter::find(&self.python, host::interpreter(), |name| env::var_os(name));
         found
             .map(drop)
             .map_err(|problem| format!("{at}.python: {problem}"))

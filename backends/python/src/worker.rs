@@ -5,7 +5,7 @@
 use crate::interpreter;
 use crate::port::Batch;
 use crate::section::Python;
-use millpond_backends_interface::{Error, Port};
+use millpond_backends_interface::{Error, Port, host};
 use millpond_backends_worker::{Launch, SHARED_BYTES_MAX};
 use serde_json::{Value, json};
 use std::env;
@@ -26,7 +26,7 @@ pub(crate) fn launch(section: &Python) -> Result<Launch, Error> {
     let signature = section
         .signature()
         .map_err(|problem| failed(problem, "declare its inputs and outputs (docs/python.md)"))?;
-    let python = interpreter::find(&section.python, |name| env::var_os(name))
+    let python = interpreter::find(&section.python, host::interpreter(), |name| env::var_os(name))
         .map_err(|problem| failed(problem, "docs/python.md says what a worker needs"))?;
     let shared = section
         .shared_bytes_max

@@ -8,7 +8,6 @@ status is 0 only where every score equals the offline one to 1e-4.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -63,8 +62,6 @@ def main():
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".demo/movielens")
     if not (folder / "local.toml").is_file():
         sys.exit(f"rank_locally.py: {folder} has no local.toml; run `make demo`, or name the folder that it filled")
-    # The ONNX Runtime of this interpreter's environment, also where the environment is not activated.
-    os.environ.setdefault("ORT_DYLIB_PATH", sys.prefix)
     requests, offline = read_lines(folder / "heldout.jsonl"), read_lines(folder / "offline_scores.jsonl")
     titles = json.loads((folder / "titles.json").read_text(encoding="utf-8"))
     with millpond.Pipeline(folder / "local.toml") as pipe:

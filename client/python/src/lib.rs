@@ -9,6 +9,7 @@ mod arrivals;
 mod ask;
 mod driver;
 mod failure;
+mod host;
 mod local;
 mod options;
 mod payload;
@@ -24,6 +25,8 @@ mod _native {
     use crate::arrivals::Arrivals;
     #[pymodule_export]
     use crate::ask::Ticket;
+    #[pymodule_export]
+    use crate::host::serve_plugin;
     #[pymodule_export]
     use crate::local::pipeline::{Errand, Pipeline};
     #[pymodule_export]

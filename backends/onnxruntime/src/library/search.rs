@@ -56,6 +56,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// Where the system's folders are.
     pub(crate) root: &'a Path,
+    /// Where the Python that this process runs in imports from.
+    pub(crate) packages: &'a [PathBuf],
 }
 
 /// A variable of this process that says something.
@@ -191,7 +193,7 @@ fn entries(folder: &Path, name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where it may be when nobody names it: Pythons first, then the system's folders.
+/// Where it may be when nobody names it: the Python that this process runs in, other Pythons, then the system's folders.
 fn places(around: &Surroundings<'_>) -> Vec<PathBuf> {
     let variable = |name: &str| (around.variable)(name).map(PathBuf::from);
     let all = |name: &str| {
@@ -209,7 +211,12 @@ fn places(around: &Surroundings<'_>) -> Vec<PathBuf> {
     let prefixes = [variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"), of_path, home];
     let system = ["usr/local", "usr"].map(|prefix| Some(around.root.join(prefix)));
     let pythons = prefixes.into_iter().chain(system).flatten();
-    let mut found: Vec<PathBuf> = pythons.flat_map(|prefix| of_python(&prefix)).collect();
+    let imported = around
+        .packages
+        .iter()
+        .map(|folder| folder.join("onnxruntime/capi"));
+    let mut found: Vec<PathBuf> = imported.collect();
+    found.extend(pythons.flat_map(|prefix| of_python(&prefix)));
     found.extend(all("LD_LIBRARY_PATH"));
     found.extend(SYSTEM.iter().map(|folder| around.root.join(folder)));
     let mut seen = Vec::new();

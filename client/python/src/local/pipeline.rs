@@ -6,6 +6,7 @@
 use crate::arrivals::Queue;
 use crate::ask::{Ended, Listener, Reply, Slot, To};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
+use crate::host;
 use crate::local::keeping::Keeping;
 use crate::local::{config, inside, stats, torchpipe};
 use crate::options::{milliseconds, priority};
@@ -65,6 +66,7 @@ impl Pipeline {
     #[new]
     #[pyo3(signature = (config, *, pipeline = None))]
     fn new(py: Python<'_>, config: &Bound<'_, PyAny>, pipeline: Option<String>) -> PyResult<Pipeline> {
+        host::tell(py)?;
         let read = config::of_pipeline(config, pipeline)?;
         if !config::takes_values(&read.config, &read.pipeline) {
             let text = format!(
@@ -92,6 +94,7 @@ impl Pipeline {
         registered: BTreeSet<String>,
         make: &Bound<'_, PyAny>,
     ) -> PyResult<OfTorchpipe> {
+        host::tell(py)?;
         let read = torchpipe::read(config, &registered, make)?;
         let handle = open(py, &read.config)?;
         let instances = config::instances(&read.config);

@@ -5,6 +5,7 @@
 
 use crate::driver::lock;
 use crate::failure::{forked, local_error};
+use crate::host;
 use crate::local::config;
 use crate::process::OfProcess;
 use pyo3::prelude::*;
@@ -30,6 +31,7 @@ impl Server {
     #[new]
     #[pyo3(signature = (config, port = None))]
     fn new(py: Python<'_>, config: &Bound<'_, PyAny>, port: Option<u16>) -> PyResult<Server> {
+        host::tell(py)?;
         let mut read = config::of_server(config)?;
         // A dict that names no address is served where there is space.
         let names = |section: &str| -> PyResult<bool> {

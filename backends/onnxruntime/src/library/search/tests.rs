@@ -25,10 +25,20 @@ impl Machine {
     }
 
     fn find(&self, configured: Option<&str>) -> Result<String, Refusal> {
+        self.find_from(configured, &[])
+    }
+
+    /// In a Python that imports from these folders.
+    fn find_from(&self, configured: Option<&str>, packages: &[&str]) -> Result<String, Refusal> {
+        let packages: Vec<PathBuf> = packages
+            .iter()
+            .map(|folder| self.root.path().join(folder))
+            .collect();
         let variable = |name: &str| self.variables.get(name).cloned();
         let around = Surroundings {
             variable: &variable,
             root: self.root.path(),
+            packages: &packages,
         };
         let configured = configured.map(|path| self.root.path().join(path));
         let found = find(configured.as_deref(), &around)?;
@@ -106,6 +116,9 @@ fn pythons_come_before_the_system_and_old_libraries_are_passed_over() {
     let variables = [("VIRTUAL_ENV", "venv"), ("CONDA_PREFIX", "conda")];
     let machine = Machine::new(&[&old, &new, system], &variables);
     assert_eq!(machine.find(None).unwrap(), new);
+    // The package that this very Python would import.
+    let here = ["conda/lib/python3.12/site-packages"];
+    assert_eq!(machine.find_from(None, &here).unwrap(), new);
     let machine = Machine::new(&[&old, system], &variables);
     assert_eq!(machine.find(None).unwrap(), system);
     let machine = Machine::new(&[&old], &variables);
