@@ -22,7 +22,7 @@ pub(super) fn decode(bytes: &[u8], how: &Decode) -> Result<Stored, String> {
         .jpeg_set_max_scans(SCANS_MAX)
         .jpeg_set_out_colorspace(wanted(how.color))
         .set_strict_mode(how.strict);
-    let mut decoder = JpegDecoder::new_with_options(Reader::new(bytes), options);
+    let mut decoder = JpegDecoder::new_with_options(Reader::new(bytes, how.strict), options);
     decoder.decode_headers().map_err(|error| cannot(&error))?;
     let (Some((width, height)), Some(stored), Some(info)) =
         (decoder.dimensions(), decoder.input_colorspace(), decoder.info())
@@ -80,6 +80,9 @@ fn cannot(error: &DecodeErrors) -> String {
         || why.contains("No more bytes");
     match is_cut {
         true => "a JPEG image that ends before its last row; send it whole, or set strict = false".to_owned(),
+        false if why.contains("Bad Huffman Code") => {
+            "a JPEG image that is cut off or damaged; send it whole, or set strict = false".to_owned()
+        }
         false => format!(
             "a JPEG image that cannot be decoded: {}",
             why.trim_matches('"').trim_end()

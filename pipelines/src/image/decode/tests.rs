@@ -8,6 +8,7 @@ const PROGRESSIVE: &[u8] = include_bytes!("../../../tests/data/images/progressiv
 const GRAY: &[u8] = include_bytes!("../../../tests/data/images/gray.jpg");
 const RGB: &[u8] = include_bytes!("../../../tests/data/images/rgb.jpg");
 const CMYK: &[u8] = include_bytes!("../../../tests/data/images/cmyk.jpg");
+const RESTARTS: &[u8] = include_bytes!("../../../tests/data/images/restarts.jpg");
 const TURNED: &[u8] = include_bytes!("../../../tests/data/images/oriented_6.jpg");
 const PNG: &[u8] = include_bytes!("../../../tests/data/images/rgb.png");
 
@@ -85,6 +86,25 @@ fn an_image_that_is_cut_off_is_refused_wherever() {
 }
 
 #[test]
+fn an_image_that_is_cut_off_and_ended_is_refused_too() {
+    let how = Decode::default();
+    for whole in [JPEG, GRAY, RGB, CMYK, RESTARTS] {
+        assert!(decode(whole, &how).is_ok());
+        // An interval that ends where it may is not seen, so the last one is cut.
+        let begins = |marker: &[u8]| matches!(marker, [0xff, 0xd0..=0xd7 | 0xda]);
+        let begins = whole.windows(2).rposition(begins).unwrap() + 16;
+        // The last bytes may hold no more than what fills up the last one.
+        for cut in begins..whole.len() - 4 {
+            let ended = [&whole[..cut], &[0xff, 0xd9]].concat();
+            let Err(error) = decode(&ended, &how) else {
+                panic!("{cut} of {} bytes", whole.len())
+            };
+            assert!(error.starts_with("a JPEG image that"), "{cut}: {error}");
+        }
+    }
+}
+
+#[test]
 fn what_there_is_of_a_cut_image_is_given_where_that_is_wanted() {
     let how = Decode {
         strict: false,
@@ -112,11 +132,11 @@ fn pixels_are_counted_before_they_are_decoded() {
         "a PNG image of 1073741824 × 1073741824 pixels",
     );
     refused(&png_of(65_535, 65_535), &how, "67108864 pixels are the limit");
-    // Wide, but few pixels: what is not there is gray, as the data ends like that of an image.
-    assert_eq!(
-        decode(&jpeg_of(16, 65_535), &how).unwrap().shape(),
-        [16, 65_535, 3]
-    );
+    // Wide, but few pixels: most of them are not there.
+    let wide = jpeg_of(16, 65_535);
+    refused(&wide, &how, "cut off or damaged");
+    let lenient = Decode { strict: false, ..how };
+    assert_eq!(decode(&wide, &lenient).unwrap().shape(), [16, 65_535, 3]);
     refused(&png_of(16, 65_535), &how, "not have enough data");
     let few = Decode {
         pixels_max: 34 * 21 - 1,

@@ -1,19 +1,49 @@
 //! Bytes in memory for the JPEG decoder. Its Huffman loop reads four bytes at a time, and `ZCursor` copies each four through a
 //! slice of unknown length; here the length is a constant once the call is inlined.
 //!
+//! A file may be cut off and end with an end marker all the same; the decoder takes what is missing before a marker for zeros. So
+//! where that is wanted, single bytes, as the Huffman loop alone reads them, are ones before a marker. No Huffman code has ones
+//! alone, so a block that has no data is an error there, and what is not needed is skipped on the way to the marker. Restart markers
+//! are left alone: the decoder counts on them where it reads ahead.
+//!
 //! Its invariant: the position may lie beyond the end, where single bytes read as 0 and longer reads fail.
 
 use zune_core::bytestream::{ZByteIoError, ZByteReaderTrait, ZSeekFrom};
+
+/// Ones, as entropy-coded data has them, and more of them than a block reads of what is not there before it meets a code.
+const ONES: [u8; 16] = [
+    0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0,
+];
 
 /// The bytes of a file and the position of the next read.
 pub(super) struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
+    /// What single reads still get of the ones before the marker at the position; `None` where markers are read as they are.
+    ones: Option<&'static [u8]>,
 }
 
 impl<'b> Reader<'b> {
-    pub(super) fn new(bytes: &'b [u8]) -> Reader<'b> {
-        Reader { bytes, at: 0 }
+    /// With ones before markers where data that is missing is to be an error.
+    pub(super) fn new(bytes: &'b [u8], is_strict: bool) -> Reader<'b> {
+        Reader {
+            bytes,
+            at: 0,
+            ones: is_strict.then_some(&ONES),
+        }
+    }
+
+    /// The next byte where it is 0xff: a one before a marker that ends data, as long as there are some left.
+    #[cold]
+    fn at_ff(&mut self) -> u8 {
+        let ends_data = !matches!(self.bytes.get(self.at + 1), None | Some(0 | 0xff | 0xd0..=0xd7));
+        if let (true, Some([one, rest @ ..])) = (ends_data, self.ones) {
+            self.ones = Some(rest);
+            return *one;
+        }
+        self.ones = self.ones.map(|_| ONES.as_slice());
+        self.at += 1;
+        0xff
     }
 
     #[inline(always)]
@@ -30,10 +60,11 @@ fn moved(from: usize, by: i64) -> Option<usize> {
 
 // Always inlined: the decoder's loop calls these for every few bits, and only there are lengths constants.
 impl ZByteReaderTrait for Reader<'_> {
-    /// The next byte; 0 behind the end.
+    /// The next byte, or a one before a marker; 0 behind the end.
     #[inline(always)]
     fn read_byte_no_error(&mut self) -> u8 {
         match self.bytes.get(self.at) {
+            Some(0xff) => self.at_ff(),
             Some(byte) => {
                 self.at += 1;
                 *byte
@@ -114,7 +145,7 @@ mod tests {
 
     #[test]
     fn reads_end_with_the_bytes() {
-        let mut reader = Reader::new(&[1, 2, 3, 4, 5]);
+        let mut reader = Reader::new(&[1, 2, 3, 4, 5], true);
         let mut four = [0; 4];
         reader.read_exact_bytes(&mut four).unwrap();
         assert_eq!((four, reader.z_position().unwrap()), ([1, 2, 3, 4], 4));
@@ -129,7 +160,7 @@ mod tests {
 
     #[test]
     fn positions_are_before_and_behind_the_end_but_never_before_the_start() {
-        let mut reader = Reader::new(&[1, 2, 3]);
+        let mut reader = Reader::new(&[1, 2, 3], true);
         assert_eq!(reader.z_seek(ZSeekFrom::End(-1)).unwrap(), 2);
         assert!(reader.z_seek(ZSeekFrom::Current(-3)).is_err());
         assert_eq!(reader.z_position().unwrap(), 2);
@@ -141,5 +172,30 @@ mod tests {
         assert_eq!((reader.peek_bytes(&mut two).unwrap(), two), (2, [2, 3]));
         let mut sink = Vec::new();
         assert_eq!((reader.read_remaining(&mut sink).unwrap(), sink), (2, vec![2, 3]));
+    }
+
+    #[test]
+    fn single_reads_get_ones_before_markers_alone() {
+        let file = [7, 0xff, 0, 0xff, 0xd0, 1, 0xff, 0xff, 0xda, 2, 0xff, 0xd9, 0xff];
+        let read = |is_strict| {
+            let mut reader = Reader::new(&file, is_strict);
+            let mut bytes = Vec::new();
+            while !reader.is_eof().unwrap() {
+                bytes.push(reader.read_byte_no_error());
+            }
+            bytes
+        };
+        assert_eq!(read(false), file);
+        let (until, between, end) = (&file[..7], &file[7..10], &file[10..]);
+        assert_eq!(read(true), [until, &ONES, between, &ONES, end].concat());
+        // Who looks for the marker skips them.
+        let mut reader = Reader::new(&file[10..], true);
+        assert_eq!(
+            (reader.read_byte_no_error(), reader.read_byte_no_error()),
+            (0xff, 0)
+        );
+        let mut two = [0; 2];
+        reader.read_exact_bytes(&mut two).unwrap();
+        assert_eq!(two, [0xff, 0xd9]);
     }
 }
