@@ -277,6 +277,20 @@ fn unreadable(error: &io::Error) -> Refusal {
 }
 
 fn not_loaded(code: ErrorCode, said: &str) -> Refusal {
+    // Paths that are absolute, lead upwards or are links, each in words of its own.
+    let is_outside = ["escapes", "Absolute path"]
+        .iter()
+        .any(|words| said.contains(words));
+    if is_outside && said.contains("xternal data") {
+        let problem = format!(
+            "it has weights in a file outside the model's folder: {}",
+            bounded(said)
+        );
+        return (
+            problem,
+            "put the file beside the model, itself and not a link, and name it by its name alone".to_owned(),
+        );
+    }
     let hint = match code {
         ErrorCode::InvalidProtobuf => AGAIN,
         ErrorCode::InvalidGraph | ErrorCode::NotImplemented => {

@@ -58,10 +58,38 @@ fn models_that_cannot_be_served_are_refused() {
             "input `x` has no shape",
             "sizes may be free",
         ),
-        ("refused_external.onnx", cannot, "onnx.checker"),
     ] {
         check(&data(file), problem, hint);
     }
+}
+
+/// Weights by a path that leads upwards, by an absolute one, and by a link: whoever sends a model must not read other files by it.
+#[test]
+fn weights_outside_the_models_folder_are_refused() {
+    if !is_there("weights_outside_the_models_folder_are_refused") {
+        return;
+    }
+    let outside = "outside the model's folder";
+    check(&data("refused_external.onnx"), outside, "beside the model");
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let model = std::fs::read(data("external.onnx")).unwrap();
+    let weights = elsewhere.path().join("w");
+    std::fs::copy(data("external.weights"), &weights).unwrap();
+    let path = folder.path().join("linked.onnx");
+    std::fs::write(&path, &model).unwrap();
+    let beside = folder.path().join("external.weights");
+    std::os::unix::fs::symlink(&weights, &beside).unwrap();
+    check(&path, outside, "not a link");
+    std::fs::remove_file(&beside).unwrap();
+    std::fs::copy(&weights, &beside).unwrap();
+    assert!(OnnxRuntime::at(&path).load().is_ok());
+    // A name of the same length, since the file counts its bytes.
+    let name = b"external.weights";
+    let at = model.windows(name.len()).position(|found| found == name).unwrap();
+    let absolute = [&model[..at], b"/nowhere/weights", &model[at + name.len()..]].concat();
+    let path = folder.path().join("absolute.onnx");
+    std::fs::write(&path, absolute).unwrap();
+    check(&path, outside, "beside the model");
 }
 
 #[test]
