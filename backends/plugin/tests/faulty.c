@@ -191,6 +191,13 @@ static int32_t run(millpond_instance *instance, const millpond_tensor *const *in
     if (is(word, "hang"))
         for (;;)
             sleep(1);
+    if (is(word, "leak"))
+        for (;;) {
+            char *more = malloc(1 << 20);
+            if (more == NULL)
+                abort();
+            memset(more, 1, 1 << 20);
+        }
     if (is(word, "fail")) {
         snprintf(error, sizeof error, "it was told to");
         has_error = 1;

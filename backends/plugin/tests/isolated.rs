@@ -240,4 +240,12 @@ fn a_bound_on_memory_is_the_processs_own() {
     });
     let limits: Vec<String> = limits.collect();
     assert!(limits.contains(&"268435456".to_owned()), "{limits:?}");
+    for _ in 0..2 {
+        let failed = instance.run(inputs(&["leak"])).unwrap_err().to_string();
+        assert!(
+            failed.contains("its worker process ended (signal: 6 (SIGABRT)"),
+            "{failed}"
+        );
+        assert_eq!(instance.run(inputs(&["x"])).unwrap(), outputs(&["x"]));
+    }
 }

@@ -77,6 +77,12 @@ def hold(x):
     ctypes.PyDLL(None).sleep(1000)
 
 
+def leak(x):
+    kept = []
+    while True:
+        kept.append(bytearray(b"x") * (1 << 20))
+
+
 def unspeakable(x):
     class Error(Exception):
         def __str__(self):
@@ -106,6 +112,7 @@ FAULTS = {
     "objects": lambda x: [object()] * len(x),
     "huge": lambda x: numpy.broadcast_to(numpy.float32(1), (len(x), 1 << 40)),
     "nan": lambda x: x * numpy.nan,
+    "leak": leak,
     "memory": lambda x: numpy.zeros(1 << 40),
     "chatter": chatter,
     "fork": fork,

@@ -203,6 +203,12 @@ class Faults(Workers):
         # The line of the function that raised, as Python shows it.
         self.wait_for_log('"raise": lambda x: {}["a key that is not there"]')
 
+    def test_a_function_that_takes_memory_without_end_meets_its_bound(self):
+        before = self.serve_faulty(f"memory_bytes_max = {512 << 20}")
+        for _ in range(2):
+            self.assert_fails("leak", "MemoryError")
+        self.assertEqual(workers(self.server), before)
+
     def test_a_call_that_fails_does_not_fail_those_of_its_batch(self):
         self.serve_faulty()
         inputs = {"fault": column(["none", "raise"], "bytes"), "x": column([1, 2], shape=[2, 1])}
