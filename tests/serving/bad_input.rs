@@ -181,6 +181,18 @@ fn infer_payloads() {
 }
 
 #[test]
+fn a_batch_without_rows() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let x = |shape: Value| json!({"inputs": {"x": {"shape": shape, "type": "f32", "data": []}}});
+    let mut calls = refused(&server);
+    let none = "input `x` has 0 rows; send at least one";
+    calls.check("infer", x(json!([0, 16])), 400, 30104, none);
+    let other = "input `x` must have shape [N, 16], found [0, 3]";
+    calls.check("infer", x(json!([0, 3])), 400, 30104, other);
+}
+
+#[test]
 fn keyed_payloads() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);

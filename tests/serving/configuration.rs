@@ -191,6 +191,27 @@ fn onnx_runtime_is_the_named_one_or_none() {
     );
 }
 
+/// A machine without ONNX Runtime, as far as the system's own folders are without it.
+#[test]
+fn without_onnx_runtime_the_package_to_install_is_named() {
+    let folder = r1_folder();
+    let mut command = crate::harness::millpond();
+    let nowhere = folder.path().join("nowhere");
+    command.env_clear().env("PATH", &nowhere).env("HOME", &nowhere);
+    command
+        .arg("check-config")
+        .arg(folder.path().join("millpond.toml"));
+    let found = command.output().unwrap();
+    if found.status.success() {
+        return eprintln!("the system has ONNX Runtime where every program looks");
+    }
+    let stderr = String::from_utf8_lossy(&found.stderr);
+    let words = "models.mlp: model file";
+    let install = "none was found; install it: pip install onnxruntime (onnxruntime-gpu for CUDA), or set onnxruntime.library; looked in: /";
+    assert!(stderr.contains(words) && stderr.contains(install), "{stderr}");
+    assert_eq!(found.status.code(), Some(1));
+}
+
 #[test]
 fn a_store_has_one_server() {
     let folder = r1_folder();
