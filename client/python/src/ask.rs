@@ -12,7 +12,7 @@ use millpond_client_rust::CallError;
 use pyo3::prelude::*;
 use std::future::Future;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// How a piece of work ended.
@@ -22,7 +22,7 @@ pub(crate) type Ended = Result<Outcome, Failure>;
 pub(crate) type Listener<'py> = (PyRef<'py, Arrivals>, u64);
 
 /// How often a waiting thread looks for signals: what a Ctrl-C waits at the longest.
-const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
 /// Has `work` done. Without a listener, waits for its end and returns what it gave; with one, returns a [`Ticket`] at once.
 ///
@@ -142,15 +142,19 @@ impl Slot {
     /// # Errors
     /// What a signal handler raised.
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Ended> {
-        if let Some(ended) = lock(&self.ended).take() {
-            return Ok(ended);
-        }
-        loop {
-            if let Some(ended) = py.detach(|| self.wait_slice()) {
-                return Ok(ended);
+        Ok(self.wait_until(py, None)?.unwrap_or(Err(Failure::Lost)))
+    }
+
+    /// The same, until then; `None` where the work has not ended.
+    pub(crate) fn wait_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Ended>> {
+        let mut ended = lock(&self.ended).take();
+        while ended.is_none() && until.is_none_or(|until| Instant::now() < until) {
+            ended = py.detach(|| self.wait_slice());
+            if ended.is_none() {
+                py.check_signals()?;
             }
-            py.check_signals()?;
         }
+        Ok(ended)
     }
 
     fn wait_slice(&self) -> Option<Ended> {

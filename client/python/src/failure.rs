@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Call(CallError),
     /// A pipeline's.
     Pipeline(Box<NotRun>),
+    /// The deadline of a call of this pipeline passed before any model had answered.
+    Late { pipeline: String, deadline: Duration },
     /// The work panicked, or its thread did.
     Lost,
 }
@@ -36,6 +38,10 @@ impl Failure {
         match self {
             Failure::Call(error) => raised(py, error),
             Failure::Pipeline(not_run) => not_run.raised(py),
+            Failure::Late { pipeline, deadline } => {
+                let text = "the deadline passed before the answer was there; allow more time, or find out what holds its models";
+                told_of_running(py, late(py, text, &pipeline, deadline), true)
+            }
             Failure::Lost => {
                 let text = "the client failed inside; what it was asked for may have been done. Please report what is on standard error";
                 told_of_running(py, exception(py, "Error", text, &[]), true)
@@ -61,13 +67,7 @@ impl NotRun {
         let (text, traceback) = text.split_once('\n').unwrap_or((&text, ""));
         let raised = match error {
             batcher::Error::DeadlinePassed { .. } => {
-                let deadline_ms = self.deadline.unwrap_or_default().as_secs_f64() * 1000.0;
-                let attributes = [
-                    ("address", Attribute::Text(HERE)),
-                    ("method", Attribute::Text(self.pipeline.as_str())),
-                    ("deadline_ms", Attribute::Float(deadline_ms)),
-                ];
-                exception(py, "TimeoutError", text, &attributes)
+                late(py, text, &self.pipeline, self.deadline.unwrap_or_default())
             }
             batcher::Error::Rejected {
                 model,
@@ -91,6 +91,16 @@ impl NotRun {
         };
         told_of_running(py, raised, false)
     }
+}
+
+/// For a call of a pipeline whose deadline passed.
+fn late(py: Python<'_>, text: &str, pipeline: &str, deadline: Duration) -> PyErr {
+    let attributes = [
+        ("address", Attribute::Text(HERE)),
+        ("method", Attribute::Text(pipeline)),
+        ("deadline_ms", Attribute::Float(deadline.as_secs_f64() * 1000.0)),
+    ];
+    exception(py, "TimeoutError", text, &attributes)
 }
 
 /// What `address` is of an error that no server is part of.

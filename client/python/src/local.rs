@@ -12,3 +12,4 @@ pub(crate) mod server;
 mod stats;
 mod torchpipe;
 mod turns;
+mod waiting;

@@ -4,10 +4,11 @@
 //! that nobody waits for any more is not begun by a model.
 
 use crate::arrivals::Queue;
-use crate::ask::{Ended, Listener, Reply, Slot, To};
+use crate::ask::{Ended, Listener, Reply, To};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
 use crate::host;
 use crate::local::keeping::Keeping;
+use crate::local::waiting::Waiting;
 use crate::local::{config, inside, stats, torchpipe};
 use crate::options::{milliseconds, priority};
 use crate::pool::Outcome;
@@ -321,9 +322,6 @@ fn ended(py: Python<'_>, ended: Option<Ended>) -> PyResult<Py<PyAny>> {
     ended.map_err(|failure| failure.into_python(py))?.into_python(py)
 }
 
-/// What a thread waits for, and how it says that it waits no more.
-type Waits = (Arc<Slot>, Arc<AtomicBool>);
-
 /// A call that has not begun.
 struct Call {
     values: Values,
@@ -359,39 +357,38 @@ impl Opened {
     /// Runs one call on this thread, models and all where they are idle, and waits for what it cannot run.
     fn wait_for_one(&self, py: Python<'_>, call: Call) -> PyResult<Py<PyAny>> {
         let deadline = call.ask.deadline;
-        let slot = OnceLock::new();
+        let waits = OnceLock::<Waiting>::new();
         let mut output = None;
         let run = || {
             let began = Instant::now();
-            output = self.start_here(call, &slot);
+            output = self.start_here(call, &waits);
             // What went to other threads says nothing of this one's time.
-            if output.is_some() || slot.get().is_some_and(|(slot, _)| slot.is_filled()) {
+            if output.is_some() || waits.get().is_some_and(Waiting::has_ended) {
                 self.keeping.learn(inside::own_time(began));
             }
         };
         let interrupt = self.keeping.run(py, deadline, run);
-        let gone = || slot.get().map(|(_, gone)| gone.store(true, Ordering::Relaxed));
         if let Some(interrupt) = interrupt {
-            gone();
+            waits.get().into_iter().for_each(Waiting::give_up);
             return Err(interrupt);
         }
-        match (output, slot.get()) {
+        match (output, waits.get()) {
             (Some(Ok(output)), _) => self.outputs(py, &output),
             (Some(Err(failure)), _) => Err(failure.into_python(py)),
-            (None, Some((slot, _))) => match slot.wait(py) {
-                Ok(Ok(Outcome::Values(output))) => self.outputs(py, &output),
-                Ok(answer) => ended(py, Some(answer)),
-                Err(error) => {
-                    gone();
-                    Err(error)
-                }
+            (None, Some(waiting)) => match waiting.wait(py, &self.name)? {
+                Ok(Outcome::Values(output)) => self.outputs(py, &output),
+                answer => ended(py, Some(answer)),
             },
             (None, None) => ended(py, None),
         }
     }
 
     /// What all stages came to where nothing waited; the rest comes to `waits`.
-    fn start_here(&self, call: Call, waits: &OnceLock<Waits>) -> Option<Result<pipelines::Output, Failure>> {
+    fn start_here(
+        &self,
+        call: Call,
+        waits: &OnceLock<Waiting>,
+    ) -> Option<Result<pipelines::Output, Failure>> {
         let Call {
             values,
             ask,
@@ -400,9 +397,9 @@ impl Opened {
         match self.pipeline.run_values_here(values, &ask) {
             Ok(Progress::Done(output)) => Some(Ok(output)),
             Ok(Progress::Waits(waiting)) => {
-                let slot = Arc::default();
-                let reply = Reply::new(To::Thread(Arc::clone(&slot)));
-                let _ = waits.set((slot, Arc::clone(&ask.gone)));
+                let mine = Waiting::new(&ask, deadline);
+                let reply = mine.reply();
+                let _ = waits.set(mine);
                 waiting.start_here(ask, self.teller(deadline, reply));
                 None
             }
@@ -425,18 +422,15 @@ impl Opened {
 
     /// Runs the calls, on this thread as far as it can, and waits for the rest.
     fn wait_for(&self, py: Python<'_>, calls: Vec<Call>) -> PyResult<Vec<Ended>> {
-        let slots: Vec<(Arc<Slot>, Arc<AtomicBool>)> = calls
-            .iter()
-            .map(|call| (Arc::default(), Arc::clone(&call.ask.gone)))
-            .collect();
+        let waits = calls.iter().map(|call| Waiting::new(&call.ask, call.deadline));
+        let waits: Vec<Waiting> = waits.collect();
         let deadline = calls.iter().filter_map(|call| call.ask.deadline).min();
         let run = || {
             let began = Instant::now();
             // One of its own, because a backend may call another pipeline meanwhile.
             let mut sweep = SWEEP.take();
-            for (call, (slot, _)) in calls.into_iter().zip(&slots) {
-                let reply = Reply::new(To::Thread(Arc::clone(slot)));
-                self.start(call, reply, |batcher, request| {
+            for (call, waiting) in calls.into_iter().zip(&waits) {
+                self.start(call, waiting.reply(), |batcher, request| {
                     swept(&mut sweep, &batcher, request)
                 });
             }
@@ -446,24 +440,12 @@ impl Opened {
         };
         let interrupt = self.keeping.run(py, deadline, run);
         if let Some(interrupt) = interrupt {
-            slots
-                .iter()
-                .for_each(|(_, gone)| gone.store(true, Ordering::Relaxed));
+            waits.iter().for_each(Waiting::give_up);
             return Err(interrupt);
         }
-        let mut ended = Vec::with_capacity(slots.len());
-        for (slot, _) in &slots {
-            match slot.wait(py) {
-                Ok(answer) => ended.push(answer),
-                Err(error) => {
-                    slots
-                        .iter()
-                        .for_each(|(_, gone)| gone.store(true, Ordering::Relaxed));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(ended)
+        let ended = waits.iter().map(|waiting| waiting.wait(py, &self.name));
+        let ended: PyResult<Vec<Ended>> = ended.collect();
+        ended.inspect_err(|_| waits.iter().for_each(Waiting::give_up))
     }
 
     /// Runs a call until it waits, and hands over what it waits for.

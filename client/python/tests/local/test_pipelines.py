@@ -459,6 +459,29 @@ class Failures(Local):
         with self.assertLogs("millpond", logging.ERROR), self.assertRaisesRegex(millpond.ModelError, "would wait for itself"):
             pipes[0]({"data": 1})
 
+    def test_a_backend_whose_thread_calls_its_own_pipeline_waits_until_the_deadline(self):
+        pipes, raised = [], []
+
+        def ask():
+            for given in {"data": 1}, [{"data": 1}, {"data": 2}]:
+                try:
+                    pipes[0](given, deadline_ms=20)
+                except millpond.TimeoutError as error:
+                    raised.append((error.method, error.deadline_ms))
+
+        @millpond.backend
+        def again(batch):
+            if not raised:
+                thread = threading.Thread(target=ask)
+                thread.start()
+                thread.join(TIMEOUT_S)
+            return batch
+
+        pipes.append(self.pipe(stage(again)))
+        self.assertEqual(pipes[0]({"data": 1}), {"it": 1})
+        self.assertEqual(raised, [("pipeline", 20.0)] * 2)
+        self.assertEqual(pipes[0]({"data": 2}), {"it": 2})
+
     def test_a_backend_that_calls_another_pipeline(self):
         inner = self.pipe(stage(shout))
 
