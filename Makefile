@@ -18,7 +18,7 @@ FUZZ ?= target/fuzz
 
 # The examples' Python environment, with numpy and ONNX Runtime; examples/movielens/fetch.py makes it.
 VENV := .demo/venv/bin/python
-# The tests' Python environment, with what tests/interop takes from others.
+# The tests' Python environment, with what tests/interop takes from others and packages of models. The files name all that is needed.
 TESTS_VENV := $(BUILT)/tests-venv
 IN_TESTS_VENV := $(TESTS_VENV)/bin/python .ci/skips.py
 SKIPS := $(PYTHON) .ci/skips.py
@@ -45,9 +45,9 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 wheel: ## build the release wheel of the Python package into target/wheels; pip fetches maturin
 	$(PYTHON) -m pip --disable-pip-version-check wheel --no-deps --wheel-dir $(BUILT)/wheels --config-settings=build-args=--locked ./client/python
 
-$(TESTS_VENV)/installed: tests/interop/requirements.txt
+$(TESTS_VENV)/installed: tests/interop/requirements.txt backends/onnxruntime/tests/packages.txt
 	$(PYTHON) -m venv --clear --without-pip $(TESTS_VENV)
-	$(PYTHON) -m pip --python $(TESTS_VENV)/bin/python --disable-pip-version-check install --quiet --requirement $<
+	$(PYTHON) -m pip --python $(TESTS_VENV)/bin/python --disable-pip-version-check install --quiet --no-deps $(^:%=--requirement %)
 	@touch $@
 
 # What the tests' models run on, unless it is set: the ONNX Runtime of the demo's environment.

@@ -1,5 +1,5 @@
-//! Models that others trained and published, out of the Python packages that hold them, in the environment whose library is used:
-//! `pip install --no-deps silero-vad==6.2.3 rapidocr-onnxruntime==1.4.4`. Each is left out by its name where its package is not.
+//! Models that others trained and published, out of the Python packages of packages.txt, which `make test` installs into its environment.
+//! They may lie in the one whose library is used as well. Each is left out by its name where its package is not.
 //! They have scalars, states, free heights and widths, and outputs whose shapes only a run tells.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation)]
 
@@ -13,18 +13,20 @@ use std::path::{Path, PathBuf};
 
 /// A file of a package; a line tells of the test that is left out where there is none.
 fn packaged(test: &str, file: &str) -> Option<PathBuf> {
-    let environment = std::env::var_os("ORT_DYLIB_PATH").map_or_else(
+    let of_library = std::env::var_os("ORT_DYLIB_PATH").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.demo/venv"),
         PathBuf::from,
     );
-    let pythons = std::fs::read_dir(environment.join("lib"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    // Beside the profile's folder, which has this program in `deps`.
+    let this = std::env::current_exe().unwrap();
+    let of_tests = this.ancestors().nth(3).unwrap().join("tests-venv");
+    let environments = [&of_tests, &of_library];
+    let libraries = environments.map(|environment| std::fs::read_dir(environment.join("lib")));
+    let pythons = libraries.into_iter().flatten().flatten().flatten();
     let mut files = pythons.map(|python| python.path().join("site-packages").join(file));
     let found = files.find(|file| file.is_file());
     if found.is_none() {
-        let why = format!("no package in {} has {file}", environment.display());
+        let why = format!("no package in {environments:?} has {file}");
         leave_out(test, &why);
     }
     found.filter(|_| is_there(test))
