@@ -9,6 +9,8 @@ const GRAY: &[u8] = include_bytes!("../../../tests/data/images/gray.jpg");
 const RGB: &[u8] = include_bytes!("../../../tests/data/images/rgb.jpg");
 const CMYK: &[u8] = include_bytes!("../../../tests/data/images/cmyk.jpg");
 const RESTARTS: &[u8] = include_bytes!("../../../tests/data/images/restarts.jpg");
+/// White, 166 by 21, with a restart marker each 8 blocks: Pillow's `restart_marker_blocks`, at quality 100.
+const FLAT_RESTARTS: &[u8] = include_bytes!("../../../tests/data/images/flat_restarts.jpg");
 const TURNED: &[u8] = include_bytes!("../../../tests/data/images/oriented_6.jpg");
 const PNG: &[u8] = include_bytes!("../../../tests/data/images/rgb.png");
 
@@ -101,6 +103,18 @@ fn an_image_that_is_cut_off_and_ended_is_refused_too() {
             };
             assert!(error.starts_with("a JPEG image that"), "{cut}: {error}");
         }
+    }
+}
+
+#[test]
+fn blocks_that_were_read_ahead_of_a_restart_marker_are_not_lost() {
+    for strict in [true, false] {
+        let how = Decode {
+            strict,
+            ..Decode::default()
+        };
+        let white = decode(FLAT_RESTARTS, &how).unwrap();
+        assert!(white.of::<u8>().unwrap().iter().all(|sample| *sample == 255));
     }
 }
 

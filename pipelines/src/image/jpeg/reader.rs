@@ -1,47 +1,56 @@
 //! Bytes in memory for the JPEG decoder. Its Huffman loop reads four bytes at a time, and `ZCursor` copies each four through a
 //! slice of unknown length; here the length is a constant once the call is inlined.
 //!
-//! A file may be cut off and end with an end marker all the same; the decoder takes what is missing before a marker for zeros. So
-//! where that is wanted, single bytes, as the Huffman loop alone reads them, are ones before a marker. No Huffman code has ones
-//! alone, so a block that has no data is an error there, and what is not needed is skipped on the way to the marker. Restart markers
-//! are left alone: the decoder counts on them where it reads ahead.
+//! Single bytes, as the Huffman loop alone reads them, are ones before a marker, for two reasons. A file may be cut off and end with an end
+//! marker all the same, and the decoder takes what is missing for zeros; but no Huffman code has ones alone, so there a block without data is
+//! an error, where that is wanted. And the decoder forgets the data that it has read ahead when it sees a restart marker at the end of a row.
+//! What it does not need of the ones it skips on the way to the marker.
 //!
 //! Its invariant: the position may lie beyond the end, where single bytes read as 0 and longer reads fail.
 
 use zune_core::bytestream::{ZByteIoError, ZByteReaderTrait, ZSeekFrom};
 
-/// Ones, as entropy-coded data has them, and more of them than a block reads of what is not there before it meets a code.
-const ONES: [u8; 16] = [
-    0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0,
+/// Bytes of ones before a marker, as entropy-coded data has them: 96 bits, where the decoder reads at most 64 ahead.
+const ONES: [u8; 24] = [
+    0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0, 0xff,
+    0,
 ];
 
 /// The bytes of a file and the position of the next read.
 pub(super) struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// What single reads still get of the ones before the marker at the position; `None` where markers are read as they are.
-    ones: Option<&'static [u8]>,
+    /// Whether missing data is to be an error.
+    is_strict: bool,
+    /// The marker that single reads have come to, and what they have not had yet of the ones before it.
+    ahead: (usize, &'static [u8]),
 }
 
 impl<'b> Reader<'b> {
-    /// With ones before markers where data that is missing is to be an error.
     pub(super) fn new(bytes: &'b [u8], is_strict: bool) -> Reader<'b> {
         Reader {
             bytes,
             at: 0,
-            ones: is_strict.then_some(&ONES),
+            is_strict,
+            ahead: (0, &ONES),
         }
     }
 
-    /// The next byte where it is 0xff: a one before a marker that ends data, as long as there are some left.
+    /// The next byte where it is 0xff: a one before a marker, as long as there are some left.
     #[cold]
     fn at_ff(&mut self) -> u8 {
-        let ends_data = !matches!(self.bytes.get(self.at + 1), None | Some(0 | 0xff | 0xd0..=0xd7));
-        if let (true, Some([one, rest @ ..])) = (ends_data, self.ones) {
-            self.ones = Some(rest);
+        let has_ones = match self.bytes.get(self.at + 1) {
+            None | Some(0 | 0xff) => false,
+            Some(0xd0..=0xd7) => true,
+            Some(_) => self.is_strict,
+        };
+        if self.ahead.0 != self.at {
+            self.ahead = (self.at, &ONES);
+        }
+        if let (true, [one, rest @ ..]) = (has_ones, self.ahead.1) {
+            self.ahead.1 = rest;
             return *one;
         }
-        self.ones = self.ones.map(|_| ONES.as_slice());
         self.at += 1;
         0xff
     }
@@ -185,9 +194,12 @@ mod tests {
             }
             bytes
         };
-        assert_eq!(read(false), file);
-        let (until, between, end) = (&file[..7], &file[7..10], &file[10..]);
-        assert_eq!(read(true), [until, &ONES, between, &ONES, end].concat());
+        let (first, second, third, end) = (&file[..3], &file[3..7], &file[7..10], &file[10..]);
+        assert_eq!(read(false), [first, &ONES, second, third, end].concat());
+        assert_eq!(
+            read(true),
+            [first, &ONES, second, &ONES, third, &ONES, end].concat()
+        );
         // Who looks for the marker skips them.
         let mut reader = Reader::new(&file[10..], true);
         assert_eq!(
