@@ -15,7 +15,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from networks import IMAGE, finder, resnet18, resnet50
+from networks import finder, resnet18, resnet50
+from reference import pixels_of, runner, x_of
 from stamp import Stamp, digest_files
 
 HERE = Path(__file__).resolve().parent
@@ -27,22 +28,11 @@ MODELS = {"resnet18": resnet18, "resnet50": resnet50, "finder": finder}
 # The pipelines of r4.toml that answer with the shares of one model, by that model.
 CLASSIFIERS = {"resnet50_1": "resnet50", "resnet50_4": "resnet50", "resnet18": "resnet18"}
 PIPELINES = ("decode", *CLASSIFIERS, "find", "classify", "chain")
-# What photographs are normalised by, of the sides of 0 to 1.
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OUTPUTS = (
     *(f"{name}.onnx" for name in MODELS),
     *(f"{name}{end}" for name in PIPELINES for end in (".jsonl", ".expected.jsonl")),
     "r4.toml",
 )
-
-
-def x_of(pixels):
-    """The model's input [1, 3, 224, 224] for pixels [height, width, 3], red first."""
-    import cv2
-
-    small = cv2.resize(pixels, IMAGE[:0:-1], interpolation=cv2.INTER_LINEAR)
-    scaled = (small.astype(np.float32) / 255 - np.float32(MEAN)) / np.float32(STD)
-    return np.ascontiguousarray(scaled.transpose(2, 0, 1))[None]
 
 
 def part_of(pixels, box):
@@ -74,28 +64,23 @@ def tensor(array):
 
 def draw_models(work):
     """Writes the models; gives what runs each for one input."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
     runs = {}
     for name, build in MODELS.items():
         print(f"drawing {name}", flush=True)
         model = build(np.random.default_rng(SEED))
         onnx.checker.check_model(model, full_check=True)
         onnx.save(model, work / f"{name}.onnx")
-        session = onnxruntime.InferenceSession(str(work / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
-        runs[name] = lambda x, session=session: session.run(None, {session.get_inputs()[0].name: x})[0]
+        runs[name] = runner(work / f"{name}.onnx")
     return runs
 
 
 def answer(work, runs):
     """Writes requests and answers."""
-    import cv2
-
     requests = {name: [] for name in PIPELINES}
     answers = {name: [] for name in PIPELINES}
     for photograph in PHOTOGRAPHS:
         path = work / photograph
-        pixels = cv2.cvtColor(cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+        pixels = pixels_of(path.read_bytes())
         x = x_of(pixels)
         answers["decode"].append(pixels)
         for name, model in CLASSIFIERS.items():
@@ -117,7 +102,7 @@ def answer(work, runs):
 
 def main():
     work = Path(sys.argv[1])
-    sources = [HERE / name for name in ("answers.py", "networks.py", "r4.toml")]
+    sources = [HERE / name for name in ("answers.py", "networks.py", "reference.py", "r4.toml")]
     versions = {package.__name__: package.__version__ for package in (np, onnx, onnxruntime)}
     stamp = Stamp(work, digest_files(sources) | versions | {"work": str(work)}, OUTPUTS)
     if stamp.is_current():

@@ -15,9 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "movielens"))
 
 from export import IR_VERSION, OPSET
+from reference import SIDE
 
 CLASSES = 1000
-IMAGE = (3, 224, 224)
+IMAGE = (3, SIDE, SIDE)
 # Of ResNet-18: channels of the four groups of two blocks.
 CHANNELS = (64, 128, 256, 512)
 

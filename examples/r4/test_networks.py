@@ -7,22 +7,20 @@ from pathlib import Path
 try:
     import numpy as np
     import onnx
-    import onnxruntime
 
     import answers
     import networks
+    import reference
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing}; run it with .demo/venv/bin/python") from missing
 
 HERE = Path(__file__).resolve().parent
 
 
-def session(build):
+def runner(build):
     model = build(np.random.default_rng(7))
     onnx.checker.check_model(model, full_check=True)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return reference.runner(model.SerializeToString())
 
 
 def images(rows):
@@ -34,10 +32,9 @@ def images(rows):
 class Networks(unittest.TestCase):
     def answers(self, build, rows=2):
         """The answers to a batch, which are those to each image alone."""
-        run = session(build)
-        (x,) = run.get_inputs()
-        whole = run.run(None, {x.name: images(rows)})[0]
-        alone = [run.run(None, {x.name: image[None]})[0] for image in images(rows)]
+        run = runner(build)
+        whole = run(images(rows))
+        alone = [run(image[None]) for image in images(rows)]
         np.testing.assert_allclose(whole, np.concatenate(alone), rtol=1e-3, atol=1e-6)
         return whole
 

@@ -8,11 +8,15 @@ import pathlib
 import subprocess
 import sys
 
+# What runs the models of report R4's images in a peer.
+ONNX_RUNTIME = "onnxruntime==1.31.1"
 PEERS = {
     "millpond": ["numpy==2.2.6"],
-    "omniback": ["omniback==0.2.24"],
+    "omniback": ["omniback==0.2.24", ONNX_RUNTIME, "opencv-python-headless==5.0.0.93"],
+    "opencv": ["opencv-python-headless==5.0.0.93"],
     "thrift": ["thrift==0.25.0"],
-    "triton": ["nvidia-pytriton==0.7.0", "tritonclient==2.73.0"],
+    # It wants a numpy below 2, and a later OpenCV one above.
+    "triton": ["nvidia-pytriton==0.7.0", "tritonclient==2.73.0", ONNX_RUNTIME, "opencv-python-headless==4.11.0.86"],
 }
 
 

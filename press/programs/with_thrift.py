@@ -1,9 +1,13 @@
-"""thrift alone, as what a call over a socket costs: with_thrift.py serve|call PORT. Bytes in and the same bytes out, without generated code."""
+"""thrift alone, as what a call over a socket costs: with_thrift.py serve|call|images PORT.
+
+Bytes in and the same bytes out, without generated code: a word, or the photographs of images.py.
+"""
 
 import sys
 
 import callers
 
+import images
 from r4 import DATA
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolFactory
 from thrift.server.TServer import TThreadedServer
@@ -34,29 +38,38 @@ def serve(port):
     TThreadedServer(Echo(), listening, TBufferedTransportFactory(), TBinaryProtocolFactory(), daemon=True).serve()
 
 
+def caller(port):
+    """Opens a connection; its call sends bytes and gives those that come back."""
+    transport = TBufferedTransport(TSocket("127.0.0.1", port))
+    transport.open()
+    protocol = TBinaryProtocolFactory().getProtocol(transport)
+
+    def call(data):
+        protocol.writeMessageBegin("echo", TMessageType.CALL, 1)
+        protocol.writeBinary(data)
+        protocol.writeMessageEnd()
+        transport.flush()
+        protocol.readMessageBegin()
+        answer = protocol.readBinary()
+        protocol.readMessageEnd()
+        return answer
+
+    return call
+
+
 def make(port):
     def of(_caller):
-        transport = TBufferedTransport(TSocket("127.0.0.1", port))
-        transport.open()
-        protocol = TBinaryProtocolFactory().getProtocol(transport)
-
-        def call():
-            protocol.writeMessageBegin("echo", TMessageType.CALL, 1)
-            protocol.writeBinary(DATA)
-            protocol.writeMessageEnd()
-            transport.flush()
-            protocol.readMessageBegin()
-            data = protocol.readBinary()
-            protocol.readMessageEnd()
-            callers.expect(data, DATA)
-
-        return call
+        call = caller(port)
+        return lambda: callers.expect(call(DATA), DATA)
 
     return of
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        serve(int(sys.argv[2]))
+    what, at = sys.argv[1], int(sys.argv[2])
+    if what == "serve":
+        serve(at)
+    elif what == "images":
+        images.run_alone(lambda: caller(at))
     else:
-        callers.run(make(int(sys.argv[2])))
+        callers.run(make(at))

@@ -5,6 +5,7 @@
 //! prints is none; a line of an `sh` block, or one behind a `$ `, that begins with no such program fails.
 
 mod listed;
+mod needed;
 mod place;
 mod r4;
 mod short;
@@ -116,7 +117,7 @@ fn every_shipped_scenario_runs_as_its_head_says() {
         for path in scenarios() {
             scope.spawn(move || {
                 let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-                let missing = place::missing_programs(&name);
+                let missing = needed::missing_programs(&name);
                 if !missing.is_empty() {
                     let reason = format!("needs {}, which is not here", missing.join(" and "));
                     // Whether that may be is for .ci/skips.py to say, which reads this.

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -22,8 +21,8 @@ use crate::serving::rank::RANK;
 
 /// Ports that files and commands name.
 const PORTS: &[u16] = &[
-    7070, 7071, 7072, 7073, 7074, 7075, 7076, 7077, 7391, 7392, 13500, 13503, 13510, 13520, 13540, 13541,
-    13549, 13550, 13551, 13590, 13591, 13592,
+    7070, 7071, 7072, 7073, 7074, 7075, 7076, 7077, 7391, 7392, 13500, 13503, 13510, 13511, 13512, 13520,
+    13540, 13541, 13549, 13550, 13551, 13590, 13591, 13592, 13593, 13594,
 ];
 
 /// What stands before a port of this machine.
@@ -63,56 +62,7 @@ fn ports_of_this_machine_are_seen() {
     );
 }
 
-/// Programs of other packages, by the scenario that starts them.
-const PROGRAMS: &[(&str, &str, &str)] = &[
-    ("peer-redis.toml", "redis-server", "redis-server"),
-    ("peer-memcached.toml", "memcached", "memcached"),
-];
-
-/// What is built before, by the scenario that uses it.
-const BUILT: &[(&str, &str, &str)] = &[
-    ("r4-local.toml", NATIVE, "what `make python` builds"),
-    ("r4-batch.toml", NATIVE, "what `make python` builds"),
-    ("r4-gil.toml", NATIVE, "what `make python` builds"),
-    ("r4-gil.toml", ".demo/venv", "the demo's environment"),
-];
-const NATIVE: &str = "client/python/millpond/_native.abi3.so";
-
-/// The programs a scenario needs that are not here and cannot be installed, and what was not built.
-pub fn missing_programs(scenario: &str) -> Vec<&'static str> {
-    let needed = PROGRAMS.iter().filter(|(name, _, _)| *name == scenario);
-    let programs = needed
-        .filter(|(_, program, package)| !is_there(program) && !install(package, program))
-        .map(|(_, program, _)| *program);
-    let built = BUILT
-        .iter()
-        .filter(|(name, path, _)| *name == scenario && !root().join(path).exists())
-        .map(|(_, _, words)| *words);
-    programs.chain(built).collect()
-}
-
-fn is_there(program: &str) -> bool {
-    bash(Path::new("/"), &format!("command -v {program}"))
-        .status()
-        .unwrap()
-        .success()
-}
-
-/// Root on Debian gets it installed; nobody else is asked for anything.
-fn install(package: &str, program: &str) -> bool {
-    // Two scenarios at once would find the package lists locked; a peer that starts by itself would take a port.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap();
-    let install = format!(
-        "[ $(id -u) = 0 ] && command -v apt-get && export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 && \
-         get='apt-get -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends {package}' && \
-         ($get || (apt-get update && $get))"
-    );
-    let _ = bash(Path::new("/"), &install).output();
-    is_there(program)
-}
-
-fn bash(folder: &Path, script: &str) -> Command {
+pub(super) fn bash(folder: &Path, script: &str) -> Command {
     let mut command = Command::new("bash");
     command
         .args(["-c", script])
@@ -121,6 +71,21 @@ fn bash(folder: &Path, script: &str) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Where a library has no GPU, the rows that want one say so, and what to install.
+fn check_left_out(result: &Value) {
+    for left in result["left_out"].as_array().into_iter().flatten() {
+        let said = |part: &str| left["reason"].as_str().unwrap().contains(part);
+        let wants_gpu = ["-cuda", "-tensorrt"]
+            .iter()
+            .any(|provider| left["target"].as_str().unwrap().ends_with(provider));
+        let is_named = said("is not to be had from") && said("pip install onnxruntime-gpu");
+        assert!(
+            !wants_gpu || is_named || said("whose server it has was left out"),
+            "{left}"
+        );
+    }
 }
 
 pub struct Place {
@@ -343,7 +308,7 @@ impl Place {
             return self.write_r4();
         }
         let is_attached = matches!(scenario, "movielens-rank.toml" | "r1-quick.toml");
-        if !is_attached && !scenario.starts_with("r1-recommand") {
+        if !is_attached && !scenario.starts_with("r1-") {
             return;
         }
         let server = Millpond::start(self.folder.path(), &[]);
@@ -473,6 +438,7 @@ impl Place {
                 path.display(),
                 result["failure"]
             );
+            check_left_out(&result);
             let points = result["points"].as_array().unwrap();
             assert!(!points.is_empty(), "{}", path.display());
             let mut answered: BTreeMap<String, u64> = BTreeMap::new();

@@ -20,6 +20,16 @@ pub const SHORT: &[(&str, &str)] = &[
         "load.requests_per_connection=10 load.connections=[1,4] requests.distinct_min=20 grid.log_level=[2,5]",
     ),
     (
+        // Without a GPU: on the processor.
+        "r1-gpu.toml",
+        "load.requests_per_connection=10 load.connections=[1,4] requests.distinct_min=20 grid.provider=[\"cpu\"] grid.log_level=[5] \
+         grid.batch_max=[15,60]",
+    ),
+    (
+        "r4-resnet-gpu.toml",
+        "load.duration_s=0.2 load.warmup_s_max=0.1 load.connections=[2]",
+    ),
+    (
         "r4-decode.toml",
         "load.duration_s=0.2 load.warmup_s_max=0.1 load.connections=[2] load.client_threads=2 check.share=1.0",
     ),
