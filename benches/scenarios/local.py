@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""One figure of local calls, on the last line: local.py CASE CLIENTS [SECONDS]. Or so many calls and no figure: local.py CASE calls COUNT.
+"""One figure of local calls, on the last line: local.py CASE CLIENTS [SECONDS]. Or so many calls and no figure: local.py CASE calls COUNT. Or the
+package alone, for another scenario: local.py package.
 
     hello-native, hello-python, two-stages   calls a second of millpond.Pipeline: bytes in, the same bytes out
     peer-native, peer-python                 the same of omniback's pipe
@@ -137,6 +138,9 @@ def theirs(case: str):
 
 def main() -> None:
     case = sys.argv[1]
+    if case == "package":
+        package()
+        return
     if sys.argv[2] == "calls":
         call = ours(case)
         for _ in range(int(sys.argv[3])):

@@ -76,6 +76,7 @@ pub(crate) const INFER: &[Group] = &[
     Group::of("quick", nothing),
     Group::of("scheduler", nothing),
     Group::of("local", nothing),
+    Group::of("gil", scenario::of_demo_environment),
     Group::of("local-instructions", scenario::of_local_instructions),
     Group::of("ort-load", scenario::of_ort_load),
     Group::of("one-core", scenario::of_r1),

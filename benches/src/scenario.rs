@@ -204,6 +204,12 @@ fn command(key: &str, words: &[&str]) -> anyhow::Result<String> {
     Ok(format!("{key}={}", serde_json::to_string(words)?))
 }
 
+/// The private environment, with numpy.
+pub(crate) fn of_demo_environment(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    child::python_of_demo(setup)?;
+    Ok(Vec::new())
+}
+
 /// The models that ONNX Runtime runs under load, made by the private environment.
 pub(crate) fn of_ort_load(setup: &Setup) -> anyhow::Result<Vec<String>> {
     let mut make = Command::new(child::python_of_demo(setup)?);
