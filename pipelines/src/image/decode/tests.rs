@@ -10,7 +10,7 @@ const RGB: &[u8] = include_bytes!("../../../tests/data/images/rgb.jpg");
 const CMYK: &[u8] = include_bytes!("../../../tests/data/images/cmyk.jpg");
 const RESTARTS: &[u8] = include_bytes!("../../../tests/data/images/restarts.jpg");
 /// White, 166 by 21, with a restart marker each 8 blocks: Pillow's `restart_marker_blocks`, at quality 100.
-const FLAT_RESTARTS: &[u8] = include_bytes!("../../../tests/data/images/flat_restarts.jpg");
+const FLAT_RESTARTS: &[u8] = include_bytes!("../../../tests/data/flat_restarts.jpg");
 const TURNED: &[u8] = include_bytes!("../../../tests/data/images/oriented_6.jpg");
 const PNG: &[u8] = include_bytes!("../../../tests/data/images/rgb.png");
 
