@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import itertools
 import logging
@@ -77,6 +78,7 @@ def _results_of_process() -> _Results:
 
 
 os.register_at_fork(after_in_child=_native.forget_process)
+atexit.register(_native.end_interpreter)
 os.register_at_fork(after_in_child=lambda: globals().update(_starting=threading.Lock()))
 
 

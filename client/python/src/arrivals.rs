@@ -6,6 +6,7 @@
 
 use crate::ask::Ended;
 use crate::driver::lock;
+use crate::ending::{Use, hold};
 use crate::failure::forked;
 use crate::process::OfProcess;
 use pyo3::prelude::*;
@@ -80,6 +81,8 @@ impl Arrivals {
 
     /// What has ended since the last time: `(number, what it gave, None)` or `(number, None, exception)`.
     fn take(&self, py: Python<'_>) -> PyResult<Vec<Arrived>> {
+        hold(py);
+        let _use = Use::begin();
         let taken = self.queue.get().map_err(forked)?.take();
         let in_python = taken.into_iter().map(|(number, ended)| {
             let given = ended

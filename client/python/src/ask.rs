@@ -5,6 +5,7 @@
 
 use crate::arrivals::{Arrivals, Queue};
 use crate::driver::{Driver, Order, lock};
+use crate::ending::detach;
 use crate::failure::{Failure, forked};
 use crate::pool::Outcome;
 use crate::process::OfProcess;
@@ -149,7 +150,7 @@ impl Slot {
     pub(crate) fn wait_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Ended>> {
         let mut ended = lock(&self.ended).take();
         while ended.is_none() && until.is_none_or(|until| Instant::now() < until) {
-            ended = py.detach(|| self.wait_slice());
+            ended = detach(py, || self.wait_slice());
             if ended.is_none() {
                 py.check_signals()?;
             }

@@ -8,6 +8,7 @@
 mod arrivals;
 mod ask;
 mod driver;
+mod ending;
 mod failure;
 mod host;
 mod local;
@@ -25,6 +26,8 @@ mod _native {
     use crate::arrivals::Arrivals;
     #[pymodule_export]
     use crate::ask::Ticket;
+    #[pymodule_export]
+    use crate::ending::end_interpreter;
     #[pymodule_export]
     use crate::host::serve_plugin;
     #[pymodule_export]

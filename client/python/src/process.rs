@@ -4,6 +4,7 @@
 //! the child may wait for ever. The invariant: in any other process than its own a value can be neither reached nor
 //! dropped; the child leaks it.
 
+use crate::ending::forget_users;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,6 +27,7 @@ pub(crate) fn id() -> u32 {
 #[pyo3::pyfunction]
 pub(crate) fn forget_process() {
     PID.store(0, Ordering::Relaxed);
+    forget_users();
 }
 
 /// Ends this process once the server at the other end of standard input is gone, even while Python holds the interpreter; the

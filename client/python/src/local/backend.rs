@@ -3,6 +3,7 @@
 //! It knows no pipeline but by a number. Its invariants: each request gets one result; what Python raises, gives too much, too little or of
 //! the wrong type is an error that names the backend; and a process that Python forked inside of it never comes back out.
 
+use crate::ending::Use;
 use crate::local::inside::{self, Inside};
 use crate::process::id as process_id;
 use crate::values::{give, take};
@@ -252,10 +253,12 @@ impl Shared {
 
 /// With the interpreter, which ends before its threads do.
 fn attached<T>(with: impl FnOnce(Python<'_>) -> Result<T, Error>) -> Result<T, Error> {
-    let attached = inside::waiting(|has_waited| {
-        Python::try_attach(|py| {
-            has_waited();
-            with(py)
+    let attached = Use::begin().and_then(|_use| {
+        inside::waiting(|has_waited| {
+            Python::try_attach(|py| {
+                has_waited();
+                with(py)
+            })
         })
     });
     attached.unwrap_or_else(|| Err(problem("the interpreter ends".to_owned())))

@@ -2,6 +2,7 @@
 //!
 //! It opens nothing. Its invariant: a key that nobody reads is refused with its place, as in the file.
 
+use crate::ending::detach;
 use crate::failure::local_error;
 use crate::local::backend::PythonBackend;
 use crate::values::take::type_name;
@@ -126,8 +127,7 @@ fn of_file(given: &Bound<'_, PyAny>) -> PyResult<Config> {
             format!("it is a {found}; expected a dict, or the path of a TOML file"),
         ));
     };
-    py.detach(|| Config::read(&path))
-        .map_err(|error| local_error(py, "ConfigError", &error.to_string()))
+    detach(py, || Config::read(&path)).map_err(|error| local_error(py, "ConfigError", &error.to_string()))
 }
 
 /// The pipeline that is named, or the only one.

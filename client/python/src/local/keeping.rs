@@ -2,6 +2,7 @@
 //!
 //! It knows no pipeline. Its invariant: a call that keeps it is in a backend alone, as far as there are instances, or is queued like any other.
 
+use crate::ending::detach;
 use crate::local::inside;
 use crate::local::turns::Turns;
 use pyo3::prelude::*;
@@ -40,14 +41,14 @@ impl Keeping {
         run: impl FnOnce() + Send,
     ) -> Option<PyErr> {
         if !self.keeps_interpreter() {
-            return py.detach(|| inside::caller_without_interpreter(run));
+            return detach(py, || inside::caller_without_interpreter(run));
         }
         let mut turn = self.turns.enter();
         if turn.is_none() {
             let last = Instant::now() + TURN_WAIT_MAX;
             let until = deadline.map_or(last, |deadline| deadline.min(last));
             // Another one may be in again before this thread has the interpreter back.
-            while turn.is_none() && py.detach(|| self.turns.wait(until)) {
+            while turn.is_none() && detach(py, || self.turns.wait(until)) {
                 turn = self.turns.enter();
             }
         }

@@ -5,6 +5,7 @@
 
 use crate::arrivals::Queue;
 use crate::ask::{Ended, Listener, Reply, To};
+use crate::ending::{detach, hold};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
 use crate::host;
 use crate::local::keeping::Keeping;
@@ -158,7 +159,9 @@ impl Pipeline {
         let gone = Arc::clone(&call.ask.gone);
         let opened = Arc::clone(opened);
         let reply = Reply::new(To::Loop { queue, number });
-        py.detach(|| opened.start(call, reply, |batcher, request| submit(&batcher, request)));
+        detach(py, || {
+            opened.start(call, reply, |batcher, request| submit(&batcher, request))
+        });
         Ok(Errand { gone })
     }
 
@@ -184,7 +187,7 @@ impl Pipeline {
         if opened.is_closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let left = py.detach(|| opened.handle.pin().stop_by(Instant::now() + DRAIN));
+        let left = detach(py, || opened.handle.pin().stop_by(Instant::now() + DRAIN));
         match left.is_empty() {
             true => Ok(()),
             false => Err(local_error(
@@ -209,7 +212,7 @@ impl Pipeline {
 
 /// Opens what a configuration describes. Backends in Python are made by the models' threads, which need the interpreter for it.
 fn open(py: Python<'_>, config: &Config) -> PyResult<Arc<Handle>> {
-    let opened = py.detach(|| {
+    let opened = detach(py, || {
         let handle = Handle::open(config.sections(), config.resources())?;
         handle.warm()?;
         handle.pin().forget_counts();
@@ -222,7 +225,7 @@ impl Drop for Pipeline {
     /// Its threads may need the interpreter to end, so it is let go meanwhile.
     fn drop(&mut self) {
         let gone = OfProcess::taken(&mut self.opened);
-        let dropped = Python::try_attach(|py| py.detach(|| drop(gone)));
+        let dropped = Python::try_attach(|py| detach(py, || drop(gone)));
         let _ = dropped;
     }
 }
@@ -256,6 +259,7 @@ impl Pipeline {
     }
 
     fn opened(&self, py: Python<'_>) -> PyResult<&Arc<Opened>> {
+        hold(py);
         let opened = self.opened.get().map_err(forked)?;
         if opened.is_closed.load(Ordering::Relaxed) {
             return Err(closed_pipeline(py, &opened.name));
@@ -368,6 +372,7 @@ impl Opened {
             }
         };
         let interrupt = self.keeping.run(py, deadline, run);
+        hold(py);
         if let Some(interrupt) = interrupt {
             waits.get().into_iter().for_each(Waiting::give_up);
             return Err(interrupt);
@@ -439,6 +444,7 @@ impl Opened {
             self.keeping.learn(inside::own_time(began));
         };
         let interrupt = self.keeping.run(py, deadline, run);
+        hold(py);
         if let Some(interrupt) = interrupt {
             waits.iter().for_each(Waiting::give_up);
             return Err(interrupt);

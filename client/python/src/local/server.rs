@@ -4,6 +4,7 @@
 //! process that was forked.
 
 use crate::driver::lock;
+use crate::ending::detach;
 use crate::failure::{forked, local_error};
 use crate::host;
 use crate::local::config;
@@ -51,7 +52,7 @@ impl Server {
         if let Some(port) = port {
             read.server.listen.set_port(port);
         }
-        let started = py.detach(|| millpond_server::Server::start(read));
+        let started = detach(py, || millpond_server::Server::start(read));
         let server = started.map_err(|error| local_error(py, "ConfigError", &error.to_string()))?;
         Ok(Server {
             running: OfProcess::new(Running {
@@ -81,7 +82,7 @@ impl Server {
         let Some(server) = lock(&running.server).take() else {
             return Ok(());
         };
-        let stopped = py.detach(|| server.shutdown());
+        let stopped = detach(py, || server.shutdown());
         match stopped.is_clean() {
             true => Ok(()),
             false => {
@@ -116,6 +117,6 @@ impl Drop for Server {
     /// Its threads may need the interpreter to end, so it is let go meanwhile.
     fn drop(&mut self) {
         let gone = OfProcess::taken(&mut self.running);
-        let _ = Python::try_attach(|py| py.detach(|| drop(gone)));
+        let _ = Python::try_attach(|py| detach(py, || drop(gone)));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It opens nothing. Its invariant: each model of a registered backend is made by the function that `millpond.torchpipe` gives for it.
 
+use crate::ending::detach;
 use crate::failure::local_error;
 use crate::local::config::{Found, OWNERS, Walk, refused};
 use crate::values::take::type_name;
@@ -64,7 +65,7 @@ fn text(given: &Bound<'_, PyAny>) -> PyResult<String> {
         let text = format!("it is a {found}; expected a dict of dicts, or the path of a TOML file");
         return Err(refused(py, text));
     };
-    let text = py.detach(|| std::fs::read_to_string(&path));
+    let text = detach(py, || std::fs::read_to_string(&path));
     text.map_err(|error| local_error(py, "ConfigError", &format!("{}: {error}", path.display())))
 }
 
