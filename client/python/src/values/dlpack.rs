@@ -5,6 +5,7 @@
 //! consumer, or nobody, is done with it.
 #![allow(unsafe_code)]
 
+use crate::ending::Use;
 use crate::values::memory::{self, Lent};
 use crate::values::take::Refused;
 use millpond_tensor::{ElementType, Kind, Tensor};
@@ -13,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict as _, PyCapsule};
 use std::ffi::{CStr, c_void};
+use std::mem;
 use std::ptr;
 use std::slice;
 
@@ -162,7 +164,8 @@ fn capsule<'py, M>(
     made
 }
 
-/// What a consumer calls when it is done.
+/// What a consumer calls when it is done. It may have let go of the interpreter, as torch does, where pyo3 counts this thread as one that has it:
+/// inside of a backend.
 ///
 /// # Safety
 /// `managed` is what `export` gave, and nobody uses it any more.
@@ -171,13 +174,19 @@ unsafe extern "C" fn delete<M>(managed: *mut M) {
         return;
     }
     // SAFETY: it is the first field of what `give` boxed, in C's layout.
-    let Given {
-        shape,
-        strides,
-        tensor,
-        ..
-    } = *unsafe { Box::from_raw(managed.cast::<Given<M>>()) };
-    drop((shape, strides, tensor));
+    let given = unsafe { Box::from_raw(managed.cast::<Given<M>>()) };
+    // SAFETY: it may be asked at any time.
+    let has_ended = unsafe { ffi::Py_IsInitialized() } == 0;
+    let Some(_use) = Use::begin().filter(|_| !has_ended) else {
+        // The process ends as well, and with it what Python lent.
+        return mem::forget(given);
+    };
+    // SAFETY: the interpreter is there and does not end meanwhile, and this thread lets go of it below.
+    let state = unsafe { ffi::PyGILState_Ensure() };
+    // pyo3 puts off what is dropped on a thread that it does not know to have the interpreter.
+    let _ = Python::try_attach(|_| drop(given));
+    // SAFETY: as above.
+    unsafe { ffi::PyGILState_Release(state) };
 }
 
 unsafe extern "C" fn end(capsule: *mut ffi::PyObject) {

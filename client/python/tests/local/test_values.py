@@ -1,6 +1,7 @@
 """Tensors from Python's objects and back, in place where that can be; no server."""
 
 import array
+import ctypes
 import gc
 import subprocess
 import sys
@@ -164,6 +165,28 @@ class Tensors(unittest.TestCase):
         for version in (None, (1, 0)):
             for copy in (None, True):
                 tensor.__dlpack__(max_version=version, copy=copy)
+
+    def test_a_consumer_of_dlpack_may_let_go_of_the_interpreter(self):
+        # As torch does before it ends what it took, here inside of a backend. The name must outlive the capsule.
+        name = ctypes.create_string_buffer(b"used_dltensor")
+        pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+        rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(("PyCapsule_SetName", ctypes.pythonapi))
+        deleter_at = 56
+
+        @millpond.backend
+        def consume(batch):
+            capsule = millpond.Tensor(lent.pop()).__dlpack__()
+            managed = pointer_of(capsule, b"dltensor")
+            rename(capsule, ctypes.addressof(name))
+            deleter = ctypes.c_void_p.from_address(managed + deleter_at).value
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(managed)
+            return batch
+
+        lent = [array.array("f", [1, 2])]
+        gone = weakref.ref(lent[0])
+        with millpond.Pipeline({"stages": {"it": {"backend": consume}}}) as pipe:
+            self.assertEqual(pipe({"data": 1}), {"it": 1})
+        self.assertIsNone(gone())
 
     def test_the_package_needs_no_numpy(self):
         script = "import sys; sys.modules['numpy'] = None; import millpond; print(millpond.Tensor(b'a').tolist())"
