@@ -53,9 +53,11 @@ class Model:
         if not isinstance(given, list | tuple):
             expected = f"a list of {len(requests)} results, one for each request"
             raise Refused(f"it gave a {type(given).__name__}; expected {expected}")
-        if len(given) != len(requests):
-            raise Refused(f"it gave {len(given)} results for {len(requests)} requests; expected one for each")
-        return [self._result(item) for item in given]
+        # A copy: a list's class may say another count than it gives, and a thread of the function may change it.
+        items = list(given)
+        if len(items) != len(requests):
+            raise Refused(f"it gave {len(items)} results for {len(requests)} requests; expected one for each")
+        return [self._result(item) for item in items]
 
     def _result(self, item: Any) -> Result:
         """What one request gets: a result that is an exception, or does not fit, fails it alone."""

@@ -138,8 +138,9 @@ def main() -> None:
     """Serves the server at the other end of standard input until it is gone."""
     # A service manager sends its signal to every process of a service, and the server finishes what it has accepted. Programs that the
     # function starts get the usual handlers.
-    for kind in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(kind, lambda *_: None)
+    usual = {kind: signal.signal(kind, lambda *_: None) for kind in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    # And so do processes that it forks: multiprocessing ends its own by SIGTERM.
+    os.register_at_fork(after_in_child=lambda: [signal.signal(kind, heed) for kind, heed in usual.items()])
     faulthandler.enable()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     _serve(_Server())

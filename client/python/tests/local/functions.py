@@ -64,6 +64,25 @@ def fork(x):
     return x
 
 
+def terminate(x):
+    # As multiprocessing ends its processes.
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, b"1")
+        time.sleep(1000)
+        os._exit(0)
+    os.read(reader, 1)
+    os.kill(child, signal.SIGTERM)
+    _, status = os.waitpid(child, 0)
+    return x if os.waitstatus_to_exitcode(status) == -signal.SIGTERM else None
+
+
+class Liar(list):
+    def __len__(self):
+        return super().__len__() + 1
+
+
 def crash_beside_a_child(x):
     # The child keeps all descriptors that a fork keeps.
     if os.fork() == 0:
@@ -116,6 +135,7 @@ FAULTS = {
     "memory": lambda x: numpy.zeros(1 << 40),
     "chatter": chatter,
     "fork": fork,
+    "terminate": terminate,
     "crash": lambda x: os.kill(os.getpid(), signal.SIGSEGV),
     "quit": lambda x: os._exit(3),
     "crash beside a child": crash_beside_a_child,
@@ -144,6 +164,7 @@ def faulty(batch):
 RUN_FAULTS = {
     "raise": lambda batch: {}["a key that is not there"],
     "few": lambda batch: batch[1:],
+    "lie": lambda batch: Liar(batch[1:]),
     "no list": lambda batch: dict(enumerate(batch)),
     "quit": lambda batch: os._exit(3),
     "hang": lambda batch: time.sleep(1000),

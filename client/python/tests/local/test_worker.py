@@ -233,6 +233,7 @@ class Faults(Workers):
         before = self.serve_faulty()
         self.assertEqual(self.fault("chatter"), self.good)
         self.assertEqual(self.fault("fork"), self.good)
+        self.assertEqual(self.fault("terminate"), self.good)
         self.assertEqual(self.fault("none"), self.good)
         self.assertEqual(workers(self.server), before)
         for words in ["loaded by", "line 7 of a chatty function", "and not a message", "in a process that it forked from"]:

@@ -111,6 +111,7 @@ class Requests(Workers):
             ("missing", "it gave no ['means', 'shouted', 'together']; it gave ['length']"),
             ("raise", "KeyError: 'a key that is not there'"),
             ("few", "it gave 0 results for 1 requests; expected one for each"),
+            ("lie", "it gave 0 results for 1 requests; expected one for each"),
             ("no list", "it gave a dict; expected a list of 1 results, one for each request"),
             ("huge", "it gave a ndarray; expected a dict of"),
         ]:
