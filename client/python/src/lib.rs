@@ -4,6 +4,9 @@
 //! It is not the package's face: `millpond/` next to it is, and nothing here is called by anybody else. Its invariant: the
 //! thread that talks to servers never touches Python, so that no Python code, however slow, holds up an answer, and none
 //! runs while the interpreter ends; and nothing that has threads is touched after a fork.
+//!
+//! Nothing here relies on the interpreter's lock, so free-threaded Python stays free: what is shared has locks of its own, under which
+//! nobody runs Python, lets go of the interpreter or waits for it, and what a thread-local holds is its thread's.
 
 mod arrivals;
 mod ask;
@@ -20,7 +23,7 @@ mod tree;
 mod values;
 
 /// `millpond._native`.
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
     use crate::arrivals::Arrivals;
