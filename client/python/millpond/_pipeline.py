@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from millpond import _native
 from millpond._asyncio import _ended
+from millpond._errors import Error
 
 
 class Future(concurrent.futures.Future[Any]):
@@ -31,6 +32,19 @@ class Future(concurrent.futures.Future[Any]):
             self._errand.abandon()
         return cancelled
 
+    def result(self, timeout: float | None = None) -> Any:
+        self._refuse_own_thread()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._refuse_own_thread()
+        return super().exception(timeout)
+
+    def _refuse_own_thread(self) -> None:
+        """A callback runs on the thread that brings all answers, this one's too."""
+        if not self.done() and _results is not None and threading.current_thread() is _results.thread:
+            raise Error("a callback of a submitted call waits for another one, whose answer would come on the same thread; give that one a callback")
+
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self).__await__()
 
@@ -43,7 +57,8 @@ class _Results:
         self.arrivals = _native.Arrivals()
         self.numbers = itertools.count()
         self.waiting: dict[int, Future] = {}
-        threading.Thread(target=self.deliver, name="millpond-results", daemon=True).start()
+        self.thread = threading.Thread(target=self.deliver, name="millpond-results", daemon=True)
+        self.thread.start()
 
     def deliver(self) -> None:
         import select

@@ -405,6 +405,30 @@ class Futures(Local):
         go_on.set()
         self.assertEqual([one.result(TIMEOUT_S) for one in (first, second)], [{"it": 1}, {"it": 2}])
 
+    def test_a_callback_that_waits_for_another_answer_is_refused(self):
+        pipe = self.pipe(stage(echo))
+        found = concurrent.futures.Future()
+
+        def wait(_):
+            try:
+                pipe.submit({"data": 2}).result(TIMEOUT_S)
+            except millpond.Error as error:
+                found.set_result((str(error), pipe({"data": 3})))
+
+        gate = threading.Event()
+
+        @millpond.backend
+        def late(batch):
+            gate.wait(TIMEOUT_S)
+            return batch
+
+        begun = self.pipe(stage(late)).submit({"data": 1})
+        begun.add_done_callback(wait)
+        gate.set()
+        words, outputs = found.result(TIMEOUT_S)
+        self.assertIn("give that one a callback", words)
+        self.assertEqual(outputs, {"it": 3})
+
 
 class Failures(Local):
     def failing(self, backend, words, data=1):
