@@ -66,6 +66,11 @@ pub const SHORT: &[(&str, &str)] = &[
         "r4-gil.toml",
         "load.duration_s=0.4 load.warmup_s_max=0.1 load.connections=[2] scenario.repeats=1",
     ),
+    // A run of ResNet-50 takes a tenth of a second alone, and here all scenarios share the cores.
+    (
+        "r4-resnet*.toml",
+        "load.duration_s=1.5 load.warmup_s_max=0.2 load.connections=[2] scenario.repeats=1",
+    ),
     (
         "mix.toml",
         "load.duration_s=0.4 load.warmup_s_max=0.2 keys.count=2000 requests.count=2000",
