@@ -4,9 +4,9 @@
 
 use super::warp::between;
 use super::{Image, Kernel, Sample, Size, apply, finished};
-use fast_image_resize::images::{Image as Target, ImageRef, TypedImage, TypedImageRef};
-use fast_image_resize::pixels::F32;
-use fast_image_resize::{Filter as Curve, FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{F32, U8, U8x2, U8x3, U8x4};
+use fast_image_resize::{Filter as Curve, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use millpond_tensor::Tensor;
 use serde::Deserialize;
 
@@ -224,24 +224,26 @@ fn failed(error: impl std::fmt::Display) -> String {
 
 /// All channels at once, without a copy.
 pub(super) fn scaled_u8(image: Image<'_, u8>, to: Size, how: Scaling) -> Result<Vec<u8>, String> {
-    let kind = match image.channels {
-        1 => PixelType::U8,
-        2 => PixelType::U8x2,
-        3 => PixelType::U8x3,
-        4 => PixelType::U8x4,
-        channels => {
-            return Err(format!(
-                "an image of {channels} channels of u8; 1 to 4 can be resized"
-            ));
-        }
-    };
+    match image.channels {
+        1 => scaled_pixels::<U8>(image, to, how),
+        2 => scaled_pixels::<U8x2>(image, to, how),
+        3 => scaled_pixels::<U8x3>(image, to, how),
+        4 => scaled_pixels::<U8x4>(image, to, how),
+        channels => Err(format!(
+            "an image of {channels} channels of u8; 1 to 4 can be resized"
+        )),
+    }
+}
+
+/// Typed: the library's call for any image compiles a dozen kinds of pixels, of which four occur.
+fn scaled_pixels<P: PixelTrait>(image: Image<'_, u8>, to: Size, how: Scaling) -> Result<Vec<u8>, String> {
     let ((width, height), (to_width, to_height)) = (sides(image.size)?, sides(to)?);
-    let from = ImageRef::new(width, height, image.samples, kind).map_err(failed)?;
+    let from = TypedImageRef::<P>::from_buffer(width, height, image.samples).map_err(failed)?;
     let mut out = vec![0; to.samples(image.channels)?];
-    let mut target = Target::from_slice_u8(to_width, to_height, &mut out, kind).map_err(failed)?;
+    let mut target = TypedImage::<P>::from_buffer(to_width, to_height, &mut out).map_err(failed)?;
     let options = ResizeOptions::new().resize_alg(how.algorithm()).use_alpha(false);
     Resizer::new()
-        .resize(&from, &mut target, &options)
+        .resize_typed(&from, &mut target, &options)
         .map_err(failed)?;
     Ok(out)
 }
