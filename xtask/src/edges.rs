@@ -106,6 +106,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "backends/plugin",
             "calls",
             "methods",
+            "metrics",
             "tensor",
         ],
     ),

@@ -81,8 +81,9 @@ class Pipeline:
     def stats(self) -> dict[str, Any]:
         """What its models and stages have done since it was opened.
 
-        `{"pipeline": name, "models": {name: {"requests": …, "answered": …, …}}, "stages": {name: {"answered": …, "failed": …,
-        "skipped": …, "work_s": …, "wait_s": …}}}`. Times are seconds of answered calls together; a stage without a queue has no `wait_s`.
+        `{"pipeline": name, "models": {name: {"accepted": …, "answered": …, …}}, "stages": {name: {"answered": …, "failed": …,
+        "skipped": …, "work_s": …, "wait_s": …}}}`. Models have the counts that `*infos` has: `refused` with its causes, `failed`,
+        `batches`, `rows`, `holds` and others. Times are seconds of answered calls together; a stage without a queue has no `wait_s`.
         """
     def close(self) -> None:
         """Takes no more calls, and waits for those under way, for 10 seconds at most. Closing twice is closing once."""

@@ -3,28 +3,23 @@
 //! It counts nothing. Its invariant: reading stops no call.
 
 use millpond_catalog::Catalog;
+use millpond_engines_batcher::Stats;
+use millpond_metrics::Metric;
 use millpond_pipelines::Pipeline;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What the models have done, by name.
+/// What the models have done, by name: requests accepted, and the counts of `*infos`.
 pub(super) fn models<'py>(py: Python<'py>, catalog: &Catalog) -> PyResult<Bound<'py, PyDict>> {
     let models = PyDict::new(py);
     for (name, model) in &catalog.models {
         let stats = model.batcher.stats();
         let counts = PyDict::new(py);
-        let numbers = [
-            ("requests", stats.accepted),
-            ("answered", stats.answered),
-            ("failed", stats.failed),
-            ("refused", stats.refused),
-            ("expired", stats.expired),
-            ("abandoned", stats.abandoned),
-            ("batches", stats.batches),
-            ("rows", stats.rows),
-        ];
-        for (name, number) in numbers {
-            counts.set_item(name, number)?;
+        counts.set_item("accepted", stats.accepted)?;
+        for list in [Stats::METRICS, Stats::SUMS] {
+            for (name, number) in Metric::infos(list, &stats) {
+                counts.set_item(name, number as u64)?;
+            }
         }
         models.set_item(name, counts)?;
     }
