@@ -1,4 +1,6 @@
-//! Before it is ready, the server calls itself in its own process: every pipeline, table and store, in both encodings.
+//! Before it is ready, the server calls itself in its own process: pipelines of items or samples, tables and stores, in both
+//! encodings. It begins no further call after [`SPAN_MAX`], only logs a call that is not answered, and leaves out pipelines of
+//! values, whose inputs only their callers know.
 //!
 //! A model that has run is not a server that has answered: the first request of a fresh process would still meet code and
 //! memory that nothing has touched. Its invariant: it writes to no store, and its calls are counted and logged nowhere.
