@@ -71,9 +71,6 @@ backends! {
     "python": Python,
 }
 
-/// The name that ONNX models once had.
-const TRACT_IS_GONE: &str = "backend \"tract\" is gone; ONNX models run on \"onnxruntime\" now (pip install onnxruntime), which is the default: leave backend out";
-
 /// A backend that the program around the catalog has, and that no configuration can name: a function of Python's.
 #[derive(Clone)]
 pub struct Given {
@@ -144,9 +141,6 @@ impl TryFrom<Table> for ModelSection {
         let names = || Backend::ALL.iter().map(|(name, _)| *name);
         let backend = keys.remove("backend").map(read).transpose()?;
         let backend = backend.unwrap_or_else(|| Backend::ALL[0].0.to_owned());
-        if backend == "tract" {
-            return Err(TRACT_IS_GONE.to_owned());
-        }
         if !names().any(|name| name == backend) {
             let names = names().collect::<Vec<_>>();
             return Err(format!("backend is {backend:?}; expected one of {names:?}"));

@@ -181,11 +181,6 @@ fn onnx_runtime_is_the_named_one_or_none() {
     );
     check(
         folder.path(),
-        &["models.mlp.backend=tract"],
-        &["backend \"tract\" is gone"],
-    );
-    check(
-        folder.path(),
         &["models.mlp.providers=[\"cuda\", \"cuda\"]"],
         &["models.mlp.providers names \"cuda\" twice"],
     );

@@ -199,11 +199,6 @@ fn a_practice_model_has_its_behaviour_and_no_file() {
         "key \"backned\" is unknown",
     );
     check(
-        "[models.a]\npath = \"m.onnx\"\nbackend = \"tract\"",
-        &[],
-        "backend \"tract\" is gone; ONNX models run on \"onnxruntime\" now",
-    );
-    check(
         "[models.a]\npath = \"m.onnx\"\noptions = { \"session.nonsense\" = 1 }",
         &[],
         "models.a.options: ONNX Runtime has no session option \"session.nonsense\"",
