@@ -28,7 +28,7 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// FPNN's minute without a request (fpnn-wire.md, 1.2), and half of it for the others.
+    /// FPNN's minute without a request (its core/Config.h), and half of it for the others.
     fn default() -> Timeouts {
         Timeouts {
             idle: Duration::from_secs(60),

@@ -3,7 +3,7 @@
 //!
 //! It is for FPNN's old clients and authenticates nothing: what is new takes TLS. Its invariant: once a key is agreed on, no byte
 //! leaves or comes in clear.
-//! Source: fpnn-wire.md, 1.4.
+//! Source: FPNN (github.com/highras/fpnn), core/KeyExchange.cpp and core/Encryptor.cpp.
 
 use millpond_net::{Counters, Layer, Opened, RemoteAddr, Turn, limited};
 use millpond_wire_channel::{Channel, Curve, KeyBits, Mode, Opened as Package, Opener, PrivateKey};

@@ -4,7 +4,7 @@
 //! behind them, and a call in flight may wait for just those. Such calls are held back, a few, and refused beyond that.
 //! It knows no socket. Its invariants: calls that are held are served in their order, before any that came after them; what is no
 //! frame is answered where it says which call it was, and ends the connection.
-//! Source: fpnn-wire.md, 1.
+//! Source: FPNN (github.com/highras/fpnn), proto/FPMessage.h.
 
 #[cfg(feature = "fpnn-encryption")]
 mod channel;

@@ -3,7 +3,7 @@
 //! A push goes through the mailbox of the connection's net thread: in order with the answers of tickets, and after an answer
 //! that was made on the spot. Its invariants: callbacks run under no lock; a number is not used again while its answer is
 //! awaited; and the pushes that await an answer are bounded.
-//! Source: fpnn-wire.md, 1.3.
+//! Source: FPNN (github.com/highras/fpnn), core/IQuestProcessor.h.
 
 use super::NativeOptions;
 use millpond_calls::{OnAnswer, Push, PushAnswer, PushError};
@@ -27,7 +27,7 @@ const METHOD_BYTES_MAX: usize = 255;
 const PUSHES_TOTAL_MAX: usize = 65_536;
 /// Bytes that they take: each its place among those of its connection, and what the answer is for.
 pub const PUSH_BYTES_MAX: u64 = (PUSHES_TOTAL_MAX as u64) << 10;
-/// How long one waits that names no time of its own: FPNN's five seconds (fpnn-wire.md, 1.3).
+/// How long one waits that names no time of its own: the five seconds of FPNN's core/Config.h.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Lines of the log.
 const PANICKED: &str = "panics of receivers of a peer's answer";

@@ -2,7 +2,7 @@
 //!
 //! The connection was HTTP until it was answered 101. Its invariant: whatever ends it on this side, the peer is told by a close
 //! frame, as long as the kernel takes one, and by nothing after it.
-//! Source: RFC 6455; fpnn-wire.md, 1.5.
+//! Source: RFC 6455; FPNN (github.com/highras/fpnn), core/WebSocketReceiver.cpp.
 
 use millpond_calls::Service;
 use millpond_fronts_answer::Serving;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Bytes of a method's name: a frame has one byte for its length.
 const NAME_BYTES_MAX: usize = 255;
-/// How long a caller may take that is called itself, unless said otherwise: FPNN's default (fpnn-wire.md, 1.3).
+/// How long a caller may take that is called itself, unless said otherwise: FPNN's default (its core/Config.h).
 pub(super) const DUPLEX_TIMEOUT_MS: u64 = 5000;
 /// A day is for ever to a call.
 const DUPLEX_TIMEOUT_MS_MAX: u64 = 86_400_000;
