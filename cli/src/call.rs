@@ -23,7 +23,7 @@ Examples:
 pub(crate) struct Call {
     #[arg(help = methods())]
     method: String,
-    /// The payload's map.
+    /// The payload, a JSON object.
     #[arg(default_value = "{}")]
     json: String,
     /// The server: HOST:PORT, unix:PATH or tls://HOST:PORT. Of several, with commas between, one that can be reached.
@@ -32,7 +32,7 @@ pub(crate) struct Call {
     /// Give up after this long; the server is told.
     #[arg(long, default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     deadline_ms: u64,
-    /// Send the call and want no answer: nothing is printed, and nothing says whether it ran.
+    /// Send without waiting for an answer; success means only that it was written.
     #[arg(long, conflicts_with = "raw")]
     oneway: bool,
     /// Print the answer as it came, on one line.

@@ -6,9 +6,15 @@ use millpond_server::config::{Config, Origin, load};
 use millpond_server::doctor::{Facts, Standing, examine};
 use std::path::{Path, PathBuf};
 
+const EXAMPLES: &str = "\
+Examples:
+  millpond doctor --config config/millpond.toml
+  millpond doctor --set server.connections_max=200000";
+
 /// Reads this machine's limits and settings, holds them against a configuration, and says what to change and how. Changes
 /// nothing. Exit code 1 when the configuration cannot be kept.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
     /// The configuration; the defaults when left out.
     #[arg(long, value_name = "FILE")]

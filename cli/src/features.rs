@@ -8,16 +8,37 @@ use millpond_engines_features_build::{
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+const BUILD_EXAMPLES: &str = "\
+Examples:
+  millpond features build --input embeddings.parquet --out tables --name embeddings";
+
+const RANDOM_EXAMPLES: &str = "\
+Examples:
+  millpond features random --out tables --name items --rows 100000 --dim 16";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  millpond features inspect tables/embeddings
+  millpond features inspect tables/embeddings/1";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  millpond features verify tables/embeddings";
+
 /// What to do with a feature table.
 #[derive(Subcommand)]
 pub(crate) enum Features {
     /// Build a new version of a table from a Parquet file.
+    #[command(after_help = BUILD_EXAMPLES)]
     Build(Build),
     /// Build a new version of a table from random rows, to try a server or to measure one.
+    #[command(after_help = RANDOM_EXAMPLES)]
     Random(Random),
     /// Say what a table, or one version of it, holds.
+    #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(Table),
     /// Read every byte of a table and check its checksums.
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Table),
 }
 

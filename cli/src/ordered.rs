@@ -22,8 +22,13 @@ pub(crate) enum Ordered {
     Load(Load),
 }
 
+const LOAD_EXAMPLES: &str = "\
+Examples:
+  millpond ordered load --dir store entries.jsonl";
+
 /// Loads them into the store's folder, which is made when absent.
 #[derive(Args)]
+#[command(after_help = LOAD_EXAMPLES)]
 pub(crate) struct Load {
     /// The store's folder (ordered.NAME.path of the configuration).
     #[arg(long, value_name = "DIR")]

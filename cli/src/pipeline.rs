@@ -38,7 +38,7 @@ In text, each line is an input or a stage with what it does and what it takes; *
 pub(crate) struct Show {
     /// The configuration, or the file of torchpipe.
     file: PathBuf,
-    /// Whose file it is. A file of torchpipe is translated first; a line for each of its keys says what became of it.
+    /// Format of the file: millpond or torchpipe. A file of torchpipe is translated first; a line for each of its keys says what became of it.
     #[arg(long, value_enum, default_value_t = From::Millpond)]
     from: From,
     /// The pipeline to draw; all of them when left out.

@@ -7,16 +7,41 @@ use millpond_press_practice::Arguments as Practice;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  millpond press run press/scenarios/echo-floor.toml
+  millpond press run press/scenarios/echo-floor.toml --set load.duration_s=5 --set 'load.connections=[1, 10]'
+  millpond press run press/scenarios/echo-floor.toml --set 'load.rate=[10000, 20000]' --out echo
+
+This scenario starts a practice server itself.";
+
+const SEARCH_EXAMPLES: &str = "\
+Examples:
+  millpond press search press/scenarios/echo-floor.toml --set 'load.connections=[100]'";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  millpond press report press-results/* --html page.html";
+
+const PRACTICE_EXAMPLES: &str = "\
+Examples:
+  millpond press practice --listen 127.0.0.1:7070
+  millpond press practice --listen 127.0.0.1:7071 --work 30us";
+
 /// What to measure.
 #[derive(Subcommand)]
 pub(crate) enum Press {
     /// Run a scenario and leave a result folder.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
     /// Find the highest rate at which a scenario's target meets its SLO.
+    #[command(after_help = SEARCH_EXAMPLES)]
     Search(Run),
     /// Draw result folders as one HTML page, Markdown and CSV.
+    #[command(after_help = REPORT_EXAMPLES)]
     Report(Report),
     /// A server of known behaviour, to try a scenario on.
+    #[command(after_help = PRACTICE_EXAMPLES)]
     Practice(Practice),
     /// A process of the load generator, which press starts itself where load.processes is above 1.
     #[command(hide = true)]

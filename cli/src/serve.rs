@@ -17,6 +17,10 @@ const LAST_WORDS_MAX: Duration = Duration::from_millis(30);
 /// How long the line that says where it serves waits for a reader.
 const READER_MAX: Duration = Duration::from_secs(1);
 const ENDS: &str = "\
+Examples:
+  millpond serve --config config/millpond.toml
+  millpond serve --config config/millpond.toml --set log.level=2
+
 Signals:
   SIGTERM, Ctrl-C  stop: finish what was accepted, then end; a second one ends at once
   SIGHUP           read the certificates of [server.tls] again
@@ -27,6 +31,9 @@ Exit status:
   2  the command line is wrong";
 /// Said where the log's file or standard error took nothing any more.
 const LOG_LOST: &str = "the log takes no more lines; what was queued is lost";
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  millpond check-config config/millpond.toml";
 /// The last words after a second signal.
 const AT_ONCE: &str = "stopped at once by a second signal, before the first one's stop was done";
 /// How long killed processes are waited for.
@@ -76,6 +83,7 @@ pub(crate) struct Serve {
 /// Checks a configuration: keys, values and pipelines; reads every byte of the tables and loads the models it names, and sees
 /// whether they fit. Ordered stores, the log file and ports are left alone: opening them would change them.
 #[derive(Args)]
+#[command(after_help = CHECK_EXAMPLES)]
 pub(crate) struct CheckConfig {
     /// The configuration.
     file: PathBuf,
