@@ -111,14 +111,14 @@ class Pipeline(_native.Pipeline):
         ...     pipe({"data": "calm"})
         {'shout': b'CALM'}
 
-    `pipe(inputs, deadline_ms=None, priority=None)` runs it for a dict of values and returns a dict of outputs, or for a list of such dicts, together, and
-    returns the list of theirs. Whoever lends arrays must not write to them until the call has ended.
+    `pipe(inputs, *, deadline_ms=None, priority=None)` runs it for a dict of values and returns a dict of outputs, or for a list of such dicts,
+    together, and returns the list of theirs. The caller must not write to an array that it passed in until the call has ended.
     """
 
     def submit(
         self, inputs: dict[str, Any], *, deadline_ms: float | None = None, priority: int | None = None
     ) -> Future:
-        """Begins a call and returns its future. The inputs are held until it has ended."""
+        """Begins a call and returns its future. The caller must not write to an array that it passed in until the future is done."""
         results = _results_of_process()
         number, future = next(results.numbers), Future()
         results.waiting[number] = future
