@@ -16,11 +16,14 @@ class Tensor:
 
     def __init__(self, object: Any) -> None: ...
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
     @property
-    def type(self) -> str: ...
+    def type(self) -> str:
+        """The elements' type: "f32", "bytes"."""
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
     def numpy(self) -> Any:
         """An array of numpy that shares the elements and cannot be written."""
     def tolist(self) -> Any:
@@ -64,7 +67,13 @@ class Pipeline:
     @overload
     def __call__(
         self, inputs: dict[str, Any], *, deadline_ms: float | None = None, priority: int | None = None
-    ) -> dict[str, Any]: ...
+    ) -> dict[str, Any]:
+        """Runs it for a dict of values by name and returns a dict of outputs, or for a list of such dicts, together, and returns the
+        list of theirs.
+
+        `deadline_ms` is the time that the call may take; past it a `TimeoutError` is raised. `priority` is 0 (first) to 9, 5 when
+        left out. The caller must not write to an array that it passed in until the call has ended.
+        """
     @overload
     def __call__(
         self, inputs: list[dict[str, Any]], *, deadline_ms: float | None = None, priority: int | None = None
@@ -86,7 +95,9 @@ class Pipeline:
         `batches`, `rows`, `holds` and others. Times are seconds of answered calls together; a stage without a queue has no `wait_s`.
         """
     def close(self) -> None:
-        """Takes no more calls, and waits for those under way, for 10 seconds at most. Closing twice is closing once."""
+        """Refuses new calls and waits up to 10 s for running ones; raises `Error` with the names of what has not ended. Closing
+        twice is closing once.
+        """
 
 class Server:
     """A server in this process; `millpond.serve` starts it, and the end of a `with` stops it."""

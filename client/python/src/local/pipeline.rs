@@ -107,7 +107,11 @@ impl Pipeline {
         Ok((roots.collect::<PyResult<_>>()?, read.notes, read.brings))
     }
 
-    /// Runs it for a dict of inputs, or for each of a list of them, and waits.
+    /// Runs it for a dict of values by name and returns a dict of outputs, or for a list of such dicts, together, and returns the
+    /// list of theirs.
+    ///
+    /// `deadline_ms` is the time that the call may take; past it a `TimeoutError` is raised. `priority` is 0 (first) to 9, 5 when
+    /// left out. The caller must not write to an array that it passed in until the call has ended.
     #[pyo3(signature = (inputs, *, deadline_ms = None, priority = None))]
     fn __call__(
         &self,
@@ -165,7 +169,11 @@ impl Pipeline {
         Ok(Errand { gone })
     }
 
-    /// What its models and its stages have done, by name.
+    /// What its models and stages have done since it was opened.
+    ///
+    /// `{"pipeline": name, "models": {name: {"accepted": …, "answered": …, …}}, "stages": {name: {"answered": …, "failed": …,
+    /// "skipped": …, "work_s": …, "wait_s": …}}}`. Models have the counts that `*infos` has: `refused` with its causes, `failed`,
+    /// `batches`, `rows`, `holds` and others. Times are seconds of answered calls together; a stage without a queue has no `wait_s`.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let opened = self.opened(py)?;
         let dict = PyDict::new(py);
@@ -175,7 +183,8 @@ impl Pipeline {
         Ok(dict)
     }
 
-    /// Takes no more calls, and waits for those under way. Closing twice is closing once.
+    /// Refuses new calls and waits up to 10 s for running ones; raises `Error` with the names of what has not ended. Closing
+    /// twice is closing once.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(opened) = self.opened.get() else {
             // A parent's is closed by leaving it alone.
