@@ -19,7 +19,7 @@ Examples:
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   millpond features inspect tables/embeddings
-  millpond features inspect tables/embeddings/1";
+  millpond features inspect tables/embeddings/00000001";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:

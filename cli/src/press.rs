@@ -10,7 +10,7 @@ use std::process::ExitCode;
 const RUN_EXAMPLES: &str = "\
 Examples:
   millpond press run press/scenarios/echo-floor.toml
-  millpond press run press/scenarios/echo-floor.toml --set load.duration_s=5 --set 'load.connections=[1, 10]'
+  millpond press run press/scenarios/echo-floor.toml --set load.duration_s=5
   millpond press run press/scenarios/echo-floor.toml --set 'load.rate=[10000, 20000]' --out echo
 
 This scenario starts a practice server itself.";
