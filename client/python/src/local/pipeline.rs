@@ -107,11 +107,7 @@ impl Pipeline {
         Ok((roots.collect::<PyResult<_>>()?, read.notes, read.brings))
     }
 
-    /// Runs it for a dict of values by name and returns a dict of outputs, or for a list of such dicts, together, and returns the
-    /// list of theirs.
-    ///
-    /// `deadline_ms` is the time that the call may take; past it a `TimeoutError` is raised. `priority` is 0 (first) to 9, 5 when
-    /// left out. The caller must not write to an array that it passed in until the call has ended.
+    /// Runs it for a dict of inputs, or for each of a list of them, and waits.
     #[pyo3(signature = (inputs, *, deadline_ms = None, priority = None))]
     fn __call__(
         &self,
