@@ -1,7 +1,8 @@
 //! The end of the interpreter, which before Python 3.14 ends each thread that asks for it again, in the midst of our frames: that would crash.
 //!
-//! It ends nothing itself. Its invariants: until its threads have come out of Python's backends the interpreter does not end, but for a bound of
-//! time; and from then on no thread but the one that ends it comes back into it from here.
+//! It ends nothing itself. Its invariants: exit handlers, whatever their age, find pipelines that work; after the last of them the interpreter does
+//! not end until threads have come out of Python's backends, but for a bound of time; and from then on no thread but the one that ends it comes
+//! back into it from here.
 
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -83,9 +84,39 @@ fn wait_for_end() -> ! {
     }
 }
 
-/// What Python runs when a program has ended, before the interpreter does.
+/// What Python runs when a program has ended. Exit handlers that are older still run after this one, may call pipelines and may wait for
+/// threads that do, so nothing ends here yet.
 #[pyfunction]
 pub(crate) fn end_interpreter(py: Python<'_>) -> PyResult<()> {
+    // A handler that is registered while handlers run is never called. Python drops it when all others have run, the youngest last, and only
+    // then begins to end threads.
+    py.import("atexit")?
+        .call_method1("register", (AfterHandlers(()),))?;
+    Ok(())
+}
+
+/// The last of the exit handlers: it is not called, and what it does it does when Python drops it.
+#[pyclass(frozen, module = "millpond._native")]
+struct AfterHandlers(());
+
+#[pymethods]
+impl AfterHandlers {
+    /// Python registers only what can be called.
+    fn __call__(&self) {}
+}
+
+impl Drop for AfterHandlers {
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            if let Err(error) = wait_for_users(py) {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+/// From now on threads stay out of the interpreter. Waits for those that are in it.
+fn wait_for_users(py: Python<'_>) -> PyResult<()> {
     let _ = ENDER.set(thread::current().id());
     ENDS.store(true, Ordering::SeqCst);
     let until = Instant::now() + DRAIN;

@@ -1,5 +1,6 @@
 """The end of a program while threads are in its pipelines: no crash, and no word of it."""
 
+import textwrap
 import unittest
 
 from package import PACKAGE  # noqa: F401, it finds the package
@@ -99,6 +100,109 @@ class Ending(unittest.TestCase):
             """
         )
         self.assertEqual((found, status), ("{'it': 1}\n", 0))
+
+    def test_older_exit_handlers_may_wait_for_threads_that_call(self):
+        script = """
+            import atexit, threading
+            stop, threads = threading.Event(), []
+            def end():
+                stop.set()
+                for thread in threads:
+                    thread.join()
+                print("joined")
+            if IS_OLDER:
+                atexit.register(end)
+            import millpond
+            if not IS_OLDER:
+                atexit.register(end)
+            @millpond.backend
+            def function(batch):
+                return batch
+            @millpond.backend
+            class Object:
+                def __call__(self, batch):
+                    return batch
+            called = threading.Semaphore(0)
+            def work(backend):
+                pipe = millpond.Pipeline({"stages": {"it": {"backend": backend}}})
+                with pipe:
+                    while not stop.is_set():
+                        pipe({"data": 1})
+                        called.release()
+            for backend in (function, Object):
+                threads.append(threading.Thread(target=work, args=(backend,), daemon=True))
+                threads[-1].start()
+            for _ in range(100):
+                called.acquire()
+            """
+        for is_older in (True, False):
+            with self.subTest(is_older=is_older):
+                self.assertEqual(run(f"IS_OLDER = {is_older}\n" + textwrap.dedent(script)), ("joined\n", 0))
+
+    def test_older_exit_handlers_may_call(self):
+        found, status = run(
+            """
+            import atexit
+            def end():
+                print(pipe({"data": 1}), pipe.submit({"data": 2}).result(10), pipe([{"data": 3}]))
+            atexit.register(end)
+            import millpond
+            @millpond.backend
+            class Echo:
+                def __call__(self, batch):
+                    return batch
+            pipe = millpond.Pipeline({"stages": {"it": {"backend": Echo}}})
+            # Some versions of Python start no thread while handlers run, and this call starts the one that delivers answers.
+            pipe.submit({"data": 0}).result()
+            """
+        )
+        self.assertEqual((found, status), ("{'it': 1} {'it': 2} [{'it': 3}]\n", 0))
+
+    def test_older_exit_handlers_may_take_a_lock_that_is_held_around_calls(self):
+        script = """
+            import atexit, threading, time
+            lock = threading.Lock()
+            def end():
+                with lock:
+                    print("taken")
+            atexit.register(end)
+            import millpond
+            @millpond.backend
+            class Echo:
+                def __call__(self, batch):
+                    return batch
+            pipe = millpond.Pipeline({"stages": {"it": {"backend": Echo}}})
+            called = threading.Semaphore(0)
+            def work():
+                while True:
+                    with lock:
+                        pipe({"data": 1})
+                    called.release()
+                    time.sleep(0.0001)
+            threading.Thread(target=work, daemon=True).start()
+            for _ in range(20):
+                called.acquire()
+            """
+        for _ in range(TRIES):
+            self.assertEqual(run(script), ("taken\n", 0))
+
+    def test_the_end_waits_for_backends_after_all_exit_handlers(self):
+        found, status = run(
+            """
+            import atexit, time
+            atexit.register(lambda: print("older"))
+            import millpond
+            @millpond.backend
+            def slow(batch):
+                time.sleep(0.5)
+                print("out")
+                return batch
+            pipe = millpond.Pipeline({"stages": {"it": {"backend": slow}}})
+            pipe.submit({"data": 1})
+            time.sleep(0.1)
+            """
+        )
+        self.assertEqual((found, status), ("older\nout\n", 0))
 
 
 if __name__ == "__main__":
