@@ -45,7 +45,8 @@ class Request:
         self.others = {key: value for key, value in given.items() if key not in ("data", "result")}
         self._objects: dict[bytes, Any] = {}
         self._numbers = itertools.count()
-        self.error: BaseException | None = None
+        # What failed, by the name of the node. A node that runs again, in a smaller batch, clears its own error and no other.
+        self.errors: dict[str, BaseException] = {}
 
     def keep(self, value: Any) -> bytes:
         """A value that stands for the object."""
@@ -120,16 +121,16 @@ class Requests:
                     try:
                         ready.append((at, request, _parts(request, batch[at], node, is_split)))
                     except RuntimeError as error:
-                        request.error = results[at] = error
+                        request.errors[node] = results[at] = error
                 try:
                     self._forward([part for _, _, parts in ready for part in parts])
                 except BaseException as error:
                     for _, request, _ in ready:
-                        request.error = error
+                        request.errors[node] = error
                     raise
                 for at, request, parts in ready:
-                    request.error = None
-                    results[at] = _result(request, parts, Missing(name, node), is_read, is_split)
+                    request.errors.pop(node, None)
+                    results[at] = _result(request, parts, Missing(name, node), node, is_read, is_split)
                 return results
 
         Registered.__name__ = Registered.__qualname__ = name
@@ -152,14 +153,14 @@ def _parts(request: Request, values: dict[str, Any], node: str, is_split: bool) 
     return [{**travelling, "data": part} for part in parts]
 
 
-def _result(request: Request, parts: list[dict[str, Any]], missing: Missing, is_read: bool, is_split: bool) -> Any:
+def _result(request: Request, parts: list[dict[str, Any]], missing: Missing, node: str, is_read: bool, is_split: bool) -> Any:
     """What a request's stage gives, once its backend has run."""
     for part in parts:
         request.others.update((key, value) for key, value in part.items() if key not in ("data", "result", "node_name"))
     given = [part.get("result", missing) for part in parts]
     is_missing = any(value is missing for value in given)
     if is_missing and (is_read or is_split):
-        request.error = RuntimeError(missing.text)
-        return request.error
+        request.errors[node] = RuntimeError(missing.text)
+        return request.errors[node]
     value = given if is_split else given[0]
     return value if is_read else request.keep(value)

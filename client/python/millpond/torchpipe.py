@@ -77,7 +77,7 @@ class Pipe:
         try:
             answers = self._roots[root](inputs)
         except ModelError as error:
-            raised = next((one.error for _, one in begun if one.error is not None), None)
+            raised = next((error for _, one in begun for error in one.errors.values()), None)
             if raised is None:
                 raise
             raise raised from error

@@ -106,6 +106,40 @@ class Registered(unittest.TestCase):
         pipe(request)
         self.assertEqual(request["result"], b"goodgood")
 
+    def test_an_error_outlives_a_branch_that_ends_later(self):
+        class Alone:
+            def max(self):
+                return 1
+
+        class Late(Alone):
+            def forward(self, requests):
+                # Until the other branch has failed.
+                failed.wait(10)
+                for request in requests:
+                    request["result"] = request["data"]
+
+        class Fails(Alone):
+            def forward(self, requests):
+                if requests[0]["data"] == b"bad":
+                    threading.Timer(0.1, failed.set).start()
+                    raise LookupError("no such word")
+                requests[0]["result"] = requests[0]["data"]
+
+        torchpipe.register("Late", Late)
+        torchpipe.register("Fails", Fails)
+        config = {
+            "a": {"backend": "Identity", "next": "b,c"},
+            "b": {"backend": "Fails", "next": "d"},
+            "c": {"backend": "Late", "next": "d"},
+            "d": {"backend": "Doubles", "map": "b[result:other],c[result:data]"},
+        }
+        pipe = torchpipe.pipe(config)
+        for others in ([], [{"data": b"good"}]):
+            requests = [{"data": b"bad"}, *others]
+            failed = threading.Event()
+            with self.assertLogs("millpond", "ERROR"), self.assertRaisesRegex(LookupError, "no such word"):
+                pipe(requests)
+
     def test_a_node_without_a_result_ends_the_pipeline_or_fails_it(self):
         request = {"data": b"x"}
         torchpipe.pipe({"a": {"backend": "Silent"}})(request)
