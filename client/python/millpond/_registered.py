@@ -122,8 +122,11 @@ class Requests:
                         ready.append((at, request, _parts(request, batch[at], node, is_split)))
                     except RuntimeError as error:
                         request.errors[node] = results[at] = error
+                given = [part for _, _, parts in ready for part in parts]
                 try:
-                    self._forward([part for _, _, parts in ready for part in parts])
+                    # A backend may look at its first request.
+                    if given:
+                        self._forward(given)
                 except BaseException as error:
                     for _, request, _ in ready:
                         request.errors[node] = error

@@ -140,6 +140,20 @@ class Registered(unittest.TestCase):
             with self.assertLogs("millpond", "ERROR"), self.assertRaisesRegex(LookupError, "no such word"):
                 pipe(requests)
 
+    def test_a_backend_never_gets_an_empty_list(self):
+        class Takes:
+            batches = []
+
+            def forward(self, requests):
+                Takes.batches.append(len(requests))
+                requests[0]["result"] = requests[0]["data"]
+
+        torchpipe.register("Takes", Takes)
+        pipe = torchpipe.pipe({"a": {"backend": "Silent", "next": "b"}, "b": {"backend": "Takes"}})
+        with self.assertRaisesRegex(RuntimeError, "backend 'Silent' of node 'a' gave no result"):
+            pipe({"data": b"x"})
+        self.assertEqual(Takes.batches, [])
+
     def test_a_node_without_a_result_ends_the_pipeline_or_fails_it(self):
         request = {"data": b"x"}
         torchpipe.pipe({"a": {"backend": "Silent"}})(request)
