@@ -125,7 +125,7 @@ class Port:
             # An array has a type of its own, and another one is a mistake; Python's own numbers have none, alone and in lists.
             array = numpy.asarray(value)
             if not hasattr(value, "dtype") and self._takes_numbers(array):
-                array = array.astype(self.dtype)
+                array = self._converted(array)
             if array.dtype != self.dtype:
                 raise Refused(f"output `{self.name}` is {array.dtype}, and {self.type} is declared; convert it, as with .astype")
         expected = self.shape if rows is None else (rows, *self.shape[1:])
@@ -134,6 +134,15 @@ class Port:
             raise Refused(f"output `{self.name}` has shape {list(array.shape)}; expected [{', '.join(map(str, shown))}]")
         return Strings(self.name, array) if self.type == "bytes" else array
 
+    def _converted(self, array: Any) -> Any:
+        """Numbers of Python as the declared type. Raises Refused where a finite one becomes an infinity."""
+        with numpy.errstate(over="ignore"):
+            converted = array.astype(self.dtype)
+        if self.type in ("f16", "f32", "bf16"):
+            lost = numpy.isfinite(array) & ~numpy.isfinite(converted)
+            if lost.any():
+                raise Refused(f"output `{self.name}` holds {array[lost][0]}, which is no {self.type}")
+        return converted
 
     def _takes_numbers(self, array: Any) -> bool:
         """Whether numbers of Python can be of the declared type, none of them changed but by rounding. Raises Refused where one is too large."""

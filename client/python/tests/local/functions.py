@@ -128,6 +128,7 @@ FAULTS = {
     "list": lambda x: x.tolist(),
     "integers": lambda x: x.astype(int).tolist(),
     "ragged": lambda x: [[1], [2, 3]],
+    "overflow": lambda x: [[1e300]] * len(x),
     "objects": lambda x: [object()] * len(x),
     "huge": lambda x: numpy.broadcast_to(numpy.float32(1), (len(x), 1 << 40)),
     "nan": lambda x: x * numpy.nan,

@@ -20,6 +20,7 @@ sys.path.insert(0, str(PACKAGE.parents[1] / "tests" / "interop"))
 from millpond_server import Millpond, missing  # noqa: E402
 
 import millpond  # noqa: E402
+from millpond import _shared  # noqa: E402
 
 TIMEOUT_S = 60
 FUNCTIONS = Path(__file__).with_name("functions.py")
@@ -189,6 +190,7 @@ class Faults(Workers):
             ("order", "output `y` is >f4, and f32 is declared"),
             ("ragged", "ValueError: "),
             ("objects", "output `y` is object, and f32 is declared"),
+            ("overflow", "output `y` holds 1e+300, which is no f32"),
             ("huge", "its outputs take 4398046511104 bytes, and shared_bytes_max is 1073741824"),
             ("nan", "output `y` is NaN at element 0"),
             ("memory", "MemoryError: "),
@@ -268,6 +270,17 @@ class Faults(Workers):
         self.assert_fails("huge", "and shared_bytes_max is 65536")
         limits = Path(f"/proc/{workers(self.server)[0]}/limits").read_text()
         self.assertRegex(limits, r"Max data size +2000000000 +2000000000")
+
+
+class Numbers(unittest.TestCase):
+    def test_numbers_that_are_too_large_are_refused(self):
+        port = lambda kind: _shared.Port({"name": "y", "type": kind, "shape": [None]})
+        for kind, number in ("f16", 70000), ("f16", 7e4), ("f32", 1e300), ("bf16", 1e300):
+            with self.subTest(kind), self.assertRaisesRegex(_shared.Refused, re.escape(f"output `y` holds {number}, which is no {kind}")):
+                port(kind).output([1, number], None)
+        for kind, numbers in ("f16", [1.5, 65504, numpy.inf, -numpy.inf, numpy.nan]), ("f32", [3e38, 1e-300]), ("f64", [1e300]):
+            given = port(kind).output(numbers, None)
+            numpy.testing.assert_array_equal(given, numpy.asarray(numbers, DTYPES[kind]))
 
 
 class Starts(Workers):
