@@ -14,6 +14,8 @@ thread_local! {
     static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     /// How long backends have waited for the interpreter here; `None` where the caller holds it.
     static WAITED: Cell<Option<Duration>> = const { Cell::new(None) };
+    /// How often a backend was entered here.
+    static ENTERED: Cell<u64> = const { Cell::new(0) };
     static INSIDE: RefCell<Vec<(u64, String)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -22,6 +24,7 @@ pub(super) struct Inside(());
 
 impl Inside {
     pub(super) fn enter(owner: u64, backend: &str) -> Inside {
+        ENTERED.set(ENTERED.get().wrapping_add(1));
         INSIDE.with_borrow_mut(|inside| inside.push((owner, backend.to_owned())));
         Inside(())
     }
@@ -52,7 +55,7 @@ pub(super) fn caller(call: impl FnOnce()) -> Option<PyErr> {
     INTERRUPT.replace(outer)
 }
 
-/// As [`caller`], for one who has let go of the interpreter: [`own_time`] leaves out what backends wait for it.
+/// As [`caller`], for one who has let go of the interpreter: [`Part::own_time`] leaves out what backends wait for it.
 pub(super) fn caller_without_interpreter(call: impl FnOnce()) -> Option<PyErr> {
     let outer = WAITED.replace(Some(Duration::ZERO));
     let interrupt = caller(call);
@@ -60,9 +63,30 @@ pub(super) fn caller_without_interpreter(call: impl FnOnce()) -> Option<PyErr> {
     interrupt
 }
 
-/// The time since then but for the waits for the interpreter.
-pub(super) fn own_time(began: Instant) -> Duration {
-    began.elapsed().saturating_sub(WAITED.get().unwrap_or_default())
+/// A call's part on this thread, from its beginning.
+pub(super) struct Part {
+    began: Instant,
+    entered: u64,
+}
+
+impl Part {
+    pub(super) fn begin() -> Part {
+        Part {
+            began: Instant::now(),
+            entered: ENTERED.get(),
+        }
+    }
+
+    /// What it has taken but for the waits for the interpreter.
+    pub(super) fn own_time(&self) -> Duration {
+        let took = self.began.elapsed();
+        took.saturating_sub(WAITED.get().unwrap_or_default())
+    }
+
+    /// Whether one of Python's backends has run in it.
+    pub(super) fn ran_backend(&self) -> bool {
+        ENTERED.get() != self.entered
+    }
 }
 
 /// Has `wait` get the interpreter, and counts how long that takes: until it calls what it is given.

@@ -8,6 +8,7 @@ use crate::ask::{Ended, Listener, Reply, To};
 use crate::ending::{detach, hold};
 use crate::failure::{Failure, NotRun, closed_pipeline, forked, local_error};
 use crate::host;
+use crate::local::inside::Part;
 use crate::local::keeping::Keeping;
 use crate::local::waiting::Waiting;
 use crate::local::{config, inside, stats, torchpipe};
@@ -338,6 +339,14 @@ struct Call {
     deadline: Option<Duration>,
 }
 
+impl Call {
+    /// Bytes of its inputs.
+    fn bytes(&self) -> usize {
+        let inputs = self.values.inputs.iter();
+        inputs.map(|(_, value)| value.bytes_held()).sum()
+    }
+}
+
 impl Opened {
     fn call(&self, values: Values, deadline: Option<Duration>, priority: Priority) -> Call {
         let source = SOURCE.get();
@@ -365,18 +374,18 @@ impl Opened {
 
     /// Runs one call on this thread, models and all where they are idle, and waits for what it cannot run.
     fn wait_for_one(&self, py: Python<'_>, call: Call) -> PyResult<Py<PyAny>> {
-        let deadline = call.ask.deadline;
+        let (deadline, bytes) = (call.ask.deadline, call.bytes());
         let waits = OnceLock::<Waiting>::new();
         let mut output = None;
         let run = || {
-            let began = Instant::now();
+            let part = Part::begin();
             output = self.start_here(call, &waits);
             // What went to other threads says nothing of this one's time.
             if output.is_some() || waits.get().is_some_and(Waiting::has_ended) {
-                self.keeping.learn(inside::own_time(began));
+                self.keeping.learn(&part, bytes);
             }
         };
-        let interrupt = self.keeping.run(py, deadline, run);
+        let interrupt = self.keeping.run(py, bytes, deadline, run);
         hold(py);
         if let Some(interrupt) = interrupt {
             waits.get().into_iter().for_each(Waiting::give_up);
@@ -435,8 +444,9 @@ impl Opened {
         let waits = calls.iter().map(|call| Waiting::new(&call.ask, call.deadline));
         let waits: Vec<Waiting> = waits.collect();
         let deadline = calls.iter().filter_map(|call| call.ask.deadline).min();
+        let bytes = calls.iter().map(Call::bytes).sum();
         let run = || {
-            let began = Instant::now();
+            let part = Part::begin();
             // One of its own, because a backend may call another pipeline meanwhile.
             let mut sweep = SWEEP.take();
             for (call, waiting) in calls.into_iter().zip(&waits) {
@@ -446,9 +456,9 @@ impl Opened {
             }
             sweep.run();
             SWEEP.set(sweep);
-            self.keeping.learn(inside::own_time(began));
+            self.keeping.learn(&part, bytes);
         };
-        let interrupt = self.keeping.run(py, deadline, run);
+        let interrupt = self.keeping.run(py, bytes, deadline, run);
         hold(py);
         if let Some(interrupt) = interrupt {
             waits.iter().for_each(Waiting::give_up);

@@ -259,6 +259,48 @@ class Threads(Local):
             self.assertEqual(sum(found, []), list(range(10 * calls)))
             self.assertEqual(max(most), 1)
 
+    def ran_meanwhile(self, call):
+        """How often another thread has run during the call."""
+        ticks, end = [], threading.Event()
+
+        def tick():
+            while not end.wait(0.001):
+                ticks.append(1)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        try:
+            before = len(ticks)
+            call()
+            return len(ticks) - before
+        finally:
+            end.set()
+            thread.join()
+
+    def test_a_call_with_more_to_work_on_than_short_ones_lets_the_interpreter_go(self):
+        pipe = self.pipe({"stages": [{"name": "s", "softmax": {"from": "inputs.x"}}]})
+        small, large = numpy.zeros((1, 4), "f4"), numpy.zeros((1000, 5000), "f4")
+        for _ in range(2):
+            for _ in range(300):
+                pipe({"x": small})
+            self.assertGreaterEqual(self.ran_meanwhile(lambda: pipe({"x": large})), 3)
+
+    def test_calls_after_a_long_one_let_the_interpreter_go(self):
+        """Calls that are refused are short, and bring as many bytes: nothing tells which call will be long."""
+        pipe = self.pipe({"stages": [{"name": "s", "softmax": {"from": "inputs.x"}}]})
+        large = numpy.zeros((1000, 5000), "f4")
+
+        def short(times):
+            for _ in range(times):
+                with self.assertRaises(millpond.Error):
+                    pipe({"x": large.view("i4")})
+
+        short(300)
+        pipe({"x": large})
+        for _ in range(3):
+            short(10)
+            self.assertGreaterEqual(self.ran_meanwhile(lambda: pipe({"x": large})), 3)
+
     def test_a_backend_that_lets_the_interpreter_go_holds_nobody_up(self):
         """One thread is inside of a backend that waits; the other calls the same pipeline meanwhile, and gets its answer."""
         inside, go_on = threading.Event(), threading.Event()
