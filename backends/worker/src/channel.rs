@@ -2,6 +2,7 @@
 //!
 //! It waits no longer than it is told to. Its invariant: the end of the other side is seen as an end, whatever that side did before.
 
+use crate::inherited::Listed;
 use crate::message::{MESSAGE_BYTES_MAX, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -11,11 +12,13 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// One end.
 pub(crate) struct Channel {
+    /// Goes before the socket does.
+    _listed: Listed,
     socket: OwnedFd,
     /// What a message is read into.
     buffer: Vec<u8>,
@@ -46,6 +49,7 @@ pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
 impl Channel {
     pub(crate) fn of(socket: OwnedFd) -> Channel {
         Channel {
+            _listed: Listed::new(socket.as_raw_fd()),
             socket,
             buffer: vec![0; MESSAGE_BYTES_MAX],
         }

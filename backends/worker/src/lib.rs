@@ -26,6 +26,7 @@
 
 mod backoff;
 mod channel;
+mod inherited;
 mod instance;
 mod log;
 mod memory;
@@ -36,6 +37,7 @@ mod process;
 mod serve;
 mod signature;
 
+pub use inherited::inherited;
 pub use instance::Launch;
 pub use serve::{end_with_server, serve};
 

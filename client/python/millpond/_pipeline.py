@@ -92,7 +92,12 @@ def _results_of_process() -> _Results:
         return _results
 
 
-os.register_at_fork(after_in_child=_native.forget_process)
+def _leave_parent() -> None:
+    for descriptor in _native.forget_process():
+        os.close(descriptor)
+
+
+os.register_at_fork(after_in_child=_leave_parent)
 atexit.register(_native.end_interpreter)
 os.register_at_fork(after_in_child=lambda: globals().update(_starting=threading.Lock()))
 

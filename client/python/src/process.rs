@@ -23,11 +23,13 @@ pub(crate) fn id() -> u32 {
     }
 }
 
-/// What Python runs in a child that it forked.
+/// What Python runs in a child that it forked. The descriptors that the child must close: while they are open there, the workers of the parent do not
+/// learn that it is gone.
 #[pyo3::pyfunction]
-pub(crate) fn forget_process() {
+pub(crate) fn forget_process() -> Vec<i32> {
     PID.store(0, Ordering::Relaxed);
     forget_users();
+    millpond_backends_worker::inherited()
 }
 
 /// Ends this process once the server at the other end of standard input is gone, even while Python holds the interpreter; the

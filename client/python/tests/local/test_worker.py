@@ -4,8 +4,10 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 import unittest
@@ -331,6 +333,31 @@ class Ends(Workers):
         self.server.process.kill()
         self.server.process.wait(TIMEOUT_S)
         until(lambda: not any(map(is_there, before)), lambda: f"of {before} some are left")
+
+    def test_a_killed_program_leaves_no_worker_while_a_process_lives_that_it_forked(self):
+        script = """
+            import os, sys, threading, time
+            sys.path[:0] = [sys.argv[1]]
+            import millpond
+            os.environ["PYTHONPATH"] = sys.argv[1]
+            model = {"backend": "python", "file": sys.argv[2], "function": "pids", "batch": "list", "inputs": ["x: i64[]"], "outputs": ["pid: i64[]"]}
+            stage = {"model": {"model": "w", "input": "inputs.data"}}
+            pipes = [millpond.Pipeline({"models": {"w": model}, "stages": {"it": stage}}) for _ in range(2)]
+            pipes.pop(0).close()
+            child = os.fork()
+            if child == 0:
+                time.sleep(1000)
+            print(child, int(pipes[0]({"data": 1})["it"]), flush=True)
+            time.sleep(1000)
+            """
+        command = [sys.executable, "-c", textwrap.dedent(script), str(PACKAGE), str(FUNCTIONS)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+            child, worker = map(int, program.stdout.readline().split())
+            self.addCleanup(os.kill, child, signal.SIGKILL)
+            self.assertTrue(is_there(worker))
+            program.kill()
+        until(lambda: not is_there(worker), lambda: f"worker {worker} is left")
+        self.assertTrue(is_there(child))
 
 
 if __name__ == "__main__":
