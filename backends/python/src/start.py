@@ -5,6 +5,10 @@ import sys
 # Modules do not come from the folder that the server was started in.
 if sys.path and sys.path[0] == "":
     del sys.path[0]
+# A process of Python's passes on what it imports from.
+if sys.argv[3:]:
+    sys.path[:] = sys.argv[3:]
+    del sys.argv[3:]
 
 
 def lacks():

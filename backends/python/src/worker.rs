@@ -28,6 +28,10 @@ pub(crate) fn launch(section: &Python) -> Result<Launch, Error> {
         .map_err(|problem| failed(problem, "declare its inputs and outputs (docs/python.md)"))?;
     let python = interpreter::find(&section.python, host::interpreter(), |name| env::var_os(name))
         .map_err(|problem| failed(problem, "docs/python.md says what a worker needs"))?;
+    // The interpreter of this process has its packages there too, however it found them; another one has its own.
+    let host =
+        host::interpreter().filter(|host| host.program.is_some() && section.python.as_os_str().is_empty());
+    let packages = host.map(|host| host.packages).unwrap_or_default();
     let shared = section
         .shared_bytes_max
         .and_then(|bytes| usize::try_from(bytes).ok());
@@ -53,7 +57,7 @@ pub(crate) fn launch(section: &Python) -> Result<Launch, Error> {
     Ok(Launch {
         command: Box::new(move || {
             let mut command = Command::new(&python);
-            command.args(["-c", START, SHOWN, &shown]);
+            command.args(["-c", START, SHOWN, &shown]).args(&packages);
             Ok(command)
         }),
         what: what.to_string(),

@@ -13,6 +13,7 @@ from package import PACKAGE
 ROOT = PACKAGE.parents[1]
 TIMEOUT_S = 120
 MODEL = ROOT / "backends/onnxruntime/tests/data/mlp.onnx"
+PLAIN = {"PYTHONPATH": str(PACKAGE), "PATH": os.devnull}
 # Of a model whose inputs the program does not know, the names of its statistics tell that it was loaded and warmed.
 ONNX = """
 with millpond.Pipeline({"models": {"mlp": {"path": sys.argv[1]}}, "stages": {"y": {"model": {"model": "mlp"}}}}) as pipe:
@@ -52,12 +53,12 @@ with pipeline(True) as isolated, pipeline(False) as here:
 """
 
 
-def run(program, argument):
-    """The program's lines, in an environment without variables but the package's place."""
-    head = "import array, json, sys\nimport millpond\n"
+def run(program, argument, env=PLAIN, first=""):
+    """The program's lines, in an environment without variables but the package's place; `first` runs before."""
+    head = first + "import array, json, sys\nimport millpond\n"
     done = subprocess.run(
         [sys.executable, "-c", head + program, argument],
-        env={"PYTHONPATH": str(PACKAGE), "PATH": os.devnull},
+        env=env,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -79,6 +80,15 @@ class Interpreter(unittest.TestCase):
         file = self.folder / "which.py"
         file.write_text(FUNCTION)
         self.assertEqual([os.path.normpath(path) for path in run(SERVE, file)], [os.path.normpath(sys.executable)])
+
+    def test_workers_import_from_where_it_does(self):
+        file, modules = self.folder / "which.py", self.folder / "modules"
+        file.write_text(f"import beside\n{FUNCTION}")
+        modules.mkdir()
+        (modules / "beside.py").write_text("")
+        head = f"import sys\nsys.path[:0] = [{str(PACKAGE)!r}, {str(modules)!r}]\n"
+        found = run(SERVE, file, {"PATH": os.devnull}, head)
+        self.assertEqual([os.path.normpath(path) for path in found], [os.path.normpath(sys.executable)])
 
     def test_plugins_run_in_it_apart(self):
         plugin = self.folder / "plugin.so"
