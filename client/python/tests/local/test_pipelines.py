@@ -707,14 +707,19 @@ class Processes(unittest.TestCase):
     def test_a_callback_that_exits_costs_no_other_answer(self):
         found, status = run(
             """
-            import logging, millpond
+            import logging, millpond, threading
             logging.disable()
+            added = threading.Event()
             @millpond.backend
-            def echo(batch): return batch
+            def echo(batch):
+                # A callback of a future that is done runs where it is added.
+                added.wait()
+                return batch
             pipe = millpond.Pipeline({"stages": {"it": {"backend": echo}}})
             def exits(future): raise SystemExit(3)
             first = pipe.submit({"data": 1})
             first.add_done_callback(exits)
+            added.set()
             taken = pipe.submit({"data": 2})
             try: taken.set_result("its holder's own")
             except Exception: pass
