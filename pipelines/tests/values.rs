@@ -39,6 +39,44 @@ impl Instance for Computing {
     }
 }
 
+/// One tensor `f32[?, 2]` a call, and its size out: a model without a batch.
+struct Sizes(Signature);
+struct Measuring;
+
+impl Model for Sizes {
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn instance(&self) -> Result<Box<dyn Instance>, ModelError> {
+        Ok(Box::new(Measuring))
+    }
+}
+
+impl Instance for Measuring {
+    fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
+        let size = inputs[0].shape()[0] as i64;
+        Ok(vec![Tensor::new(vec![], vec![size])?])
+    }
+}
+
+fn sizes() -> Batcher {
+    let signature = Signature {
+        inputs: vec![Port {
+            name: "x".to_owned(),
+            element_type: ElementType::F32,
+            shape: vec![None, Some(2)],
+        }],
+        outputs: vec![Port {
+            name: "size".to_owned(),
+            element_type: ElementType::I64,
+            shape: vec![],
+        }],
+        batched: false,
+    };
+    Batcher::start("sizes", Arc::new(Sizes(signature)), BatcherOptions::default()).unwrap()
+}
+
 struct Models(Arc<Batcher>, Store);
 
 impl Models {
@@ -106,7 +144,11 @@ impl Parts for Models {
     }
 
     fn model(&self, name: &str) -> Option<Arc<Batcher>> {
-        (name == "both").then(|| Arc::clone(&self.0))
+        match name {
+            "both" => Some(Arc::clone(&self.0)),
+            "sizes" => Some(Arc::new(sizes())),
+            _ => None,
+        }
     }
 }
 
@@ -195,6 +237,29 @@ fn rows_are_each_values_own_and_are_kept() {
     let (_, sum) = &output.values[0];
     assert_eq!((sum.row_count(), sum.tensor().unwrap().shape()), (2, &[0, 2][..]));
     assert_eq!(output.timing, None);
+}
+
+#[test]
+fn a_model_without_a_batch_runs_on_a_tensor_of_size_0() {
+    let pipeline = open(
+        r#"
+        request = "values"
+        stages = [{ name = "s", model = { model = "sizes", input = "inputs.x" } }]
+        "#,
+    )
+    .unwrap();
+    let size = |x: Value| {
+        let output = run(&pipeline, vec![("x", x)], &[]).unwrap();
+        let (_, size) = &output.values[0];
+        let tensor = size.tensor().unwrap();
+        (tensor.shape().to_vec(), tensor.of::<i64>().unwrap().to_vec())
+    };
+    assert_eq!(size(rows(&[1.0; 6])), (vec![], vec![3]));
+    assert_eq!(size(rows(&[])), (vec![], vec![0]));
+    // No rows in two lists are no tensor for the model.
+    let mut none = rows(&[]);
+    none.offsets = Some(Arc::from([0, 0, 0]));
+    assert_eq!(size(none), (vec![0], vec![]));
 }
 
 #[test]

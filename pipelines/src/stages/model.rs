@@ -269,7 +269,7 @@ impl Stage for Running {
             let count = given.values().count();
             match given.values().filter(|value| value.items.is_empty()).count() {
                 0 => {}
-                empty if empty == count => return self.nothing(given),
+                empty if empty == count && self.are_rows(given) => return self.nothing(given),
                 empty if self.signature.batched => {
                     let model = self.batcher.name();
                     let problem = format!(
@@ -324,6 +324,21 @@ impl Running {
             port.is_some_and(|port| tensor.rows() == 1 && tensor.shape().len() == port.shape.len() + 1);
         let item = is_item.then(|| tensor.item(0)).flatten();
         Ok(item.unwrap_or(tensor))
+    }
+
+    /// Whether the values are rows, of which there may be none. A model without a batch also takes whole tensors: a first size of
+    /// 0 is then a size like any other.
+    fn are_rows(&self, given: &Given<'_>) -> bool {
+        let is_rows = |(at, value): (&usize, &Value)| {
+            let rank = self.signature.inputs.get(*at).map(|port| port.shape.len());
+            let is_list = match &value.items {
+                Items::Tensor(tensor) => rank.is_some_and(|rank| tensor.shape().len() == rank + 1),
+                Items::Tensors(_) => true,
+                Items::Bytes(_) | Items::Keys(_) => rank == Some(0),
+            };
+            is_list || value.offsets.is_some()
+        };
+        self.signature.batched || self.order.iter().zip(given.values()).any(is_rows)
     }
 
     /// What it takes, in the model's order.
