@@ -18,8 +18,15 @@
 //! # Ok::<(), millpond_backends_interface::Error>(())
 //! ```
 
+// What the tests in `tests` use to find the library names this crate by its name.
+#[cfg(test)]
+extern crate self as millpond_backends_onnxruntime;
+
 mod c_api;
 mod convert;
+#[cfg(test)]
+#[path = "../tests/installed/mod.rs"]
+mod installed;
 mod library;
 mod limit;
 mod load;

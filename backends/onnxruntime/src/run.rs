@@ -43,23 +43,7 @@ impl Model for OnnxModel {
     }
 
     fn instance(&self) -> Result<Box<dyn Instance>, Error> {
-        let seat = self.spread.seat();
-        let session = match &self.sessions {
-            Sessions::Shared(session) => Arc::clone(session),
-            Sessions::Own(first) => {
-                let first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let first = (seat.at == 0).then(first).flatten();
-                Arc::new(first.map_or_else(|| self.another(seat.device()), Ok)?)
-            }
-        };
-        let names = Arc::clone(&self.names);
-        let limit = self.limit.as_ref();
-        let mut instance = OnnxInstance::new(self.runtime, session, names, &self.signature, limit)?;
-        if self.section.binds() && !self.has_strings() {
-            instance.bind(self.section.pinned(seat.device()))?;
-        }
-        instance.seat = Some(seat);
-        Ok(Box::new(instance))
+        Ok(Box::new(self.made()?))
     }
 
     fn devices(&self) -> usize {
@@ -77,6 +61,26 @@ impl Model for OnnxModel {
 }
 
 impl OnnxModel {
+    fn made(&self) -> Result<OnnxInstance, Error> {
+        let seat = self.spread.seat();
+        let session = match &self.sessions {
+            Sessions::Shared(session) => Arc::clone(session),
+            Sessions::Own(first) => {
+                let first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let first = (seat.at == 0).then(first).flatten();
+                Arc::new(first.map_or_else(|| self.another(seat.device()), Ok)?)
+            }
+        };
+        let names = Arc::clone(&self.names);
+        let limit = self.limit.as_ref();
+        let mut instance = OnnxInstance::new(self.runtime, session, names, &self.signature, limit)?;
+        if self.section.binds() && !self.has_strings() {
+            instance.bind(self.section.pinned(seat.device()))?;
+        }
+        instance.seat = Some(seat);
+        Ok(instance)
+    }
+
     /// Whether an input or output is of strings, which cannot be bound.
     pub(crate) fn has_strings(&self) -> bool {
         let mut ports = self.signature.inputs.iter().chain(&self.signature.outputs);
@@ -210,5 +214,30 @@ impl Instance for OnnxInstance {
 fn failed(error: &ort::Error) -> Error {
     Error::Run {
         problem: bounded(error.message()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::installed;
+
+    fn check(name: &str, keys: &str, expected: bool) {
+        let mut section: OnnxRuntime = toml::from_str(keys).unwrap();
+        section.path = installed::data(name);
+        let instance = load::load(&section).unwrap().made().unwrap();
+        assert_eq!(instance.binding.is_some(), expected, "{name}, {keys}");
+    }
+
+    #[test]
+    fn runs_are_bound_where_the_section_says_so() {
+        if !installed::is_there("runs_are_bound_where_the_section_says_so") {
+            return;
+        }
+        check("mlp.onnx", "io_binding = true", true);
+        check("mlp.onnx", "io_binding = true\nthreads = 2", true);
+        check("mlp.onnx", "", false);
+        check("strings.onnx", "io_binding = true", false);
     }
 }
