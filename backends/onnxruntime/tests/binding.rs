@@ -53,6 +53,17 @@ fn outputs_of_any_shape_are_bound() {
 }
 
 #[test]
+fn outputs_may_have_another_shape_than_the_file_says() {
+    // It gives as many rows as it gets; the file says one.
+    let batches = [1, 4, 2, 4, 1].map(|rows| vec![scattered(&[rows, 3])]);
+    check(
+        "outputs_may_have_another_shape_than_the_file_says",
+        "stale.onnx",
+        &batches,
+    );
+}
+
+#[test]
 fn every_type_but_strings_is_bound() {
     let two = |data: millpond_tensor::Data| Tensor::new(vec![1, 2], data).unwrap();
     let rows = vec![

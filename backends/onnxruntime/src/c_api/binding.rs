@@ -2,18 +2,20 @@
 //! is known before the run: a device copies from and to pinned memory faster, and without a copy of the driver's in between.
 //!
 //! A binding is one instance's. Its invariants: nothing is bound between two runs; and for each input and output it keeps
-//! [`KEPT_BYTES_MAX`] at most, reused by every run that needs no more. What is larger is bound where it lies.
+//! [`KEPT_BYTES_MAX`] at most, reused by every run that needs no more. What is larger is bound where it lies. A file may say a wrong
+//! shape of an output, which a plain run does not heed: then outputs come into memory of the library's own.
 #![allow(unsafe_code)]
 
 use super::{Names, Value, check_count, sizes};
-use crate::convert;
 use crate::library::Runtime;
+use crate::{bounded, convert};
 use millpond_tensor::{ElementType, Tensor};
 use ort::memory::{AllocationDevice, Allocator, AllocatorType, MemoryInfo, MemoryType};
 use ort::session::{IoBinding, RunOptions, Session};
 use ort::sys::OrtValue;
 use ort::{AsPointer, Error, Result};
 use std::ffi::c_void;
+use std::iter;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
@@ -32,6 +34,8 @@ pub(crate) struct Binding {
     memory: Memory,
     binding: IoBinding,
     names: Arc<Names>,
+    /// Outputs of known shape come into memory that is kept: until the shape of one is not what the file says.
+    keeps_outputs: bool,
 }
 
 /// Memory of one allocator, at most one block for each input and output.
@@ -99,10 +103,12 @@ impl Binding {
             binding: session.create_binding()?,
             names: Arc::clone(names),
             memory: Memory { allocator, blocks },
+            keeps_outputs: true,
         })
     }
 
-    /// Runs the session once, as [`run`](super::run) does. `known` says for each output what its shape will be, where that is known.
+    /// Runs the session once, as [`run`](super::run) does. `known` says for each output what its shape will be, where that is known. A
+    /// run that fails for want of that shape is made once more without.
     pub(crate) fn run<'a>(
         &'a mut self,
         runtime: &Runtime,
@@ -112,6 +118,33 @@ impl Binding {
         known: impl Iterator<Item = Option<Known>>,
     ) -> Result<Vec<Value<'a>>> {
         check_count(&self.names, inputs.len())?;
+        let is_kept = self.keeps_outputs;
+        let error = match self.run_once(runtime, session, options, inputs, known) {
+            Err(error) if is_kept && is_of_shapes(&error) => error,
+            ran => return ran,
+        };
+        self.keeps_outputs = false;
+        let ran = self.run_once(runtime, session, options, inputs, iter::empty());
+        // One that fails either way fails by its inputs, which says nothing of the file.
+        self.keeps_outputs = ran.is_err();
+        if ran.is_ok() {
+            let error = bounded(error.message());
+            tracing::warn!(
+                error,
+                "an output has another shape than the model's file says, so outputs come into memory that is not kept; correct the file"
+            );
+        }
+        ran
+    }
+
+    fn run_once<'a>(
+        &mut self,
+        runtime: &Runtime,
+        session: &Session,
+        options: &RunOptions,
+        inputs: &'a [Tensor],
+        known: impl Iterator<Item = Option<Known>>,
+    ) -> Result<Vec<Value<'a>>> {
         let bound = self
             .bind(runtime, inputs, known)
             .and_then(|()| self.run_bound(session, options));
@@ -136,6 +169,7 @@ impl Binding {
                 Error::result_from_status((api.BindInput)(binding, name.as_ptr(), value.value.as_ptr()))
             }?;
         }
+        let known = known.filter(|_| self.keeps_outputs).chain(iter::repeat(None));
         for (index, (name, known)) in self.names.outputs.iter().zip(known).enumerate() {
             let block = inputs.len() + index;
             let value = known
@@ -184,6 +218,15 @@ impl Binding {
         };
         made.into_iter().map(Value::of).collect()
     }
+}
+
+/// Whether a run failed for a shape, as one does whose output does not fit into the memory that it is bound to. Others are not made again:
+/// a caller who knows how to have a run fail would have two of them for each.
+fn is_of_shapes(error: &Error) -> bool {
+    let message = error.message();
+    ["shape", "Shape", "size mismatch"]
+        .iter()
+        .any(|word| message.contains(word))
 }
 
 /// The tensor in memory that is kept; where it lies, if it is too large for that.

@@ -245,6 +245,10 @@ def shapes():
         [y],
         [constant("axis", np.array([0], np.int64))],
     )
+    # Its output's shape is that of an example it was exported with.
+    rows = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "M"])
+    example = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    write("stale", [helper.make_node("Add", ["x", "x"], ["y"])], [rows], [example], [])
     # As many rows as it has, one after the other: the output's first size is free, and not the rows.
     flat = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M"])
     write(
