@@ -191,12 +191,14 @@ impl Binding {
     fn run_bound(&mut self, session: &Session, options: &RunOptions) -> Result<()> {
         self.binding.synchronize_inputs()?;
         // SAFETY: all of them live, and the binding is this instance's: no other run uses it. The session may be shared, as in `run`.
-        unsafe {
+        let ran = unsafe {
             let status =
                 (ort::api().RunWithBinding)(session.ptr().cast_mut(), options.ptr(), self.binding.ptr());
             Error::result_from_status(status)
-        }?;
-        self.binding.synchronize_outputs()
+        };
+        // A run that failed or was ended may have copies under way as well, and the next one writes to the same memory.
+        let synchronized = self.binding.synchronize_outputs();
+        ran.and(synchronized)
     }
 
     /// What the run gave, in the order of the names.
