@@ -1,7 +1,8 @@
 //! Stages whose work is too long for the thread that brings a request: they run on threads of their own, behind a queue.
 //!
-//! It is the batcher over a stage in the place of a model; it joins nothing. Its invariant: such a stage runs where other
-//! stages never do, and what it refuses is an error of the request, as it is elsewhere.
+//! It is the batcher over a stage in the place of a model; it joins nothing. Invariants: such a stage never runs on a net thread. A
+//! local caller runs it on its own thread when one of the stage's threads is idle. What the stage refuses is an error of the
+//! request, as it is elsewhere.
 
 use crate::packed::{self, pack, pack_refusal, unpack};
 use crate::stage::{Given, Slot, Stage, Step};
@@ -80,15 +81,10 @@ impl Threads {
         caller: &Caller,
         bytes: usize,
     ) -> Result<Option<(Step, Timing)>, Error> {
-        let work = || match self.stage.run(given) {
-            Ok(step @ (Step::Value(_) | Step::Skip)) => Ok(Ok(step)),
-            Ok(Step::Values(_) | Step::Wait(_)) => {
-                Err(Error::not_given("a thread that can wait").to_string())
-            }
-            // The request's fault, and not that of what runs.
-            Err(error @ (Error::Request { .. } | Error::Missing { .. })) => Ok(Err(Error::Request {
-                problem: error.to_string(),
-            })),
+        let work = || match outcome(self.stage.run(given)) {
+            Ok(Outcome::Value(value)) => Ok(Ok(Step::Value(value))),
+            Ok(Outcome::Skip) => Ok(Ok(Step::Skip)),
+            Ok(Outcome::Refusal(problem)) => Ok(Err(Error::Request { problem })),
             Err(error) => Err(error.to_string()),
         };
         let worked = self
@@ -102,6 +98,26 @@ impl Threads {
                 Err(Error::Model(batcher::Error::Rejected { model, reason }))
             }
         }
+    }
+}
+
+/// What a run of such a stage comes to, if the stage itself does not fail.
+enum Outcome {
+    Value(Value),
+    Skip,
+    /// The request's fault, and not that of the stage.
+    Refusal(String),
+}
+
+fn outcome(ran: Result<Step, Error>) -> Result<Outcome, Error> {
+    match ran {
+        Ok(Step::Value(value)) => Ok(Outcome::Value(value)),
+        Ok(Step::Skip) => Ok(Outcome::Skip),
+        Ok(Step::Values(_) | Step::Wait(_)) => Err(Error::not_given("a thread that can wait")),
+        Err(error @ (Error::Request { .. } | Error::Missing { .. })) => {
+            Ok(Outcome::Refusal(error.to_string()))
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -161,16 +177,11 @@ impl Running {
 impl Instance for Running {
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
         let mut outputs = Vec::new();
-        let packed = match self.step(inputs) {
-            Ok(Step::Value(value)) => pack(value, &mut outputs),
-            Ok(Step::Skip) => Ok(()),
-            Ok(Step::Values(_) | Step::Wait(_)) => Err(Error::not_given("a thread that can wait")),
-            // The request's fault, and not that of what runs.
-            Err(error @ (Error::Request { .. } | Error::Missing { .. })) => {
-                pack_refusal(&error.to_string(), &mut outputs)
-            }
-            Err(error) => Err(error),
-        };
+        let packed = outcome(self.step(inputs)).and_then(|outcome| match outcome {
+            Outcome::Value(value) => pack(value, &mut outputs),
+            Outcome::Skip => Ok(()),
+            Outcome::Refusal(problem) => pack_refusal(&problem, &mut outputs),
+        });
         let problem = |error: Error| ModelError::Run {
             problem: error.to_string(),
         };
