@@ -1,6 +1,6 @@
 //! The nodes of a file as pipelines: which node takes what from which, and the stages and models that they become.
 //!
-//! It reads no expression and knows no backend. Its invariant: each node belongs to one root, and stands behind those that it takes from.
+//! It knows no backend: members of a node do (`members.rs`). Its invariant: each node belongs to one root, and stands behind those that it takes from.
 
 use super::chain::Chain;
 use super::expression;
@@ -81,10 +81,11 @@ pub(super) struct Graph<'n> {
     brings: Vec<bool>,
     /// The nodes that follow each.
     next: Vec<Vec<usize>>,
-    /// What each node takes: the node, that node's key and its own, `("B", "result", "x")`.
+    /// What each node takes of others: `x` and `data` of `B[result:x],C[result:data]`.
     pub(super) takes: Vec<Vec<Taken>>,
 }
 
+/// The result of a node, and the key by which another takes it.
 #[derive(Debug, Clone)]
 pub(super) struct Taken {
     pub(super) from: usize,
