@@ -46,7 +46,11 @@ fn refusal(call: &Served<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), St
     let batch = call.batch();
     let source = (call.asked.caller.connection, run.priority);
     match batcher.refusal(batch.as_deref(), source, run.rows, bytes, Some(run.deadline)) {
-        Some(reason) => Err(status_of(&rejected(call, batcher, reason).into())),
+        Some(reason) => {
+            count_late(call, reason);
+            let model = batcher.name().to_owned();
+            Err(status_of(&batcher::Error::Rejected { model, reason }.into()))
+        }
         None => Ok(()),
     }
 }
@@ -177,7 +181,8 @@ fn submit(call: &Served<'_>, batcher: &Arc<Batcher>, request: batcher::Request) 
         None => batcher.submit(request),
     };
     if let Err((reason, request)) = submitted {
-        (request.done)(Err(rejected(call, batcher, reason)));
+        count_late(call, reason);
+        request.refuse(batcher.name(), reason);
     }
 }
 
@@ -227,13 +232,11 @@ fn answer<T>(
     }
 }
 
-/// The error of a request that was not let in; one that would be answered too late, or wait too long, is counted by that reason.
-fn rejected(call: &Served<'_>, batcher: &Batcher, reason: Rejected) -> batcher::Error {
+/// Counts a request that was not let in because it would be answered too late, or wait too long.
+fn count_late(call: &Served<'_>, reason: Rejected) {
     if matches!(reason, Rejected::TooLate { .. } | Rejected::Standing { .. }) && !call.arrival.is_rehearsal {
         call.calls.statistics.too_late();
     }
-    let model = batcher.name().to_owned();
-    batcher::Error::Rejected { model, reason }
 }
 
 /// Writes an answer's map.

@@ -3,7 +3,7 @@
 //! It decides nothing: the batchers say whether there is a place. Its invariants: what is handed over in a turn is run or submitted before
 //! the turn ends; and nothing goes on at a model's place, so that others may have it meanwhile.
 
-use crate::wait::{refused, submit};
+use crate::wait::submit;
 use millpond_engines_batcher::{Batcher, Request};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ pub(crate) fn turn(begin: impl FnOnce()) {
             Task::Run(batcher, request) if !is_last => submit(&batcher, request),
             Task::Run(batcher, request) => {
                 if let Err((reason, request)) = batcher.run_here(request) {
-                    refused(&batcher, reason, request);
+                    request.refuse(batcher.name(), reason);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What a stage waits for: a model's batcher. Its invariant: who waits is told exactly once.
 
-use millpond_engines_batcher::{Answer, Batcher, Error, Priority, Rejected, Request};
+use millpond_engines_batcher::{Answer, Batcher, Error, Priority, Request};
 use millpond_tensor::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -80,12 +80,6 @@ impl Wait {
 /// Hands a request to its batcher; one that is refused gets its answer here.
 pub fn submit(batcher: &Batcher, request: Request) {
     if let Err((reason, request)) = batcher.submit(request) {
-        refused(batcher, reason, request);
+        request.refuse(batcher.name(), reason);
     }
-}
-
-/// Answers a request that its batcher refuses.
-pub(crate) fn refused(batcher: &Batcher, reason: Rejected, request: Request) {
-    let model = batcher.name().to_owned();
-    (request.done)(Err(Error::Rejected { model, reason }));
 }

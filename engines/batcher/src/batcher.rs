@@ -214,6 +214,12 @@ impl Request {
         let inputs = self.inputs.iter().map(Tensor::bytes);
         inputs.fold(self.kept_bytes, usize::saturating_add)
     }
+
+    /// Answers it with the reason for which that model's batcher gave it back.
+    pub fn refuse(self, model: &str, reason: Rejected) {
+        let model = model.to_owned();
+        (self.done)(Err(Error::Rejected { model, reason }));
+    }
 }
 
 impl fmt::Debug for Request {
