@@ -1,7 +1,7 @@
 //! Hands a call to a model's batcher, and answers it from the thread that runs the model: this one, at the end of its turn, or an
 //! instance's.
 //!
-//! `infer` and `rank` differ in how they make and print; this is what they share. Its invariant: the permit is held until
+//! Shared by `infer`, `rank` and `run`: submit to a model or pipeline, then encode the answer. Its invariant: the permit is held until
 //! the answer is on its way.
 
 use crate::{Engines, Served};
@@ -31,6 +31,23 @@ pub(crate) struct Run<'a> {
     pub(crate) priority: Priority,
     /// The payload's own.
     pub(crate) trace: Option<&'a str>,
+}
+
+/// How a call asks its batcher.
+struct Asking {
+    kept_bytes: usize,
+    deadline: Instant,
+    priority: Priority,
+}
+
+impl Run<'_> {
+    fn asking(&self) -> Asking {
+        Asking {
+            kept_bytes: self.kept_bytes,
+            deadline: self.deadline,
+            priority: self.priority,
+        }
+    }
 }
 
 /// The level of a call's requests; `payload` is the one that its payload names.
@@ -71,11 +88,11 @@ where
         refusal(call, batcher, run)?;
     }
     let progress = pipeline.run(request).map_err(|error| status_of(&error))?;
-    // The last stage of every plan is a model, which answers no rows alone.
+    // A pipeline of items or samples ends with a model, so it always waits; only a request without rows is done here.
     let Progress::Waits(waiting) = progress else {
         return Err(no_scores());
     };
-    let (ask, detached) = detach(call, run)?;
+    let (ask, detached) = detach(call, run.asking(), run.trace)?;
     let print = printer();
     let done = move |output: Result<Output, Error>| {
         let ran = output.and_then(|mut output| {
@@ -108,15 +125,12 @@ pub(crate) fn run_values(
             return Ok(());
         }
     };
-    let run = Run {
-        rows: 1,
-        bytes: 0,
+    let asking = Asking {
         kept_bytes: 0,
         deadline,
         priority,
-        trace,
     };
-    let (ask, mut detached) = detach(call, &run)?;
+    let (ask, mut detached) = detach(call, asking, trace)?;
     let answer_bytes_max = call.calls.answer_bytes_max;
     let done = move |output: Result<Output, Error>| {
         let output = output.map_err(|error| status_of(&error));
@@ -165,7 +179,7 @@ where
 {
     refusal(call, batcher, run)?;
     let wait = Wait::new(batcher, inputs, run.rows);
-    let (ask, detached) = detach(call, run)?;
+    let (ask, detached) = detach(call, run.asking(), run.trace)?;
     let (batcher, request) = wait.request(ask, move |answered| {
         let ran = answered.map(|answered| (answered.timing, StageTimes::default(), answered.outputs));
         answer(detached, ran.map_err(Error::from), print);
@@ -187,15 +201,19 @@ fn submit(call: &Served<'_>, batcher: &Arc<Batcher>, request: batcher::Request) 
 }
 
 /// Takes an admitted call to where its result comes from, as who asks the batcher.
-fn detach(call: &mut Served<'_>, run: &Run<'_>) -> Result<(Ask, Detached<Engines>), Status> {
+fn detach(
+    call: &mut Served<'_>,
+    asking: Asking,
+    trace: Option<&str>,
+) -> Result<(Ask, Detached<Engines>), Status> {
     let permit = call.calls.admission.enter()?;
-    let detached = call.detach(Some(permit), run.trace)?;
+    let detached = call.detach(Some(permit), trace)?;
     let ask = Ask {
         source: call.asked.caller.connection,
-        priority: run.priority,
-        deadline: Some(run.deadline),
+        priority: asking.priority,
+        deadline: Some(asking.deadline),
         gone: detached.gone(),
-        kept_bytes: run.kept_bytes,
+        kept_bytes: asking.kept_bytes,
     };
     Ok((ask, detached))
 }
