@@ -6,11 +6,11 @@
 use super::queue::Queue;
 use super::state::places::Lent;
 use super::stats::add;
-use super::worker::Runner;
+use super::worker::{self, Runner};
 use super::{Request, Shared, Timing};
 use crate::{Error, FailureCause};
 use millpond_backends_interface::Instance;
-use millpond_threads::{LeftOut, contain};
+use millpond_threads::contain;
 use std::time::{Duration, Instant};
 
 /// A place that is given back when this is dropped.
@@ -95,12 +95,8 @@ pub(super) fn work<T>(
     }
     let mut cause = FailureCause::Backend;
     let result = contain(work).unwrap_or_else(|panic| {
-        add(&counters.panics, 1);
-        if let Some(LeftOut(left_out)) = shared.model_panics.admits() {
-            tracing::error!(model = shared.name, %panic, left_out, "a run of the model panicked");
-        }
         cause = FailureCause::Panic;
-        Err(format!("it panicked: {}", panic.message))
+        Err(worker::panicked(shared, &panic))
     });
     let ended = Instant::now();
     let compute = ended.saturating_duration_since(began);
@@ -112,12 +108,9 @@ pub(super) fn work<T>(
         problem,
     };
     let result = result.map_err(failed);
-    match &result {
-        Ok(_) => {
-            add(&counters.answered, 1);
-            counters.wait.add(0);
-        }
-        Err(error) => counters.failed(error),
+    counters.came_to(&result);
+    if result.is_ok() {
+        counters.wait.add(0);
     }
     Worked {
         result,

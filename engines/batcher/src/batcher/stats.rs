@@ -203,8 +203,16 @@ impl Counters {
         self.post.add_time(ended.elapsed());
     }
 
+    /// Counts what a request that ran came to.
+    pub(super) fn came_to<T>(&self, result: &Result<T, Error>) {
+        match result {
+            Ok(_) => add(&self.answered, 1),
+            Err(error) => self.failed(error),
+        }
+    }
+
     /// Counts a request that the model failed, by the error's cause.
-    pub(super) fn failed(&self, error: &Error) {
+    fn failed(&self, error: &Error) {
         let cause = match error {
             Error::ModelFailed { cause, .. } => *cause,
             // They were counted when they were dropped.

@@ -127,7 +127,7 @@ impl<'a> Runner<'a> {
         if self.instance.is_none() {
             let built = contain(|| self.shared.model.instance());
             self.instance = Some(built.unwrap_or_else(|panic| {
-                self.tell_panic(&panic, "building an instance panicked");
+                tell_panic(self.shared, &panic, "building an instance panicked");
                 Err(ModelError::Lost {
                     loss: Loss::Panic,
                     problem: format!("a panic while building it: {}", panic.message),
@@ -142,14 +142,7 @@ impl<'a> Runner<'a> {
     /// Drops an instance that a panic has left in an unknown state; dropping it may panic too.
     fn drop_instance(&mut self) {
         if let Err(panic) = contain(|| self.instance = None) {
-            self.tell_panic(&panic, "the end of an instance panicked");
-        }
-    }
-
-    /// A caller that knows an input that panics can send it at any rate.
-    fn tell_panic(&self, panic: &Panic, what: &str) {
-        if let Some(LeftOut(left_out)) = self.shared.model_panics.admits() {
-            tracing::error!(model = self.shared.name, %panic, left_out, "{what}");
+            tell_panic(self.shared, &panic, "the end of an instance panicked");
         }
     }
 
@@ -183,12 +176,11 @@ impl<'a> Runner<'a> {
         match contain(|| run(instance)) {
             Ok(result) => result,
             Err(panic) => {
-                self.tell_panic(&panic, "a run of the model panicked");
+                let problem = panicked(self.shared, &panic);
                 self.drop_instance();
-                add(&self.shared.counters.panics, 1);
                 Err(ModelError::Lost {
                     loss: Loss::Panic,
-                    problem: format!("it panicked: {}", panic.message),
+                    problem,
                 })
             }
         }
@@ -263,8 +255,7 @@ impl<'a> Runner<'a> {
         }
         match cut.batch.len() {
             0 | 1 => self.serve_alone(cut.batch.pop()?),
-            _ if self.shared.model.takes_requests() => self.serve_unjoined(&mut cut.batch),
-            _ => self.serve_together(&mut cut.batch),
+            _ => self.serve_shared(&mut cut.batch),
         }
     }
 
@@ -534,17 +525,27 @@ impl<'a> Runner<'a> {
                 None => Ok(answer),
             },
         );
-        let counters = &self.shared.counters;
-        match &answer {
-            Ok(_) => add(&counters.answered, 1),
-            Err(error) => counters.failed(error),
-        }
+        self.shared.counters.came_to(&answer);
         self.call(waiting, answer);
     }
 
     /// The caller's code runs here; if it panics its batch-mates must still be answered.
     fn call(&self, waiting: Waiting, result: Result<Answer, Error>) {
         deliver(self.shared, waiting, result);
+    }
+}
+
+/// Logs and counts a panic in a run, and says what its callers are told.
+pub(super) fn panicked(shared: &Shared, panic: &Panic) -> String {
+    tell_panic(shared, panic, "a run of the model panicked");
+    add(&shared.counters.panics, 1);
+    format!("it panicked: {}", panic.message)
+}
+
+/// Bounded, because a caller that knows an input that panics can send it at any rate.
+fn tell_panic(shared: &Shared, panic: &Panic, what: &str) {
+    if let Some(LeftOut(left_out)) = shared.model_panics.admits() {
+        tracing::error!(model = shared.name, %panic, left_out, "{what}");
     }
 }
 
