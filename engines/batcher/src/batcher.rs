@@ -2,12 +2,12 @@
 //! several models and not a cache. Its one invariant: every accepted request's
 //! `done` is called exactly once, with this request's own rows or the reason why not.
 //!
-//! A timer cuts a batch only where `batch_delay_us_max` asks for it. A request that finds an idle instance wakes it and runs at once, or runs in its place on the caller's thread.
-//! Requests that arrive while all instances are busy wait together. Better priorities go first, and whatever waits
-//! gains levels; within a level sources are served in turn, within one first come first served; the instance that finishes cuts the next batch
-//! from them, up to `batch_size_max` rows. It first waits for callers that were just answered,
-//! where their measured return times say that this pays. A request that is expected to be
-//! answered after its deadline does not wait at all.
+//! A request that finds an idle instance wakes it and runs at once, or runs in its place on the caller's thread. Requests that arrive
+//! while all instances are busy wait together. Better priorities go first, and whatever waits gains levels; within a level sources are
+//! served in turn, within one first come first served. The instance that finishes cuts the next batch from them, up to `batch_size_max`
+//! rows. A free instance waits in two cases: for callers that it has just answered, where their measured return times say that this
+//! pays, and, with `batch_delay_us_max`, for a batch to fill. A request that is expected to be answered after its deadline does not
+//! wait at all.
 
 // A refusal gives the request back, whole: its caller answers it. A box would be an allocation for each refusal.
 #![allow(clippy::result_large_err)]

@@ -58,7 +58,7 @@ millpond_metrics::counters! {
             pub worker_restarts: u64 = counter("millpond_model_worker_restarts_total",
                 "Worker processes that were started in the place of others.").info("worker_restarts"),
             pub padded_rows: u64 = counter("millpond_model_padded_rows_total",
-                "Rows that runs had besides, for their number to be one of batch_sizes.").info("padded_rows"),
+                "Rows added to runs to reach one of batch_sizes.").info("padded_rows"),
             pub holds: u64 = counter("millpond_model_holds_total",
                 "Times an instance waited for callers that it had just answered.").info("holds"),
             pub held_us_sum: u64 = counter("millpond_model_held_seconds_total",
@@ -75,7 +75,7 @@ millpond_metrics::counters! {
             pub busy: usize = gauge("millpond_model_busy", "Instances running now."),
             pub instances: usize = gauge("millpond_model_instances", "Instances, on all its devices.").info("instances"),
         }
-        /// What `*infos` has besides: sums of what a page has by cause, or in a histogram.
+        /// What `*infos` has in addition: sums of what a page has by cause, or in a histogram.
         SUMS {
             pub refused: u64 = counter("refused", "Requests refused when they came, for whatever reason.").info("refused"),
             pub failed: u64 = counter("failed", "Requests that ran, or were to, and have no outputs.").info("failed"),
@@ -104,7 +104,7 @@ millpond_metrics::counters! {
 type Read = fn(&Stats, &mut Samples<'_>);
 
 impl Stats {
-    /// What a page has besides: histograms.
+    /// What a page has in addition: histograms.
     pub const HISTOGRAMS: &'static [Metric<Stats>] = &[
         Stats::histogram(
             "millpond_model_batch_rows",
