@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// How long a close waits for calls under way.
 const DRAIN: Duration = Duration::from_secs(10);
+/// So many calls of a list wait at a time: fewer than a queue takes by default.
+const LIST_PART: usize = 1024;
 
 thread_local! {
     /// What this thread runs itself.
@@ -130,10 +132,12 @@ impl Pipeline {
         for (at, inputs) in list.iter().enumerate() {
             calls.push(opened.call(request(&inputs, &format!("inputs[{at}]"))?, deadline, priority));
         }
-        let answers = opened
-            .wait_for(py, calls)?
-            .into_iter()
-            .map(|answer| ended(py, Some(answer)));
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut calls = calls.into_iter().peekable();
+        while calls.peek().is_some() {
+            answers.extend(opened.wait_for(py, calls.by_ref().take(LIST_PART).collect())?);
+        }
+        let answers = answers.into_iter().map(|answer| ended(py, Some(answer)));
         Ok(PyList::new(py, answers.collect::<PyResult<Vec<_>>>()?)?
             .into_any()
             .unbind())
