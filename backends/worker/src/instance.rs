@@ -330,7 +330,7 @@ impl WorkerInstance {
                 "had not loaded after {} ms",
                 shared.launch.start_max.as_millis()
             ))),
-            Err(Failure::Late) => Err("its worker process is starting again; ask again".to_owned()),
+            Err(Failure::Late) => Err("its worker process is still starting".to_owned()),
         }
     }
 
