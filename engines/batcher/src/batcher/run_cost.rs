@@ -257,7 +257,11 @@ mod tests {
     #[test]
     fn a_size_that_was_not_seen_for_long_says_nothing_of_a_faster_model() {
         let before = [(1, 2100), (4, 2400)].repeat(8).into_iter();
-        check(fixed_us(before.chain([(1, 310); 20_000])), 155.0, 1.0);
+        check(
+            fixed_us(before.chain(std::iter::repeat_n((1, 310), 20_000))),
+            155.0,
+            1.0,
+        );
     }
 
     #[test]
