@@ -6,7 +6,7 @@
 
 use crate::{Engines, Served};
 use millpond_calls::{Detached, ModelTime, Spent};
-use millpond_engines_batcher::{self as batcher, Batcher, Priority, Rejected, Timing};
+use millpond_engines_batcher::{self as batcher, Batcher, FailureCause, Priority, Rejected, Timing};
 use millpond_pipelines::{Ask, Error, Output, Pipeline, Progress, Request, StageTimes, Values, Wait};
 use millpond_tensor::Tensor;
 use millpond_wire_payload::Encoder;
@@ -318,8 +318,33 @@ fn model_code(error: &batcher::Error) -> Code {
         } => Code::TooLarge,
         Error::Rejected { .. } | Error::Stopping { .. } => Code::Stopping,
         Error::DeadlinePassed { .. } => Code::DeadlinePassed,
+        Error::ModelFailed {
+            cause: FailureCause::Absent,
+            ..
+        } => Code::NotReady,
         Error::ModelFailed { .. } => Code::ModelFailed,
         Error::ClientGone { .. } => Code::ConnectionClosed,
         _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cause: FailureCause, expected: Code) {
+        let failed = batcher::Error::ModelFailed {
+            model: "m".to_owned(),
+            cause,
+            problem: "why".to_owned(),
+        };
+        assert_eq!(model_code(&failed), expected, "{cause:?}");
+    }
+
+    #[test]
+    fn a_call_that_no_run_was_made_for_may_be_repeated() {
+        check(FailureCause::Absent, Code::NotReady);
+        check(FailureCause::Crash, Code::ModelFailed);
+        assert!(Code::NotReady.retryable() && !Code::ModelFailed.retryable());
     }
 }

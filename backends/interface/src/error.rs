@@ -7,8 +7,10 @@ use std::path::PathBuf;
 /// How a run was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Its process ended, spoke nonsense, or is not there yet.
+    /// Its process ended, or spoke nonsense.
     Crash,
+    /// Its process is not there yet: nothing was run.
+    Absent,
     /// The run did not end in time, and was ended: by its backend, or with its process.
     Hang,
     /// It panicked in this process, and its instance is dropped.

@@ -4,7 +4,7 @@
 mod built;
 
 use built::{Built, faulty, inputs, outputs};
-use millpond_backends_interface::{Backend as _, Instance, Model};
+use millpond_backends_interface::{Backend as _, Error, Instance, Loss, Model};
 use millpond_backends_plugin::{Plugin, serve_worker};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -103,13 +103,17 @@ fn a_worker_that_crashes_each_time_is_started_ever_more_slowly() {
         assert!(failed.unwrap_err().to_string().contains("SIGSEGV"));
         crashes += 1;
         if crashes == 4 {
-            break instance.run_by(inputs(&["x"]), now(0)).unwrap_err().to_string();
+            break instance.run_by(inputs(&["x"]), now(0)).unwrap_err();
         }
     };
+    let Error::Lost { loss, problem } = refused else {
+        panic!("{refused}");
+    };
     assert!(
-        refused.contains("its worker process has failed 4 times in a row and is started again in"),
-        "{refused}"
+        problem.contains("its worker process has failed 4 times in a row and is started again in"),
+        "{problem}"
     );
+    assert_eq!(loss, Loss::Absent);
     assert_eq!(instance.run(inputs(&["x"])).unwrap(), outputs(&["x"]));
 }
 

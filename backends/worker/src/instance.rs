@@ -272,7 +272,7 @@ impl WorkerInstance {
                 self.backoff.succeeded();
                 Err(told_of(&text))
             }
-            Err(Failure::Start(text)) => Err(lost(Loss::Crash, &text)),
+            Err(Failure::Start(text)) => Err(lost(Loss::Absent, &text)),
             Err(Failure::Lost(how) | Failure::Unasked(how)) => Err(lost(Loss::Crash, &self.lost(&how))),
             Err(Failure::Hung(how)) => Err(lost(Loss::Hang, &self.lost(&how))),
             Err(Failure::Late) => Err(lost(Loss::Hang, &self.lost("hung"))),

@@ -13,6 +13,8 @@ pub enum FailureCause {
     Backend,
     /// Its process ended.
     Crash,
+    /// Its process was not there yet, so that nothing was run.
+    Absent,
     /// It did not end in time, and was ended: by its backend, or with its process.
     Hang,
     /// It panicked.
@@ -31,6 +33,7 @@ impl From<Loss> for FailureCause {
     fn from(loss: Loss) -> FailureCause {
         match loss {
             Loss::Crash => FailureCause::Crash,
+            Loss::Absent => FailureCause::Absent,
             Loss::Hang => FailureCause::Hang,
             Loss::Panic => FailureCause::Panic,
         }

@@ -58,7 +58,7 @@ codes! {
     Overloaded = 30101, 429, true;
     /// The call's deadline passed before its work began.
     DeadlinePassed = 30102, 504, true;
-    /// The server is still warming up.
+    /// The server is still warming up, or the process that runs the model is.
     NotReady = 30103, 503, true;
     /// A key holds something the method does not take.
     BadArgument = 30104, 400, false;
