@@ -7,6 +7,7 @@ use clap::Args;
 use millpond_client_rust::schema::{METHODS, Method as _, OrderedGet, OrderedScan};
 use millpond_client_rust::{Client, Encoding, Options, Tls, TlsIdentity};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   millpond call '*ping'
   millpond call rank '{\"user\": {\"id\": \"246\", \"age\": \"18-24\", \"gender\": \"M\", \"occupation\": \"student\"}, \"items\": [\"50\", \"181\"]}'
+  millpond call run @request.json
   millpond call '*infos' --addr unix:/run/millpond.sock
   millpond call '*ping' --addr tls://millpond.example:13503 --tls-ca ca.pem";
 
@@ -23,7 +25,8 @@ Examples:
 pub(crate) struct Call {
     #[arg(help = methods())]
     method: String,
-    /// The payload, a JSON object.
+    /// The payload, a JSON object; @FILE reads it from a file, and - from standard input. Options of a call are keys of it:
+    /// _priority, _token.
     #[arg(default_value = "{}")]
     json: String,
     /// The server: HOST:PORT, unix:PATH or tls://HOST:PORT. Of several, with commas between, one that can be reached.
@@ -53,7 +56,8 @@ pub(crate) struct Call {
 }
 
 pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
-    let payload = serde_json::from_str(&arguments.json).context("the payload is not JSON")?;
+    let json = payload(&arguments.json)?;
+    let payload = serde_json::from_str(&json).context("the payload is not JSON")?;
     let Value::Object(mut payload) = payload else {
         anyhow::bail!("the payload is no JSON object; write a map such as '{{\"keys\": [1]}}'");
     };
@@ -128,6 +132,19 @@ fn show_bytes_within(value: &mut Value, depth: usize) {
 }
 
 /// Sends the call and returns once it is written.
+/// The payload's text: as it was given, or that of a file or of standard input.
+fn payload(given: &str) -> anyhow::Result<Cow<'_, str>> {
+    if given == "-" {
+        let read = std::io::read_to_string(std::io::stdin());
+        return Ok(Cow::Owned(read.context("cannot read standard input")?));
+    }
+    let Some(file) = given.strip_prefix('@') else {
+        return Ok(Cow::Borrowed(given));
+    };
+    let read = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+    Ok(Cow::Owned(read))
+}
+
 async fn send(arguments: &Call, payload: &str, deadline: Duration) -> anyhow::Result<()> {
     let sent = async {
         let client = connect(arguments).await?;

@@ -64,6 +64,29 @@ fn a_call_without_an_answer_prints_nothing_and_runs() {
 }
 
 #[test]
+fn a_payload_is_read_from_a_file_or_standard_input() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let payload = r#"{"samples": [["v1", "v2"]]}"#;
+    let file = folder.path().join("request.json");
+    std::fs::write(&file, payload).unwrap();
+    let given = answer(&["infer", payload, "--addr", &server.addr]);
+    let read = answer(&["infer", &format!("@{}", file.display()), "--addr", &server.addr]);
+    assert_eq!(read["scores"], given["scores"]);
+    let mut piped = crate::harness::millpond();
+    piped.args(["call", "infer", "-", "--addr", &server.addr]);
+    piped.stdin(std::fs::File::open(&file).unwrap());
+    let piped: Value = serde_json::from_slice(&piped.output().unwrap().stdout).unwrap();
+    assert_eq!(piped["scores"], given["scores"]);
+    let absent = call(&["infer", "@absent.json", "--addr", &server.addr]);
+    let said = String::from_utf8_lossy(&absent.stderr);
+    assert!(
+        absent.status.code() == Some(1) && said.contains("cannot read absent.json"),
+        "{said}"
+    );
+}
+
+#[test]
 fn tls_options_that_do_not_go_together_are_named() {
     let folder = r1_folder();
     let absent = folder.path().join("ca.pem").display().to_string();
