@@ -481,6 +481,8 @@ fn a_call_of_a_better_level_takes_the_place_of_one_that_waits() {
     }
     let (status, answer) = server.call("infer", &body(Some(10)));
     assert_eq!((status, answer["code"].as_u64()), (400, Some(30104)), "{answer}");
+    // A call that waits for a model without a measured run gains a level every two milliseconds.
+    assert_eq!(server.call("infer", &body(None)).0, 200);
     std::thread::scope(|scope| {
         let runs = scope.spawn(|| server.call("infer", &body(None)));
         server.wait_for_metric("millpond_model_busy{model=\"stand_in\",version=\"1\"} 1");
