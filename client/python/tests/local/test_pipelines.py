@@ -681,8 +681,8 @@ class Processes(unittest.TestCase):
         self.assertEqual((found, status), ("interrupted\n{'it': 1}\n" * 2, 0))
 
     def test_a_list_may_be_longer_than_a_queue(self):
-        pipe = self.pipe(stage(echo))
-        answers = pipe([{"data": at} for at in range(10_000)])
+        with millpond.Pipeline(stage(echo)) as pipe:
+            answers = pipe([{"data": at} for at in range(10_000)])
         self.assertEqual([answer["it"] for answer in answers], list(range(10_000)))
 
     def test_lists_of_branches_wait_for_nobody_with_the_interpreter(self):
