@@ -71,7 +71,8 @@ class Pipeline:
         """Runs it for a dict of values by name and returns a dict of outputs, or for a list of such dicts, together, and returns the
         list of theirs.
 
-        `deadline_ms` is the time that the call may take; past it a `TimeoutError` is raised. `priority` is 0 (first) to 9, 5 when
+        A call that waits past its `deadline_ms` raises a `TimeoutError`; a call whose own thread runs the backend gets its answer, late
+        as it may be. `priority` is 0 (first) to 9, 5 when
         left out. The caller must not write to an array that it passed in until the call has ended.
         """
     @overload
