@@ -123,19 +123,31 @@ impl Drop for Reply {
 /// Where a waiting thread finds how its work ended.
 #[derive(Default)]
 pub(crate) struct Slot {
-    ended: Mutex<Option<Ended>>,
+    state: Mutex<State>,
     filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ended: Option<Ended>,
+    /// Whether a thread sleeps until it has: without one, nobody is woken, which would be a system call.
+    is_awaited: bool,
 }
 
 impl Slot {
     fn put(&self, ended: Ended) {
-        *lock(&self.ended) = Some(ended);
-        self.filled.notify_one();
+        let mut state = lock(&self.state);
+        state.ended = Some(ended);
+        let is_awaited = state.is_awaited;
+        drop(state);
+        if is_awaited {
+            self.filled.notify_one();
+        }
     }
 
     /// Whether it is known how the work ended.
     pub(crate) fn is_filled(&self) -> bool {
-        lock(&self.ended).is_some()
+        lock(&self.state).ended.is_some()
     }
 
     /// Waits with the interpreter let go, but for looks at its signals.
@@ -148,7 +160,7 @@ impl Slot {
 
     /// The same, until then; `None` where the work has not ended.
     pub(crate) fn wait_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Ended>> {
-        let mut ended = lock(&self.ended).take();
+        let mut ended = lock(&self.state).ended.take();
         while ended.is_none() && until.is_none_or(|until| Instant::now() < until) {
             ended = detach(py, || self.wait_slice());
             if ended.is_none() {
@@ -159,12 +171,15 @@ impl Slot {
     }
 
     fn wait_slice(&self) -> Option<Ended> {
-        let empty = |ended: &mut Option<Ended>| ended.is_none();
-        let (mut ended, _) = self
+        let mut state = lock(&self.state);
+        state.is_awaited = true;
+        let empty = |state: &mut State| state.ended.is_none();
+        let (mut state, _) = self
             .filled
-            .wait_timeout_while(lock(&self.ended), SIGNALS_EVERY, empty)
+            .wait_timeout_while(state, SIGNALS_EVERY, empty)
             .unwrap_or_else(PoisonError::into_inner);
-        ended.take()
+        state.is_awaited = false;
+        state.ended.take()
     }
 }
 

@@ -18,8 +18,6 @@ const FAR_OVER: Duration = Duration::from_millis(1);
 const LET_GO_AFTER: u32 = 64;
 /// Inputs of so few bytes do not tell a long call from a short one.
 const BYTES_MIN: usize = 4096;
-/// How long a call waits for a turn before it is queued like any other: as long as the interpreter may be lost twice.
-const TURN_WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// What calls of late have told, and whose turn it is.
 pub(super) struct Keeping {
@@ -58,15 +56,7 @@ impl Keeping {
         if !self.keeps_interpreter(bytes) {
             return detach(py, || inside::caller_without_interpreter(run));
         }
-        let mut turn = self.turns.enter();
-        if turn.is_none() {
-            let last = Instant::now() + TURN_WAIT_MAX;
-            let until = deadline.map_or(last, |deadline| deadline.min(last));
-            // Another one may be in again before this thread has the interpreter back.
-            while turn.is_none() && detach(py, || self.turns.wait(until)) {
-                turn = self.turns.enter();
-            }
-        }
+        let _turn = self.turns.enter(py, deadline);
         inside::caller(run)
     }
 
