@@ -4,9 +4,11 @@
 
 mod gate;
 
-use gate::{BOMB, GateModel, NAN, POISON, accept, check_answer, check_error, request, start, submit};
+use gate::{
+    Answers, BOMB, CRASH, GateModel, NAN, POISON, accept, check_answer, check_error, request, start, submit,
+};
 use millpond_backends_interface::Model;
-use millpond_engines_batcher::{Batcher, BatcherOptions};
+use millpond_engines_batcher::{Batcher, BatcherOptions, Error, FailureCause};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -63,6 +65,31 @@ fn an_output_that_is_not_finite_fails_alone_and_is_named() {
         "output `y` is NaN at element 1",
         &[&[2.0, 3.0, 4.0, NAN, 5.0]],
     );
+}
+
+/// Nobody knows which of them ended the process, so none is told to ask again; who comes later is.
+#[test]
+fn requests_whose_shared_run_ended_the_process_failed_by_that() {
+    let (model, mut gate) = GateModel::held();
+    let batcher = start(model, 1, 8, 8);
+    let first = submit(&batcher, &[1.0]);
+    gate.entered();
+    let together = [2.0, CRASH, 3.0].map(|value| submit(&batcher, &[value]));
+    gate.open();
+    check_answer(&first, &[1.0]);
+    for answers in &together {
+        assert_eq!(cause(answers), FailureCause::Crash);
+    }
+    assert_eq!(cause(&submit(&batcher, &[4.0])), FailureCause::Absent);
+    let stats = batcher.stats();
+    assert_eq!((stats.answered, stats.failed), (1, 4));
+}
+
+fn cause(answers: &Answers) -> FailureCause {
+    match answers.recv().unwrap() {
+        Err(Error::ModelFailed { cause, .. }) => cause,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// So many requests of one row in one batch, of which these are bad: they fail, the others do not. How many runs that took.

@@ -2,14 +2,15 @@
 //! It decides nothing about order. Its one invariant: whatever a model does, panics
 //! included, the thread lives on and every request of the batch is answered.
 
+mod alone;
+
 use super::queue::{Cut, Dropped, Next, Waiting};
 use super::stats::{add, micros};
-use super::{Answer, Shared, Timing, batch, ragged, sizes};
+use super::{Answer, Shared, Timing, batch, sizes};
 use crate::{Error, FailureCause as Cause, affinity};
 use millpond_backends_interface::{Error as ModelError, Instance, Loss, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, Panic, contain};
-use std::slice;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         number,
         instance: None,
         answered_from: None,
+        lost_together: None,
     };
     let started = runner.pin().and_then(|()| runner.build());
     let failed = started.is_err();
@@ -62,6 +64,8 @@ pub(super) struct Runner<'a> {
     pub(super) instance: Option<Box<dyn Instance>>,
     /// When the first run since it was looked at had ended.
     answered_from: Option<Instant>,
+    /// What a run of several of the requests that are served now came to, if the model was lost by it.
+    lost_together: Option<Cause>,
 }
 
 impl<'a> Runner<'a> {
@@ -73,6 +77,7 @@ impl<'a> Runner<'a> {
             number,
             instance,
             answered_from: None,
+            lost_together: None,
         }
     }
 
@@ -230,6 +235,7 @@ impl<'a> Runner<'a> {
 
     /// Answers everything in `cut` and leaves it empty.
     pub(super) fn serve(&mut self, cut: &mut Cut) {
+        self.lost_together = None;
         for (waiting, reason) in cut.dropped.drain(..) {
             self.answer_dropped(waiting, reason, Instant::now());
         }
@@ -319,7 +325,8 @@ impl<'a> Runner<'a> {
             }
             None => batch::join(batch)?,
         };
-        let ran = self.run_rows(inputs, rows, batch::deadline(batch)).ok()?;
+        let ran = self.run_rows(inputs, rows, batch::deadline(batch));
+        let ran = ran.inspect_err(|error| self.note_loss(error)).ok()?;
         let ended = ran.started + ran.took;
         self.answered_from.get_or_insert(ended);
         let requests = batch.len();
@@ -347,6 +354,34 @@ impl<'a> Runner<'a> {
         }
         self.shared.counters.around(began, ran.started, ended);
         Some(ran.took)
+    }
+
+    /// A run that several requests shared failed so.
+    fn note_loss(&mut self, error: &Error) {
+        if let Error::ModelFailed { cause, .. } = error
+            && matches!(cause, Cause::Crash | Cause::Hang | Cause::Panic)
+        {
+            self.lost_together = Some(*cause);
+        }
+    }
+
+    /// The failure of a request's own run. Where no process was there for it because of a run that it was part of, it may be what ended
+    /// that, and is not to be asked again.
+    fn after_loss(&self, error: Error) -> Error {
+        match (error, self.lost_together) {
+            (
+                Error::ModelFailed {
+                    cause: Cause::Absent,
+                    problem,
+                    ..
+                },
+                Some(lost),
+            ) => self.failed(
+                lost,
+                format!("a run that it shared with other requests ended the model's process, and {problem}"),
+            ),
+            (error, _) => error,
+        }
     }
 
     /// As [`Runner::serve_together`], for a model that takes requests as they are: each gets its own result.
@@ -379,106 +414,6 @@ impl<'a> Runner<'a> {
         };
         self.answer_dropped(waiting, reason, now);
         None
-    }
-
-    /// A run of its own for one request, and how long it took unless it failed; its tensors go straight in and come straight out.
-    fn serve_alone(&mut self, mut waiting: Waiting) -> Option<Duration> {
-        let rows = waiting.request.rows;
-        let is_batched = self.signature().batched;
-        if is_batched && !batch::rows_agree(&waiting) {
-            let problem = format!("an input does not have the {rows} rows of its request");
-            self.answer(waiting, Err(self.failed(Cause::Input, problem)));
-            return None;
-        }
-        let signature = self.shared.model.signature();
-        let padding = self.shared.padding.as_ref();
-        let padded = padding
-            .and_then(|padding| Some((padding, padding.length(signature, slice::from_ref(&waiting))?)));
-        let inputs = match padded {
-            Some((padding, length)) => match padding.pad(signature, &waiting.request.inputs, length) {
-                Ok(inputs) => inputs,
-                Err(problem) => {
-                    self.answer(waiting, Err(self.failed(Cause::Input, problem)));
-                    return None;
-                }
-            },
-            None => std::mem::take(&mut waiting.request.inputs),
-        };
-        let deadline = waiting.request.deadline;
-        let ran = if is_batched && rows > self.shared.options.batch_size_max {
-            self.run_in_chunks(&waiting, &inputs)
-        } else {
-            self.run_rows(inputs, rows, deadline)
-        };
-        let took = ran.as_ref().ok().map(|ran| (ran.took, ran.started + ran.took));
-        if let Some((_, ended)) = took {
-            self.answered_from.get_or_insert(ended);
-        }
-        let answer = ran.and_then(|ran| {
-            let outputs = match padded {
-                Some((_, length)) => self.unpadded(ran.outputs, &waiting.request.inputs, length)?,
-                None => ran.outputs,
-            };
-            Ok(Answer {
-                outputs,
-                timing: self.timing(&waiting, ran.started, ran.took, (rows, 1)),
-            })
-        });
-        self.answer(waiting, answer);
-        took.map(|(took, ended)| {
-            self.shared.counters.post.add_time(ended.elapsed());
-            took
-        })
-    }
-
-    /// The outputs of a request that was padded, with the length of its inputs again.
-    fn unpadded(&self, outputs: Vec<Tensor>, inputs: &[Tensor], padded: usize) -> Result<Vec<Tensor>, Error> {
-        let signature = self.signature();
-        let own = ragged::length(signature, inputs).unwrap_or(padded);
-        let cut = ragged::cut(signature, outputs, padded, own);
-        cut.ok_or_else(|| {
-            self.failed(
-                Cause::Output,
-                format!("its outputs cannot be cut to a length of {own}"),
-            )
-        })
-    }
-
-    /// A request with more rows than a run may have: several runs, one after the other, while it is worth running.
-    fn run_in_chunks(&mut self, waiting: &Waiting, inputs: &[Tensor]) -> Result<Ran, Error> {
-        let (rows, deadline) = (waiting.request.rows, waiting.request.deadline);
-        let first_started = Instant::now();
-        let mut took = Duration::ZERO;
-        let mut chunks = Vec::new();
-        let mut start = 0;
-        while start < rows {
-            let now = Instant::now();
-            if let Some(reason) = waiting.dropped(now).filter(|_| start > 0) {
-                return Err(self.dropped(waiting, reason, now));
-            }
-            let count = (rows - start).min(self.shared.options.batch_size_max);
-            let chunk = batch::slice(inputs, start..start + count).ok_or_else(|| {
-                self.failed(
-                    Cause::Input,
-                    format!("rows {start}.. of its inputs cannot be cut"),
-                )
-            })?;
-            let ran = self.run_rows(chunk, count, deadline)?;
-            took += ran.took;
-            chunks.push(ran.outputs);
-            start += count;
-        }
-        let outputs = batch::concat(chunks.iter().map(Vec::as_slice)).ok_or_else(|| {
-            self.failed(
-                Cause::Output,
-                "its outputs changed shape from one chunk to the next",
-            )
-        })?;
-        Ok(Ran {
-            outputs,
-            started: first_started,
-            took,
-        })
     }
 
     /// Where the time of a request went whose run began at `started`; its queue time is counted.

@@ -3,7 +3,7 @@
 //! that mixed-up rows show. Invariant: a run ends only after the gate let it.
 #![allow(dead_code)] // each test file uses its own part of this
 
-use millpond_backends_interface::{Error, Instance, Model, Port, Signature};
+use millpond_backends_interface::{Error, Instance, Loss, Model, Port, Signature};
 use millpond_engines_batcher::{Answer, Batcher, BatcherOptions, Error as InferError, Rejected, Request};
 use millpond_tensor::{ElementType, Tensor};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,6 +19,9 @@ pub const POISON: f32 = 666.0;
 pub const BOMB: f32 = 667.0;
 /// A row with this value has NaN as its output.
 pub const NAN: f32 = 668.0;
+
+/// A row with this value ends the model's process, and no other comes.
+pub const CRASH: f32 = 671.0;
 
 /// A row with this value makes the run use its thread's processor for [`LONG`].
 pub const HEAVY: f32 = 669.0;
@@ -58,6 +61,8 @@ struct GateInstance {
     releases: Option<Arc<Mutex<Receiver<()>>>>,
     /// That of the run it is at.
     deadline: Option<Instant>,
+    /// Whether its process has ended.
+    is_gone: bool,
 }
 
 /// The test's end.
@@ -153,6 +158,7 @@ impl Model for GateModel {
             runs: self.runs.clone(),
             releases: self.releases.clone(),
             deadline: None,
+            is_gone: false,
         }))
     }
 }
@@ -184,6 +190,14 @@ impl Instance for GateInstance {
             let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
             let until = used() + LONG;
             while used() < until {}
+        }
+        if self.is_gone || values.contains(&CRASH) {
+            let loss = if self.is_gone { Loss::Absent } else { Loss::Crash };
+            self.is_gone = true;
+            return Err(Error::Lost {
+                loss,
+                problem: format!("its process: {loss:?}"),
+            });
         }
         if values.contains(&POISON) {
             return Err(Error::Run {
