@@ -119,12 +119,9 @@ impl Declared {
                 if tensor.element_type() == *element_type && fits {
                     return Ok(());
                 }
-                format!("{}{:?}", tensor.element_type(), tensor.shape())
+                value.items.found()
             }
-            (_, items) => match items {
-                Items::Tensor(tensor) => format!("{}{:?}", tensor.element_type(), tensor.shape()),
-                other => other.kind().as_str().to_owned(),
-            },
+            (_, items) => items.found(),
         };
         let problem = format!("key \"inputs.{name}\" is {found}; expected {self}");
         Err(Error::Request { problem })

@@ -64,7 +64,7 @@ pub use opening::{Opened, Opening};
 pub use packed::{pack, unpack};
 pub use pipeline::Pipeline;
 pub use planner::Place;
-pub use planner::{Check, Plan, PlannedFilter, PlannedStage, Taken};
+pub use planner::{Check, Plan, PlannedFilter, PlannedStage, Taken, Words};
 pub use request::{Expected, Request, RequestKind, Samples, Values};
 pub use run::{Output, Progress, Waiting};
 pub use source::{Source, Template};

@@ -3,8 +3,10 @@
 //! Whether tables, stores and models are there is not known here. Its invariant: a [`Plan`] leaves here only when every stage has
 //! been checked, and in it a stage takes what stands before it alone.
 
+mod check;
 mod place;
 
+pub use check::{Check, Words};
 pub use place::Place;
 
 use crate::condition::Condition;
@@ -76,17 +78,6 @@ impl PlannedFilter {
             }
         }
     }
-}
-
-/// A value whose kind is known only when a request runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// Which of the values that the stage takes.
-    pub at: usize,
-    /// The stage's key that names it.
-    pub key: String,
-    /// What the stage can take.
-    pub kinds: Vec<Kind>,
 }
 
 /// One value that a stage takes.

@@ -370,16 +370,16 @@ impl Run {
         for check in &ready.checks {
             let found = self.slots[ready.takes[check.at]]
                 .value()
-                .map(|value| value.items.kind());
-            if let Some(found) = found.filter(|found| !check.kinds.contains(found)) {
-                let expected: Vec<&str> = check.kinds.iter().map(|kind| kind.as_str()).collect();
+                .map(|value| &value.items);
+            if let Some(found) = found.filter(|found| !check.kinds.contains(&found.kind())) {
                 let problem = format!(
-                    "stage {:?} of pipeline {:?} takes {} by its key {}, and this request gives it {}",
+                    "stage {:?} of pipeline {:?} takes {} by its key {}, and this request gives it {}{}",
                     ready.name,
                     self.pipeline.name(),
-                    expected.join(" or "),
+                    check.expected(),
                     check.key,
-                    found.as_str()
+                    found.found(),
+                    check.hint()
                 );
                 return Err(Error::Request { problem });
             }

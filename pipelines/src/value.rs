@@ -51,6 +51,20 @@ impl Items {
             Items::Tensors(_) => Kind::Tensors,
         }
     }
+
+    /// What they are with type and shape, for messages: `u8[2, 3]`, `texts`.
+    pub(crate) fn found(&self) -> String {
+        let shaped = |tensor: &Tensor| format!("{}{:?}", tensor.element_type(), tensor.shape());
+        match self {
+            Items::Tensor(tensor) => shaped(tensor),
+            Items::Tensors(tensors) => match tensors.as_slice() {
+                [] => "no tensors".to_owned(),
+                [only] => format!("a list of one tensor {}", shaped(only)),
+                [first, ..] => format!("{} tensors, the first {}", tensors.len(), shaped(first)),
+            },
+            Items::Keys(_) | Items::Bytes(_) => self.kind().as_str().to_owned(),
+        }
+    }
 }
 
 impl Value {

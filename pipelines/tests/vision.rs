@@ -195,6 +195,31 @@ fn a_bad_image_is_named_by_stage_and_item() {
 }
 
 #[test]
+fn an_array_in_place_of_a_file_is_named_by_type_and_shape() {
+    let check = |page: Items, found: &str| {
+        let error = run(&[DECODE], vec![("page", Value::rows(page))]).unwrap_err();
+        assert!(matches!(error, Error::Request { .. }), "{error:?}");
+        let expected = format!(
+            "stage \"page\" of pipeline \"p\" takes encoded images by its key decode.from, and this request gives it {found}; \
+             give the bytes of a JPEG or PNG file, in Python a `bytes` object (array.tobytes() of an array of uint8), or a list of them"
+        );
+        assert_eq!(error.to_string(), expected);
+    };
+    let file = || Tensor::new(vec![PNG.len()], PNG.to_vec()).unwrap();
+    let pixels = || Tensor::new(vec![1, 2, 3], vec![0_u8; 6]).unwrap();
+    let texts: Bytes = ["a", "b"].into_iter().collect();
+    check(Items::Tensor(file()), &format!("u8[{}]", PNG.len()));
+    check(Items::Tensor(Tensor::new(vec![2], texts).unwrap()), "bytes[2]");
+    check(Items::Tensors(vec![pixels()]), "a list of one tensor u8[1, 2, 3]");
+    check(
+        Items::Tensors(vec![pixels(), file()]),
+        "2 tensors, the first u8[1, 2, 3]",
+    );
+    check(Items::Tensors(Vec::new()), "no tensors");
+    check(Items::Keys(vec![1]), "keys");
+}
+
+#[test]
 fn scores_become_answers() {
     let softmax = "name = \"p\"\nsoftmax = { from = \"inputs.x\" }";
     let given = || vec![("x", floats(&[2, 2], &[0.0, 0.0, 9.0, 9.0]))];

@@ -113,7 +113,7 @@ fn calls_that_do_not_fit_are_refused_by_name() {
     check(
         names,
         400,
-        "takes texts by its key hash.from, and this request gives it floats",
+        "takes texts by its key hash.from, and this request gives it f32[1]",
     );
     let (status, answer) = server.call("rank", &json!({"pipeline": "names", "user": {}, "items": ["a"]}));
     let ex = answer["ex"].as_str().unwrap_or_default();

@@ -284,6 +284,7 @@ fn on_threads_of(stage: impl Stage + 'static) -> Arc<Pipeline> {
             at: 0,
             key: "sum.from".to_owned(),
             kinds: vec![crate::Kind::Tensors],
+            words: None,
         }],
         filters: Vec::new(),
         gives: 1..2,
@@ -380,7 +381,7 @@ fn a_value_of_another_kind_is_refused_by_stage_and_key() {
     let refused = pipeline.run_values(values).err().unwrap().to_string();
     assert_eq!(
         refused,
-        "stage \"sum\" of pipeline \"p\" takes tensors by its key sum.from, and this request gives it floats"
+        "stage \"sum\" of pipeline \"p\" takes tensors by its key sum.from, and this request gives it f32[1]"
     );
 }
 

@@ -3,7 +3,7 @@
 //! It decides nothing of the stage. Its invariant: what a stage takes stands before it, and is of a kind that it asked for, or is held
 //! to one when a request runs.
 
-use super::{Check, Planner, Taken};
+use super::{Check, Planner, Taken, Words};
 use crate::graph::{Before, Node, Target, Wrong};
 use crate::source::Reference;
 use crate::stage::{Form, Kind};
@@ -112,6 +112,11 @@ impl Place<'_, '_> {
         self.take_target(key, &name, target, kinds)
     }
 
+    /// Says in words of the stage's own what it takes, for the error of a request that gives it something else.
+    pub fn expects(&mut self, words: Words) {
+        self.checks.iter_mut().for_each(|check| check.words = Some(words));
+    }
+
     /// Takes what `other` was found to mean.
     pub(super) fn take_target(
         &mut self,
@@ -176,6 +181,7 @@ impl Place<'_, '_> {
                 at: self.takes.len(),
                 key: key.to_owned(),
                 kinds: kinds.to_vec(),
+                words: None,
             });
         }
         Ok(())

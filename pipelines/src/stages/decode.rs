@@ -5,10 +5,17 @@
 
 use super::by_item::{Made, at_item, reads_from};
 use crate::image::{self, Color, Orientation, PIXELS_MAX};
-use crate::planner::Place;
+use crate::planner::{Place, Words};
 use crate::{Describe, Error, Form, Given, Items, Kind, Opened, Opening, Stage, Step};
 use millpond_backends_interface::Port;
 use serde::Deserialize;
+
+/// What it takes, for those who give it an image's pixels, or a file's bytes as an array.
+const FILES: Words = Words {
+    expected: "encoded images",
+    hint: "give the bytes of a JPEG or PNG file, in Python a `bytes` object (array.tobytes() of an array of uint8), \
+           or a list of them",
+};
 
 /// Images of files.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -35,6 +42,7 @@ impl Describe for Decode {
             return Err(place.error("decode.pixels_max", "it is 0", hint));
         }
         let from = place.from("decode.from", self.from.as_deref(), &[Kind::Texts])?;
+        place.expects(FILES);
         let kind = Kind::Tensors;
         Ok(Form { kind, ..from })
     }
