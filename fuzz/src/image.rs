@@ -25,6 +25,7 @@ pub fn image(data: &[u8]) {
         orientation: [Orientation::Apply, Orientation::Ignore][usize::from(how >> 2 & 1)],
         strict: how >> 3 & 1 == 0,
         pixels_max: PIXELS,
+        pixels_before: 0,
     };
     // Parameters are floats of any kind, and sides from nothing to far too many.
     let float = |at: usize| {

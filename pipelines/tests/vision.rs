@@ -178,7 +178,14 @@ fn a_bad_image_is_named_by_stage_and_item() {
     check(
         files(&[PNG, PNG]),
         &[bounded],
-        "stage \"page\", item 1: a PNG image of 34 × 21 pixels; 286 pixels are the limit (pixels_max)",
+        "stage \"page\", item 1: a PNG image of 34 × 21 = 714 pixels, and the images before it have 714; 1000 pixels are the limit \
+         for all images of a request (pixels_max)",
+    );
+    let bounded = "name = \"page\"\ndecode = { from = \"inputs.page\", pixels_max = 700 }";
+    check(
+        files(&[PNG]),
+        &[bounded],
+        "stage \"page\", item 0: a PNG image of 34 × 21 = 714 pixels; 700 pixels are the limit (pixels_max)",
     );
     check(
         files(&[PNG]),

@@ -46,8 +46,10 @@ pub struct Decode {
     pub color: Color,
     /// Whether an EXIF orientation is followed.
     pub orientation: Orientation,
-    /// Pixels of an image at most; more are refused by its header.
+    /// Pixels of all images of a request at most; an image with more is refused by its header.
     pub pixels_max: usize,
+    /// Pixels of the request's images before this image.
+    pub pixels_before: usize,
     /// Whether a JPEG that is cut off or damaged is refused; otherwise what is missing is gray.
     pub strict: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Decode {
             color: Color::Rgb,
             orientation: Orientation::Apply,
             pixels_max: PIXELS_MAX,
+            pixels_before: 0,
             strict: true,
         }
     }
@@ -91,12 +94,27 @@ pub fn decode(bytes: &[u8], how: &Decode) -> Result<Tensor, String> {
 
 /// Refuses an image of more pixels than allowed, and gives what its samples take.
 pub(super) fn bounded(format: &str, size: Size, channels: usize, how: &Decode) -> Result<usize, String> {
-    let too_large = || {
-        let max = how.pixels_max;
-        format!("a {format} image of {size} pixels; {max} pixels are the limit (pixels_max)")
-    };
-    let pixels = size.pixels(how.pixels_max).ok_or_else(too_large)?;
+    let too_large = || too_large(format, size, how);
+    let left = how.pixels_max.saturating_sub(how.pixels_before);
+    let pixels = size.pixels(left).ok_or_else(too_large)?;
     pixels.checked_mul(channels).ok_or_else(too_large)
+}
+
+/// Says the limit as configured, and where images before this image have used a part of it, which.
+fn too_large(format: &str, size: Size, how: &Decode) -> String {
+    let Decode {
+        pixels_max: max,
+        pixels_before: before,
+        ..
+    } = how;
+    let pixels = size.height as u128 * size.width as u128;
+    let image = format!("a {format} image of {size} = {pixels} pixels");
+    match before {
+        0 => format!("{image}; {max} pixels are the limit (pixels_max)"),
+        before => format!(
+            "{image}, and the images before it have {before}; {max} pixels are the limit for all images of a request (pixels_max)"
+        ),
+    }
 }
 
 /// Samples of red, green and blue as the color wanted.

@@ -58,6 +58,7 @@ impl Describe for Decode {
             color: self.color,
             orientation: self.orientation,
             pixels_max: self.pixels_max.unwrap_or(PIXELS_MAX),
+            pixels_before: 0,
             strict: self.strict.unwrap_or(true),
         };
         let stage = stage.to_owned();
@@ -77,8 +78,7 @@ impl Stage for Decoding {
         let mut how = self.how;
         for (at, file) in from.bytes()?.iter().enumerate() {
             let decoded = image::decode(file, &how).and_then(|image| {
-                // What is left for the others.
-                how.pixels_max -= image.shape().iter().take(2).product::<usize>();
+                how.pixels_before += image.shape().iter().take(2).product::<usize>();
                 made.push(image)
             });
             decoded.map_err(|problem| at_item(&self.stage, at, &problem))?;

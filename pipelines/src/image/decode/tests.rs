@@ -138,12 +138,12 @@ fn pixels_are_counted_before_they_are_decoded() {
     refused(
         &jpeg_of(65_535, 65_535),
         &how,
-        "a JPEG image of 65535 × 65535 pixels; 67108864 pixels are the limit (pixels_max)",
+        "a JPEG image of 65535 × 65535 = 4294836225 pixels; 67108864 pixels are the limit (pixels_max)",
     );
     refused(
         &png_of(1 << 30, 1 << 30),
         &how,
-        "a PNG image of 1073741824 × 1073741824 pixels",
+        "a PNG image of 1073741824 × 1073741824 = 1152921504606846976 pixels",
     );
     refused(&png_of(65_535, 65_535), &how, "67108864 pixels are the limit");
     // Wide, but few pixels: most of them are not there.
@@ -156,8 +156,8 @@ fn pixels_are_counted_before_they_are_decoded() {
         pixels_max: 34 * 21 - 1,
         ..how
     };
-    refused(JPEG, &few, "of 34 × 21 pixels; 713 pixels are the limit");
-    refused(PNG, &few, "of 34 × 21 pixels; 713 pixels are the limit");
+    refused(JPEG, &few, "of 34 × 21 = 714 pixels; 713 pixels are the limit");
+    refused(PNG, &few, "of 34 × 21 = 714 pixels; 713 pixels are the limit");
     assert!(
         decode(
             JPEG,
