@@ -320,6 +320,37 @@ fn templates_are_filled_with_texts() {
     );
 }
 
+#[test]
+fn an_input_that_is_written_as_a_stage_is_named_with_what_there_is() {
+    let check = |stages: &[&str], expected: &str| {
+        assert_eq!(open(stages).err().unwrap(), format!("pipeline `p`, {expected}"));
+    };
+    let prompt = "name = \"prompt\"\ntemplate = { text = \"to {data}\" }";
+    check(
+        &[prompt],
+        "stage `prompt`, key `template.text`: no stage is called `data`; write `inputs.data` for an input of the request, \
+         or put a stage that gives texts before this one and name it",
+    );
+    let first = "name = \"first\"\ntemplate = { text = \"{inputs.data}\" }";
+    check(
+        &[first, prompt],
+        "stage `prompt`, key `template.text`: no stage is called `data`; write `inputs.data` for an input of the request, \
+         or name a stage that gives texts: `first`",
+    );
+    let page = "name = \"page\"\ndecode = { from = \"input.page\" }";
+    check(
+        &[page],
+        "stage `page`, key `decode.from`: no stage is called `input`; write `inputs.NAME` for an input of the request, \
+         or put a stage that gives texts before this one and name it",
+    );
+    let inputs = "[inputs]\ntitle = \"texts\"\npage = \"bytes\"\nx = { type = \"f32\" }";
+    check(
+        &[&format!("{prompt}\n{inputs}")],
+        "stage `prompt`, key `template.text`: no stage is called `data`; write an input of the request: `inputs.page`, \
+         `inputs.title`, or put a stage that gives texts before this one and name it",
+    );
+}
+
 fn check_refused(stage: &str, expected: &str) {
     let refused = open(&[&format!("name = \"s\"\n{stage}")]).err().unwrap();
     assert!(refused.contains(expected), "{refused}");

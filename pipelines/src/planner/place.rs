@@ -5,7 +5,7 @@
 
 use super::{Check, Planner, Taken, Words};
 use crate::graph::{Before, Node, Target, Wrong};
-use crate::source::Reference;
+use crate::source::{Reference, is_name};
 use crate::stage::{Form, Kind};
 use crate::{Error, RequestKind, Source};
 
@@ -131,11 +131,11 @@ impl Place<'_, '_> {
             }
             Ok(Target::Source(_)) => {
                 let problem = format!("no stage is called `{other}`");
-                return Err(self.error(key, problem, self.candidates(kinds)));
+                return Err(self.error(key, problem, self.names(other, kinds)));
             }
             Ok(Target::Node(found, output)) => (found, output),
             Err((problem, hint)) if hint.is_empty() => {
-                return Err(self.error(key, problem, self.candidates(kinds)));
+                return Err(self.error(key, problem, self.names(other, kinds)));
             }
             Err((problem, hint)) => return Err(self.error(key, problem, hint)),
         };
@@ -196,6 +196,34 @@ impl Place<'_, '_> {
             "" => Err(self.error(key, "it is empty", "write the name it has in the configuration")),
             _ => Ok(()),
         }
+    }
+
+    /// What to write for a name that nothing has: an input, where the request has inputs, or a stage.
+    fn names(&self, other: &str, kinds: &[Kind]) -> String {
+        let stages = self.candidates(kinds);
+        if self.request() != RequestKind::Values && !self.is_inner() {
+            return stages;
+        }
+        let declared = match self.is_inner() {
+            true => Vec::new(),
+            false => self.declared(kinds),
+        };
+        let input = match is_name(other) && (declared.is_empty() || declared.contains(&other)) {
+            true => format!("`inputs.{other}` for an input of the request"),
+            false if declared.is_empty() => "`inputs.NAME` for an input of the request".to_owned(),
+            false => format!(
+                "an input of the request: `inputs.{}`",
+                declared.join("`, `inputs.")
+            ),
+        };
+        format!("write {input}, or {stages}")
+    }
+
+    /// The declared inputs that may be of these kinds.
+    fn declared(&self, kinds: &[Kind]) -> Vec<&str> {
+        let declared = self.planner.description.inputs.iter();
+        let fitting = declared.filter(|(_, input)| kinds.iter().any(|kind| input.kind().may_be(*kind)));
+        fitting.map(|(name, _)| name.as_str()).collect()
     }
 
     /// "name a stage that gives keys: `a`, `b`", of the stages so far.
