@@ -147,7 +147,7 @@ pub(crate) fn session(
     builder = options::apply(builder, &section.options).map_err(|problem| not_set(&problem))?;
     builder
         .commit_from_file(&section.path)
-        .map_err(|error| not_loaded(error.code(), error.message()))
+        .map_err(|error| not_loaded(&section.path, error.code(), error.message()))
 }
 
 /// Runs of zeros, to see what a model does with rows.
@@ -276,7 +276,10 @@ fn unreadable(error: &io::Error) -> Refusal {
     (format!("it cannot be read: {error}"), hint.to_owned())
 }
 
-fn not_loaded(code: ErrorCode, said: &str) -> Refusal {
+fn not_loaded(model: &Path, code: ErrorCode, said: &str) -> Refusal {
+    if let Some(file) = missing_weights(said) {
+        return without_weights(model, Path::new(file));
+    }
     // Paths that are absolute, lead upwards or are links, each in words of its own.
     let is_outside = ["escapes", "Absolute path"]
         .iter()
@@ -302,6 +305,29 @@ fn not_loaded(code: ErrorCode, said: &str) -> Refusal {
         format!("ONNX Runtime cannot load it: {}", bounded(said)),
         hint.to_owned(),
     )
+}
+
+/// The file of weights that was not found, in the words of ONNX Runtime 1.31 and in those of 1.24.
+fn missing_weights(said: &str) -> Option<&str> {
+    let between = |before: &str, end: char| {
+        let (_, behind) = said.split_once(before)?;
+        behind.split_once(end).map(|(file, _)| file)
+    };
+    between("External data path does not exist: \"", '"')
+        .or_else(|| between("cannot get file size: No such file or directory [", ']'))
+}
+
+fn without_weights(model: &Path, file: &Path) -> Refusal {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (model, file) = (whole(model), whole(file));
+    let folder = model.parent().unwrap_or(&model);
+    let name = file.strip_prefix(folder).unwrap_or(&file);
+    let problem = format!("it has weights in the file {}, which is missing", name.display());
+    let hint = format!(
+        "copy that file, too, into the model's folder, {}",
+        folder.display()
+    );
+    (problem, hint)
 }
 
 fn not_set(said: &str) -> Refusal {

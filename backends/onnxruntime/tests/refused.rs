@@ -92,6 +92,23 @@ fn weights_outside_the_models_folder_are_refused() {
     check(&path, outside, "beside the model");
 }
 
+/// A copied model without the file of its weights.
+#[test]
+fn weights_that_are_missing_are_named() {
+    if !is_there("weights_that_are_missing_are_named") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("alone.onnx");
+    std::fs::copy(data("external.onnx"), &path).unwrap();
+    let folder = folder.path().display();
+    check(
+        &path,
+        "it has weights in the file external.weights, which is missing",
+        &format!("copy that file, too, into the model's folder, {folder}"),
+    );
+}
+
 #[test]
 fn a_missing_file_is_named() {
     check(&data("absent.onnx"), "it cannot be read", "check the path");
