@@ -2,6 +2,7 @@
 
 use crate::harness::{Millpond, r1_folder};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 fn check(folder: &Path, set: &[&str], words: &[&str]) {
@@ -154,6 +155,47 @@ fn models_and_stores_that_cannot_be_opened_are_named() {
         &["log.file=\"events/x.log\""],
         &["log.file", "x.log"],
     );
+}
+
+/// A worker that says why it ends: in the log of a server, and to standard error of a check, which has no log.
+#[test]
+fn what_a_worker_wrote_before_it_failed_is_where_the_error_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = folder.path().join("python3");
+    std::fs::write(&python, "#!/bin/sh\necho no weights here\nexit 3\n").unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join("score.py"), "").unwrap();
+    let config = folder.path().join("millpond.toml");
+    let model = "[models.m]\nbackend = \"python\"\npython = \"./python3\"\nfile = \"score.py\"\nfunction = \"score\"\n\
+                 inputs = [\"x: f32[N]\"]\noutputs = [\"y: f32[N]\"]\n";
+    std::fs::write(&config, model).unwrap();
+    let ended = "its worker process ended (exit status: 3) while it loaded; see what it wrote";
+    let refused = |arguments: &[&str]| {
+        let mut command = crate::harness::millpond();
+        let done = command.args(arguments).arg(&config).output().unwrap();
+        assert_eq!(done.status.code(), Some(1));
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let checked = refused(&["check-config"]);
+    assert!(checked.contains(": no weights here\n"), "{checked}");
+    assert!(
+        checked.contains(&format!("{ended} to standard error")),
+        "{checked}"
+    );
+    let log = folder.path().join("a.log");
+    let to_log = format!("log.file={log:?}");
+    let served = refused(&[
+        "serve",
+        "--set",
+        &to_log,
+        "--set",
+        "server.listen=127.0.0.1:0",
+        "--config",
+    ]);
+    assert!(served.contains(&format!("{ended} in the log")), "{served}");
+    assert!(!served.contains("no weights here"), "{served}");
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(log.contains("no weights here"), "{log}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! of the run that it was at.
 
 use crate::backoff::Backoff;
+use crate::log;
 use crate::process::{Bounds, Failure, Running};
 use millpond_backends_interface::{Error, Instance, Loss, Model, Signature};
 use millpond_tensor::Tensor;
@@ -65,20 +66,13 @@ impl Launch {
         let mut first = self
             .start()
             .map_err(|problem| failed(problem, "look at the limits of this user's processes"))?;
-        let signature = first
-            .ready(first.started + self.start_max)
-            .map_err(|failure| match failure {
-                Failure::Run(text) => failed(text, "see what it wrote in the log"),
-                Failure::Start(text) => failed(text, "see what it wrote in the log"),
-                Failure::Lost(how) | Failure::Hung(how) | Failure::Unasked(how) => failed(
-                    format!("its worker process {how} while it loaded"),
-                    "see what it wrote in the log",
-                ),
-                Failure::Late => failed(
-                    format!("it had not loaded after {} ms", self.start_max.as_millis()),
-                    "look why, or raise start_ms_max",
-                ),
-            })?;
+        let signature = match first.ready(first.started + self.start_max) {
+            Ok(signature) => signature,
+            Err(failure) => {
+                let (problem, hint) = self.not_loaded(failure, first.end());
+                return Err(failed(problem, &hint));
+            }
+        };
         Ok(Arc::new(WorkerModel {
             shared: Arc::new(Shared {
                 launch: self,
@@ -88,6 +82,24 @@ impl Launch {
             }),
             first: Mutex::new(Some(first)),
         }))
+    }
+
+    /// Why a worker has not loaded the model, and a hint; `has_said`: it wrote something.
+    fn not_loaded(&self, failure: Failure, has_said: bool) -> (String, String) {
+        let hint = match has_said {
+            true => format!("see what it wrote {}", log::place()),
+            false => "it wrote nothing else".to_owned(),
+        };
+        match failure {
+            Failure::Run(text) | Failure::Start(text) => (text, hint),
+            Failure::Lost(how) | Failure::Hung(how) | Failure::Unasked(how) => {
+                (format!("its worker process {how} while it loaded"), hint)
+            }
+            Failure::Late => (
+                format!("it had not loaded after {} ms", self.start_max.as_millis()),
+                format!("{hint}, and raise start_ms_max where it needs longer"),
+            ),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a worker writes to its standard output and error, in the server's log.
+//! What a worker writes to its standard output and error, in the server's log; where the process has no log, as under
+//! `check-config` and in Python, on standard error.
 //!
 //! It understands none of it. Its invariants: so many lines and bytes a second at most, the others counted; a line is one line of bounded
 //! length; and the thread ends with the worker, whatever of it still holds the pipe.
@@ -7,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{PipeReader, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Lines that are passed on within a second: a Python traceback of some depth.
@@ -17,14 +19,36 @@ const LINE_BYTES_MAX: usize = 1000;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Passes on what is said until it ends, on a thread of its own; once `ended` is set, what was said by then. `about` names the worker.
-pub(crate) fn follow(said: PipeReader, about: String, ended: Arc<AtomicBool>) -> std::io::Result<()> {
+/// The thread gives whether anything was said.
+pub(crate) fn follow(
+    said: PipeReader,
+    about: String,
+    ended: Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<bool>> {
     let thread = std::thread::Builder::new().name("worker-log".to_owned());
-    thread.spawn(move || listen(said, &about, &ended)).map(drop)
+    thread.spawn(move || listen(said, &about, &ended))
 }
 
-fn listen(mut said: PipeReader, about: &str, ended: &AtomicBool) {
+/// Where a reader finds what a worker has said.
+pub(crate) fn place() -> &'static str {
+    match has_log() {
+        true => "in the log",
+        false => "to standard error",
+    }
+}
+
+fn has_log() -> bool {
+    tracing::dispatcher::has_been_set()
+}
+
+fn listen(mut said: PipeReader, about: &str, ended: &AtomicBool) -> bool {
     let mut lines = Lines::default();
+    let mut has_said = false;
     let mut chunk = [0; 4096];
+    let mut tell = |line: Line<'_>| {
+        has_said = true;
+        tell(about, line);
+    };
     loop {
         let is_over = ended.load(Ordering::Acquire);
         let mut pipe = [PollFd::new(&said, PollFlags::IN)];
@@ -36,17 +60,28 @@ fn listen(mut said: PipeReader, about: &str, ended: &AtomicBool) {
         }
         match said.read(&mut chunk) {
             Ok(0) | Err(_) => break,
-            Ok(bytes) => lines.take(&chunk[..bytes], Instant::now(), |line| tell(about, line)),
+            Ok(bytes) => lines.take(&chunk[..bytes], Instant::now(), &mut tell),
         }
     }
-    lines.end(Instant::now(), |line| tell(about, line));
+    lines.end(Instant::now(), &mut tell);
+    has_said
 }
 
 fn tell(about: &str, line: Line<'_>) {
-    match line {
-        Line::Said(text) => tracing::warn!(worker = about, "{text}"),
-        Line::LeftOut(lines) => tracing::warn!(worker = about, left_out = lines, "the worker said more"),
+    match (line, has_log()) {
+        (Line::Said(text), true) => tracing::warn!(worker = about, "{text}"),
+        (Line::LeftOut(lines), true) => {
+            tracing::warn!(worker = about, left_out = lines, "the worker said more");
+        }
+        (Line::Said(text), false) => say(&format!("{about}: {text}\n")),
+        (Line::LeftOut(lines), false) => say(&format!("{about}: {lines} more lines are left out\n")),
     }
+}
+
+/// Writes a line to standard error, past the lock of Rust's: a process that is forked meanwhile would inherit it locked.
+fn say(line: &str) {
+    // There is nobody else to tell.
+    let _ = rustix::io::write(std::io::stderr(), line.as_bytes());
 }
 
 /// A line for the log.

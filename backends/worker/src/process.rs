@@ -13,12 +13,14 @@ use millpond_backends_interface::Signature;
 use millpond_backends_interface::foreign::number_of;
 use millpond_fleet::Process;
 use millpond_tensor::Tensor;
+use millpond_threads::join_by;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The least shared memory, in bytes.
@@ -64,6 +66,8 @@ pub(crate) struct Running {
     process: Process,
     /// What the thread of its log sees of its end.
     ended: Arc<AtomicBool>,
+    /// That thread, which gives whether the process wrote anything.
+    log: Option<JoinHandle<bool>>,
     inputs: Option<Memory>,
     outputs: Option<Memory>,
     /// The run that it is at.
@@ -93,10 +97,11 @@ impl Running {
         drop(command);
         let pid = process.pid();
         let ended = Arc::new(AtomicBool::new(false));
-        let running = Running {
+        let mut running = Running {
             channel,
             process,
             ended: Arc::clone(&ended),
+            log: None,
             inputs: None,
             outputs: None,
             number: 0,
@@ -111,7 +116,7 @@ impl Running {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
             prlimit(pid, Resource::Data, limit)?;
         }
-        log::follow(said, format!("{about}, process {pid}"), ended)?;
+        running.log = Some(log::follow(said, format!("{about}, process {pid}"), ended)?);
         let asked = running.channel.send(&Message::Start {
             version: VERSION,
             what: what.to_owned(),
@@ -284,6 +289,15 @@ impl Running {
     /// Whether it has ended, as far as that can be known without waiting.
     pub(crate) fn is_gone(&self) -> bool {
         self.process.ended().is_some()
+    }
+
+    /// Ends it, and waits until all that it wrote has been passed on; whether it wrote anything.
+    pub(crate) fn end(mut self) -> bool {
+        let log = self.log.take();
+        drop(self);
+        let ended = log.map(|thread| join_by(thread, Instant::now() + END_MAX));
+        // A thread that goes on stands in a write.
+        !matches!(ended, Some(Ok(Ok(false))))
     }
 
     /// Its number to the system.

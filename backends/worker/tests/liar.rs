@@ -157,6 +157,33 @@ fn a_worker_that_lies_while_it_loads_is_not_a_model() {
     assert!(huge.contains("a message of 100016 bytes"), "{huge}");
 }
 
+/// These tests have no log.
+#[test]
+fn the_place_of_what_a_worker_wrote_is_said_where_it_wrote_something() {
+    let refused = |script: &'static str| {
+        let launch = Launch {
+            command: Box::new(move || {
+                let mut command = Command::new("sh");
+                command.args(["-c", script]);
+                Ok(command)
+            }),
+            ..launch("{}")
+        };
+        launch.load().err().unwrap().to_string()
+    };
+    let ended = "its worker process ended (exit status: 3) while it loaded; ";
+    let wrote = refused("echo no weights >&2; exit 3");
+    assert!(
+        wrote.ends_with(&format!("{ended}see what it wrote to standard error")),
+        "{wrote}"
+    );
+    let silent = refused("exit 3");
+    assert!(
+        silent.ends_with(&format!("{ended}it wrote nothing else")),
+        "{silent}"
+    );
+}
+
 #[test]
 fn a_worker_with_another_signature_than_before_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
