@@ -139,7 +139,7 @@ macro_rules! stages {
     ($($key:ident: $description:ty,)*) => {
         /// One stage: a name, and what it does under exactly one key.
         #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = "a table with a key that says what the stage does, as { model = { model = \"ranker\" } }")]
         pub struct StageDescription {
             /// What later stages call its value.
             #[serde(default)]
@@ -218,4 +218,29 @@ stages! {
     text_boxes: text_boxes::TextBoxes,
     identity: identity::Identity,
     pipeline: pipeline::Other,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// What stands under a key of a stage is no table: an example says how it is written, and can be read.
+    #[test]
+    fn what_is_no_table_is_refused_with_an_example() {
+        for key in StageDescription::KEYS {
+            let read =
+                |text: &str| toml::from_str::<StageDescription>(text).map_err(|error| error.to_string());
+            let refused = read(&format!("{key} = \"name\"")).unwrap_err();
+            let expected = "invalid type: string \"name\", expected a table, as ";
+            let (_, example) = refused.split_once(expected).unwrap();
+            assert!(example.starts_with(&format!("{key} = {{")), "{refused}");
+            read(example).unwrap();
+        }
+        let refused = toml::from_str::<Stages>("x = \"ranker\"")
+            .unwrap_err()
+            .to_string();
+        let expected = "expected a table with a key that says what the stage does, as { model = { model = \"ranker\" } }";
+        assert!(refused.contains(expected), "{refused}");
+    }
 }

@@ -11,7 +11,10 @@ use serde::Deserialize;
 
 /// One row of floats after the other, side by side.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as assemble = { columns = [\"user_vec\", \"item_vec\"] }"
+)]
 pub struct Assemble {
     /// Stages that give floats, in the model's order.
     columns: Vec<String>,

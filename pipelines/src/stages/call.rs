@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Whatever the model gives.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, as call = { model = \"faces\" }")]
 pub struct Call {
     /// The model.
     model: String,

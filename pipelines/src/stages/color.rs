@@ -11,7 +11,10 @@ use serde::Deserialize;
 
 /// Images of other channels.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as color = { convert = \"rgb_to_gray\" }"
+)]
 pub struct Color {
     /// What gives the images; the stage before when left out.
     from: Option<String>,

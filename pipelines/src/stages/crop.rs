@@ -14,7 +14,10 @@ use serde::Deserialize;
 
 /// Parts of images.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as crop = { boxes = \"inputs.boxes\" }"
+)]
 pub struct Crop {
     /// What gives the images; the stage before when left out.
     from: Option<String>,

@@ -19,7 +19,10 @@ const FILES: Words = Words {
 
 /// Images of files.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as decode = { from = \"inputs.page\" }"
+)]
 pub struct Decode {
     /// What gives the bytes of the files; the stage before when left out.
     from: Option<String>,

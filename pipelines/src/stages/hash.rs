@@ -13,7 +13,10 @@ use serde::Deserialize;
 
 /// Keys of texts, by [`key_hash`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as hash = { slot = \"user\", from = \"user.id\" }"
+)]
 pub struct Hash {
     /// The name space of the keys, the same as in training.
     slot: String,

@@ -11,7 +11,10 @@ use serde::Deserialize;
 
 /// The same value.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as identity = { from = \"inputs.data\" }"
+)]
 pub struct Identity {
     /// What is passed on.
     from: Option<String>,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 /// Images of the other layout.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, as layout = { to = \"chw\" }")]
 pub struct Layout {
     /// What gives the images; the stage before when left out.
     from: Option<String>,

@@ -12,7 +12,10 @@ use serde::Deserialize;
 
 /// Images in frames.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as letterbox = { height = 640, width = 640 }"
+)]
 pub struct Letterbox {
     /// What gives the images; the stage before when left out.
     from: Option<String>,

@@ -16,7 +16,10 @@ use std::sync::Arc;
 
 /// Rows of floats.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as lookup = { table = \"embeddings\", keys = \"history\" }"
+)]
 pub struct Lookup {
     /// The feature table.
     table: String,

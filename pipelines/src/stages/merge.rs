@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 /// Several values as one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as merge = { of = [\"a\", \"b\"] }"
+)]
 pub struct Merge {
     /// Stages that give items of one kind.
     of: Vec<String>,

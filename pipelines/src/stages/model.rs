@@ -22,7 +22,7 @@ const KINDS: &[Kind] = &[Kind::Floats, Kind::Tensors, Kind::Texts];
 
 /// A tensor a row; of the last stage one score a row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, as model = { model = \"ranker\" }")]
 pub struct Model {
     /// The model.
     model: String,

@@ -19,7 +19,10 @@ const ITEMS_MAX: usize = 300;
 
 /// The best of boxes that lie over each other.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as nms = { boxes = \"net.boxes\", scores = \"net.scores\" }"
+)]
 pub struct Nms {
     /// What gives the boxes, `[images, n, 4]`, or `[n, 4]` of one image.
     boxes: String,

@@ -12,7 +12,10 @@ use serde::Deserialize;
 
 /// `(sample * scale - mean) / std`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as normalise = { mean = [0.5], std = [0.5] }"
+)]
 pub struct Normalise {
     /// What gives the images; the stage before when left out.
     from: Option<String>,

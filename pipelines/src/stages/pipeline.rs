@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 /// Another pipeline's stages.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as pipeline = { pipeline = \"other\" }"
+)]
 pub struct Other {
     /// The other pipeline.
     pub(crate) pipeline: String,

@@ -13,10 +13,10 @@ use serde::Deserialize;
 type Function = fn(&Tensor) -> Result<Tensor, String>;
 
 macro_rules! probabilities {
-    ($(#[$doc:meta] $name:ident $key:literal $function:path,)*) => {$(
+    ($(#[$doc:meta] $name:ident $key:literal $expecting:literal $function:path,)*) => {$(
         #[$doc]
         #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = $expecting)]
         pub struct $name {
             /// What gives the floats; the stage before when left out.
             from: Option<String>,
@@ -43,9 +43,9 @@ macro_rules! probabilities {
 
 probabilities! {
     /// Shares of 1 along the last dimension.
-    Softmax "softmax" numeric::softmax,
+    Softmax "softmax" "a table, as softmax = {}" numeric::softmax,
     /// Each float between 0 and 1.
-    Sigmoid "sigmoid" numeric::sigmoid,
+    Sigmoid "sigmoid" "a table, as sigmoid = {}" numeric::sigmoid,
 }
 
 struct Computing {

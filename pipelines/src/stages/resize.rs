@@ -11,7 +11,10 @@ use serde::Deserialize;
 
 /// Images of another size.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as resize = { height = 224, width = 224 }"
+)]
 pub struct Resize {
     /// What gives the images; the stage before when left out.
     from: Option<String>,

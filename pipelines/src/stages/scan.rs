@@ -18,7 +18,10 @@ const LIMIT_MAX: usize = 10_000;
 
 /// A list of texts, in one row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as scan = { store = \"events\", prefix = \"u/{user.id}/\", limit = 50 }"
+)]
 pub struct Scan {
     /// The ordered store.
     store: String,

@@ -17,7 +17,10 @@ const BYTES_MAX: usize = 64 << 20;
 
 /// Texts with others in them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as template = { text = \"query: {inputs.question}\" }"
+)]
 pub struct Template {
     /// `{inputs.NAME}`, `{user.FIELD}` and `{STAGE}` stand for their texts.
     text: String,

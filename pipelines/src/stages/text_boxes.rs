@@ -14,7 +14,10 @@ use serde::Deserialize;
 
 /// Boxes of texts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table, as text_boxes = { from = \"net\", images = \"page\" }"
+)]
 pub struct TextBoxes {
     /// What gives the maps, `[images, 1, height, width]` of f32; the stage before when left out.
     from: Option<String>,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 /// The best of each row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, as topk = { k = 5 }")]
 pub struct TopK {
     /// What gives the floats; the stage before when left out.
     from: Option<String>,

@@ -311,6 +311,7 @@ impl Walk {
     /// A stage: one with a backend of Python's is a model of the stage's name, and a stage that runs it.
     fn stage(&mut self, stage: &Bound<'_, PyDict>, name: Option<String>) -> PyResult<Option<Value>> {
         let Some((marked, is_class, mut keys)) = self.marked(stage)? else {
+            self.refuse_named(stage)?;
             return self.table(stage).map(|table| Some(Value::Table(table)));
         };
         let rest = stage.copy()?;
@@ -345,6 +346,19 @@ impl Walk {
             keys,
         });
         Ok(Some(Value::Table(table)))
+    }
+
+    /// Refuses the name of a backend in a stage: a model's section has it, and a stage names the model.
+    fn refuse_named(&self, stage: &Bound<'_, PyDict>) -> PyResult<()> {
+        let Some(backend) = stage.get_item("backend")? else {
+            return Ok(());
+        };
+        let (place, name) = (self.place(), backend.str()?);
+        let text = format!(
+            "{place}.backend is {name:?}; expected a function or class that is marked with @millpond.backend; \
+             a stage names a model of the section `models` by {{\"model\": {{\"model\": \"NAME\"}}}}"
+        );
+        Err(refused(stage.py(), text))
     }
 
     /// The marked function or class under `backend`, with its options; nothing where the backend is a name.

@@ -586,6 +586,8 @@ class Failures(Local):
             ({}, r"it has the pipelines \[\]"),
             ([], "it is a list; expected a dict, or the path"),
             (stage(len), "stages.it.backend is a builtin_function_or_method; expected a function or class that is marked"),
+            (stage("onnx"), "stages.it.backend is 'onnx'; expected a function or class .* a stage names a model"),
+            ({"stages": {"it": {"model": "ranker"}}}, 'string "ranker", expected a table, as model = { model = "ranker" }'),
             (stage(echo, instnces=1), "unknown field `instnces`"),
             (stage(echo, instances=0), "instances is 0; expected at least 1"),
             ({"stages": {"it": {"backend": echo, "inputs": {"a": "nowhere"}}}}, "nowhere"),
