@@ -2,9 +2,10 @@
 //!
 //! It opens nothing. Its invariant: what it holds, the Rust client takes, and does something.
 
+use crate::payload::type_name;
 use millpond_client_rust as client;
 use millpond_client_rust::{Backoff, Hedge, HedgeAfter, Tls, TlsIdentity};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,8 @@ const CONNECTIONS_MAX: usize = 65_535;
 const FRAME_BYTES_MAX: usize = u32::MAX as usize;
 /// Calls are numbered by a u32.
 const IN_FLIGHT_MAX: usize = u32::MAX as usize;
+/// Letters of an object that a message shows.
+const SHOWN_MAX: usize = 60;
 
 /// The options of both clients; `millpond/_endpoint.py` has their defaults.
 #[pyclass(frozen, module = "millpond._native")]
@@ -118,8 +121,45 @@ fn tls(given: Given) -> PyResult<Option<Tls>> {
 
 /// A span of time that a caller gave.
 pub(crate) fn milliseconds(name: &str, given: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(given / 1000.0)
-        .map_err(|_| PyValueError::new_err(format!("{name} is {given}; expected milliseconds, 0 or more")))
+    // A span has less than 2**64 seconds.
+    Duration::try_from_secs_f64(given / 1000.0).map_err(|_| {
+        let shown = match given.abs() > 1e15 {
+            true => format!("{given:e}"),
+            false => given.to_string(),
+        };
+        PyValueError::new_err(format!(
+            "{name} is {shown}; expected milliseconds, from 0 to 1.8e22"
+        ))
+    })
+}
+
+/// How long a caller waits for its answer.
+pub(crate) fn deadline(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let Some(given) = given else { return Ok(None) };
+    let number = given.extract().map_err(|error: PyErr| {
+        let py = given.py();
+        if error.is_instance_of::<PyOverflowError>(py) {
+            let text =
+                "deadline_ms is too large; expected milliseconds, from 0 to 1.8e22, or None for no deadline";
+            return PyValueError::new_err(text);
+        }
+        let (shown, found) = (shown(given), type_name(given));
+        PyTypeError::new_err(format!(
+            "deadline_ms is {shown}, a {found}; expected milliseconds as a number, or None for no deadline"
+        ))
+    });
+    milliseconds("deadline_ms", number?).map(Some)
+}
+
+/// What an object shows of itself, cut short.
+fn shown(object: &Bound<'_, PyAny>) -> String {
+    let shown = object
+        .repr()
+        .map_or_else(|_| "?".to_owned(), |shown| shown.to_string());
+    match shown.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    }
 }
 
 /// A call's level among those that wait for the same model.

@@ -6,7 +6,7 @@
 use crate::ask::{Listener, ask};
 use crate::driver::{Driver, driver, lock};
 use crate::failure::{Failure, closed, forked};
-use crate::options::{Options, milliseconds, priority};
+use crate::options::{Options, deadline, priority};
 use crate::process::OfProcess;
 use crate::values::give;
 use crate::{payload, tree};
@@ -124,7 +124,7 @@ impl Pool {
         py: Python<'_>,
         method: String,
         payload: &Bound<'_, PyAny>,
-        deadline_ms: Option<f64>,
+        deadline_ms: Option<&Bound<'_, PyAny>>,
         hedged: bool,
         to: Option<Listener<'_>>,
         priority: Option<i64>,
@@ -154,7 +154,7 @@ impl Pool {
         py: Python<'_>,
         method: String,
         payload: PyBackedBytes,
-        deadline_ms: Option<f64>,
+        deadline_ms: Option<&Bound<'_, PyAny>>,
         encoding: &str,
         hedged: bool,
         to: Option<Listener<'_>>,
@@ -267,10 +267,6 @@ fn urgent(client: Client, level: Option<i64>) -> PyResult<Client> {
         Some(level) => client.with_priority(level),
         None => client,
     })
-}
-
-fn deadline(deadline_ms: Option<f64>) -> PyResult<Option<Duration>> {
-    deadline_ms.map(|ms| milliseconds("deadline_ms", ms)).transpose()
 }
 
 /// For a payload that is refused before it reaches the client.

@@ -102,6 +102,8 @@ class Calls(Served):
         for deadline_ms in (-1, float("nan"), 1e300):
             with self.subTest(deadline_ms), self.assertRaisesRegex(ValueError, "deadline_ms is .*; expected milliseconds"):
                 self.client().call("echo", {}, deadline_ms)
+        with self.assertRaisesRegex(TypeError, "deadline_ms is '5', a str; expected milliseconds as a number"):
+            self.client().call_raw("echo", b"\x80", "5")
 
 
 class Restart(Served):

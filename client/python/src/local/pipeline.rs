@@ -12,7 +12,7 @@ use crate::local::inside::Part;
 use crate::local::keeping::Keeping;
 use crate::local::waiting::Waiting;
 use crate::local::{config, inside, stats, torchpipe};
-use crate::options::{milliseconds, priority};
+use crate::options::{deadline, priority};
 use crate::pool::Outcome;
 use crate::process::OfProcess;
 use crate::values::{give, take};
@@ -116,13 +116,11 @@ impl Pipeline {
         &self,
         py: Python<'_>,
         inputs: &Bound<'_, PyAny>,
-        deadline_ms: Option<f64>,
+        deadline_ms: Option<&Bound<'_, PyAny>>,
         priority: Option<i64>,
     ) -> PyResult<Py<PyAny>> {
         let opened = self.opened(py)?;
-        let deadline = deadline_ms
-            .map(|ms| milliseconds("deadline_ms", ms))
-            .transpose()?;
+        let deadline = deadline(deadline_ms)?;
         let priority = level(priority)?;
         let Ok(list) = inputs.cast::<PyList>() else {
             let call = opened.call(request(inputs, "inputs")?, deadline, priority);
@@ -149,14 +147,12 @@ impl Pipeline {
         &self,
         py: Python<'_>,
         inputs: &Bound<'_, PyAny>,
-        deadline_ms: Option<f64>,
+        deadline_ms: Option<&Bound<'_, PyAny>>,
         to: Listener<'_>,
         priority: Option<i64>,
     ) -> PyResult<Errand> {
         let opened = self.opened(py)?;
-        let deadline = deadline_ms
-            .map(|ms| milliseconds("deadline_ms", ms))
-            .transpose()?;
+        let deadline = deadline(deadline_ms)?;
         let priority = level(priority)?;
         let (arrivals, number) = to;
         let queue: Arc<Queue> = arrivals.queue.get().map_err(forked)?.clone();

@@ -407,8 +407,25 @@ class Futures(Local):
         with self.assertRaises(millpond.TimeoutError) as raised:
             late.result(TIMEOUT_S)
         self.assertEqual((raised.exception.deadline_ms, raised.exception.may_have_run), (20, False))
-        with self.assertRaisesRegex(ValueError, "deadline_ms is -1"):
-            pipe({"data": 1}, deadline_ms=-1)
+
+    def test_wrong_deadlines(self):
+        pipe = self.pipe(stage(echo))
+        for deadline_ms, kind, words in (
+            ("5", TypeError, r"deadline_ms is '5', a str; expected milliseconds as a number, or None"),
+            ([5] * 100, TypeError, r"deadline_ms is \[5, 5, .*…, a list; expected"),
+            (float("nan"), ValueError, "deadline_ms is NaN; expected milliseconds, from 0 to 1.8e22"),
+            (-1, ValueError, "deadline_ms is -1; expected milliseconds, from 0 to 1.8e22"),
+            (1e30, ValueError, "deadline_ms is 1e30; expected milliseconds, from 0 to 1.8e22"),
+            (10**400, ValueError, "deadline_ms is too large; expected milliseconds, from 0 to 1.8e22"),
+        ):
+            calls = (pipe, pipe.submit, lambda *args, **named: asyncio.run(pipe.call_async(*args, **named)))
+            for call in calls:
+                with self.subTest(words), self.assertRaisesRegex(kind, words):
+                    call({"data": 1}, deadline_ms=deadline_ms)
+        # A deadline that has passed is none that is wrong, and one far ahead is as good as none.
+        with self.assertRaises(millpond.TimeoutError):
+            pipe({"data": 1}, deadline_ms=0)
+        self.assertEqual(pipe({"data": 1}, deadline_ms=1e20), {"it": 1})
 
     def test_better_priorities_go_first(self):
         inside, go_on, order = threading.Event(), threading.Event(), []
