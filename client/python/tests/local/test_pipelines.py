@@ -623,10 +623,15 @@ class Failures(Local):
             millpond.Pipeline({"stages": deep})
 
     def test_marks_are_checked(self):
-        with self.assertRaisesRegex(TypeError, "a backend is a function or a class; found a int"):
+        with self.assertRaisesRegex(TypeError, "a backend is a function or a class; found 5, a int; options have names, as in batch_size_max=8"):
             millpond.backend(5)
-        with self.assertRaisesRegex(TypeError, "no option \\['batch'\\]"):
-            millpond.backend(batch=5)
+        with self.assertRaisesRegex(TypeError, "no option batch_max; expected some of instances, batch_size_max, "):
+            millpond.backend(batch_max=5)
+        for wrong in ("8", 8.0, True):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, f"batch_size_max is {wrong!r}; expected an int"):
+                millpond.backend(batch_size_max=wrong)
+        with self.assertRaisesRegex(TypeError, "<built-in function len> cannot be marked: it takes no attributes; call it in a function"):
+            millpond.backend(len)
         with self.assertRaisesRegex(TypeError, "class Nothing has neither"):
 
             @millpond.backend
