@@ -9,7 +9,7 @@ use crate::serve::Source;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use graph::{Graph, Node};
-use millpond_pipelines::torchpipe::{Translation, translate};
+use millpond_pipelines::torchpipe::{Translation, looks_like, translate};
 use millpond_pipelines::{Description, Plan, PlannedFilter, PlannedStage, RequestKind, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -74,7 +74,7 @@ pub(crate) fn run(Pipeline::Show(show): &Pipeline) -> anyhow::Result<()> {
         From::Millpond if show.format == Format::Toml => {
             bail!("--format toml is for a translation; add --from torchpipe")
         }
-        From::Millpond => drawn(show, &show.source.load(Some(show.file.clone()), None)?.pipelines)?,
+        From::Millpond => drawn(show, &own(show)?)?,
         From::Torchpipe => translated(show)?,
     };
     let mut out = std::io::stdout().lock();
@@ -83,6 +83,22 @@ pub(crate) fn run(Pipeline::Show(show): &Pipeline) -> anyhow::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }
+}
+
+/// The pipelines of a configuration of Millpond's.
+fn own(show: &Show) -> anyhow::Result<BTreeMap<String, Description>> {
+    let file = &show.file;
+    let refused = match show.source.load(Some(file.clone()), None) {
+        Ok(config) => return Ok(config.pipelines),
+        Err(error) => anyhow::Error::from(error),
+    };
+    Err(match std::fs::read_to_string(file) {
+        Ok(text) if looks_like(&text) => refused.context(format!(
+            "{} looks like a file of torchpipe: add --from torchpipe; as a configuration of Millpond it is refused",
+            file.display()
+        )),
+        _ => refused,
+    })
 }
 
 /// A file of torchpipe as it is asked for: its configuration, or the notes and the drawing.

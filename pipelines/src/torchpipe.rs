@@ -117,6 +117,12 @@ pub fn translate(text: &str, registered: &BTreeSet<String>) -> Result<Translatio
     translate_table(&file, registered)
 }
 
+/// Whether a text looks like a file of torchpipe: a table at its top names a backend, which Millpond's own sections do not.
+pub fn looks_like(text: &str) -> bool {
+    let is_node = |value: &toml::Value| value.get("backend").is_some_and(toml::Value::is_str);
+    text.parse().is_ok_and(|file: Table| file.values().any(is_node))
+}
+
 /// Translates a file that was read already, or a dictionary, as [`translate`].
 ///
 /// # Errors

@@ -157,6 +157,31 @@ fn models_and_stores_that_cannot_be_opened_are_named() {
     );
 }
 
+#[test]
+fn a_file_of_torchpipe_is_told_from_a_configuration() {
+    let show = |file: &Path| {
+        let mut command = crate::harness::millpond();
+        let done = command.args(["pipeline", "show"]).arg(file).output().unwrap();
+        assert!(!done.status.success());
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let classify = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/torchpipe/classify.toml");
+    let told = show(&classify);
+    let hint = "classify.toml looks like a file of torchpipe: add --from torchpipe; ";
+    assert!(
+        told.contains(hint) && told.contains("unknown field `batching_timeout`"),
+        "{told}"
+    );
+    let folder = r1_folder();
+    let config = folder.path().join("millpond.toml");
+    std::fs::write(&config, "[models.backend]\nbackend = \"onnx\"\n").unwrap();
+    let told = show(&config);
+    assert!(
+        told.contains("backend is \"onnx\"") && !told.contains("torchpipe"),
+        "{told}"
+    );
+}
+
 /// A worker that says why it ends: in the log of a server, and to standard error of a check, which has no log.
 #[test]
 fn what_a_worker_wrote_before_it_failed_is_where_the_error_says() {
