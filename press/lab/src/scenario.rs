@@ -12,7 +12,7 @@ mod targets;
 mod text;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, Launch, OwnLoad, Search, Server};
@@ -67,7 +67,21 @@ pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Scenario, Error>
     })?;
     let name = path.display().to_string();
     let file = text::parse(&name, &text, overrides)?;
-    build(file, text).map_err(|message| Error::Scenario { place: name, message })
+    let needs = file.scenario.needs.clone();
+    build(file, text).map_err(|message| Error::Scenario {
+        place: name,
+        message: with_command(message, &needs),
+    })
+}
+
+/// Says how the first file that is missing is made, where the scenario knows.
+fn with_command(message: String, needs: &BTreeMap<PathBuf, String>) -> String {
+    match needs.iter().find(|(path, _)| !path.exists()) {
+        Some((path, command)) => {
+            format!("{message}; {} is missing: make it by `{command}`", path.display())
+        }
+        None => message,
+    }
 }
 
 /// What a process of the load generator needs of a scenario that was read and found to be right.

@@ -56,6 +56,9 @@ pub(crate) struct About {
     /// Everything so many times, servers included; each round has its repeats.
     #[serde(default = "one")]
     pub(crate) rounds: usize,
+    /// Files that must be made before, each with the command that makes it.
+    #[serde(default)]
+    pub(crate) needs: BTreeMap<PathBuf, String>,
     /// A point in which the hypervisor took more, in percent of a core, is offered again.
     pub(crate) steal_percent_max: Option<f64>,
 }

@@ -294,6 +294,20 @@ fn the_shipped_scenarios_load() {
     );
 }
 
+#[test]
+fn a_file_that_is_missing_is_said_with_the_command_that_makes_it() {
+    let r4 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/r4-decode.toml");
+    let refused = |overrides: &[String]| load(&r4, overrides).err().unwrap().to_string();
+    let missing = refused(&[]);
+    let expected = "; .demo/r4/r4.toml is missing: make it by `python3.11 examples/r4/make_r4.py`";
+    assert!(
+        missing.contains("cannot read the request file .demo/r4/decode.jsonl") && missing.ends_with(expected),
+        "{missing}"
+    );
+    let there = refused(&[format!("scenario.needs={{ {r4:?} = \"make it\" }}")]);
+    assert!(!there.contains("make it"), "{there}");
+}
+
 /// Targets that are sent different things in one scenario, and checked by what each is expected to answer.
 #[test]
 fn a_target_may_have_requests_of_its_own() {
