@@ -121,8 +121,8 @@ pub trait Instance: Send {
 
     /// Runs the model once for several requests that are not joined, each with its own inputs, of which nobody waits after
     /// `deadline`. It gives one result a request, in their order, and one that fails is one request's alone. Another number of
-    /// results, none for one, is the failure of the run: its requests are run apart. It is called where
-    /// [`Model::takes_requests`] says so.
+    /// results, none for one, is the failure of the run: its requests are run apart. An error alone says by what several requests
+    /// failed. It is called where [`Model::takes_requests`] says so.
     fn run_requests(
         &mut self,
         requests: Vec<Vec<Tensor>>,

@@ -97,7 +97,10 @@ impl Launch {
             }
             Failure::Late => (
                 format!("it had not loaded after {} ms", self.start_max.as_millis()),
-                format!("{hint}, and raise start_ms_max where it needs longer"),
+                match has_said {
+                    true => format!("{hint}, or raise start_ms_max"),
+                    false => "look why, or raise start_ms_max".to_owned(),
+                },
             ),
         }
     }
@@ -188,12 +191,16 @@ impl Instance for WorkerInstance {
         requests: Vec<Vec<Tensor>>,
         deadline: Option<Instant>,
     ) -> Vec<Result<Vec<Tensor>, Error>> {
-        // Of a run that failed as a whole there are no results, so that its requests are run apart.
-        let results = self.results(&requests, deadline).unwrap_or_default();
-        let results = results.into_iter();
-        results
-            .map(|result| result.map_err(|problem| told_of(&problem)))
-            .collect()
+        match self.results(&requests, deadline) {
+            Ok(results) => {
+                let results = results.into_iter();
+                results
+                    .map(|result| result.map_err(|problem| told_of(&problem)))
+                    .collect()
+            }
+            // One error, so that several requests are run apart.
+            Err(error) => vec![Err(error)],
+        }
     }
 }
 

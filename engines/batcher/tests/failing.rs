@@ -5,10 +5,12 @@
 mod gate;
 
 use gate::{
-    Answers, BOMB, CRASH, GateModel, NAN, POISON, accept, check_answer, check_error, request, start, submit,
+    Answers, BOMB, CRASH, Gate, GateModel, NAN, POISON, accept, check_answer, check_error, request, start,
+    submit,
 };
-use millpond_backends_interface::Model;
+use millpond_backends_interface::{Model, Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions, Error, FailureCause};
+use millpond_tensor::{ElementType, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -67,22 +69,67 @@ fn an_output_that_is_not_finite_fails_alone_and_is_named() {
     );
 }
 
-/// Nobody knows which of them ended the process, so none is told to ask again; who comes later is.
+/// A run is held while requests of these rows come; what their failures have as cause, and that of one that comes later.
+fn causes_of_loss(
+    model: impl Fn() -> (GateModel, Gate),
+    rows: &[&[f32]],
+) -> (Vec<FailureCause>, FailureCause) {
+    let (model, mut gate) = model();
+    let batcher = start(model, 1, 8, 8);
+    let first = submit_row(&batcher, &[1.0]);
+    gate.entered();
+    let together: Vec<_> = rows.iter().map(|row| submit_row(&batcher, row)).collect();
+    gate.open();
+    assert!(first.recv().unwrap().is_ok());
+    let causes = together.iter().map(cause).collect();
+    let later = cause(&submit_row(&batcher, &[4.0]));
+    let stats = batcher.stats();
+    assert_eq!((stats.answered, stats.failed), (1, 1 + rows.len() as u64));
+    (causes, later)
+}
+
+/// A request of one row of such values.
+fn submit_row(batcher: &Batcher, row: &[f32]) -> Answers {
+    let (mut request, answers) = request(row);
+    request.inputs = vec![Tensor::new(vec![1, row.len()], row.to_vec()).unwrap()];
+    request.rows = 1;
+    accept(batcher, request);
+    answers
+}
+
+fn signature(batched: bool) -> Signature {
+    let port = |name: &str| Port {
+        name: name.into(),
+        element_type: ElementType::F32,
+        shape: vec![if batched { None } else { Some(1) }, None],
+    };
+    Signature {
+        inputs: vec![port("x")],
+        outputs: vec![port("y")],
+        batched,
+    }
+}
+
+/// Nobody knows which of them ended the process, so none is told to ask again; who was no part of that run is.
 #[test]
 fn requests_whose_shared_run_ended_the_process_failed_by_that() {
-    let (model, mut gate) = GateModel::held();
-    let batcher = start(model, 1, 8, 8);
-    let first = submit(&batcher, &[1.0]);
-    gate.entered();
-    let together = [2.0, CRASH, 3.0].map(|value| submit(&batcher, &[value]));
-    gate.open();
-    check_answer(&first, &[1.0]);
-    for answers in &together {
-        assert_eq!(cause(answers), FailureCause::Crash);
-    }
-    assert_eq!(cause(&submit(&batcher, &[4.0])), FailureCause::Absent);
-    let stats = batcher.stats();
-    assert_eq!((stats.answered, stats.failed), (1, 4));
+    use FailureCause::{Absent, Crash};
+    let joined = || {
+        let (model, gate) = GateModel::held();
+        (model.with_signature(signature(true)), gate)
+    };
+    let (causes, later) = causes_of_loss(joined, &[&[2.0], &[CRASH], &[3.0]]);
+    assert_eq!((causes, later), (vec![Crash; 3], Absent));
+    // Rows of another length have a run of their own.
+    let (causes, later) = causes_of_loss(joined, &[&[CRASH, 0.0], &[2.0, 0.0], &[3.0]]);
+    assert_eq!((causes, later), (vec![Crash, Crash, Absent], Absent));
+    let apart = || {
+        let (mut model, gate) = GateModel::held();
+        model.takes_requests = true;
+        (model.with_signature(signature(false)), gate)
+    };
+    let (causes, later) = causes_of_loss(apart, &[&[2.0], &[CRASH], &[3.0]]);
+    assert_eq!((causes, later), (vec![Crash; 3], Absent));
 }
 
 fn cause(answers: &Answers) -> FailureCause {

@@ -50,7 +50,7 @@ pub(super) fn run(shared: &Shared, lent: Lent) -> Result<(), Request> {
         return Err(waiting.request);
     }
     let now = if is_new { Instant::now() } else { waiting.submitted };
-    place.learns = runner.serve_one(waiting, now).is_some() && !is_new;
+    place.learns = runner.serve_one(waiting, now, None).is_some() && !is_new;
     place.instance = runner.instance.take();
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::queue::{Cut, Dropped, Next, Waiting};
 use super::stats::{add, micros};
 use super::{Answer, Shared, Timing, batch, sizes};
 use crate::{Error, FailureCause as Cause, affinity};
-use millpond_backends_interface::{Error as ModelError, Instance, Loss, Signature};
+use millpond_backends_interface::{Error as ModelError, Instance, Loss as ModelLoss, Signature};
 use millpond_tensor::Tensor;
 use millpond_threads::{LeftOut, Panic, contain};
 use std::sync::mpsc::SyncSender;
@@ -22,7 +22,6 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
         number,
         instance: None,
         answered_from: None,
-        lost_together: None,
     };
     let started = runner.pin().and_then(|()| runner.build());
     let failed = started.is_err();
@@ -49,6 +48,19 @@ pub(super) fn run(shared: &Shared, number: usize, ready: SyncSender<Result<(), E
 /// Requests of a batch that failed which are run one by one rather than by halves.
 const ONE_BY_ONE_MAX: usize = 4;
 
+/// By what a run that requests shared lost the model; `None` where it did not.
+type Loss = Option<Cause>;
+
+/// That of a run which failed so.
+fn loss_of(error: &Error) -> Loss {
+    match error {
+        &Error::ModelFailed { cause, .. } if matches!(cause, Cause::Crash | Cause::Hang | Cause::Panic) => {
+            Some(cause)
+        }
+        _ => None,
+    }
+}
+
 /// One run of the model and when it began.
 struct Ran {
     outputs: Vec<Tensor>,
@@ -64,8 +76,6 @@ pub(super) struct Runner<'a> {
     pub(super) instance: Option<Box<dyn Instance>>,
     /// When the first run since it was looked at had ended.
     answered_from: Option<Instant>,
-    /// What a run of several of the requests that are served now came to, if the model was lost by it.
-    lost_together: Option<Cause>,
 }
 
 impl<'a> Runner<'a> {
@@ -77,7 +87,6 @@ impl<'a> Runner<'a> {
             number,
             instance,
             answered_from: None,
-            lost_together: None,
         }
     }
 
@@ -134,7 +143,7 @@ impl<'a> Runner<'a> {
             self.instance = Some(built.unwrap_or_else(|panic| {
                 tell_panic(self.shared, &panic, "building an instance panicked");
                 Err(ModelError::Lost {
-                    loss: Loss::Panic,
+                    loss: ModelLoss::Panic,
                     problem: format!("a panic while building it: {}", panic.message),
                 })
             })?);
@@ -184,7 +193,7 @@ impl<'a> Runner<'a> {
                 let problem = panicked(self.shared, &panic);
                 self.drop_instance();
                 Err(ModelError::Lost {
-                    loss: Loss::Panic,
+                    loss: ModelLoss::Panic,
                     problem,
                 })
             }
@@ -222,20 +231,24 @@ impl<'a> Runner<'a> {
 
     /// What a run gave, if it has the shapes that were promised.
     fn promised(&self, ran: Result<Vec<Tensor>, ModelError>, rows: usize) -> Result<Vec<Tensor>, Error> {
-        let outputs = ran.map_err(|error| match error {
-            ModelError::Run { problem } => self.failed(Cause::Backend, problem),
-            ModelError::Lost { loss, problem } => self.failed(loss.into(), problem),
-            other => self.failed(Cause::Backend, other.to_string()),
-        })?;
+        let outputs = ran.map_err(|error| self.failure(error))?;
         match batch::outputs_problem(self.signature(), &outputs, rows) {
             Some(problem) => Err(self.failed(Cause::Output, problem)),
             None => Ok(outputs),
         }
     }
 
+    /// What a run failed by.
+    fn failure(&self, error: ModelError) -> Error {
+        match error {
+            ModelError::Run { problem } => self.failed(Cause::Backend, problem),
+            ModelError::Lost { loss, problem } => self.failed(loss.into(), problem),
+            other => self.failed(Cause::Backend, other.to_string()),
+        }
+    }
+
     /// Answers everything in `cut` and leaves it empty.
     pub(super) fn serve(&mut self, cut: &mut Cut) {
-        self.lost_together = None;
         for (waiting, reason) in cut.dropped.drain(..) {
             self.answer_dropped(waiting, reason, Instant::now());
         }
@@ -260,40 +273,49 @@ impl<'a> Runner<'a> {
             self.answer_dropped(waiting, reason, Instant::now());
         }
         match cut.batch.len() {
-            0 | 1 => self.serve_alone(cut.batch.pop()?),
-            _ => self.serve_shared(&mut cut.batch),
+            0 | 1 => self.serve_alone(cut.batch.pop()?, None),
+            _ => self.serve_shared(&mut cut.batch).ok(),
         }
     }
 
     /// Answers all of `batch`, whose rows have one shape, and leaves it empty.
     fn serve_batch(&mut self, batch: &mut Vec<Waiting>) {
-        if batch.len() < 2 || self.serve_shared(batch).is_none() {
-            self.serve_failed(batch);
+        self.serve_after(batch, None);
+    }
+
+    /// As [`Runner::serve_batch`], of requests that were part of a run which lost the model so, if it did.
+    fn serve_after(&mut self, batch: &mut Vec<Waiting>, loss: Loss) {
+        let shared = match batch.len() {
+            0 | 1 => Err(None),
+            _ => self.serve_shared(batch),
+        };
+        if let Err(latest) = shared {
+            self.serve_failed(batch, latest.or(loss));
         }
     }
 
     /// Answers all of `batch`, which failed as a whole or is a single request, so that a bad item fails alone: few one by one, of many first
     /// one half and then the other. An item that is the only bad one of `n` costs two runs for each halving.
-    fn serve_failed(&mut self, batch: &mut Vec<Waiting>) {
+    fn serve_failed(&mut self, batch: &mut Vec<Waiting>, loss: Loss) {
         let now = Instant::now();
         if batch.len() <= ONE_BY_ONE_MAX || !self.shares_runs() {
             for waiting in batch.drain(..) {
-                self.serve_one(waiting, Instant::now());
+                self.serve_one(waiting, Instant::now(), loss);
             }
             return;
         }
         // Runs that failed took their time.
         let late = batch.extract_if(.., |waiting| waiting.dropped(now).is_some());
         for waiting in late.collect::<Vec<_>>() {
-            self.serve_one(waiting, now);
+            self.serve_one(waiting, now, loss);
         }
         let mut others = batch.split_off(batch.len() / 2);
-        if self.serve_shared(batch).is_some() {
+        match self.serve_shared(batch) {
             // Then it is among the others, which need not fail together once more.
-            return self.serve_failed(&mut others);
+            Ok(_) => return self.serve_failed(&mut others, loss),
+            Err(latest) => self.serve_failed(batch, latest.or(loss)),
         }
-        self.serve_failed(batch);
-        self.serve_batch(&mut others);
+        self.serve_after(&mut others, loss);
     }
 
     /// Whether several requests can share a run.
@@ -301,32 +323,36 @@ impl<'a> Runner<'a> {
         self.signature().batched || self.shared.model.takes_requests()
     }
 
-    /// One run for all of `batch`, where they can share it, and how long it took; nothing, with `batch` untouched, when it failed.
-    fn serve_shared(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+    /// One run for all of `batch`, where they can share it, and how long it took.
+    ///
+    /// # Errors
+    /// It failed, and `batch` is untouched.
+    fn serve_shared(&mut self, batch: &mut Vec<Waiting>) -> Result<Duration, Loss> {
         match self.shared.model.takes_requests() {
             true => self.serve_unjoined(batch),
-            false => self
-                .signature()
-                .batched
-                .then(|| self.serve_together(batch))
-                .flatten(),
+            false if self.signature().batched => self.serve_together(batch),
+            false => Err(None),
         }
     }
 
-    /// One run for all of `batch`, and how long it took; nothing, with `batch` untouched, when it failed.
-    fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+    /// One run for all of `batch`, and how long it took.
+    ///
+    /// # Errors
+    /// As [`Runner::serve_shared`].
+    fn serve_together(&mut self, batch: &mut Vec<Waiting>) -> Result<Duration, Loss> {
         let began = Instant::now();
         let signature = self.shared.model.signature();
         let padding = self.shared.padding.as_ref();
         let padded = padding.and_then(|padding| Some((padding, padding.length(signature, batch)?)));
-        let (inputs, rows) = match padded {
+        let joined = match padded {
             Some((padding, length)) => {
-                batch::join_made(batch, |inputs| padding.pad(signature, inputs, length).ok())?
+                batch::join_made(batch, |inputs| padding.pad(signature, inputs, length).ok())
             }
-            None => batch::join(batch)?,
+            None => batch::join(batch),
         };
+        let (inputs, rows) = joined.ok_or(None)?;
         let ran = self.run_rows(inputs, rows, batch::deadline(batch));
-        let ran = ran.inspect_err(|error| self.note_loss(error)).ok()?;
+        let ran = ran.map_err(|error| loss_of(&error))?;
         let ended = ran.started + ran.took;
         self.answered_from.get_or_insert(ended);
         let requests = batch.len();
@@ -353,39 +379,11 @@ impl<'a> Runner<'a> {
             self.answer(waiting, answer);
         }
         self.shared.counters.around(began, ran.started, ended);
-        Some(ran.took)
-    }
-
-    /// A run that several requests shared failed so.
-    fn note_loss(&mut self, error: &Error) {
-        if let Error::ModelFailed { cause, .. } = error
-            && matches!(cause, Cause::Crash | Cause::Hang | Cause::Panic)
-        {
-            self.lost_together = Some(*cause);
-        }
-    }
-
-    /// The failure of a request's own run. Where no process was there for it because of a run that it was part of, it may be what ended
-    /// that, and is not to be asked again.
-    fn after_loss(&self, error: Error) -> Error {
-        match (error, self.lost_together) {
-            (
-                Error::ModelFailed {
-                    cause: Cause::Absent,
-                    problem,
-                    ..
-                },
-                Some(lost),
-            ) => self.failed(
-                lost,
-                format!("a run that it shared with other requests ended the model's process, and {problem}"),
-            ),
-            (error, _) => error,
-        }
+        Ok(ran.took)
     }
 
     /// As [`Runner::serve_together`], for a model that takes requests as they are: each gets its own result.
-    fn serve_unjoined(&mut self, batch: &mut Vec<Waiting>) -> Option<Duration> {
+    fn serve_unjoined(&mut self, batch: &mut Vec<Waiting>) -> Result<Duration, Loss> {
         let began = Instant::now();
         let requests: Vec<Vec<Tensor>> = batch
             .iter()
@@ -396,7 +394,12 @@ impl<'a> Runner<'a> {
         let ran = self.contained(|instance| Ok(instance.run_requests(requests, deadline)));
         let took = started.elapsed();
         self.shared.counters.ran(count, took);
-        let results = ran.ok().filter(|results| results.len() == count)?;
+        let mut results = ran.unwrap_or_else(|error| vec![Err(error)]);
+        if results.len() != count {
+            // An error says by what the whole run failed.
+            let error = results.pop().and_then(Result::err);
+            return Err(error.and_then(|error| loss_of(&self.failure(error))));
+        }
         self.answered_from.get_or_insert(started + took);
         for (waiting, result) in batch.drain(..).zip(results) {
             let timing = self.timing(&waiting, started, took, (count, count));
@@ -404,13 +407,13 @@ impl<'a> Runner<'a> {
             self.answer(waiting, outputs.map(|outputs| Answer { outputs, timing }));
         }
         self.shared.counters.around(began, started, started + took);
-        Some(took)
+        Ok(took)
     }
 
     /// Answers one request, and says how long its run took if it succeeded.
-    pub(super) fn serve_one(&mut self, waiting: Waiting, now: Instant) -> Option<Duration> {
+    pub(super) fn serve_one(&mut self, waiting: Waiting, now: Instant, loss: Loss) -> Option<Duration> {
         let Some(reason) = waiting.dropped(now) else {
-            return self.serve_alone(waiting);
+            return self.serve_alone(waiting, loss);
         };
         self.answer_dropped(waiting, reason, now);
         None

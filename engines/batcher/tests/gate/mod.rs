@@ -54,6 +54,8 @@ pub struct GateModel {
     pub instances: AtomicUsize,
     /// Instances after this many cannot be made.
     pub instances_max: usize,
+    /// Whether a run takes requests that are not joined.
+    pub takes_requests: bool,
 }
 
 struct GateInstance {
@@ -127,6 +129,7 @@ impl GateModel {
             releases: None,
             instances: AtomicUsize::new(0),
             instances_max: usize::MAX,
+            takes_requests: false,
         };
         (
             model,
@@ -161,12 +164,30 @@ impl Model for GateModel {
             is_gone: false,
         }))
     }
+
+    fn takes_requests(&self) -> bool {
+        self.takes_requests
+    }
 }
 
 impl Instance for GateInstance {
     fn run_by(&mut self, inputs: Vec<Tensor>, deadline: Option<Instant>) -> Result<Vec<Tensor>, Error> {
         self.deadline = deadline;
         self.run(inputs)
+    }
+
+    /// As workers do: a run that loses the process has no results but that.
+    fn run_requests(
+        &mut self,
+        requests: Vec<Vec<Tensor>>,
+        deadline: Option<Instant>,
+    ) -> Vec<Result<Vec<Tensor>, Error>> {
+        let values = requests.iter().filter_map(|inputs| inputs[0].f32());
+        if let Some(lost) = self.lost(&values.collect::<Vec<_>>().concat()) {
+            return vec![Err(lost)];
+        }
+        let runs = requests.into_iter();
+        runs.map(|inputs| self.run_by(inputs, deadline)).collect()
     }
 
     fn run(&mut self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
@@ -191,13 +212,8 @@ impl Instance for GateInstance {
             let until = used() + LONG;
             while used() < until {}
         }
-        if self.is_gone || values.contains(&CRASH) {
-            let loss = if self.is_gone { Loss::Absent } else { Loss::Crash };
-            self.is_gone = true;
-            return Err(Error::Lost {
-                loss,
-                problem: format!("its process: {loss:?}"),
-            });
+        if let Some(lost) = self.lost(&values) {
+            return Err(lost);
         }
         if values.contains(&POISON) {
             return Err(Error::Run {
@@ -207,6 +223,20 @@ impl Instance for GateInstance {
         assert!(!values.contains(&BOMB), "bomb");
         let outputs: Vec<f32> = values.iter().map(|&x| function(x)).collect();
         Ok(vec![Tensor::new(inputs[0].shape().to_vec(), outputs)?])
+    }
+}
+
+impl GateInstance {
+    /// That its process was not there, or was ended by one of these rows.
+    fn lost(&mut self, values: &[f32]) -> Option<Error> {
+        let loss = match self.is_gone {
+            true => Loss::Absent,
+            false if values.contains(&CRASH) => Loss::Crash,
+            false => return None,
+        };
+        self.is_gone = true;
+        let problem = format!("its process: {loss:?}");
+        Some(Error::Lost { loss, problem })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It takes nothing from the queue. Its invariant: the request is answered once, with all its rows or the reason why not.
 
-use super::{Ran, Runner};
+use super::{Loss, Ran, Runner};
 use crate::batcher::queue::Waiting;
 use crate::batcher::{Answer, batch, ragged};
 use crate::{Error, FailureCause as Cause};
@@ -11,8 +11,9 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 impl Runner<'_> {
-    /// A run of its own for one request, and how long it took unless it failed; its tensors go straight in and come straight out.
-    pub(super) fn serve_alone(&mut self, mut waiting: Waiting) -> Option<Duration> {
+    /// A run of its own for one request, which was part of a run that lost the model so, and how long it took unless it failed; its tensors go
+    /// straight in and come straight out.
+    pub(super) fn serve_alone(&mut self, mut waiting: Waiting, loss: Loss) -> Option<Duration> {
         let rows = waiting.request.rows;
         let is_batched = self.signature().batched;
         if is_batched && !batch::rows_agree(&waiting) {
@@ -40,7 +41,7 @@ impl Runner<'_> {
         } else {
             self.run_rows(inputs, rows, deadline)
         };
-        let ran = ran.map_err(|error| self.after_loss(error));
+        let ran = ran.map_err(|error| self.after(loss, error));
         let took = ran.as_ref().ok().map(|ran| (ran.took, ran.started + ran.took));
         if let Some((_, ended)) = took {
             self.answered_from.get_or_insert(ended);
@@ -60,6 +61,25 @@ impl Runner<'_> {
             self.shared.counters.post.add_time(ended.elapsed());
             took
         })
+    }
+
+    /// The failure of a request's own run. Where no process was there for it because of a run that it was part of, it may be what ended
+    /// that, and is not to be asked again.
+    fn after(&self, loss: Loss, error: Error) -> Error {
+        match (error, loss) {
+            (
+                Error::ModelFailed {
+                    cause: Cause::Absent,
+                    problem,
+                    ..
+                },
+                Some(loss),
+            ) => self.failed(
+                loss,
+                format!("a run that it shared with other requests ended the model's process, and {problem}"),
+            ),
+            (error, _) => error,
+        }
     }
 
     /// The outputs of a request that was padded, with the length of its inputs again.
