@@ -14,6 +14,8 @@ pub struct Interpreter {
     pub packages: Vec<PathBuf>,
     /// The program and arguments that make it the worker of a plugin.
     pub plugin_worker: Vec<std::ffi::OsString>,
+    /// Whether the process began with a standard error. Without one, descriptor 2 may be any file of the program's by now.
+    pub has_standard_error: bool,
 }
 
 static HOST: Mutex<Option<Interpreter>> = Mutex::new(None);

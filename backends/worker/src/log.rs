@@ -4,10 +4,11 @@
 //! It understands none of it. Its invariants: so many lines and bytes a second at most, the others counted; a line is one line of bounded
 //! length; and the thread ends with the worker, whatever of it still holds the pipe.
 
-use rustix::event::{PollFd, PollFlags, poll};
+use millpond_backends_interface::host;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, Read as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -78,10 +79,28 @@ fn tell(about: &str, line: Line<'_>) {
     }
 }
 
-/// Writes a line to standard error, past the lock of Rust's: a process that is forked meanwhile would inherit it locked.
+/// Lines that standard error did not take at once.
+static NOT_TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Writes a line to standard error, past the lock of Rust's: a process that is forked meanwhile would inherit it locked. Where nobody reads
+/// it, the line is left out: a worker that writes on would stand still with it.
 fn say(line: &str) {
+    if host::interpreter().is_some_and(|host| !host.has_standard_error) {
+        return;
+    }
+    let standard_error = std::io::stderr();
+    let mut polled = [PollFd::new(&standard_error, PollFlags::OUT)];
+    let now = Timespec::default();
+    if !matches!(poll(&mut polled, Some(&now)), Ok(1)) {
+        NOT_TAKEN.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let left_out = match NOT_TAKEN.swap(0, Ordering::Relaxed) {
+        0 => String::new(),
+        lines => format!("{lines} lines of workers are left out\n"),
+    };
     // There is nobody else to tell.
-    let _ = rustix::io::write(std::io::stderr(), line.as_bytes());
+    let _ = rustix::io::write(&standard_error, format!("{left_out}{line}").as_bytes());
 }
 
 /// A line for the log.

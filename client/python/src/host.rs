@@ -32,6 +32,7 @@ pub(crate) fn tell(py: Python<'_>) -> PyResult<()> {
         program,
         packages,
         plugin_worker,
+        has_standard_error: !sys.getattr("__stderr__")?.is_none(),
     });
     Ok(())
 }
