@@ -6,6 +6,7 @@ package alone, for another scenario: local.py package.
     peer-native, peer-python                 the same of omniback's pipe
     batch                                    the median of a call in milliseconds; batches of up to 4, which may wait 10 ms to fill
     returning, returning-p50                 calls a second, and their median in milliseconds, of a model of 2 ms and 0.1 ms a row, four rows a run
+    interpreter                              calls a second of a function of Python's, to show what the interpreter itself gives ten threads
     decode, peer-decode                      images a second: scikit-learn's china.jpg to blue, green, red; cv2.imdecode
 
 It measures one case in one process, threads of Python as clients. The peer's package is installed into an environment of its own.
@@ -102,6 +103,17 @@ def ours(case: str):
     return call
 
 
+def interpreters():
+    """Some microseconds of Python."""
+    def call():
+        total = 0
+        for number in range(60):
+            total += number
+        return total
+
+    return call
+
+
 def theirs(case: str):
     in_peers()
     if case == "peer-decode":
@@ -148,7 +160,7 @@ def main() -> None:
         return
     clients = int(sys.argv[2])
     seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 3.0
-    call = (theirs if case.startswith("peer") else ours)(case)
+    call = interpreters() if case == "interpreter" else (theirs if case.startswith("peer") else ours)(case)
     took: list[list[float]] = [[] for _ in range(clients)]
     counts = [0] * clients
     begin, end = threading.Barrier(clients + 1), [float("inf")]
@@ -184,6 +196,8 @@ def main() -> None:
     if is_timed:
         print(statistics.median(sum(took, [])) * 1e3)
     else:
+        if min(counts) < sum(counts) / clients / 10:
+            sys.exit(f"{case}: threads had {counts} answers; expected a tenth of its share for each at least")
         print(sum(counts) / (time.perf_counter() - started))
 
 

@@ -44,7 +44,8 @@ impl Keeping {
         }
     }
 
-    /// Runs a call's part of this thread, with the interpreter where it should be short, and says what interrupted a backend. The call's inputs
+    /// Runs a call's part of this thread, with the interpreter where it should be short, and says what interrupted a backend, or the wait for
+    /// a turn, behind which nothing runs. The call's inputs
     /// have so many `bytes`.
     pub(super) fn run(
         &self,
@@ -56,8 +57,10 @@ impl Keeping {
         if !self.keeps_interpreter(bytes) {
             return detach(py, || inside::caller_without_interpreter(run));
         }
-        let _turn = self.turns.enter(py, deadline);
-        inside::caller(run)
+        match self.turns.enter(py, deadline) {
+            Ok(_turn) => inside::caller(run),
+            Err(interrupt) => Some(interrupt),
+        }
     }
 
     /// Whether calls of late were so short that the interpreter is better kept, and this one is like them.
