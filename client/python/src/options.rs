@@ -140,8 +140,12 @@ pub(crate) fn deadline(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Dura
         let py = given.py();
         if error.is_instance_of::<PyOverflowError>(py) {
             let text =
-                "deadline_ms is too large; expected milliseconds, from 0 to 1.8e22, or None for no deadline";
+                "deadline_ms is out of range; expected milliseconds, from 0 to 1.8e22, or None for no deadline";
             return PyValueError::new_err(text);
+        }
+        if !error.is_instance_of::<PyTypeError>(py) {
+            // The object's own, or Ctrl-C.
+            return error;
         }
         let (shown, found) = (shown(given), type_name(given));
         PyTypeError::new_err(format!(

@@ -204,13 +204,17 @@ impl Place<'_, '_> {
         if self.request() != RequestKind::Values && !self.is_inner() {
             return stages;
         }
+        // A pipeline inside of another takes any inputs, and so does one that declares none.
+        let takes_any = self.is_inner() || self.planner.description.inputs.is_empty();
         let declared = match self.is_inner() {
             true => Vec::new(),
             false => self.declared(kinds),
         };
-        let input = match is_name(other) && (declared.is_empty() || declared.contains(&other)) {
+        let is_input = is_name(other) && other != "inputs" && (takes_any || declared.contains(&other));
+        let input = match is_input {
             true => format!("`inputs.{other}` for an input of the request"),
-            false if declared.is_empty() => "`inputs.NAME` for an input of the request".to_owned(),
+            false if takes_any => "`inputs.NAME` for an input of the request".to_owned(),
+            false if declared.is_empty() => return stages,
             false => format!(
                 "an input of the request: `inputs.{}`",
                 declared.join("`, `inputs.")
