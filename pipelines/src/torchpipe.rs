@@ -117,15 +117,9 @@ pub fn translate(text: &str, registered: &BTreeSet<String>) -> Result<Translatio
     translate_table(&file, registered)
 }
 
-/// What `backend` may be in a section of a model of Millpond's, whose `models.` may have been forgotten.
-const BACKENDS_OF_MODELS: [&str; 4] = ["onnx", "plugin", "practice", "python"];
-
 /// Whether a text looks like a file of torchpipe: a table at its top names a backend, which Millpond's own sections do not.
 pub fn looks_like(text: &str) -> bool {
-    let is_node = |value: &toml::Value| {
-        let backend = value.get("backend").and_then(toml::Value::as_str);
-        backend.is_some_and(|backend| !BACKENDS_OF_MODELS.contains(&backend))
-    };
+    let is_node = |value: &toml::Value| value.get("backend").is_some_and(toml::Value::is_str);
     text.parse().is_ok_and(|file: Table| file.values().any(is_node))
 }
 

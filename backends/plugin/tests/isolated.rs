@@ -161,7 +161,7 @@ fn a_plugin_that_does_not_load_says_why() {
     );
     check(
         "options.fault = \"init-hang\"\nstart_ms_max = 300",
-        "it had not loaded after 300 ms; look why, or raise start_ms_max",
+        "it had not loaded after 300 ms; see what it wrote to standard error, or raise start_ms_max",
     );
     let nowhere = Plugin {
         worker: vec!["/nowhere/worker".into()],
