@@ -44,9 +44,8 @@ impl Keeping {
         }
     }
 
-    /// Runs a call's part of this thread, with the interpreter where it should be short, and says what interrupted a backend, or the wait for
-    /// a turn, behind which nothing runs. The call's inputs
-    /// have so many `bytes`.
+    /// Runs a call's part of this thread, with the interpreter where it should be short. Returns what interrupted a backend; or what a signal
+    /// handler raised while the call waited for its turn, and then `run` was not called. The call's inputs have so many `bytes`.
     pub(super) fn run(
         &self,
         py: Python<'_>,

@@ -4,17 +4,17 @@
 //!
 //! They wait in a line. The first one is called to ask for the interpreter when a call comes out; all of them at once would have it go round
 //! among them. Where it gets the interpreter while the turn is taken, the next call that comes out hands its turn over, so that each
-//! of them has its turn after as many switches of the interpreter as stand before it.
+//! of them has its turn after as many switches of the interpreter as stand before it, or twice as many.
 //!
-//! It runs nothing. Its invariants: whoever holds the lock needs no interpreter; a turn is held or handed over, and never lost; and a wait
-//! ends where nobody comes out, since what has the turn may do anything, and while half of its deadline is left.
+//! It runs nothing. Its invariants: whoever holds the lock needs no interpreter; a turn is held, handed over or free, and no waiter sleeps beside
+//! a free one; and a wait ends where nobody comes out, since what has the turn may do anything, and while half of its deadline is left.
 
 use crate::ask::SIGNALS_EVERY;
 use crate::ending::detach;
 use pyo3::prelude::*;
 use rustix::process::getpid;
 use rustix::thread::gettid;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,17 +35,20 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 struct Line {
-    waiters: VecDeque<Arc<Waiter>>,
+    /// By their numbers, in the order in which they began to wait.
+    waiters: BTreeMap<u64, Arc<Waiter>>,
+    /// How many have begun to wait.
+    began: u64,
     /// One was called and has not been seen again.
     is_called: bool,
     /// How many have come out while others waited.
-    left: u64,
+    came_out: u64,
 }
 
 /// A thread in the line, or taken out of it by what it is told.
 struct Waiter {
-    /// It had the interpreter while no turn was left.
-    wants: bool,
+    /// It was called, and found the turn taken.
+    was_called: bool,
     /// Written with the lock held.
     told: OnceLock<Told>,
     wake: Condvar,
@@ -59,15 +62,26 @@ enum Told {
     HandedOver,
 }
 
+/// A call's place in the line, from its first wait to its last.
+struct Place {
+    /// Its number; `None` before its first wait.
+    number: Option<u64>,
+    until: Option<Instant>,
+    was_called: bool,
+    /// How many had come out when one last did, and when that was seen.
+    seen: (u64, Instant),
+}
+
 /// How a wait ended.
 enum Waited<'a> {
     HandedOver(Turn<'a>),
-    /// Called, or a turn was left before it waited.
     Called,
+    /// A turn was free before it waited.
+    Free,
     /// The main thread looks at its signals.
     Looks,
     /// Without a turn; the call is queued.
-    InVain,
+    GaveUp,
 }
 
 /// A call that is inside, until this is dropped.
@@ -93,22 +107,30 @@ impl Turns {
             return Ok(Some(turn));
         }
         let now = Instant::now();
-        let until = deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 2);
-        let (mut first, mut wants) = (false, false);
+        let mut place = Place {
+            number: None,
+            until: deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 2),
+            was_called: false,
+            seen: (0, now),
+        };
         loop {
-            let waited = detach(py, || self.wait(until, first, wants));
-            first = true;
-            match waited {
+            let is_called = match detach(py, || self.wait(&mut place)) {
                 Waited::HandedOver(turn) => return Ok(Some(turn)),
-                Waited::InVain => return Ok(None),
-                Waited::Looks => py.check_signals()?,
-                Waited::Called => wants = true,
-            }
-            if let Some(turn) = self.enter_now() {
-                if wants {
-                    self.line().is_called = false;
+                Waited::GaveUp => return Ok(None),
+                Waited::Called => true,
+                Waited::Free => false,
+                Waited::Looks => {
+                    py.check_signals()?;
+                    false
                 }
-                return Ok(Some(turn));
+            };
+            let turn = self.enter_now();
+            if is_called {
+                place.was_called = turn.is_none();
+                self.answered_call();
+            }
+            if turn.is_some() {
+                return Ok(turn);
             }
         }
     }
@@ -119,62 +141,70 @@ impl Turns {
         entered.is_ok().then(|| Turn(self))
     }
 
-    /// Waits in the line, at its head if it is `first`; `wants` says that it was called once and found no turn left. To be called without the
-    /// interpreter.
-    fn wait(&self, until: Option<Instant>, first: bool, wants: bool) -> Waited<'_> {
+    /// The called one has been seen: where a turn is free all the same, the next one is called.
+    fn answered_call(&self) {
         let mut line = self.line();
-        if wants {
-            line.is_called = false;
-        }
+        let is_free = self.inside.load(Ordering::SeqCst) < self.most;
+        line.is_called = is_free && self.tell_first(&mut line, Told::Called);
+    }
+
+    /// Waits in the line, without the interpreter.
+    fn wait(&self, place: &mut Place) -> Waited<'_> {
+        let mut line = self.line();
         // Before it looks: whoever leaves after that sees that it waits.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         if self.inside.load(Ordering::SeqCst) < self.most {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return Waited::Called;
+            return Waited::Free;
         }
         let waiter = Arc::new(Waiter {
-            wants,
+            was_called: place.was_called,
             told: OnceLock::new(),
             wake: Condvar::new(),
         });
-        match first {
-            true => line.waiters.push_front(Arc::clone(&waiter)),
-            false => line.waiters.push_back(Arc::clone(&waiter)),
-        }
+        let number = *place.number.get_or_insert_with(|| {
+            line.began += 1;
+            line.began
+        });
+        line.waiters.insert(number, Arc::clone(&waiter));
         let is_main = gettid() == getpid();
-        let slice = if is_main { SIGNALS_EVERY } else { STILL_MAX };
-        loop {
-            let (seen, now) = (line.left, Instant::now());
-            let left = until.map_or(slice, |until| until.saturating_duration_since(now));
-            let slept = waiter.wake.wait_timeout(line, left.min(slice));
+        let looks_at = is_main.then(|| Instant::now() + SIGNALS_EVERY);
+        let ended = loop {
+            let now = Instant::now();
+            if line.came_out != place.seen.0 {
+                place.seen = (line.came_out, now);
+            }
+            let ends_at = [Some(place.seen.1 + STILL_MAX), place.until, looks_at];
+            let Some(ends_at) = ends_at.into_iter().flatten().min().filter(|at| *at > now) else {
+                match looks_at.is_some_and(|at| at <= now) {
+                    true => break Waited::Looks,
+                    false => break Waited::GaveUp,
+                }
+            };
+            let slept = waiter.wake.wait_timeout(line, ends_at - now);
             (line, _) = slept.unwrap_or_else(PoisonError::into_inner);
-            let is_past = || until.is_some_and(|until| Instant::now() >= until);
-            let ended = match waiter.told.get() {
+            match waiter.told.get() {
                 Some(Told::Called) => return Waited::Called,
                 Some(Told::HandedOver) => return Waited::HandedOver(Turn(self)),
-                None if is_past() => Waited::InVain,
-                None if now.elapsed() < slice => continue,
-                None if is_main => Waited::Looks,
-                None if line.left == seen => Waited::InVain,
-                None => continue,
-            };
-            line.waiters.retain(|other| !Arc::ptr_eq(other, &waiter));
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return ended;
-        }
+                None => {}
+            }
+        };
+        line.waiters.remove(&number);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        ended
     }
 
-    /// One has come out: calls the first one of the line, unless one is called already.
-    fn call_one(&self, mut line: MutexGuard<'_, Line>) {
-        line.left += 1;
-        if !line.is_called && self.tell_first(&mut line, Told::Called) {
-            line.is_called = true;
+    /// One has come out, and its turn is free: calls the first one of the line, unless one is called already.
+    fn call_first(&self, mut line: MutexGuard<'_, Line>) {
+        line.came_out += 1;
+        if !line.is_called {
+            line.is_called = self.tell_first(&mut line, Told::Called);
         }
     }
 
     /// Takes the first one out of the line; whether there is one.
     fn tell_first(&self, line: &mut Line, told: Told) -> bool {
-        let Some(first) = line.waiters.pop_front() else {
+        let Some((_, first)) = line.waiters.pop_first() else {
             return false;
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -193,18 +223,19 @@ impl Drop for Turn<'_> {
         let turns = self.0;
         if turns.waiting.load(Ordering::SeqCst) > 0 {
             let mut line = turns.line();
-            if line.waiters.front().is_some_and(|first| first.wants) {
-                line.left += 1;
+            let first = line.waiters.first_key_value();
+            if first.is_some_and(|(_, first)| first.was_called) {
+                line.came_out += 1;
                 turns.tell_first(&mut line, Told::HandedOver);
                 return;
             }
             turns.inside.fetch_sub(1, Ordering::SeqCst);
-            return turns.call_one(line);
+            return turns.call_first(line);
         }
         turns.inside.fetch_sub(1, Ordering::SeqCst);
-        // One that has begun to wait meanwhile saw that nobody had left.
+        // One that has begun to wait meanwhile saw that no turn was free.
         if turns.waiting.load(Ordering::SeqCst) > 0 {
-            turns.call_one(turns.line());
+            turns.call_first(turns.line());
         }
     }
 }
