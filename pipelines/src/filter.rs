@@ -21,7 +21,10 @@ pub enum Filter {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected \"run\", { skip = \"CONDITION\" }, { break = \"CONDITION\" } or { or = \"STAGE\" }"
+)]
 enum Written {
     Word(String),
     One(WrittenOne),

@@ -26,7 +26,10 @@ pub enum Declared {
 
 /// As it stands in the configuration.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a kind, as in \"texts\", or { type = \"f32\", shape = [-1, 4] }"
+)]
 enum Written {
     Kind(String),
     Tensor(WrittenTensor),

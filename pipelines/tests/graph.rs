@@ -367,6 +367,10 @@ fn graphs_that_cannot_run_are_refused() {
         "filter is \"skip\"; expected \"run\", { skip = \"CONDITION\" }",
     );
     check_refused(
+        &filter("{ skp = \"none a\" }"),
+        "expected \"run\", { skip = \"CONDITION\" }",
+    );
+    check_refused(
         &filter("{ skip = \"none a\", or = \"a\" }"),
         "filter does not say one thing",
     );

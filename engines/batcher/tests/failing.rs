@@ -299,6 +299,14 @@ fn options_that_cannot_work_are_refused() {
     check_refused(
         model(),
         BatcherOptions {
+            instances: 1_000_000_000,
+            ..options()
+        },
+        "models.gate.instances is 1000000000; expected at most 1024",
+    );
+    check_refused(
+        model(),
+        BatcherOptions {
             batch_size_max: 0,
             ..options()
         },

@@ -42,7 +42,9 @@ pub struct BatcherOptions {
     pub cpus: Vec<usize>,
 }
 
-/// What nobody waits for a batch longer than, in microseconds.
+/// Upper limit of `instances`.
+const INSTANCES_MAX: usize = 1024;
+/// Upper limit of `batch_delay_us_max`.
 const BATCH_DELAY_US_MAX: u64 = 10_000_000;
 
 impl BatcherOptions {
@@ -96,6 +98,12 @@ impl BatcherOptions {
             if found == 0 {
                 return Err(format!("{at}.{key} is 0; expected at least 1"));
             }
+        }
+        if self.instances > INSTANCES_MAX {
+            return Err(format!(
+                "{at}.instances is {}; expected at most {INSTANCES_MAX}: each is a thread",
+                self.instances
+            ));
         }
         if self.batch_delay_us_max > BATCH_DELAY_US_MAX {
             return Err(format!(

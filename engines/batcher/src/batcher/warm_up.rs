@@ -7,6 +7,7 @@ use super::{Rejected, Shared};
 use crate::Error;
 use millpond_backends_interface::{Error as ModelError, Signature};
 use millpond_tensor::Tensor;
+use millpond_threads::ends_by;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,9 @@ fn timed(runner: &mut Runner<'_>, rows: usize) -> Result<Duration, Error> {
     })
 }
 
+/// How long a warm-up waits for instances to come back from it; requests may have come meanwhile.
+const IDLE_MAX: Duration = Duration::from_millis(100);
+
 /// Whether there are free sizes besides the batch.
 pub(super) fn has_free_sizes(signature: &Signature) -> bool {
     let first_is_free = |shape: &[Option<usize>]| !signature.batched && shape.first() == Some(&None);
@@ -136,6 +140,9 @@ pub(super) fn warm_up(shared: &Shared, sizes: &[usize]) -> Result<Vec<WarmUpRun>
         runs.extend(reports.recv().map_err(|_| stopping())??);
     }
     runs.sort_by_key(|run| run.instance);
+    // The first request should find instances idle, as all others do.
+    let is_idle = || shared.queue.lock().occupancy().busy == 0;
+    ends_by(Instant::now() + IDLE_MAX, is_idle);
     Ok(runs)
 }
 
