@@ -196,7 +196,7 @@ def main() -> None:
     if is_timed:
         print(statistics.median(sum(took, [])) * 1e3)
     else:
-        if min(counts) < sum(counts) / clients / 10:
+        if case.startswith("hello") and min(counts) < sum(counts) / clients / 10:
             sys.exit(f"{case}: threads had {counts} answers; expected a tenth of its share for each at least")
         print(sum(counts) / (time.perf_counter() - started))
 

@@ -8,7 +8,7 @@ use millpond_backends_interface::host;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, Read as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,8 @@ pub(crate) fn follow(
 pub(crate) fn place() -> &'static str {
     match has_log() {
         true => "in the log",
-        false => "to standard error",
+        false if has_standard_error() => "to standard error",
+        false => "to standard error, in a program that has one",
     }
 }
 
@@ -79,28 +80,20 @@ fn tell(about: &str, line: Line<'_>) {
     }
 }
 
-/// Lines that standard error did not take at once.
-static NOT_TAKEN: AtomicU64 = AtomicU64::new(0);
-
-/// Writes a line to standard error, past the lock of Rust's: a process that is forked meanwhile would inherit it locked. Where nobody reads
-/// it, the line is left out: a worker that writes on would stand still with it.
+/// Writes a line to standard error, past the lock of Rust's: a process that is forked meanwhile would inherit it locked. Where standard error is
+/// a pipe that is full, because nobody reads it, the line is lost: a worker that writes on would stand still with this thread.
 fn say(line: &str) {
-    if host::interpreter().is_some_and(|host| !host.has_standard_error) {
-        return;
-    }
     let standard_error = std::io::stderr();
     let mut polled = [PollFd::new(&standard_error, PollFlags::OUT)];
     let now = Timespec::default();
-    if !matches!(poll(&mut polled, Some(&now)), Ok(1)) {
-        NOT_TAKEN.fetch_add(1, Ordering::Relaxed);
-        return;
+    if has_standard_error() && matches!(poll(&mut polled, Some(&now)), Ok(1)) {
+        // There is nobody else to tell.
+        let _ = rustix::io::write(&standard_error, line.as_bytes());
     }
-    let left_out = match NOT_TAKEN.swap(0, Ordering::Relaxed) {
-        0 => String::new(),
-        lines => format!("{lines} lines of workers are left out\n"),
-    };
-    // There is nobody else to tell.
-    let _ = rustix::io::write(&standard_error, format!("{left_out}{line}").as_bytes());
+}
+
+fn has_standard_error() -> bool {
+    host::interpreter().is_none_or(|host| host.has_standard_error)
 }
 
 /// A line for the log.

@@ -130,7 +130,7 @@ pub(crate) struct Slot {
 #[derive(Default)]
 struct State {
     ended: Option<Ended>,
-    /// Whether a thread sleeps until it has: without one, nobody is woken, which would be a system call.
+    /// A thread sleeps on `filled`. Without one, `put` saves the system call that would wake it.
     is_awaited: bool,
 }
 
