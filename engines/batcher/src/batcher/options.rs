@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatcherOptions {
-    /// Threads that run the model, each with an instance of its own.
+    /// Threads that run the model, each with an instance of its own; at most 1,024.
     pub instances: usize,
     /// Rows a run takes at most. A single request with more runs in chunks of it. A model without a batch runs one request at a time,
     /// and one that takes requests as they are so many requests.
