@@ -254,12 +254,14 @@ impl<'o> Encoder<'o> {
     pub fn block<T: Number>(&mut self, numbers: &[T]) {
         match (self.encoding, self.base64) {
             (Encoding::Msgpack, _) => {
-                let len = numbers.len() * T::BYTES;
-                self.bin(len);
-                self.out.reserve(len);
-                self.out.extend(T::block(numbers));
+                self.bin(numbers.len() * T::BYTES);
+                T::append(numbers, self.out);
             }
-            (Encoding::Json, true) => self.text(&STANDARD.encode(T::block(numbers).collect::<Vec<u8>>())),
+            (Encoding::Json, true) => {
+                let mut bytes = Vec::new();
+                T::append(numbers, &mut bytes);
+                self.text(&STANDARD.encode(bytes));
+            }
             (Encoding::Json, false) => self.items(numbers.iter(), |out, number| number.write(out)),
         }
     }

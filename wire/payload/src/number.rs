@@ -17,8 +17,8 @@ pub trait Number: Copy {
     /// The numbers of a block; `None` where bytes are left over.
     fn of_block(block: &[u8]) -> Option<Vec<Self>>;
 
-    /// Their bytes.
-    fn block(numbers: &[Self]) -> impl Iterator<Item = u8>;
+    /// Appends their bytes.
+    fn append(numbers: &[Self], out: &mut Vec<u8>);
 
     /// Writes it as a value of its own.
     fn write(self, out: &mut Encoder<'_>);
@@ -51,8 +51,14 @@ macro_rules! numbers {
                 rest.is_empty().then(|| numbers.iter().copied().map($from).collect())
             }
 
-            fn block(numbers: &[$name]) -> impl Iterator<Item = u8> {
-                numbers.iter().copied().flat_map($to)
+            fn append(numbers: &[$name], out: &mut Vec<u8>) {
+                let begin = out.len();
+                out.resize(begin + size_of_val(numbers), 0);
+                // Whole numbers at a time, which is a copy; bytes one after another are a loop.
+                let places = out.get_mut(begin..).unwrap_or_default().as_chunks_mut().0;
+                for (place, number) in places.iter_mut().zip(numbers) {
+                    *place = $to(*number);
+                }
             }
 
             fn write(self, out: &mut Encoder<'_>) {
