@@ -1,6 +1,6 @@
 //! Starts the binary on ports of its own, calls it over HTTP, and makes tables and models for it.
 
-use millpond_engines_features::write::Writer;
+use millpond_engines_features::{Schema, write::Writer};
 use millpond_pipelines::key_hash;
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use serde_json::Value;
@@ -76,7 +76,7 @@ pub fn library() -> Option<PathBuf> {
 
 /// Rows for users and items 0..100 of slots "0" and "1".
 pub fn make_table(dir: &Path, name: &str, version: u64) {
-    let mut writer = Writer::create(dir, name, version, DIM, 2, 200).unwrap();
+    let mut writer = Writer::create(dir, name, version, Schema::floats(DIM), 2).unwrap();
     for id in 0..100 {
         for slot in ["0", "1"] {
             writer

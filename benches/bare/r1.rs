@@ -75,7 +75,7 @@ pub(crate) fn answer_bytes(
 impl Loop {
     /// Opens table and model, and compares every score once.
     pub(crate) fn open(folder: &Path) -> anyhow::Result<Loop> {
-        let table = Table::open_version(&folder.join("tables/embeddings"), None)?;
+        let mut table = Table::open_version(&folder.join("tables/embeddings"), None)?;
         table.make_resident()?;
         let model = OnnxRuntime::at(folder.join("model.onnx")).load()?;
         let mut bare = Loop {

@@ -31,7 +31,7 @@ pub(crate) fn echo(count: u64) -> anyhow::Result<()> {
 
 /// Looks up one key of the table in `folder` so often.
 pub(crate) fn lookup(folder: &Path, count: u64) -> anyhow::Result<()> {
-    let table = Table::open_version(folder, None)?;
+    let mut table = Table::open_version(folder, None)?;
     table.make_resident()?;
     let mut request = Vec::new();
     Encoder::new(&mut request, Encoding::Msgpack, false).map(|out| {

@@ -8,6 +8,7 @@ use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::{self as features, Table};
 use millpond_engines_ordered::{self as ordered, Store};
 use millpond_pipelines::{Parts, Pipeline};
+use millpond_threads::{LeftOut, LineLimit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ pub struct Catalog {
     pub pipelines: BTreeMap<String, Arc<Pipeline>>,
     /// What the log says of stores that cannot write.
     pub store_failures: Arc<StoreFailures>,
+    /// How often the log is told of tables whose files were cut.
+    cut_tables: Arc<LineLimit>,
     sections: Sections,
 }
 
@@ -70,13 +73,19 @@ impl Catalog {
         sections.onnxruntime.choose().map_err(Error::Unfit)?;
         let mut next = Catalog {
             store_failures: Arc::clone(&before.store_failures),
+            cut_tables: Arc::clone(&before.cut_tables),
             ..Catalog::default()
         };
         let old = &before.sections;
         for (name, section) in &mut sections.features {
             let table = match kept(name, section, &old.features, &before.tables) {
                 Some(table) => table,
-                None => Arc::new(open_table(name, section)?),
+                None => {
+                    let same_memory = |old: &&features::Section| old.memory == section.memory;
+                    let served = old.features.get(name).filter(same_memory);
+                    let served = served.and_then(|_| before.tables.get(name));
+                    Arc::new(open_table(name, section, served.map(|table| &**table))?)
+                }
             };
             // What is the newest now may not be when it is opened again, by a way back.
             section.version = Some(table.version());
@@ -137,6 +146,13 @@ impl Catalog {
             table.check_lengths().map_err(Error::part("features", name))?;
         }
         Ok(())
+    }
+
+    /// Logs that a file of a table was cut while it was served: a line a second at most.
+    pub fn note_cut(&self, table: &str, error: &features::Error) {
+        if let Some(LeftOut(left_out)) = self.cut_tables.admits() {
+            tracing::error!(table, %error, left_out, "a file of a feature table was cut");
+        }
     }
 
     /// The models that `other` does not have.
@@ -221,15 +237,16 @@ fn kept<S: PartialEq, T: Clone>(
     opened.get(name).cloned()
 }
 
-/// Opens a version and makes it resident, which checks every byte of it.
-fn open_table(name: &str, section: &features::Section) -> Result<Table, Error> {
-    let table = section.open().map_err(Error::part("features", name))?;
+/// Opens a version and makes it ready, which checks every byte that `served` does not have, too.
+fn open_table(name: &str, section: &features::Section, served: Option<&Table>) -> Result<Table, Error> {
+    let mut table = section.open(served).map_err(Error::part("features", name))?;
     let (version, rows, dim) = (table.version(), table.rows(), table.dim());
     tracing::info!(table = name, version, rows, dim, "table opened");
     let started = Instant::now();
-    table.make_resident().map_err(Error::part("features", name))?;
+    section.ready(&mut table).map_err(Error::part("features", name))?;
     let ms = started.elapsed().as_millis() as u64;
-    tracing::info!(table = name, ms, "table resident, checksums right");
+    let memory = section.memory.unwrap_or_default().as_str();
+    tracing::info!(table = name, ms, memory, "table ready, checksums right");
     Ok(table)
 }
 

@@ -3,7 +3,7 @@
 
 use millpond_catalog::{Catalog, Handle, ModelSection, Resources, Sections};
 use millpond_engines_batcher::Request;
-use millpond_engines_features::{self as features, write::Writer};
+use millpond_engines_features::{self as features, Schema, write::Writer};
 use millpond_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const ROWS: u64 = 500;
 
 /// Every value of a version is its number.
 fn write(dir: &Path, version: u64) {
-    let mut writer = Writer::create(dir, "films", version, DIM, 2, ROWS).unwrap();
+    let mut writer = Writer::create(dir, "films", version, Schema::floats(DIM), 2).unwrap();
     for key in 0..ROWS {
         writer.push(key, &[version as f32; DIM]).unwrap();
     }
@@ -30,6 +30,7 @@ fn films(dir: &Path, version: Option<u64>) -> Handle {
     let section = features::Section {
         path: dir.to_owned(),
         version,
+        memory: None,
     };
     let sections = Sections {
         features: BTreeMap::from([("films".to_owned(), section)]),

@@ -3,7 +3,7 @@
 
 use millpond_catalog::{Catalog, Handle, Library, Resources, Sections};
 use millpond_engines_batcher::Batcher;
-use millpond_engines_features::{self as features, write::Writer};
+use millpond_engines_features::{self as features, Schema, write::Writer};
 use millpond_pipelines::{Ask, Output, Progress, Samples, key_hash, submit};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 
 /// Feature `a` has 1, -2, 3 and so on, `b` ten times that.
 fn write(dir: &Path, dim: usize) {
-    let mut writer = Writer::create(dir, "t", 1, dim, 1, 2).unwrap();
+    let mut writer = Writer::create(dir, "t", 1, Schema::floats(dim), 1).unwrap();
     for (name, scale) in [("a", 1.0), ("b", 10.0)] {
         let value = |at: usize| (at + 1) as f32 * scale * if at.is_multiple_of(2) { 1.0 } else { -1.0 };
         let row: Vec<f32> = (0..dim).map(value).collect();
@@ -39,6 +39,7 @@ fn open(dim: usize, stages: &str) -> Result<Handle, String> {
     let table = features::Section {
         path: folder.path().to_owned(),
         version: None,
+        memory: None,
     };
     let sections = Sections {
         features: BTreeMap::from([("t".to_owned(), table)]),

@@ -3,14 +3,16 @@
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    BuildOptions, Progress, RandomOptions, build, inspect, random, verify,
+    Base, BuildOptions, Numbers, Progress, RandomOptions, build, compact, inspect, random, verify,
 };
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const BUILD_EXAMPLES: &str = "\
 Examples:
-  millpond features build --input embeddings.parquet --out tables --name embeddings";
+  millpond features build --input embeddings.parquet --out tables --name embeddings
+  millpond features build --input changed.parquet --remove gone.parquet --out tables --name embeddings --delta
+  millpond features build --compact --out tables --name embeddings";
 
 const RANDOM_EXAMPLES: &str = "\
 Examples:
@@ -43,11 +45,14 @@ pub(crate) enum Features {
 }
 
 /// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of floats.
+///
+/// A delta (`--delta`, `--base`) holds what changes of an earlier version, which must stay beside it; `--compact` folds one and all
+/// it was built on into a version of its own.
 #[derive(Args)]
 pub(crate) struct Build {
     /// The Parquet file.
-    #[arg(long, value_name = "FILE")]
-    input: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "compact")]
+    input: Option<PathBuf>,
     /// The folder that holds tables.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -63,9 +68,51 @@ pub(crate) struct Build {
     /// The column of vectors (a list of floats).
     #[arg(long, default_value = "vector", value_name = "COLUMN")]
     value_column: String,
+    /// How numbers are stored: f32 (the default), f16, bf16, or i8_scaled (signed bytes with one scale a row); a delta has its
+    /// base's.
+    #[arg(long = "type", value_name = "TYPE", value_parser = numbers)]
+    numbers: Option<Numbers>,
+    /// Build a delta on the highest version: the input's rows replace those of the same keys, or add to them.
+    #[arg(long, conflicts_with = "base")]
+    delta: bool,
+    /// Build a delta on this version.
+    #[arg(long, value_name = "VERSION")]
+    base: Option<u64>,
+    /// A Parquet file of keys that the delta removes.
+    #[arg(long, value_name = "FILE")]
+    remove: Option<PathBuf>,
+    /// Fold the highest version (or --base) and all it was built on into a new version.
+    #[arg(long, conflicts_with_all = ["input", "delta", "remove", "numbers"])]
+    compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
     shards: u32,
+    /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. 16 bytes a row come on top.
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
+    memory: usize,
+}
+
+fn numbers(text: &str) -> Result<Numbers, String> {
+    let known = Numbers::ALL.into_iter().find(|(name, _)| *name == text);
+    known
+        .map(|(_, numbers)| numbers)
+        .ok_or_else(|| format!("expected {}", Numbers::ALL.map(|(name, _)| name).join(", ")))
+}
+
+/// A number of bytes, with a unit of 1,024 or none.
+fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => Some(1_usize),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = digits.parse::<usize>().ok().zip(unit);
+    bytes
+        .and_then(|(count, unit)| count.checked_mul(unit))
+        .ok_or_else(|| "expected a number of bytes, as 512MiB or 4GiB".to_owned())
 }
 
 /// Builds the folder OUT/NAME/VERSION with the keys 0 to ROWS - 1 and floats from -1 to 1 that follow from the seed.
@@ -103,15 +150,25 @@ pub(crate) struct Table {
 
 pub(crate) fn run(features: Features) -> anyhow::Result<()> {
     match features {
+        Features::Build(arguments) if arguments.compact => {
+            let table_dir = arguments.out.join(&arguments.name);
+            let summary = compact(&table_dir, arguments.base, arguments.version, arguments.shards)?;
+            crate::print(&summary.to_string());
+        }
         Features::Build(arguments) => {
+            let newest = arguments.delta.then_some(Base::Newest);
             let options = BuildOptions {
-                input: arguments.input,
+                base: arguments.base.map(Base::Version).or(newest),
+                remove: arguments.remove,
+                input: arguments.input.unwrap_or_default(),
                 out_dir: arguments.out,
                 name: arguments.name,
                 version: arguments.version,
                 key_column: arguments.key_column,
                 value_column: arguments.value_column,
+                numbers: arguments.numbers,
                 shards: arguments.shards,
+                memory_bytes: arguments.memory,
             };
             let summary = build(&options, &mut shown_each_second())?;
             crate::print(&summary.to_string());

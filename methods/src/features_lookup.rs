@@ -3,7 +3,7 @@
 
 use crate::{Served, at_once, find};
 use millpond_catalog::Catalog;
-use millpond_engines_features::Pool;
+use millpond_engines_features::{Pool, Table};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
 
@@ -21,6 +21,16 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             }
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
+    })
+}
+
+/// A mapped file that was cut reads as zeros where it is gone: nothing of the table is answered then.
+fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Result<(), Status> {
+    table.check_whole().map_err(|error| {
+        catalog.note_cut(name, &error);
+        // The client's answer names no file of this machine.
+        let ex = format!("a file of table {name:?} was cut while it was served; see the server's log");
+        Status::new(Code::StorageFailed, ex)
     })
 }
 
@@ -64,10 +74,12 @@ fn look_up(
     match lookup.pool {
         schema::Pool::Sum => pooled(Pool::Sum)?,
         schema::Pool::Mean => pooled(Pool::Mean)?,
+        schema::Pool::Max => pooled(Pool::Max)?,
         schema::Pool::None => {
             table.lookup(&lookup.keys, &mut values, &mut found);
         }
     }
+    check_whole(catalog, table, &lookup.table)?;
     Ok(schema::Rows {
         version: table.version(),
         dim,

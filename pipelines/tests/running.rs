@@ -3,7 +3,7 @@
 
 use millpond_backends_interface::{Error as ModelError, Instance, Model, Port, Signature};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
-use millpond_engines_features::{Table, write::Writer};
+use millpond_engines_features::{Schema, Table, write::Writer};
 use millpond_engines_ordered::{Durability, Options, Put, Store};
 use millpond_pipelines::{
     Ask, Bytes, Description, Error, Expected, Items, Output, Parts, Pipeline, Progress, Request, Source,
@@ -62,7 +62,7 @@ impl Catalog {
     fn new(width: usize, batched: bool) -> Catalog {
         let folder = tempfile::tempdir().unwrap();
         let table = folder.path().join("films");
-        let mut writer = Writer::create(&table, "films", 3, 1, 1, 3).unwrap();
+        let mut writer = Writer::create(&table, "films", 3, Schema::floats(1), 1).unwrap();
         for (film, digit) in [("a", 1.0), ("b", 2.0), ("c", 4.0)] {
             writer.push(key_hash("film", film), &[digit]).unwrap();
         }

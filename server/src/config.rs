@@ -240,8 +240,15 @@ impl Config {
 
     /// What the catalog is to hold.
     pub fn sections(&self) -> Sections {
+        let mut features = self.features.clone();
+        if self.server.processes > 1 {
+            // A copy in each process is for those who ask for it.
+            for section in features.values_mut() {
+                section.memory.get_or_insert(features::Memory::Mapped);
+            }
+        }
         Sections {
-            features: self.features.clone(),
+            features,
             ordered: self.ordered.clone(),
             models: self.models.clone(),
             onnxruntime: self.onnxruntime.clone(),

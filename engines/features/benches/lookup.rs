@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use millpond_engines_features::{Table, write::Writer};
+use millpond_engines_features::{Schema, Table, write::Writer};
 
 const BATCH: usize = 1000;
 const REPEATS: usize = 3;
@@ -36,7 +36,7 @@ fn main() {
     let mut keys = Vec::with_capacity(rows);
     let mut random = Numbers(0x1234_5678_9abc_def1);
     let began = Instant::now();
-    let mut writer = Writer::create(dir.path(), "bench", 1, dim, 1, rows as u64).unwrap();
+    let mut writer = Writer::create(dir.path(), "bench", 1, Schema::floats(dim), 1).unwrap();
     for number in 0..rows {
         let key = random.next();
         let row: Vec<f32> = (0..dim).map(|at| (number + at) as f32).collect();
@@ -46,7 +46,7 @@ fn main() {
     let path = writer.finish().unwrap().path;
     println!("written: {rows} rows of {dim} in {:.2?}", began.elapsed());
     let began = Instant::now();
-    let table = Table::open(&path).unwrap();
+    let mut table = Table::open(&path).unwrap();
     let opened = began.elapsed();
     table.make_resident().unwrap();
     println!("opened in {opened:.2?}, resident after {:.2?}", began.elapsed());

@@ -54,15 +54,24 @@ pub enum Error {
         /// What is there.
         found: String,
     },
+    /// A mapped file lost bytes while it was served.
+    #[error(
+        "{} was cut while it was served; activate another version, or restore this one and restart",
+        path.display()
+    )]
+    Cut {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is whole, but of a format this build does not read.
     #[error(
-        "{} has format {found}, this build reads format {expected}; use a newer millpond or build the table again",
+        "{} has format {found}, this build reads formats 1 and {expected}; use a newer millpond or build the table again",
         path.display()
     )]
     Format {
         /// The file.
         path: PathBuf,
-        /// The format this build reads.
+        /// The newest format this build reads.
         expected: u32,
         /// The format of the file.
         found: u32,
@@ -76,6 +85,19 @@ pub enum Error {
         expected: String,
         /// What was given.
         found: String,
+    },
+    /// A delta cannot be opened on its base.
+    #[error(
+        "{} is a delta on version {version}, which does not go with it: {problem}; restore that version, or build this one again",
+        path.display()
+    )]
+    Base {
+        /// The delta's manifest.
+        path: PathBuf,
+        /// The version that it was built on.
+        version: u64,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A version of this number is there already; versions never change.
     #[error("version {version} is already in {}; choose another number or remove that folder", path.display())]
@@ -91,8 +113,10 @@ pub enum Error {
         /// The key.
         key: u64,
     },
-    /// A row holds NaN or an infinity.
-    #[error("key {key}: value {position} of its row is {value}; expected a finite number")]
+    /// A row holds NaN, an infinity, or a number that becomes one in the type of its column.
+    #[error(
+        "key {key}: value {position} of its row is {value}; expected a finite number that its column's type can hold"
+    )]
     NotFinite {
         /// The key of the row.
         key: u64,
@@ -100,6 +124,14 @@ pub enum Error {
         position: usize,
         /// The value.
         value: f32,
+    },
+    /// The keys of a shard have no arrangement, which only keys that were chosen for it can bring about.
+    #[error("{} cannot be written: its {rows} keys have no arrangement; use another number of shards", path.display())]
+    NoArrangement {
+        /// The shard file.
+        path: PathBuf,
+        /// Its rows.
+        rows: u64,
     },
     /// A row has not the table's dimension.
     #[error("key {key}: its row has {found} values, expected {expected}")]

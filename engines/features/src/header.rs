@@ -8,79 +8,83 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
-use crate::hash::SLOTS_MIN;
+use crate::hash::Places;
+use crate::schema::ROW_BYTES_MAX;
 
 pub(crate) const HEADER_BYTES: usize = 128;
-pub(crate) const FORMAT: u32 = 1;
-pub(crate) const DIM_MAX: usize = 65_536;
+pub(crate) const FORMAT: u32 = 2;
 pub(crate) const SHARDS_MAX: u32 = 1024;
+/// So that a number of a row fits in 32 bits while a shard is written.
+pub(crate) const SHARD_ROWS_MAX: u64 = u32::MAX as u64;
+const SLOTS_MAX: u64 = 1 << 33;
 const MAGIC: &[u8; 8] = b"MPFSHARD";
 const CHECKSUM_AT: usize = 120;
 const SECTION_ALIGNMENT: u64 = 64;
-pub(crate) const SLOT_BYTES: u64 = 16;
+pub(crate) const KEY_BYTES: usize = 8;
+pub(crate) const PILOT_BYTES: u64 = 2;
 
 /// The fields that are not derived from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) shard: u32,
     pub(crate) shards: u32,
-    pub(crate) dim: u32,
+    pub(crate) row_bytes: u32,
     pub(crate) version: u64,
+    /// Keys in it; those that a delta removes count.
     pub(crate) rows: u64,
-    pub(crate) slots: u64,
-    pub(crate) probes_max: u64,
-    pub(crate) rows_checksum: u64,
-    pub(crate) index_checksum: u64,
+    /// Of a delta: a byte behind each row says whether its key is removed.
+    pub(crate) is_delta: bool,
+    pub(crate) places: Places,
+    pub(crate) pilots_checksum: u64,
+    pub(crate) slots_checksum: u64,
 }
 
 impl Header {
-    /// Length of the rows section with its padding, or `None` past 2⁶⁴.
-    pub(crate) fn rows_bytes(&self) -> Option<u64> {
-        self.rows
-            .checked_mul(u64::from(self.dim) * 4)?
-            .checked_next_multiple_of(SECTION_ALIGNMENT)
+    /// Bytes of a slot: a key and its row, and in a delta the byte behind it.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        KEY_BYTES + self.row_bytes as usize + usize::from(self.is_delta)
     }
 
-    fn layout(&self) -> Option<Layout> {
-        let rows_bytes = self.rows_bytes()?;
-        let index_offset = rows_bytes.checked_add(HEADER_BYTES as u64)?;
-        let index_bytes = self.slots.checked_mul(SLOT_BYTES)?;
-        let file_bytes = index_offset.checked_add(index_bytes)?;
+    /// Where the sections lie; `None` past 2⁶⁴.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        let padded = |count: u64, bytes: u64| {
+            let bytes = count.checked_mul(bytes)?;
+            bytes.checked_next_multiple_of(SECTION_ALIGNMENT)
+        };
+        let pilots_bytes = padded(self.places.buckets, PILOT_BYTES)?;
+        let slots_bytes = padded(self.places.slots, self.slot_bytes() as u64)?;
+        let slots_offset = pilots_bytes.checked_add(HEADER_BYTES as u64)?;
         Some(Layout {
-            rows_bytes,
-            index_offset,
-            index_bytes,
-            file_bytes,
+            pilots_bytes,
+            slots_offset,
+            slots_bytes,
+            file_bytes: slots_offset.checked_add(slots_bytes)?,
         })
     }
 
-    /// The header as bytes, and its checksum. A table too large for 64-bit offsets is an argument error.
-    pub(crate) fn encode(&self) -> Result<([u8; HEADER_BYTES], u64), Error> {
-        let layout = self
-            .layout()
-            .ok_or_else(|| Error::argument("rows", "a shard below 2^64 bytes", self.rows))?;
+    /// The header as bytes, and its checksum.
+    pub(crate) fn encode(&self) -> ([u8; HEADER_BYTES], u64) {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        for (at, value) in [(8, FORMAT), (12, self.shard), (16, self.shards), (20, self.dim)] {
+        let shape = [self.shard, self.shards, self.row_bytes];
+        for (at, value) in [(8, FORMAT), (12, shape[0]), (16, shape[1]), (20, shape[2])] {
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         for (at, value) in [
             (24, self.version),
             (32, self.rows),
-            (40, self.slots),
-            (48, self.probes_max),
-            (56, HEADER_BYTES as u64),
-            (64, layout.rows_bytes),
-            (72, layout.index_offset),
-            (80, layout.index_bytes),
-            (88, self.rows_checksum),
-            (96, self.index_checksum),
+            (40, self.places.slots),
+            (48, self.places.buckets),
+            (56, self.places.seed),
+            (64, self.pilots_checksum),
+            (72, self.slots_checksum),
+            (80, u64::from(self.is_delta)),
         ] {
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
         let checksum = xxh3_64(&bytes[..CHECKSUM_AT]);
         bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-        Ok((bytes, checksum))
+        (bytes, checksum)
     }
 
     /// Reads a header; `file_bytes` is the length of the file, `path` is for messages.
@@ -89,85 +93,132 @@ impl Header {
         file_bytes: u64,
         path: &Path,
     ) -> Result<(Header, Layout, u64), Error> {
-        let check = |what, expected: u64, found: u64| {
-            if expected == found {
-                Ok(())
-            } else {
-                Err(Error::damaged(path, what, expected, found))
-            }
-        };
-        if &bytes[..8] != MAGIC {
-            let found = format!("{:?}", String::from_utf8_lossy(&bytes[..8]));
-            return Err(Error::damaged(path, "magic", "\"MPFSHARD\"", found));
-        }
-        let checksum = xxh3_64(&bytes[..CHECKSUM_AT]);
-        check("header checksum", u64_at(bytes, CHECKSUM_AT), checksum)?;
-        let format = u32_at(bytes, 8);
-        if format != FORMAT {
-            return Err(Error::Format {
-                path: path.to_path_buf(),
-                expected: FORMAT,
-                found: format,
-            });
+        let checksum = check_start(bytes, FORMAT, path)?;
+        let flags = u64_at(bytes, 80);
+        if flags > 1 {
+            return Err(Error::damaged(path, "flags", "0 or 1", flags));
         }
         let header = Header {
             shard: u32_at(bytes, 12),
             shards: u32_at(bytes, 16),
-            dim: u32_at(bytes, 20),
+            row_bytes: u32_at(bytes, 20),
             version: u64_at(bytes, 24),
             rows: u64_at(bytes, 32),
-            slots: u64_at(bytes, 40),
-            probes_max: u64_at(bytes, 48),
-            rows_checksum: u64_at(bytes, 88),
-            index_checksum: u64_at(bytes, 96),
+            is_delta: flags == 1,
+            places: Places {
+                slots: u64_at(bytes, 40),
+                buckets: u64_at(bytes, 48),
+                seed: u64_at(bytes, 56),
+            },
+            pilots_checksum: u64_at(bytes, 64),
+            slots_checksum: u64_at(bytes, 72),
         };
         header.check_ranges(path)?;
         let layout = header
             .layout()
-            .ok_or_else(|| Error::damaged(path, "rows", "a shard below 2^64 bytes", header.rows))?;
-        check("rows_offset", HEADER_BYTES as u64, u64_at(bytes, 56))?;
-        check("rows_bytes", layout.rows_bytes, u64_at(bytes, 64))?;
-        check("index_offset", layout.index_offset, u64_at(bytes, 72))?;
-        check("index_bytes", layout.index_bytes, u64_at(bytes, 80))?;
-        check("length in bytes", layout.file_bytes, file_bytes)?;
+            .ok_or_else(|| Error::damaged(path, "slots", "a shard below 2^64 bytes", header.places.slots))?;
+        if layout.file_bytes != file_bytes {
+            return Err(Error::damaged(
+                path,
+                "length in bytes",
+                layout.file_bytes,
+                file_bytes,
+            ));
+        }
         Ok((header, layout, checksum))
     }
 
     fn check_ranges(&self, path: &Path) -> Result<(), Error> {
-        let dim_ok = (1..=DIM_MAX as u64).contains(&u64::from(self.dim));
-        let slots_ok = self.slots.is_power_of_two() && self.slots >= SLOTS_MIN && self.slots > self.rows;
-        let (what, expected, found) = if !dim_ok {
-            ("dim", "1 to 65536".to_owned(), u64::from(self.dim))
-        } else if !slots_ok {
-            let expected = format!("a power of two of at least 4 and above {}", self.rows);
-            ("slots", expected, self.slots)
-        } else if self.probes_max > self.slots {
-            ("probes_max", format!("at most {}", self.slots), self.probes_max)
-        } else if self.shard >= self.shards {
-            ("shard", format!("below {}", self.shards), u64::from(self.shard))
-        } else {
-            return Ok(());
+        let Places { seed, buckets, slots } = self.places;
+        let rows = self.rows;
+        let row_ok = (1..=ROW_BYTES_MAX).contains(&(self.row_bytes as usize));
+        let slots_ok = match rows {
+            0 => slots == 0,
+            _ => rows < slots && slots < SLOTS_MAX,
         };
-        Err(Error::damaged(path, what, expected, found))
+        let buckets_ok = buckets <= slots && (buckets > 0) == (rows > 0);
+        let wrong = [
+            (
+                !row_ok,
+                "row_bytes",
+                format!("1 to {ROW_BYTES_MAX}"),
+                u64::from(self.row_bytes),
+            ),
+            (
+                rows > SHARD_ROWS_MAX,
+                "rows",
+                format!("at most {SHARD_ROWS_MAX}"),
+                rows,
+            ),
+            (
+                !slots_ok,
+                "slots",
+                format!("more than the {rows} rows, below 2^33, and none where there is no row"),
+                slots,
+            ),
+            (
+                !buckets_ok,
+                "buckets",
+                format!("1 to {slots}, and none where there is no row"),
+                buckets,
+            ),
+            (seed % 2 == 0, "seed", "an odd number".to_owned(), seed),
+            (
+                self.shard >= self.shards,
+                "shard",
+                format!("below {}", self.shards),
+                u64::from(self.shard),
+            ),
+        ];
+        match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+            Some((_, what, expected, found)) => Err(Error::damaged(path, what, expected, found)),
+            None => Ok(()),
+        }
     }
 }
 
-/// Where the sections lie, in bytes.
+/// Where the sections lie, in bytes; each with its padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
-    pub(crate) rows_bytes: u64,
-    pub(crate) index_offset: u64,
-    pub(crate) index_bytes: u64,
+    pub(crate) pilots_bytes: u64,
+    pub(crate) slots_offset: u64,
+    pub(crate) slots_bytes: u64,
     pub(crate) file_bytes: u64,
 }
 
-fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
+/// What every format has in the same place: the magic, a checksum of the header, and the number of the format.
+/// Returns the checksum.
+pub(crate) fn check_start(bytes: &[u8; HEADER_BYTES], format: u32, path: &Path) -> Result<u64, Error> {
+    if &bytes[..8] != MAGIC {
+        let found = format!("{:?}", String::from_utf8_lossy(&bytes[..8]));
+        return Err(Error::damaged(path, "magic", "\"MPFSHARD\"", found));
+    }
+    let checksum = xxh3_64(&bytes[..CHECKSUM_AT]);
+    let written = u64_at(bytes, CHECKSUM_AT);
+    if written != checksum {
+        return Err(Error::damaged(path, "header checksum", written, checksum));
+    }
+    match u32_at(bytes, 8) {
+        found if found == format => Ok(checksum),
+        found if found < FORMAT => {
+            let expected = format!("{format}, as the manifest says");
+            Err(Error::damaged(path, "format", expected, found))
+        }
+        found => Err(Error::Format {
+            path: path.to_path_buf(),
+            expected: FORMAT,
+            found,
+        }),
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
     let mut field = [0; 4];
     field.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(field)
 }
 
-fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
     let mut field = [0; 8];
     field.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(field)
@@ -178,23 +229,29 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
+    const FILE_BYTES: u64 = 128 + 64 + 320;
+
     fn header() -> Header {
         Header {
             shard: 1,
             shards: 3,
-            dim: 10,
+            row_bytes: 40,
             version: 7,
             rows: 5,
-            slots: 16,
-            probes_max: 2,
-            rows_checksum: 11,
-            index_checksum: 12,
+            is_delta: false,
+            places: Places {
+                seed: 3,
+                buckets: 2,
+                slots: 6,
+            },
+            pilots_checksum: 11,
+            slots_checksum: 12,
         }
     }
 
     /// The error of decoding `header` as the start of a file of `file_bytes` bytes.
     fn check(header: Header, file_bytes: u64, expected: &str) {
-        let (bytes, _) = header.encode().unwrap();
+        let (bytes, _) = header.encode();
         let error = Header::decode(&bytes, file_bytes, Path::new("shard-00001.mpf")).unwrap_err();
         let message = error.to_string();
         assert!(
@@ -203,43 +260,56 @@ mod tests {
         );
     }
 
+    fn with_places(places: Places) -> Header {
+        Header { places, ..header() }
+    }
+
     #[test]
     fn a_header_survives_the_way_through_bytes() {
-        let (bytes, checksum) = header().encode().unwrap();
-        let (decoded, layout, found) = Header::decode(&bytes, 128 + 256 + 256, Path::new("x")).unwrap();
+        let (bytes, checksum) = header().encode();
+        let (decoded, layout, found) = Header::decode(&bytes, FILE_BYTES, Path::new("x")).unwrap();
         assert_eq!((decoded, found), (header(), checksum));
-        assert_eq!(layout.rows_bytes, 256);
-        assert_eq!(layout.index_offset, 384);
+        assert_eq!((layout.pilots_bytes, layout.slots_offset), (64, 192));
+        assert_eq!((layout.slots_bytes, layout.file_bytes), (320, FILE_BYTES));
     }
 
     #[test]
     fn contradictions_are_named() {
-        check(header(), 639, "length in bytes: expected 640, found 639; restore");
+        let places = header().places;
         check(
-            Header { dim: 0, ..header() },
-            640,
-            "dim: expected 1 to 65536, found 0",
-        );
-        check(
-            Header { slots: 4, ..header() },
-            640,
-            "slots: expected a power of two",
+            header(),
+            FILE_BYTES - 1,
+            "length in bytes: expected 512, found 511; restore",
         );
         check(
             Header {
-                slots: 24,
+                row_bytes: 0,
                 ..header()
             },
             640,
-            "slots: expected a power of two",
+            "row_bytes: expected 1 to 262144, found 0",
         );
         check(
-            Header {
-                probes_max: 17,
-                ..header()
-            },
+            with_places(Places { slots: 5, ..places }),
             640,
-            "probes_max: expected at most 16",
+            "slots: expected more than the 5 rows",
+        );
+        check(
+            with_places(Places {
+                slots: 1 << 33,
+                ..places
+            }),
+            640,
+            "slots: expected more than the 5 rows, below 2^33",
+        );
+        for buckets in [0, 7] {
+            let wrong = with_places(Places { buckets, ..places });
+            check(wrong, 640, "buckets: expected 1 to 6");
+        }
+        check(
+            with_places(Places { seed: 2, ..places }),
+            640,
+            "seed: expected an odd number",
         );
         check(
             Header { shard: 3, ..header() },
@@ -249,14 +319,24 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
-        let (mut bytes, _) = header().encode().unwrap();
-        bytes[8] = 2;
-        let damaged = Header::decode(&bytes, 640, Path::new("x")).unwrap_err();
+    fn another_format_is_told_from_damage() {
+        let decode = |format: u8, signed: bool| {
+            let (mut bytes, _) = header().encode();
+            bytes[8] = format;
+            if signed {
+                let checksum = xxh3_64(&bytes[..CHECKSUM_AT]);
+                bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+            }
+            Header::decode(&bytes, FILE_BYTES, Path::new("x")).unwrap_err()
+        };
+        let damaged = decode(3, false);
         assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");
-        let checksum = xxh3_64(&bytes[..CHECKSUM_AT]);
-        bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-        let newer = Header::decode(&bytes, 640, Path::new("x")).unwrap_err();
-        assert!(matches!(newer, Error::Format { found: 2, .. }), "{newer}");
+        let newer = decode(3, true);
+        assert!(matches!(newer, Error::Format { found: 3, .. }), "{newer}");
+        let older = decode(1, true).to_string();
+        assert!(
+            older.contains("format: expected 2, as the manifest says, found 1"),
+            "{older}"
+        );
     }
 }

@@ -1,23 +1,23 @@
-//! Immutable embedding tables: memory-mapped shards, batch lookup, pooling.
+//! Immutable embedding tables: perfect hashing, batch lookup, pooling.
 //!
-//! A table maps `u64` keys to rows of `dim` floats. Each version of it is a folder that never changes
+//! A table maps `u64` keys to rows of numbers. Each version of it is a folder that never changes
 //! (docs/formats/feature-shard.md); [`write::Writer`] makes one and a [`Table`] reads one.
 //! This crate never sees a socket, a wire type or another engine. Its one invariant: an opened table answers every
-//! lookup from its mapping, without locks, allocation or panics, whatever bytes its files hold.
+//! lookup from its shards, without locks or panics, whatever bytes its files hold.
 //!
 //! ```
-//! use millpond_engines_features::{Pool, Table, write::Writer};
+//! use millpond_engines_features::{Pool, Schema, Table, write::Writer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let dir = tempfile::tempdir()?;
 //! let table_dir = dir.path().join("films");
 //!
-//! let mut writer = Writer::create(&table_dir, "films", 1, 2, 1, 2)?;
+//! let mut writer = Writer::create(&table_dir, "films", 1, Schema::floats(2), 1)?;
 //! writer.push(7, &[1.0, 2.0])?;
 //! writer.push(u64::MAX, &[3.0, 4.0])?;
 //! writer.finish()?;
 //!
-//! let table = Table::open_version(&table_dir, None)?;
+//! let mut table = Table::open_version(&table_dir, None)?;
 //! table.make_resident()?;
 //!
 //! let (mut values, mut found) = ([0.0; 6], [0; 1]);
@@ -33,12 +33,17 @@
 //! ```
 
 mod error;
+mod format1;
+mod guard;
 mod hash;
 mod header;
+mod layer;
 mod lookup;
 mod manifest;
 mod map;
 mod prefetch;
+mod rows;
+mod schema;
 mod section;
 mod shard;
 mod table;
@@ -47,6 +52,7 @@ pub mod write;
 
 pub use error::Error;
 pub use lookup::Pool;
-pub use section::Section;
-pub use table::{ShardInfo, Table};
+pub use schema::{Column, DIM_MAX, NotFinite, Numbers, Schema};
+pub use section::{Memory, Section};
+pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use versions::versions;

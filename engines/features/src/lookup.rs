@@ -1,12 +1,16 @@
 //! Batch lookup: rows as they are, or pooled by bags.
 //!
-//! No threads and no allocation. Invariant: keys are worked on in blocks, each in two prefetch passes and a copy, so that
-//! the cache misses of a block overlap instead of following one another.
+//! No threads. Invariant: keys are worked on in blocks, each in two prefetch passes and a copy, so that the cache misses
+//! of a block overlap instead of following one another.
+
+use std::sync::Arc;
 
 use crate::error::Error;
-use crate::hash::{hash, shard_of};
-use crate::shard::{Row, View, prefetch_row};
-use crate::table::Table;
+use crate::hash::hash;
+use crate::layer::{Layer, Said, Views};
+use crate::rows::{Reader, Row};
+use crate::shard::Slot;
+use crate::table::{LAYERS_MAX, Table};
 
 /// Keys a block: enough misses to fill the processor's queue of outstanding lines, few enough that their slots and rows
 /// stay in the nearest cache between the passes.
@@ -19,6 +23,8 @@ pub enum Pool {
     Sum,
     /// Their sum divided by the number of keys found in the bag.
     Mean,
+    /// The largest number at each place.
+    Max,
 }
 
 impl Table {
@@ -43,11 +49,12 @@ impl Table {
         debug_assert_eq!(values.len(), keys.len() * self.dim(), "length of values");
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
         let fitting = (values.len() / self.dim()).min(keys.len());
+        let reader = Reader::new(self.schema());
         let mut rows = values.chunks_exact_mut(self.dim());
         self.each::<KEYS, AHEAD>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
             match row {
-                Some(row) => copy(row, values),
+                Some(row) => reader.copy(row, values),
                 None => values.fill(0.0),
             }
         })
@@ -76,9 +83,11 @@ impl Table {
         values.fill(0.0);
         let mut ends = offsets.iter().skip(1).map(|&end| end as usize);
         let mut pooled = values.chunks_exact_mut(self.dim());
+        let reader = Reader::new(self.schema());
+        let mut scratch = Vec::new();
         let mut bag = Bag {
             end: 0,
-            sum: &mut [],
+            pooled: &mut [],
             rows: 0,
         };
         let mut key = 0;
@@ -86,14 +95,14 @@ impl Table {
             // Empty bags end where they begin: step over them too.
             while key >= bag.end {
                 bag.close(pool);
-                let (Some(end), Some(sum)) = (ends.next(), pooled.next()) else {
+                let (Some(end), Some(pooled)) = (ends.next(), pooled.next()) else {
                     return;
                 };
-                bag = Bag { end, sum, rows: 0 };
+                bag = Bag { end, pooled, rows: 0 };
             }
             key += 1;
             if let Some(row) = row {
-                bag.add(row);
+                bag.add(row, pool, reader, &mut scratch);
             }
         });
         bag.close(pool);
@@ -108,31 +117,47 @@ impl Table {
         found: &mut [u8],
         visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
-        match self.opened() {
+        match self.layers() {
             [] => 0,
-            // The usual case is worth code of its own: the one shard's view stays in registers.
+            // The usual case is worth code of its own.
             [only] => {
-                let view = only.view();
-                each_in::<KEYS, AHEAD>(|_| view, keys, found, visit)
+                let Some(views) = only.views() else { return 0 };
+                each_in::<KEYS, AHEAD, 1>(&[views], keys, found, |[slot], key| slot.row(key), visit)
             }
-            [first, others @ ..] => {
-                let count = others.len() as u32 + 1;
-                let view_of = |hash| {
-                    let number = shard_of(hash, count) as usize;
-                    self.opened().get(number).unwrap_or(first).view()
+            layers => {
+                let Some(views) = layers
+                    .iter()
+                    .map(|layer| layer.views())
+                    .collect::<Option<Vec<_>>>()
+                else {
+                    return 0;
                 };
-                each_in::<KEYS, AHEAD>(view_of, keys, found, visit)
+                let row_of = |slots: &[_; LAYERS_MAX], key| row_of(layers, slots, key);
+                each_in::<KEYS, AHEAD, LAYERS_MAX>(&views, keys, found, row_of, visit)
             }
         }
     }
 }
-
-/// [`Table::each`], given the view of the shard that a hash belongs to.
+/// The row of a key whose slots in all layers are these: the newest that says anything of it decides.
 #[inline(always)]
-fn each_in<'a, const KEYS: usize, const AHEAD: bool>(
-    view_of: impl Fn(u64) -> View<'a>,
+fn row_of<'a>(layers: &'a [Arc<Layer>], slots: &[Slot<'a>; LAYERS_MAX], key: u64) -> Option<Row<'a>> {
+    for (layer, slot) in layers.iter().zip(slots) {
+        match layer.said(slot.row(key)) {
+            Said::Nothing => {}
+            Said::Row(row) => return Some(row),
+            Said::Removed => return None,
+        }
+    }
+    None
+}
+
+/// [`Table::each`], given the views of the layers, at most `LAYERS`, and what to make of a key's slots in them.
+#[inline(always)]
+fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
+    views: &[Views<'a>],
     keys: &[u64],
     found: &mut [u8],
+    row_of: impl Fn(&[Slot<'a>; LAYERS], u64) -> Option<Row<'a>>,
     mut visit: impl FnMut(Option<Row<'a>>),
 ) -> usize {
     let mut count = 0;
@@ -141,22 +166,26 @@ fn each_in<'a, const KEYS: usize, const AHEAD: bool>(
         for (place, &key) in hashes.iter_mut().zip(keys) {
             *place = hash(key);
             if AHEAD {
-                view_of(*place).prefetch_slot(*place);
+                views
+                    .iter()
+                    .for_each(|views| views.of(*place).prefetch_pilot(*place));
             }
         }
-        let mut rows = [None; KEYS];
-        for ((row, &hash), &key) in rows.iter_mut().zip(&hashes).zip(keys) {
-            *row = view_of(hash).find(key, hash);
-            if let (true, Some(row)) = (AHEAD, *row) {
-                prefetch_row(row);
+        let mut slots = [[Slot::default(); LAYERS]; KEYS];
+        for (slots, &hash) in slots.iter_mut().zip(&hashes).take(keys.len()) {
+            for (slot, views) in slots.iter_mut().zip(views) {
+                *slot = views.of(hash).slot(hash);
+                if AHEAD {
+                    slot.prefetch();
+                }
             }
         }
         found.fill(0);
-        let rows = rows.get(..keys.len()).unwrap_or_default();
-        for (rows, bits) in rows.chunks(8).zip(found) {
-            for (bit, row) in rows.iter().enumerate() {
+        for ((keys, slots), bits) in keys.chunks(8).zip(slots.chunks(8)).zip(found) {
+            for (bit, (&key, slots)) in keys.iter().zip(slots).enumerate() {
+                let row = row_of(slots, key);
                 *bits |= u8::from(row.is_some()) << bit;
-                visit(*row);
+                visit(row);
             }
             count += bits.count_ones() as usize;
         }
@@ -168,31 +197,26 @@ fn each_in<'a, const KEYS: usize, const AHEAD: bool>(
 struct Bag<'a> {
     /// The key number at which the next bag begins.
     end: usize,
-    sum: &'a mut [f32],
+    pooled: &'a mut [f32],
     /// Rows added so far: the divisor of a mean.
     rows: u32,
 }
 
 impl Bag<'_> {
-    fn add(&mut self, row: Row<'_>) {
+    fn add(&mut self, row: Row<'_>, pool: Pool, reader: Reader<'_>, scratch: &mut Vec<f32>) {
         self.rows += 1;
-        for (sum, bytes) in self.sum.iter_mut().zip(row) {
-            *sum += f32::from_le_bytes(*bytes);
+        match pool {
+            Pool::Max if self.rows == 1 => reader.copy(row, self.pooled),
+            Pool::Max => reader.fold(row, self.pooled, scratch, |max, value| *max = max.max(value)),
+            Pool::Sum | Pool::Mean => reader.fold(row, self.pooled, scratch, |sum, value| *sum += value),
         }
     }
 
     fn close(&mut self, pool: Pool) {
         if pool == Pool::Mean && self.rows > 1 {
             let rows = self.rows as f32;
-            self.sum.iter_mut().for_each(|sum| *sum /= rows);
+            self.pooled.iter_mut().for_each(|sum| *sum /= rows);
         }
-    }
-}
-
-#[inline(always)]
-fn copy(row: Row<'_>, values: &mut [f32]) {
-    for (value, bytes) in values.iter_mut().zip(row) {
-        *value = f32::from_le_bytes(*bytes);
     }
 }
 

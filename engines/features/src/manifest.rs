@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
-use crate::header::{DIM_MAX, FORMAT, SHARDS_MAX};
+use crate::format1;
+use crate::header::{FORMAT, SHARDS_MAX};
+use crate::schema::{Column, NotFinite, Schema};
 
 /// The name of the file in a version folder.
 pub(crate) const FILE: &str = "manifest.json";
@@ -24,9 +26,24 @@ pub(crate) struct Manifest {
     pub(crate) format: u32,
     pub(crate) name: String,
     pub(crate) version: u64,
-    pub(crate) dim: u32,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) not_finite: NotFinite,
+    /// Of a delta: the version that it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<Base>,
+    /// Rows of the version: those of its base count.
     pub(crate) rows: u64,
+    pub(crate) created_unix_s: u64,
+    pub(crate) source: String,
     pub(crate) shards: Vec<ShardEntry>,
+}
+
+/// The version that a delta changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Base {
+    pub(crate) version: u64,
+    /// That of its manifest, in hexadecimal: another build of the same number is another version.
+    pub(crate) checksum: String,
 }
 
 /// One shard file, as the manifest describes it.
@@ -62,13 +79,14 @@ impl Manifest {
         Ok(bytes)
     }
 
-    /// Reads and checks the manifest of a version folder.
-    pub(crate) fn read(version_dir: &Path) -> Result<Manifest, Error> {
+    /// Reads and checks the manifest of a version folder; its checksum, as deltas name it, is given beside it.
+    pub(crate) fn read(version_dir: &Path) -> Result<(Manifest, String), Error> {
         let path = version_dir.join(FILE);
         let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
         let manifest = Manifest::decode(&bytes, &path)?;
         manifest.check(&path)?;
-        Ok(manifest)
+        let checksum = xxh3_64(bytes.get(HEAD_BYTES..).unwrap_or_default());
+        Ok((manifest, format!("{checksum:016x}")))
     }
 
     fn decode(bytes: &[u8], path: &Path) -> Result<Manifest, Error> {
@@ -94,14 +112,23 @@ impl Manifest {
         }
         let wrong = |error: serde_json::Error| Error::damaged(path, "content", "a table's manifest", error);
         let Format { format } = serde_json::from_slice(bytes).map_err(wrong)?;
-        if format != FORMAT {
-            return Err(Error::Format {
+        match format {
+            format1::FORMAT => format1::manifest(bytes).map_err(wrong),
+            FORMAT => serde_json::from_slice(bytes).map_err(wrong),
+            found => Err(Error::Format {
                 path: path.to_path_buf(),
                 expected: FORMAT,
-                found: format,
-            });
+                found,
+            }),
         }
-        serde_json::from_slice(bytes).map_err(wrong)
+    }
+
+    /// The columns of its rows.
+    pub(crate) fn schema(&self) -> Schema {
+        Schema {
+            columns: self.columns.clone(),
+            not_finite: self.not_finite,
+        }
     }
 
     fn check(&self, path: &Path) -> Result<(), Error> {
@@ -110,9 +137,14 @@ impl Manifest {
             let expected = format!("1 to {SHARDS_MAX}");
             return Err(Error::damaged(path, "number of shards", expected, count));
         }
-        if self.dim == 0 || self.dim as usize > DIM_MAX {
-            return Err(Error::damaged(path, "dim", "1 to 65536", self.dim));
-        }
+        self.schema().check().map_err(|error| match error {
+            Error::Argument {
+                name,
+                expected,
+                found,
+            } => Error::damaged(path, name, expected, found),
+            other => other,
+        })?;
         // The names are fixed, so no manifest can lead out of its folder.
         for (number, entry) in (0..).zip(&self.shards) {
             let expected = shard_file(number);
@@ -124,7 +156,12 @@ impl Manifest {
             .shards
             .iter()
             .try_fold(0_u64, |sum, entry| sum.checked_add(entry.rows));
-        if sum != Some(self.rows) {
+        if let Some(base) = &self.base {
+            if base.version >= self.version {
+                let expected = format!("a version before {}", self.version);
+                return Err(Error::damaged(path, "base", expected, base.version));
+            }
+        } else if sum != Some(self.rows) {
             let found = format!("{sum:?} in the shards");
             return Err(Error::damaged(path, "rows", self.rows, found));
         }
@@ -142,8 +179,12 @@ mod tests {
             format: FORMAT,
             name: "films".to_owned(),
             version: u64::MAX,
-            dim: 16,
+            columns: Schema::floats(16).columns,
+            not_finite: NotFinite::Refused,
+            base: None,
             rows: 3,
+            created_unix_s: 1_795_651_200,
+            source: "films.parquet".to_owned(),
             shards: vec![ShardEntry {
                 file: shard_file(0),
                 bytes: 448,
@@ -201,7 +242,24 @@ mod tests {
             },
             "rows: expected 4",
         );
-        check(&Manifest { dim: 0, ..manifest() }, "dim: expected 1 to 65536");
+        let base = Base {
+            version: u64::MAX,
+            checksum: String::new(),
+        };
+        check(
+            &Manifest {
+                base: Some(base),
+                ..manifest()
+            },
+            "base: expected a version before 18446744073709551615",
+        );
+        check(
+            &Manifest {
+                columns: Schema::floats(0).columns,
+                ..manifest()
+            },
+            "dim: expected at least 1 in column \"vector\"",
+        );
         check(
             &Manifest {
                 shards: vec![],
@@ -215,7 +273,7 @@ mod tests {
                 format: 9,
                 ..manifest()
             },
-            "format 9, this build reads format 1",
+            "format 9, this build reads formats 1 and 2",
         );
     }
 }

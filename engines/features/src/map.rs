@@ -1,39 +1,61 @@
-//! The one place that maps files into memory.
+//! The bytes of a shard file: a mapping of it, or a copy in memory.
 //!
-//! Not a cache and not a reader: it gives bytes, and what they mean is decided elsewhere. Invariant: a section is
-//! mapped read-only and only after its bounds were checked against the length of the file.
+//! Not a cache and not a reader: it gives bytes, and what they mean is decided elsewhere. Invariant: a file is mapped
+//! read-only, and a page of it that is gone reads as zeros.
 #![allow(unsafe_code)] // A mapping is unsafe by nature: the file could change under it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Deref;
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
 
-/// A read-only stretch of a file, as bytes.
-pub(crate) struct Section(Mmap);
+use crate::guard::Guard;
 
-impl Section {
-    /// Maps `bytes` bytes of `file` from `offset`; both must lie inside the file.
-    pub(crate) fn map(file: &File, offset: u64, bytes: usize) -> io::Result<Section> {
-        let file_bytes = file.metadata()?.len();
-        if offset
-            .checked_add(bytes as u64)
-            .is_none_or(|end| end > file_bytes)
-        {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+/// The whole of a file, as bytes.
+pub(crate) enum Bytes {
+    /// Read from the file as they are needed, and shared with every process that maps it. The guard is dropped first.
+    Mapped(Guard, Mmap),
+    /// A copy; nothing that happens to the file matters to it.
+    Resident(Mmap),
+}
+
+impl Bytes {
+    /// Maps a file that is not empty.
+    pub(crate) fn map(file: &File) -> io::Result<Bytes> {
+        // SAFETY: the mapping is read-only, the format demands that the files of a version never change once it has its
+        // name (docs/formats/feature-shard.md, last section), and whatever bytes are found are taken for no more than bytes.
+        let map = unsafe { MmapOptions::new().map(file)? };
+        Ok(Bytes::Mapped(Guard::new(&map), map))
+    }
+
+    /// Whether a page of the file was gone when it was read.
+    #[inline(always)]
+    pub(crate) fn was_cut(&self) -> bool {
+        match self {
+            Bytes::Mapped(guard, _) => guard.was_cut(),
+            Bytes::Resident(_) => false,
         }
-        // SAFETY: the stretch lies inside the file, the mapping is read-only, and the format demands that the files
-        // of a version never change once it has its name (docs/formats/feature-shard.md, last section).
-        let map = unsafe { MmapOptions::new().offset(offset).len(bytes).map(file)? };
-        Ok(Section(map))
+    }
+
+    /// Reads `len` bytes, in huge pages where the system grants them: a table has more pages of 4 KiB than the
+    /// processor can keep the addresses of.
+    pub(crate) fn read(from: &mut impl Read, len: usize) -> io::Result<Bytes> {
+        let mut memory = MmapMut::map_anon(len)?;
+        // Refused by systems without huge pages, which serve all the same.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(Advice::HugePage);
+        from.read_exact(&mut memory)?;
+        Ok(Bytes::Resident(memory.make_read_only()?))
     }
 }
 
-impl Deref for Section {
+impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match self {
+            Bytes::Mapped(_, map) | Bytes::Resident(map) => map,
+        }
     }
 }

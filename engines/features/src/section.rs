@@ -14,6 +14,29 @@ pub struct Section {
     pub path: PathBuf,
     /// The version to serve; the highest when left out.
     pub version: Option<u64>,
+    /// Where its rows are while they are served; [`Memory::Resident`] when left out.
+    pub memory: Option<Memory>,
+}
+
+/// Where the rows of a served table are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Memory {
+    /// In memory of the process, in huge pages where there are any: the fastest, and safe from the disk.
+    #[default]
+    Resident,
+    /// In the system's cache of files, shared by all processes that serve it: for tables larger than memory.
+    Mapped,
+}
+
+impl Memory {
+    /// Its name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Memory::Resident => "resident",
+            Memory::Mapped => "mapped",
+        }
+    }
 }
 
 impl Section {
@@ -31,11 +54,23 @@ impl Section {
         ))
     }
 
-    /// Opens the version.
+    /// Opens the version; its data is not read before [`Section::ready`]. What it has in common with `served`, a version that
+    /// was made ready in the same way, it shares.
     ///
     /// # Errors
     /// As [`Table::open_version`].
-    pub fn open(&self) -> Result<Table, Error> {
-        Table::open_version(&self.path, self.version)
+    pub fn open(&self, served: Option<&Table>) -> Result<Table, Error> {
+        Table::open_beside(&self.path, self.version, served)
+    }
+
+    /// Reads and verifies every byte of an opened version, into memory unless the section says otherwise.
+    ///
+    /// # Errors
+    /// As [`Table::verify`] and [`Table::make_resident`].
+    pub fn ready(&self, table: &mut Table) -> Result<(), Error> {
+        match self.memory.unwrap_or_default() {
+            Memory::Resident => table.make_resident(),
+            Memory::Mapped => table.make_mapped(),
+        }
     }
 }

@@ -1,41 +1,36 @@
-//! One opened shard: its two mapped sections, and the search for a key in them.
+//! One opened shard: its bytes, and the search for a key in them.
 //!
-//! Not a table: it answers for any key it is asked, and the table asks the right shard. Invariant: a search ends after
-//! `probes_max` slots and never names bytes outside the rows, whatever the index holds.
+//! Not a table: it answers for any key it is asked, and the table asks the right shard. Invariant: a search reads one
+//! pilot and one slot, both inside the file, whatever the bytes say.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
-use crate::header::{HEADER_BYTES, Header};
-use crate::map::Section;
+use crate::hash::{Places, hash};
+use crate::header::{HEADER_BYTES, Header, KEY_BYTES, Layout, PILOT_BYTES};
+use crate::map::Bytes;
 use crate::prefetch::prefetch;
+use crate::rows::Row;
 
-/// A row as it lies in the file: little-endian floats.
-pub(crate) type Row<'a> = &'a [[u8; 4]];
-
-/// A slot as it lies in the file: the key, then the row's number plus one.
-type Slot = [u8; 16];
-
-/// Floats in a cache line, and how many lines of a row are asked for ahead; the processor follows longer rows by itself.
-const LINE_FLOATS: usize = 16;
+/// Bytes of a cache line, and how many lines of a slot are asked for ahead; the processor follows longer rows by itself.
+const LINE_BYTES: usize = 64;
 const LINES_AHEAD_MAX: usize = 4;
 
 pub(crate) struct Shard {
     /// For messages.
     path: PathBuf,
     pub(crate) header: Header,
+    layout: Layout,
     /// Ties the file to its manifest.
     pub(crate) header_checksum: u64,
-    /// Device and inode: whether the path still names the file that is mapped.
-    identity: (u64, u64),
-    file_bytes: u64,
-    rows: Section,
-    index: Section,
+    /// What is mapped, whatever its path names meanwhile; none where the bytes stand in memory.
+    file: Option<File>,
+    /// The whole file.
+    bytes: Bytes,
 }
 
 impl Shard {
@@ -43,44 +38,56 @@ impl Shard {
     pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
         let mut file = File::open(path).map_err(Error::io("open", path))?;
         let metadata = file.metadata().map_err(Error::io("read", path))?;
-        let file_bytes = metadata.len();
-        if file_bytes < HEADER_BYTES as u64 {
-            let found = format!("{file_bytes} bytes");
-            let expected = "at least 128 bytes";
-            return Err(Error::damaged(path, "header", expected, found));
-        }
-        let mut bytes = [0; HEADER_BYTES];
-        file.read_exact(&mut bytes).map_err(Error::io("read", path))?;
-        let (header, layout, header_checksum) = Header::decode(&bytes, file_bytes, path)?;
-        let map = |offset, bytes: u64| {
-            let bytes = usize::try_from(bytes)
-                .map_err(|_| Error::damaged(path, "length", "what fits this machine", bytes))?;
-            Section::map(&file, offset, bytes).map_err(Error::io("map", path))
-        };
+        let bytes = header_of(&mut file, metadata.len(), path)?;
+        let (header, layout, header_checksum) = Header::decode(&bytes, metadata.len(), path)?;
         Ok(Shard {
             path: path.to_path_buf(),
-            identity: (metadata.dev(), metadata.ino()),
-            file_bytes,
-            rows: map(HEADER_BYTES as u64, layout.rows_bytes)?,
-            index: map(layout.index_offset, layout.index_bytes)?,
             header,
+            layout,
             header_checksum,
+            bytes: Bytes::map(&file).map_err(Error::io("map", path))?,
+            file: Some(file),
         })
     }
 
-    /// Whether the file is still as long as what is mapped of it: reading a page that was cut off ends the process (SIGBUS).
-    /// A file that was deleted, or had another put in its place, stays whole for its mapping.
+    /// A shard that has no file: its bytes stand in memory. `path` is for messages.
+    pub(crate) fn of_bytes(bytes: &[u8], path: &Path) -> Result<Shard, Error> {
+        let header = header_of(&mut { bytes }, bytes.len() as u64, path)?;
+        let (header, layout, header_checksum) = Header::decode(&header, bytes.len() as u64, path)?;
+        Ok(Shard {
+            path: path.to_path_buf(),
+            header,
+            layout,
+            header_checksum,
+            file: None,
+            bytes: Bytes::read(&mut { bytes }, bytes.len()).map_err(Error::io("hold", path))?,
+        })
+    }
+
+    /// Whether the mapped file is still as long as it was. One that was deleted, or had another put in its place, stays
+    /// whole for its mapping.
     pub(crate) fn check_length(&self) -> Result<(), Error> {
-        let metadata = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found.map_err(Error::io("read", &self.path))?,
-        };
-        let is_ours = (metadata.dev(), metadata.ino()) == self.identity;
-        if is_ours && metadata.len() != self.file_bytes {
+        let Some(file) = &self.file else { return Ok(()) };
+        let metadata = file.metadata().map_err(Error::io("read", &self.path))?;
+        let (expected, found) = (self.layout.file_bytes, metadata.len());
+        if found != expected {
             let what = "length in bytes since it was opened";
-            return Err(Error::damaged(&self.path, what, self.file_bytes, metadata.len()));
+            return Err(Error::damaged(&self.path, what, expected, found));
         }
         Ok(())
+    }
+
+    /// Whether bytes of the file were missing when they were read: answers may be wrong since then.
+    #[inline(always)]
+    pub(crate) fn was_cut(&self) -> bool {
+        self.bytes.was_cut()
+    }
+
+    /// The error that says so.
+    pub(crate) fn cut(&self) -> Error {
+        Error::Cut {
+            path: self.path.clone(),
+        }
     }
 
     /// Reads every byte and compares the checksums.
@@ -94,86 +101,134 @@ impl Shard {
             let (expected, found) = (format!("{expected:016x}"), format!("{found:016x}"));
             Err(Error::damaged(&self.path, what, expected, found))
         };
-        check("checksum of rows", &self.rows, self.header.rows_checksum)?;
-        check("checksum of index", &self.index, self.header.index_checksum)
+        let (pilots, slots) = self.sections();
+        check("checksum of pilots", pilots, self.header.pilots_checksum)?;
+        check("checksum of slots", slots, self.header.slots_checksum)
+    }
+
+    /// Reads the whole file into memory, and verifies it there.
+    pub(crate) fn make_resident(&mut self) -> Result<(), Error> {
+        self.check_length()?;
+        if let Some(file) = &mut self.file {
+            let bytes = file
+                .rewind()
+                .and_then(|()| Bytes::read(file, self.layout.file_bytes as usize));
+            self.bytes = bytes.map_err(Error::io("read", &self.path))?;
+            self.file = None;
+        }
+        self.verify()
+    }
+
+    /// The pilots and the slots, each with its padding.
+    fn sections(&self) -> (&[u8], &[u8]) {
+        let sections = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        sections
+            .split_at_checked(self.layout.pilots_bytes as usize)
+            .unwrap_or_default()
     }
 
     /// What a search needs, gathered once.
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
+        let (pilots, slots) = self.sections();
+        let places = self.header.places;
+        let pilots = pilots.get(..(places.buckets * PILOT_BYTES) as usize);
+        let slot_bytes = self.header.slot_bytes();
+        let slots = slots.get(..places.slots as usize * slot_bytes);
         View {
-            slots: self.index.as_chunks().0,
-            floats: self.rows.as_chunks().0,
-            rows: self.header.rows,
-            probes_max: self.header.probes_max,
-            dim: self.header.dim as usize,
+            pilots: pilots.unwrap_or_default().as_chunks().0,
+            slots: slots.unwrap_or_default(),
+            slot_bytes,
+            places,
         }
     }
+}
+
+/// The first bytes of a file that has at least as many.
+fn header_of(file: &mut impl Read, file_bytes: u64, path: &Path) -> Result<[u8; HEADER_BYTES], Error> {
+    if file_bytes < HEADER_BYTES as u64 {
+        let found = format!("{file_bytes} bytes");
+        return Err(Error::damaged(path, "header", "at least 128 bytes", found));
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_exact(&mut bytes).map_err(Error::io("read", path))?;
+    Ok(bytes)
 }
 
 /// A shard's sections, as a search sees them.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
-    /// A power of two of them, as the header was checked for.
-    slots: &'a [Slot],
-    /// All rows, and the padding.
-    floats: Row<'a>,
-    rows: u64,
-    probes_max: u64,
-    dim: usize,
+    /// One for each bucket.
+    pilots: &'a [[u8; 2]],
+    slots: &'a [u8],
+    slot_bytes: usize,
+    places: Places,
 }
 
 impl<'a> View<'a> {
+    /// Asks for the pilot of a hashed key.
     #[inline(always)]
-    fn slot(&self, number: u64) -> Option<&'a Slot> {
-        let mask = self.slots.len().wrapping_sub(1);
-        self.slots.get(number as usize & mask)
-    }
-
-    /// Asks for the first slot of a hashed key.
-    #[inline(always)]
-    pub(crate) fn prefetch_slot(&self, hash: u64) {
-        if let Some(slot) = self.slot(hash) {
-            prefetch(slot);
+    pub(crate) fn prefetch_pilot(&self, hash: u64) {
+        let bucket = self.places.bucket(self.places.spread(hash));
+        if let Some(pilot) = self.pilots.get(bucket as usize) {
+            prefetch(pilot);
         }
     }
 
-    /// The row of a key, if it is there.
+    /// The one slot that a hashed key can have.
     #[inline(always)]
-    pub(crate) fn find(&self, key: u64, hash: u64) -> Option<Row<'a>> {
-        let mut at = hash;
-        for _ in 0..self.probes_max {
-            let [slot_key, place] = self.slot(at)?.as_chunks::<8>().0 else {
-                return None;
-            };
-            // Place 0 wraps to a number no row has, so an empty slot and a damaged one end the search alike.
-            let number = u64::from_le_bytes(*place).wrapping_sub(1);
-            if number >= self.rows {
-                return None;
-            }
-            if u64::from_le_bytes(*slot_key) == key {
-                let start = number as usize * self.dim;
-                return self.floats.get(start..start + self.dim);
-            }
-            at = at.wrapping_add(1);
-        }
-        None
+    pub(crate) fn slot(&self, hash: u64) -> Slot<'a> {
+        let Some(number) = self.number(hash) else {
+            return Slot(&[]);
+        };
+        let begin = number as usize * self.slot_bytes;
+        Slot(self.slots.get(begin..begin + self.slot_bytes).unwrap_or_default())
+    }
+
+    #[inline(always)]
+    fn number(&self, hash: u64) -> Option<u64> {
+        let spread = self.places.spread(hash);
+        let pilot = self.pilots.get(self.places.bucket(spread) as usize)?;
+        Some(self.places.slot(spread, u16::from_le_bytes(*pilot)))
+    }
+
+    /// Every key with its row: of all slots those whose key has that one for its own.
+    pub(crate) fn rows(self) -> impl Iterator<Item = (u64, Row<'a>)> {
+        let slots = (0..).zip(self.slots.chunks_exact(self.slot_bytes));
+        slots.filter_map(move |(number, slot)| {
+            let (key, row) = slot.split_first_chunk::<KEY_BYTES>()?;
+            let key = u64::from_le_bytes(*key);
+            (self.number(hash(key)) == Some(number)).then_some((key, row))
+        })
     }
 }
 
-/// Asks for the first cache lines of a row and for its last.
-#[inline(always)]
-pub(crate) fn prefetch_row(row: Row<'_>) {
-    // A row need not begin with a line, so its end may lie in one more.
-    if let (Some(first), Some(last)) = (row.first(), row.last()) {
-        prefetch(first);
-        prefetch(last);
-    }
-    if row.len() > LINE_FLOATS {
-        for line in row.chunks_exact(LINE_FLOATS).take(LINES_AHEAD_MAX).skip(1) {
-            if let Some(place) = line.first() {
-                prefetch(place);
+/// A key and its row, as they lie in the file; empty in a shard without rows.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Slot<'a>(&'a [u8]);
+
+impl<'a> Slot<'a> {
+    /// Asks for its first cache lines and for its last.
+    #[inline(always)]
+    pub(crate) fn prefetch(self) {
+        // A slot need not begin with a line, so its end may lie in one more.
+        if let (Some(first), Some(last)) = (self.0.first(), self.0.last()) {
+            prefetch(first);
+            prefetch(last);
+        }
+        if self.0.len() > LINE_BYTES {
+            for line in self.0.chunks_exact(LINE_BYTES).take(LINES_AHEAD_MAX).skip(1) {
+                if let Some(place) = line.first() {
+                    prefetch(place);
+                }
             }
         }
+    }
+
+    /// Its row, where it is that of `key`.
+    #[inline(always)]
+    pub(crate) fn row(self, key: u64) -> Option<Row<'a>> {
+        let (slot_key, row) = self.0.split_first_chunk::<KEY_BYTES>()?;
+        (u64::from_le_bytes(*slot_key) == key).then_some(row)
     }
 }

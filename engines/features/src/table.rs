@@ -1,32 +1,38 @@
-//! One opened version of a table.
+//! One opened version: a base, and the deltas on it.
 //!
-//! Not a cache: nothing is copied out of the mapping until it is asked for. Invariant: all shards belong to the one
-//! manifest, and key k is only ever looked for in the shard that its hash names.
+//! Not a cache: nothing is copied out of its shards until it is asked for. Invariant: each layer is the one that the delta
+//! above it was built on, so what a lookup finds is the version that was built.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::Error;
-use crate::header::Header;
-use crate::manifest::{FILE, Manifest, ShardEntry};
+use crate::layer::{Layer, Said};
+use crate::manifest::{Base, FILE, Manifest};
+use crate::rows::Row;
+use crate::schema::Schema;
 use crate::shard::Shard;
 use crate::versions::{folder, number, versions};
 use millpond_metrics::Metric;
 
-/// One immutable, opened version of a table: all its shards, memory-mapped.
+/// A base and seven deltas: a lookup asks all of them.
+pub const LAYERS_MAX: usize = 8;
+
+/// One immutable, opened version of a table: all its shards, mapped, or in memory ([`Table::make_resident`]).
 ///
-/// It can be shared between threads. Its files must not be changed or cut while it is open.
+/// It can be shared between threads. Its files must not be changed or cut while they are mapped.
 pub struct Table {
-    /// The version's folder, for people.
-    path: PathBuf,
     name: String,
-    version: u64,
+    format: u32,
+    schema: Schema,
+    /// Of all columns: how long a row of an answer is.
     dim: usize,
     rows: u64,
-    /// For people; the same numbers stand in the shards' headers.
-    entries: Vec<ShardEntry>,
-    /// By number, never empty.
-    shards: Vec<Shard>,
+    created_unix_s: u64,
+    source: String,
+    /// The version's own first, its base last; never empty. Versions that have one in common may share it.
+    layers: Vec<Arc<Layer>>,
 }
 
 /// What is known of a shard without reading its data.
@@ -39,10 +45,8 @@ pub struct ShardInfo {
     pub bytes: u64,
     /// Rows in it.
     pub rows: u64,
-    /// Slots of its index.
+    /// Slots for them.
     pub slots: u64,
-    /// The most slots a search looks at.
-    pub probes_max: u64,
 }
 
 impl Table {
@@ -51,7 +55,7 @@ impl Table {
         Metric::gauge(
             "millpond_table_version",
             "The version served.",
-            |table: &Table| table.version as f64,
+            |table: &Table| table.version() as f64,
         )
         .max(),
         Metric::gauge("millpond_table_rows", "Rows of it.", |table: &Table| {
@@ -66,6 +70,19 @@ impl Table {
     /// # Errors
     /// [`Error::NoVersions`], [`Error::VersionNotFound`], or as [`Table::open`].
     pub fn open_version(table_dir: &Path, version: Option<u64>) -> Result<Table, Error> {
+        Table::open_beside(table_dir, version, None)
+    }
+
+    /// Opens a version as [`Table::open_version`] does, and shares what it has in common with an opened one: a base under a
+    /// new delta is not read again.
+    ///
+    /// # Errors
+    /// As [`Table::open_version`].
+    pub fn open_beside(
+        table_dir: &Path,
+        version: Option<u64>,
+        opened: Option<&Table>,
+    ) -> Result<Table, Error> {
         let available = versions(table_dir)?;
         let version = version.or(available.last().copied()).unwrap_or_default();
         if !available.contains(&version) {
@@ -75,35 +92,18 @@ impl Table {
                 available,
             });
         }
-        Table::open(&table_dir.join(folder(version)))
+        open_layers(&table_dir.join(folder(version)), opened)
     }
 
     /// Opens the version in a folder such as `tables/embeddings/00000001`.
     ///
     /// The manifest and the shards' headers are checked, each against itself and against the other; the data is not
-    /// read (see [`Table::verify`]).
+    /// read (see [`Table::verify`]). A delta's base must stand beside it.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`] or [`Error::Format`], each with the file's name.
+    /// [`Error::Io`], [`Error::Damaged`] or [`Error::Format`], each with the file's name; [`Error::Base`].
     pub fn open(version_dir: &Path) -> Result<Table, Error> {
-        let manifest = Manifest::read(version_dir)?;
-        check_folder(version_dir, manifest.version)?;
-        let mut shards = Vec::with_capacity(manifest.shards.len());
-        for (shard, entry) in (0..).zip(&manifest.shards) {
-            let path = version_dir.join(&entry.file);
-            let opened = Shard::open(&path)?;
-            check_shard(&opened, shard, &manifest, entry, &path)?;
-            shards.push(opened);
-        }
-        Ok(Table {
-            path: version_dir.to_path_buf(),
-            name: manifest.name,
-            version: manifest.version,
-            dim: manifest.dim as usize,
-            rows: manifest.rows,
-            entries: manifest.shards,
-            shards,
-        })
+        open_layers(version_dir, None)
     }
 
     /// Reads all data and compares it with its checksums; of each file its length first.
@@ -111,26 +111,53 @@ impl Table {
     /// # Errors
     /// [`Error::Damaged`], naming the first shard file that differs.
     pub fn verify(&self) -> Result<(), Error> {
-        self.shards.iter().try_for_each(Shard::verify)
+        self.shards().try_for_each(Shard::verify)
     }
 
-    /// Brings every page into memory, so that no first lookup waits for a disk; verifies on the way, as it reads all
-    /// bytes anyway.
+    /// Reads every file into memory and verifies it there, so that no lookup waits for a disk, and what happens to the
+    /// files later does not matter. What is shared with another version stays as that has it.
+    ///
+    /// # Errors
+    /// As [`Table::verify`], and [`Error::Io`] where there is not enough memory.
+    pub fn make_resident(&mut self) -> Result<(), Error> {
+        self.own_layers()
+            .flat_map(|layer| &mut layer.shards)
+            .try_for_each(Shard::make_resident)
+    }
+
+    /// Reads and verifies the data that it does not share with another version, where it lies.
     ///
     /// # Errors
     /// As [`Table::verify`].
-    pub fn make_resident(&self) -> Result<(), Error> {
-        // The checksums are computed through the mapping that lookups use: each page is read and mapped by it.
-        self.verify()
+    pub fn make_mapped(&mut self) -> Result<(), Error> {
+        self.own_layers()
+            .flat_map(|layer| &layer.shards)
+            .try_for_each(Shard::verify)
     }
 
-    /// Whether every file is still as long as it was when it was opened; the last thing before a version is served.
-    /// What is cut later is not seen, and ends the process when a lookup needs it: see docs/operations.md.
+    fn own_layers(&mut self) -> impl Iterator<Item = &mut Layer> {
+        self.layers.iter_mut().filter_map(Arc::get_mut)
+    }
+
+    /// Whether what lookups have read so far was all there. A mapped file that is cut reads as zeros where it is gone;
+    /// ask after a lookup, before its answer is used.
+    ///
+    /// # Errors
+    /// [`Error::Cut`], naming the first such file; from then on always.
+    #[inline]
+    pub fn check_whole(&self) -> Result<(), Error> {
+        match self.shards().find(|shard| shard.was_cut()) {
+            Some(shard) => Err(shard.cut()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether every mapped file is still as long as it was when it was opened; the last thing before a version is served.
     ///
     /// # Errors
     /// [`Error::Damaged`], naming the first shard file of another length; [`Error::Io`].
     pub fn check_lengths(&self) -> Result<(), Error> {
-        self.shards.iter().try_for_each(Shard::check_length)
+        self.shards().try_for_each(Shard::check_length)
     }
 
     /// The table's name.
@@ -140,53 +167,173 @@ impl Table {
 
     /// The number of this version.
     pub fn version(&self) -> u64 {
-        self.version
+        self.layers.first().map_or(0, |layer| layer.version)
     }
 
-    /// Floats in a row.
+    /// The versions whose files it needs: its own first, its base last.
+    pub fn chain(&self) -> Vec<u64> {
+        self.layers.iter().map(|layer| layer.version).collect()
+    }
+
+    /// Its columns.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Numbers in a row, all columns together.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Rows in all shards.
+    /// The format of its files (docs/formats).
+    pub fn format(&self) -> u32 {
+        self.format
+    }
+
+    /// When the version was written, in seconds of Unix time; 0 where it does not say.
+    pub fn created_unix_s(&self) -> u64 {
+        self.created_unix_s
+    }
+
+    /// What it was built from, for people; empty where it does not say.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Rows, without those that its deltas replaced or removed.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
     /// The version's folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.layers.first().map_or(Path::new(""), |layer| &layer.path)
     }
 
-    /// Its shards, by number.
-    pub fn shards(&self) -> impl Iterator<Item = ShardInfo> + '_ {
-        self.entries
-            .iter()
-            .zip(&self.shards)
+    /// The shards of its own files, by number; those of a delta's base belong to that version.
+    pub fn own_shards(&self) -> impl Iterator<Item = ShardInfo> + '_ {
+        let layer = self.layers.first().into_iter();
+        layer
+            .flat_map(|layer| layer.entries.iter().zip(&layer.shards))
             .map(|(entry, shard)| ShardInfo {
                 file: entry.file.clone(),
                 bytes: entry.bytes,
                 rows: entry.rows,
-                slots: shard.header.slots,
-                probes_max: shard.header.probes_max,
+                slots: shard.header.places.slots,
             })
     }
 
-    /// The shards themselves, by number.
-    pub(crate) fn opened(&self) -> &[Shard] {
-        &self.shards
+    /// Whether there is a row of that key.
+    pub fn contains(&self, key: u64) -> bool {
+        let said = self.layers.iter().map(|layer| layer.find(key));
+        let said = said.into_iter().find(|said| !matches!(said, Said::Nothing));
+        matches!(said, Some(Said::Row(_)))
+    }
+
+    /// Visits every row, in no order.
+    pub(crate) fn each_row<E>(&self, visit: &mut dyn FnMut(u64, Row<'_>) -> Result<(), E>) -> Result<(), E> {
+        for (at, layer) in self.layers.iter().enumerate() {
+            let newer = self.layers.get(..at).unwrap_or_default();
+            layer.each(&mut |key, said| match said {
+                Said::Row(row) if newer.iter().all(|newer| matches!(newer.find(key), Said::Nothing)) => {
+                    visit(key, row)
+                }
+                _ => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Its layers, its own first.
+    pub(crate) fn layers(&self) -> &[Arc<Layer>] {
+        &self.layers
+    }
+
+    /// How a delta on it names it.
+    pub(crate) fn as_base(&self) -> Base {
+        Base {
+            version: self.version(),
+            checksum: self
+                .layers
+                .first()
+                .map_or(String::new(), |layer| layer.checksum.clone()),
+        }
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.layers.iter().flat_map(|layer| &layer.shards)
+    }
+}
+
+/// Opens a version and what it was built on, down to the base.
+fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Error> {
+    let (top, mut checksum) = Manifest::read(version_dir)?;
+    check_folder(version_dir, top.version)?;
+    let schema = top.schema();
+    let mut layers = vec![layer(version_dir, &top, &checksum, opened)?];
+    let (mut path, mut below) = (version_dir.to_path_buf(), top.base.clone());
+    while let Some(base) = below {
+        let broken = |problem: String| Error::Base {
+            path: path.join(FILE),
+            version: base.version,
+            problem,
+        };
+        if layers.len() == LAYERS_MAX {
+            return Err(broken(format!(
+                "it would be layer {} of at most {LAYERS_MAX}",
+                LAYERS_MAX + 1
+            )));
+        }
+        let base_dir = path.parent().unwrap_or(Path::new(".")).join(folder(base.version));
+        let read = Manifest::read(&base_dir);
+        let (manifest, found) = read.map_err(|error| broken(error.to_string()))?;
+        if found != base.checksum {
+            return Err(broken(format!(
+                "it has checksum {found}, expected {}",
+                base.checksum
+            )));
+        }
+        if manifest.schema() != schema || manifest.name != top.name {
+            return Err(broken("it has another name or other columns".to_owned()));
+        }
+        check_folder(&base_dir, manifest.version)?;
+        checksum = found;
+        layers.push(layer(&base_dir, &manifest, &checksum, opened)?);
+        (path, below) = (base_dir, manifest.base);
+    }
+    Ok(Table {
+        name: top.name,
+        format: top.format,
+        dim: schema.dim(),
+        schema,
+        rows: top.rows,
+        created_unix_s: top.created_unix_s,
+        source: top.source,
+        layers,
+    })
+}
+
+/// The layer of a manifest: that of an opened version where it is the same.
+fn layer(
+    version_dir: &Path,
+    manifest: &Manifest,
+    checksum: &str,
+    opened: Option<&Table>,
+) -> Result<Arc<Layer>, Error> {
+    let shared = opened.and_then(|opened| {
+        let mut layers = opened.layers.iter();
+        layers.find(|layer| layer.path == version_dir && layer.checksum == checksum)
+    });
+    match shared {
+        Some(layer) => Ok(Arc::clone(layer)),
+        None => Ok(Arc::new(Layer::open(version_dir, manifest, checksum.to_owned())?)),
     }
 }
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Table {
-            path,
-            dim,
-            rows,
-            version,
-            ..
-        } = self;
+        let Table { dim, rows, .. } = self;
+        let (path, version) = (self.path(), self.version());
         write!(
             f,
             "Table({}, version {version}, {rows} rows of {dim})",
@@ -209,53 +356,5 @@ fn check_folder(version_dir: &Path, version: u64) -> Result<(), Error> {
             ))
         }
         _ => Ok(()),
-    }
-}
-
-fn check_shard(
-    opened: &Shard,
-    shard: u32,
-    manifest: &Manifest,
-    entry: &ShardEntry,
-    path: &Path,
-) -> Result<(), Error> {
-    let Header {
-        shard: found_shard,
-        shards: found_shards,
-        dim,
-        version,
-        rows,
-        ..
-    } = opened.header;
-    let checks = [
-        (
-            "version against the manifest's",
-            manifest.version.to_string(),
-            version.to_string(),
-        ),
-        (
-            "dim against the manifest's",
-            manifest.dim.to_string(),
-            dim.to_string(),
-        ),
-        (
-            "shard number",
-            format!("{shard} of {}", manifest.shards.len()),
-            format!("{found_shard} of {found_shards}"),
-        ),
-        (
-            "rows against the manifest's",
-            entry.rows.to_string(),
-            rows.to_string(),
-        ),
-        (
-            "checksum against the manifest's",
-            entry.checksum.clone(),
-            format!("{:016x}", opened.header_checksum),
-        ),
-    ];
-    match checks.into_iter().find(|(_, expected, found)| expected != found) {
-        Some((what, expected, found)) => Err(Error::damaged(path, what, expected, found)),
-        None => Ok(()),
     }
 }

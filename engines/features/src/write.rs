@@ -3,38 +3,56 @@
 //! Not an updater: a version that has its name is never touched again. Invariant: the version's name appears only when
 //! everything under it is synced; whatever fails before leaves no version and no folder.
 
+pub(crate) mod arrange;
 mod shard;
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+use std::{process, thread};
 
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
-use crate::header::{DIM_MAX, FORMAT, SHARDS_MAX};
-use crate::manifest::{self, Manifest};
+use crate::header::{FORMAT, SHARDS_MAX};
+use crate::manifest::{self, Manifest, ShardEntry};
+use crate::rows;
+use crate::schema::{Schema, check_name};
+use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
+use arrange::Identity;
 use shard::ShardWriter;
 
-const NAME_BYTES_MAX: usize = 128;
+/// Bytes of rows that are put in order at a time, where nothing else is said.
+pub const MEMORY_BYTES: usize = 1 << 30;
 
 /// Writes one version of a table.
 ///
-/// Rows go to disk as they come; the index stays in memory until [`Writer::finish`] (32 to 64 bytes a row). A writer
-/// that is dropped before removes what it wrote.
+/// Rows go to disk as they come, and are read again when all are there, to be written in the order of their slots. Of each
+/// row 11 bytes stay in memory; a writer that is dropped before it has finished removes what it wrote.
 pub struct Writer {
     table_dir: PathBuf,
     name: String,
     version: u64,
-    dim: usize,
+    schema: Schema,
+    /// Of a delta: the version that it changes.
+    base: Option<Arc<Table>>,
+    /// Rows that a delta adds to those of its base, and rows that it removes from them.
+    added: u64,
+    removed: u64,
+    source: String,
+    created_unix_s: u64,
+    memory_bytes: usize,
     /// Where the files are until they are whole.
     unfinished: Unfinished,
     /// By number.
     shards: Vec<ShardWriter>,
-    /// After a failed write the shards and their indexes may disagree.
+    /// The bytes of the row at hand.
+    row: Vec<u8>,
+    /// After a failed write a shard has lost a row.
     failed: bool,
 }
 
@@ -48,7 +66,7 @@ pub struct Summary {
     pub name: String,
     /// The version's number.
     pub version: u64,
-    /// Floats in a row.
+    /// Numbers in a row.
     pub dim: usize,
     /// Rows in all shards.
     pub rows: u64,
@@ -62,7 +80,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "table {} version {}: {} rows of {} floats in {} shard(s), {} bytes, in {}",
+            "table {} version {}: {} rows of {} numbers in {} shard(s), {} bytes, in {}",
             self.name,
             self.version,
             self.rows,
@@ -75,23 +93,57 @@ impl fmt::Display for Summary {
 }
 
 impl Writer {
-    /// Begins version `version` in `table_dir`, which is made if it is absent. `rows_hint` is a guess that saves time.
+    /// Begins version `version` in `table_dir`, which is made if it is absent.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a name, dimension (1 to 65,536) or number of shards (1 to 1,024) outside the limits,
+    /// [`Error::Argument`] for a name, schema or number of shards (1 to 1,024) outside the limits,
     /// [`Error::VersionExists`], [`Error::Io`].
     pub fn create(
         table_dir: &Path,
         name: &str,
         version: u64,
-        dim: usize,
+        schema: Schema,
         shards: u32,
-        rows_hint: u64,
     ) -> Result<Writer, Error> {
-        check_name(name)?;
-        if dim == 0 || dim > DIM_MAX {
-            return Err(Error::argument("dim", format!("1 to {DIM_MAX}"), dim));
+        Writer::begin(table_dir, name, version, schema, None, shards)
+    }
+
+    /// Begins version `version` as a delta on `base`, which must stand in `table_dir`: rows that are pushed replace those of
+    /// the same keys there or add to them, and keys may be removed. The base's files are neither read again nor copied.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a version that is not above the base's, a chain of more than [`LAYERS_MAX`] versions, or a
+    /// number of shards (1 to 1,024) outside the limits; [`Error::VersionExists`], [`Error::Io`].
+    pub fn create_delta(
+        table_dir: &Path,
+        version: u64,
+        base: Arc<Table>,
+        shards: u32,
+    ) -> Result<Writer, Error> {
+        if version <= base.version() {
+            let expected = format!("above its base's, {}", base.version());
+            return Err(Error::argument("version of a delta", expected, version));
         }
+        if base.chain().len() == LAYERS_MAX {
+            let expected = format!(
+                "at most {LAYERS_MAX} versions on each other (fold them with `millpond features build --compact`)"
+            );
+            return Err(Error::argument("base", expected, format!("{:?}", base.chain())));
+        }
+        let (name, schema) = (base.name().to_owned(), base.schema().clone());
+        Writer::begin(table_dir, &name, version, schema, Some(base), shards)
+    }
+
+    fn begin(
+        table_dir: &Path,
+        name: &str,
+        version: u64,
+        schema: Schema,
+        base: Option<Arc<Table>>,
+        shards: u32,
+    ) -> Result<Writer, Error> {
+        check_name("name", name)?;
+        schema.check()?;
         if shards == 0 || shards > SHARDS_MAX {
             return Err(Error::argument("shards", format!("1 to {SHARDS_MAX}"), shards));
         }
@@ -101,68 +153,132 @@ impl Writer {
             return Err(exists(table_dir, version));
         }
         let unfinished = Unfinished::create(table_dir, version, is_new)?;
-        let shard_rows_hint = rows_hint / u64::from(shards);
-        let shards = (0..shards)
-            .map(|number| ShardWriter::create(&unfinished.path, number, shard_rows_hint))
-            .collect::<Result<_, _>>()?;
+        let shards = (0..shards).map(|number| ShardWriter::create(&unfinished.path, number));
+        let shards = shards.collect::<Result<_, _>>()?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Ok(Writer {
             table_dir: table_dir.to_path_buf(),
             name: name.to_owned(),
             version,
-            dim,
+            row: Vec::with_capacity(schema.row_bytes()),
+            schema,
+            base,
+            added: 0,
+            removed: 0,
+            source: String::new(),
+            created_unix_s: now.map_or(0, |now| now.as_secs()),
+            memory_bytes: MEMORY_BYTES,
             unfinished,
             shards,
             failed: false,
         })
     }
 
-    /// Adds a row of `dim` floats.
+    /// Says what the version is built from, for people.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<String>) -> Writer {
+        self.source = source.into();
+        self
+    }
+
+    /// Sets when the version was made, in seconds of Unix time; now where it is not set.
+    #[must_use]
+    pub fn created_unix_s(mut self, created: u64) -> Writer {
+        self.created_unix_s = created;
+        self
+    }
+
+    /// Sets how many bytes of rows are put in order at a time ([`MEMORY_BYTES`]). Fewer take more reading.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: usize) -> Writer {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Adds a row of as many numbers as the schema has. A key that was there before is found by [`Writer::finish`].
     ///
     /// # Errors
-    /// [`Error::Dim`], [`Error::NotFinite`] and [`Error::DuplicateKey`] leave the writer as it was, so the caller may
-    /// go on; after [`Error::Io`] it cannot be finished.
+    /// [`Error::Dim`] and [`Error::NotFinite`] leave the writer as it was, so the caller may go on; after [`Error::Io`]
+    /// it cannot be finished.
     pub fn push(&mut self, key: u64, row: &[f32]) -> Result<(), Error> {
-        if row.len() != self.dim {
+        let dim = self.schema.dim();
+        if row.len() != dim {
             return Err(Error::Dim {
                 key,
-                expected: self.dim,
+                expected: dim,
                 found: row.len(),
             });
         }
-        if let Some(position) = row.iter().position(|value| !value.is_finite()) {
-            return Err(Error::NotFinite {
-                key,
-                position,
-                value: row[position],
-            });
+        self.row.clear();
+        rows::encode(&self.schema, row, &mut self.row).map_err(|unfit| Error::NotFinite {
+            key,
+            position: unfit.position,
+            value: unfit.value,
+        })?;
+        self.push_encoded(key)
+    }
+
+    /// Removes the key of a delta's base; whether there is such a row. A key that has none takes no space.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where this is no delta; [`Error::Io`].
+    pub fn remove(&mut self, key: u64) -> Result<bool, Error> {
+        let Some(base) = &self.base else {
+            let expected = "none in a version that is no delta";
+            return Err(Error::argument("keys to remove", expected, key));
+        };
+        if !base.contains(key) {
+            return Ok(false);
         }
-        let hash = hash(key);
-        let number = shard_of(hash, self.shards.len() as u32);
-        let pushed = self.shards[number as usize].push(key, hash, row);
-        self.failed |= matches!(pushed, Err(Error::Io { .. }));
+        self.row.clear();
+        self.row.resize(self.schema.row_bytes(), 0);
+        self.row.push(1);
+        self.removed += 1;
+        self.push_slot(key)?;
+        Ok(true)
+    }
+
+    /// Adds the row whose bytes are at hand.
+    fn push_encoded(&mut self, key: u64) -> Result<(), Error> {
+        if let Some(base) = &self.base {
+            self.added += u64::from(!base.contains(key));
+            self.row.push(0);
+        }
+        self.push_slot(key)
+    }
+
+    fn push_slot(&mut self, key: u64) -> Result<(), Error> {
+        let number = shard_of(hash(key), self.shards.len() as u32);
+        let pushed = self.shards[number as usize].push(key, &self.row);
+        self.failed |= pushed.is_err();
         pushed
     }
 
-    /// Writes the indexes and the manifest, syncs everything and gives the version its name.
+    /// Writes the shards and the manifest, syncs everything and gives the version its name.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::VersionExists`] when another writer was faster.
+    /// [`Error::DuplicateKey`], [`Error::Io`]; [`Error::VersionExists`] when another writer was faster.
     pub fn finish(mut self) -> Result<Summary, Error> {
         if self.failed {
             let cause = std::io::Error::other("an earlier write failed");
             return Err(Error::io("finish", &self.unfinished.path)(cause));
         }
-        let count = self.shards.len() as u32;
-        let mut entries = Vec::with_capacity(self.shards.len());
-        for shard in std::mem::take(&mut self.shards) {
-            entries.push(shard.finish(self.version, count, self.dim as u32)?);
-        }
+        let shards = std::mem::take(&mut self.shards);
+        let entries = self.finish_shards(shards)?;
+        let rows = match &self.base {
+            Some(base) => base.rows() + self.added - self.removed,
+            None => entries.iter().map(|entry| entry.rows).sum(),
+        };
         let manifest = Manifest {
             format: FORMAT,
             name: self.name,
             version: self.version,
-            dim: self.dim as u32,
-            rows: entries.iter().map(|entry| entry.rows).sum(),
+            columns: self.schema.columns.clone(),
+            not_finite: self.schema.not_finite,
+            base: self.base.as_ref().map(|base| base.as_base()),
+            rows,
+            created_unix_s: self.created_unix_s,
+            source: self.source,
             shards: entries,
         };
         let path = self.unfinished.path.join(manifest::FILE);
@@ -177,12 +293,72 @@ impl Writer {
             path,
             name: manifest.name,
             version: self.version,
-            dim: self.dim,
+            dim: self.schema.dim(),
             rows: manifest.rows,
-            shards: count,
+            shards: manifest.shards.len() as u32,
             bytes: manifest.shards.iter().map(|entry| entry.bytes).sum(),
         })
     }
+
+    fn identity(&self, shard: usize, shards: usize) -> Identity {
+        Identity {
+            shard: shard as u32,
+            shards: shards as u32,
+            version: self.version,
+            row_bytes: self.schema.row_bytes() as u32,
+            is_delta: self.base.is_some(),
+        }
+    }
+
+    /// Finishes the shards, as many at a time as there are processors.
+    fn finish_shards(&self, shards: Vec<ShardWriter>) -> Result<Vec<ShardEntry>, Error> {
+        let count = shards.len();
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
+        let memory_bytes = self.memory_bytes / threads;
+        let waiting = Mutex::new(shards.into_iter().enumerate());
+        let finished = Mutex::new(vec![None; count]);
+        let work = || -> Result<(), Error> {
+            loop {
+                let next = lock(&waiting).next();
+                let Some((number, shard)) = next else {
+                    return Ok(());
+                };
+                let entry = shard.finish(self.identity(number, count), memory_bytes)?;
+                lock(&finished)[number] = Some(entry);
+            }
+        };
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut results = vec![work()];
+            for other in others {
+                let ended = other.join();
+                results.push(ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            results.into_iter().collect::<Result<(), Error>>()
+        })?;
+        let finished = finished
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        Ok(finished.into_iter().flatten().collect())
+    }
+}
+
+/// Writes a version that has all rows of `table`, its deltas folded in, and is none itself.
+///
+/// # Errors
+/// As [`Writer::create`] and [`Writer::finish`].
+pub fn compact(table: &Table, table_dir: &Path, version: u64, shards: u32) -> Result<Summary, Error> {
+    let mut writer = Writer::create(table_dir, table.name(), version, table.schema().clone(), shards)?;
+    table.each_row(&mut |key, row| {
+        writer.row.clear();
+        writer.row.extend_from_slice(row);
+        writer.push_encoded(key)
+    })?;
+    writer.source(format!("versions {:?}", table.chain())).finish()
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A folder that is removed unless it is published.
@@ -243,13 +419,4 @@ fn sync_dir(path: &Path) -> Result<(), Error> {
     File::open(path)
         .and_then(|dir| dir.sync_all())
         .map_err(Error::io("sync", path))
-}
-
-fn check_name(name: &str) -> Result<(), Error> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.starts_with('.') && name.bytes().all(plain) {
-        return Ok(());
-    }
-    let expected = "1 to 128 letters, digits, '_', '-' or '.', not beginning with '.'";
-    Err(Error::argument("name", expected, format!("{name:?}")))
 }

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use millpond_engines_features::{Pool, Table, write::Writer};
+use millpond_engines_features::{Pool, Schema, Table, write::Writer};
 use proptest::prelude::*;
 
 type Model = HashMap<u64, Vec<f32>>;
 
-fn write(dir: &Path, model: &Model, dim: usize, shards: u32, rows_hint: u64) -> Table {
-    let mut writer = Writer::create(dir, "model", 1, dim, shards, rows_hint).unwrap();
+fn write(dir: &Path, model: &Model, dim: usize, shards: u32) -> Table {
+    let mut writer = Writer::create(dir, "model", 1, Schema::floats(dim), shards).unwrap();
     for (key, row) in model {
         writer.push(*key, row).unwrap();
     }
@@ -81,10 +81,13 @@ proptest! {
         (dim, model) in contents(),
         keys in prop::collection::vec(key(), 0..300),
         shards in prop_oneof![Just(1_u32), 1..9_u32],
-        rows_hint in prop_oneof![Just(0_u64), Just(1000)],
+        resident in any::<bool>(),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let table = write(dir.path(), &model, dim, shards, rows_hint);
+        let mut table = write(dir.path(), &model, dim, shards);
+        if resident {
+            table.make_resident().unwrap();
+        }
         let (values, found, count) = expected_rows(&model, &keys, dim);
 
         // The buffers come dirty: nothing of them may stay.
@@ -102,10 +105,10 @@ proptest! {
         (dim, model) in contents(),
         bags in prop::collection::vec(prop::collection::vec(key(), 0..40), 0..20),
         shards in 1..4_u32,
-        mean in any::<bool>(),
+        pool in prop_oneof![Just(Pool::Sum), Just(Pool::Mean), Just(Pool::Max)],
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let table = write(dir.path(), &model, dim, shards, 0);
+        let table = write(dir.path(), &model, dim, shards);
         let keys = bags.concat();
         let mut offsets = vec![0];
         let mut values = Vec::new();
@@ -114,14 +117,18 @@ proptest! {
             let rows: Vec<&Vec<f32>> = bag.iter().filter_map(|key| model.get(key)).collect();
             for at in 0..dim {
                 let sum = rows.iter().fold(0.0_f32, |sum, row| sum + row[at]);
-                values.push(if mean && !rows.is_empty() { sum / rows.len() as f32 } else { sum });
+                let max = rows.iter().map(|row| row[at]).reduce(f32::max);
+                values.push(match pool {
+                    Pool::Mean if !rows.is_empty() => sum / rows.len() as f32,
+                    Pool::Max => max.unwrap_or(0.0),
+                    _ => sum,
+                });
             }
         }
         let (_, found, count) = expected_rows(&model, &keys, dim);
 
         let mut got = vec![7.0; bags.len() * dim];
         let mut got_found = vec![0xff; keys.len().div_ceil(8)];
-        let pool = if mean { Pool::Mean } else { Pool::Sum };
         prop_assert_eq!(table.lookup_pooled(&keys, &offsets, pool, &mut got, &mut got_found).unwrap(), count);
         prop_assert_eq!(bits(&got), bits(&values));
         prop_assert_eq!(got_found, found);
@@ -132,7 +139,7 @@ proptest! {
 fn wrong_offsets_and_lengths_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let model = Model::from([(1, vec![1.0, 2.0])]);
-    let table = write(dir.path(), &model, 2, 1, 0);
+    let table = write(dir.path(), &model, 2, 1);
     let check = |offsets: &[u32], values: usize, found: usize, expected: &str| {
         let (mut values, mut found) = (vec![7.0; values], vec![7; found]);
         let error = table
@@ -157,19 +164,19 @@ fn wrong_offsets_and_lengths_are_named() {
 #[test]
 fn a_large_table_in_many_shards_keeps_every_key() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Writer::create(dir.path(), "large", 1, 3, 5, 10).unwrap();
+    let mut writer = Writer::create(dir.path(), "large", 1, Schema::floats(3), 5).unwrap();
     let rows = 50_000_u64;
     for key in 0..rows {
         let value = key as f32;
         writer.push(key, &[value, -value, 0.5]).unwrap();
     }
-    let table = Table::open(&writer.finish().unwrap().path).unwrap();
+    let mut table = Table::open(&writer.finish().unwrap().path).unwrap();
     table.make_resident().unwrap();
-    assert_eq!(table.shards().map(|shard| shard.rows).sum::<u64>(), rows);
+    assert_eq!(table.own_shards().map(|shard| shard.rows).sum::<u64>(), rows);
     assert!(
         table
-            .shards()
-            .all(|shard| shard.rows > 9_000 && shard.probes_max < 100)
+            .own_shards()
+            .all(|shard| shard.rows > 9_000 && shard.slots > shard.rows)
     );
     let keys: Vec<u64> = (0..rows * 2).collect();
     let mut values = vec![7.0; keys.len() * 3];

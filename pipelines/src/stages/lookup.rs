@@ -41,6 +41,8 @@ enum Pool {
     Sum,
     /// Their sum divided by how many were found.
     Mean,
+    /// The largest number at each place.
+    Max,
 }
 
 impl Describe for Lookup {
@@ -51,7 +53,11 @@ impl Describe for Lookup {
         if self.pool == Pool::None && keys.per_row == PerRow::Several && !is_values {
             let from = self.keys.as_deref().unwrap_or("the stage before");
             let problem = format!("`{from}` gives several keys a row and none pools them");
-            return Err(place.error("lookup.pool", problem, "write pool = \"mean\" or pool = \"sum\""));
+            return Err(place.error(
+                "lookup.pool",
+                problem,
+                "write pool = \"mean\", \"sum\" or \"max\"",
+            ));
         }
         Ok(Form {
             kind: Kind::Floats,
@@ -85,6 +91,7 @@ impl Describe for Lookup {
             Pool::None => None,
             Pool::Sum => Some(features::Pool::Sum),
             Pool::Mean => Some(features::Pool::Mean),
+            Pool::Max => Some(features::Pool::Max),
         };
         let name = stage.to_owned();
         let width = Some(table.dim());
@@ -128,6 +135,7 @@ impl Stage for LookingUp {
                 (keys.len(), values)
             }
         };
+        table.check_whole().map_err(|error| internal(error.to_string()))?;
         let tensor = Tensor::new(vec![rows, dim], values).map_err(|error| internal(error.to_string()))?;
         let items = Items::Tensor(tensor);
         // Of a request of values a row may have any number of keys, and keeps as many rows of floats.

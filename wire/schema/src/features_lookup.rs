@@ -82,17 +82,24 @@ pub enum Pool {
     Sum,
     /// Their sum over the number found.
     Mean,
+    /// The largest number at each place.
+    Max,
 }
 
 impl Pool {
-    const NAMES: [(Pool, &str); 3] = [(Pool::None, "none"), (Pool::Sum, "sum"), (Pool::Mean, "mean")];
+    const NAMES: [(Pool, &str); 4] = [
+        (Pool::None, "none"),
+        (Pool::Sum, "sum"),
+        (Pool::Mean, "mean"),
+        (Pool::Max, "max"),
+    ];
 }
 
 impl Field for Pool {
     type Of<'a> = Pool;
 
     fn notation() -> String {
-        "\"none\", \"sum\" or \"mean\"".to_owned()
+        "\"none\", \"sum\", \"mean\" or \"max\"".to_owned()
     }
 
     fn read(reader: &mut Reader<'_>) -> Read<Pool> {
@@ -122,7 +129,7 @@ fn offsets_fit(lookup: &Lookup<'_>) -> Read<()> {
     match (lookup.pool, lookup.offsets.as_slice()) {
         (Pool::None, []) => Ok(()),
         (Pool::None, _) => {
-            let expected = "no offsets without pool \"sum\" or \"mean\"";
+            let expected = "no offsets without a pool (\"sum\", \"mean\" or \"max\")";
             Err(PayloadError::invalid("given", expected).under("offsets"))
         }
         (_, []) => Err(PayloadError::missing(

@@ -14,6 +14,7 @@ const ALLOWED_FILES: &[&str] = &[
     "client/python/src/values/dlpack.rs",
     "client/python/src/values/memory.rs",
     "client/python/src/values/take.rs",
+    "engines/features/src/guard.rs",
     "engines/features/src/map.rs",
     "engines/features/src/prefetch.rs",
     "fuzz/src/memory.rs",

@@ -12,18 +12,19 @@ use crate::error::Error;
 const KEY_TYPES: &str = "INT64, signed or unsigned, not in a list";
 const VALUE_TYPES: &str = "list<float> or list<double>";
 
-/// The two leaves, by number.
+/// The leaves, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) key: usize,
-    pub(crate) value: usize,
+    /// None where only keys are wanted.
+    pub(crate) value: Option<usize>,
 }
 
 impl Columns {
     pub(crate) fn find(
         schema: &SchemaDescriptor,
         key: &str,
-        value: &str,
+        value: Option<&str>,
         path: &Path,
     ) -> Result<Columns, Error> {
         let wrong = |column: &str, expected, found| Error::ColumnType {
@@ -36,13 +37,15 @@ impl Columns {
         let key_leaf = only_leaf(schema, key)
             .filter(|&leaf| is_key(&schema.column(leaf)))
             .ok_or_else(|| wrong(key, KEY_TYPES, describe(key_field)))?;
-        let value_field = field(schema, value, path)?;
-        let value_leaf = only_leaf(schema, value)
-            .filter(|&leaf| is_value(&schema.column(leaf)))
-            .ok_or_else(|| wrong(value, VALUE_TYPES, describe(value_field)))?;
+        let value_leaf = |value: &str| {
+            let value_field = field(schema, value, path)?;
+            only_leaf(schema, value)
+                .filter(|&leaf| is_value(&schema.column(leaf)))
+                .ok_or_else(|| wrong(value, VALUE_TYPES, describe(value_field)))
+        };
         Ok(Columns {
             key: key_leaf,
-            value: value_leaf,
+            value: value.map(value_leaf).transpose()?,
         })
     }
 }

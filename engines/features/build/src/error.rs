@@ -81,6 +81,14 @@ pub enum Error {
         /// The input.
         path: PathBuf,
     },
+    /// The input does not go with the base of a delta.
+    #[error("{} cannot be the base of this delta: {problem}", path.display())]
+    Base {
+        /// The base's folder.
+        path: PathBuf,
+        /// What does not fit.
+        problem: String,
+    },
     /// One row is not what a table can hold.
     #[error("{}, row {row} (counted from 0): {problem}", path.display())]
     Row {
@@ -114,7 +122,7 @@ pub enum Problem {
         /// Where in the list, from 0.
         position: usize,
     },
-    /// An element is NaN or infinite, or a double that no 32-bit float can hold.
+    /// An element is NaN or infinite, or a number that the type of its column cannot hold.
     NotFinite {
         /// Where in the list, from 0.
         position: usize,
@@ -132,6 +140,8 @@ pub enum Problem {
     DuplicateKey {
         /// The key.
         key: u64,
+        /// The earlier row, from 0.
+        first: u64,
     },
 }
 
@@ -146,14 +156,14 @@ impl fmt::Display for Problem {
             }
             Problem::NotFinite { position, value } => write!(
                 f,
-                "element {position} of the vector is {value:?}; expected a finite 32-bit float"
+                "element {position} of the vector is {value:?}; expected a finite number that the table's type holds"
             ),
             Problem::Dim { expected, found } => write!(
                 f,
                 "the vector has {found} elements, row 0 has {expected}; make all the same length"
             ),
-            Problem::DuplicateKey { key } => {
-                write!(f, "key {key} was in an earlier row already; keep one row a key")
+            Problem::DuplicateKey { key, first } => {
+                write!(f, "key {key} is in row {first} already; keep one row a key")
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use millpond_engines_features::{ShardInfo, Table, versions};
+use millpond_engines_features::{Schema, ShardInfo, Table, versions};
 
 use crate::error::Error;
 
@@ -21,8 +21,16 @@ pub struct Inspection {
     pub version: u64,
     /// The versions in the table folder, ascending; only this one if a version folder was given.
     pub versions: Vec<u64>,
-    /// Floats in a row.
-    pub dim: usize,
+    /// The versions whose files it needs: this one first, its base last.
+    pub chain: Vec<u64>,
+    /// The columns of a row.
+    pub schema: Schema,
+    /// The format of the files.
+    pub format: u32,
+    /// When the version was written, in seconds of Unix time; 0 where it does not say.
+    pub created_unix_s: u64,
+    /// What it was built from; empty where it does not say.
+    pub source: String,
     /// Rows in all shards.
     pub rows: u64,
     /// The shards, by number.
@@ -65,9 +73,13 @@ fn describe(table: &Table, versions: Vec<u64>, checksums_verified: bool) -> Insp
         name: table.name().to_owned(),
         version: table.version(),
         versions,
-        dim: table.dim(),
+        schema: table.schema().clone(),
+        format: table.format(),
+        created_unix_s: table.created_unix_s(),
+        source: table.source().to_owned(),
         rows: table.rows(),
-        shards: table.shards().collect(),
+        shards: table.own_shards().collect(),
+        chain: table.chain(),
         checksums_verified,
     }
 }
@@ -83,15 +95,30 @@ impl fmt::Display for Inspection {
             self.versions,
             self.path.display()
         )?;
-        writeln!(f, "rows      {} of {} floats", self.rows, self.dim)?;
-        writeln!(f, "size      {bytes} bytes in {} shard(s)", self.shards.len())?;
+        if let [_, below @ ..] = self.chain.as_slice()
+            && !below.is_empty()
+        {
+            writeln!(f, "delta on  {below:?}")?;
+        }
+        writeln!(f, "rows      {}", self.rows)?;
+        for column in &self.schema.columns {
+            let (name, numbers) = (&column.name, column.numbers.as_str());
+            writeln!(f, "column    {name}: {} of {numbers}", column.dim)?;
+        }
+        if !self.source.is_empty() {
+            writeln!(f, "source    {}", self.source)?;
+        }
+        if self.created_unix_s > 0 {
+            writeln!(f, "created   {} (seconds of Unix time)", self.created_unix_s)?;
+        }
+        writeln!(
+            f,
+            "size      {bytes} bytes in {} shard(s) of format {}",
+            self.shards.len(),
+            self.format
+        )?;
         for shard in &self.shards {
-            let load = shard.rows as f64 / shard.slots as f64;
-            writeln!(
-                f,
-                "  {}  {} rows, {} bytes, index load {load:.2}, at most {} probes",
-                shard.file, shard.rows, shard.bytes, shard.probes_max
-            )?;
+            writeln!(f, "  {}  {} rows, {} bytes", shard.file, shard.rows, shard.bytes)?;
         }
         let checksums = match self.checksums_verified {
             true => "every byte verified",

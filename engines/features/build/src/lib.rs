@@ -5,7 +5,7 @@
 //! number. The one invariant: a version appears whole, or not at all.
 //!
 //! ```
-//! use millpond_engines_features_build::{BuildOptions, build, verify};
+//! use millpond_engines_features_build::{BuildOptions, MEMORY_BYTES, build, verify};
 //! # use std::sync::Arc;
 //! # use parquet::data_type::{FloatType, Int64Type};
 //! # use parquet::file::writer::SerializedFileWriter;
@@ -38,7 +38,11 @@
 //!     version: None,
 //!     key_column: "key".to_owned(),
 //!     value_column: "vector".to_owned(),
+//!     numbers: None,
+//!     base: None,
+//!     remove: None,
 //!     shards: 1,
+//!     memory_bytes: MEMORY_BYTES,
 //! };
 //! let summary = build(&options, &mut |progress| eprintln!("{progress}"))?;
 //! assert_eq!((summary.version, summary.rows, summary.dim), (1, 2, 2));
@@ -55,14 +59,16 @@ mod rows;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millpond_engines_features as features;
 use millpond_engines_features::write::Writer;
+use millpond_engines_features::{Column, NotFinite, Schema, Table};
 
 pub use error::{Error, Problem};
 pub use inspect::{Inspection, inspect, verify};
-pub use millpond_engines_features::ShardInfo;
-pub use millpond_engines_features::write::Summary;
+pub use millpond_engines_features::write::{MEMORY_BYTES, Summary};
+pub use millpond_engines_features::{Numbers, ShardInfo};
 pub use random::{RandomOptions, random};
 
 use rows::Rows;
@@ -84,8 +90,25 @@ pub struct BuildOptions {
     pub key_column: String,
     /// The column of the vectors, `vector` by custom.
     pub value_column: String,
+    /// How the numbers of a row are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
+    pub numbers: Option<Numbers>,
+    /// Builds a delta: what the input has is put into that version, of which everything else stays.
+    pub base: Option<Base>,
+    /// A Parquet file whose keys a delta removes from its base.
+    pub remove: Option<PathBuf>,
     /// Shard files, 1 to 1,024.
     pub shards: u32,
+    /// Bytes of rows that are put in order at a time; fewer take more reading.
+    pub memory_bytes: usize,
+}
+
+/// The version that a delta changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// The highest there is.
+    Newest,
+    /// This one.
+    Version(u64),
 }
 
 /// How far a build is.
@@ -110,15 +133,14 @@ impl fmt::Display for Progress {
 /// Every case of [`Error`]; no version appears then, and no other is touched.
 pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Summary, Error> {
     let path = &options.input;
-    let table_dir = options.out_dir.join(&options.name);
-    let rows = Rows::open(path, &options.key_column, &options.value_column)?;
+    let rows = Rows::open(path, &options.key_column, Some(&options.value_column))?;
     let rows_total = rows.rows_total;
     let mut writer = None;
     rows.each(&mut |row, key, vector| {
         // The first row tells the dimension.
         let writer = match &mut writer {
             Some(writer) => writer,
-            none => none.insert(create(options, &table_dir, vector.len(), rows_total)?),
+            none => none.insert(create(options, vector.len())?),
         };
         writer
             .push(key, vector)
@@ -129,19 +151,110 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
         }
         Ok(())
     })?;
-    let writer = writer.ok_or_else(|| Error::Empty { path: path.clone() })?;
-    Ok(writer.finish()?)
+    let mut writer = match (writer, options.base) {
+        (Some(writer), _) => writer,
+        // A delta may only remove; the dimension is its base's.
+        (None, Some(_)) if options.remove.is_some() => create(options, 0)?,
+        (None, _) => return Err(Error::Empty { path: path.clone() }),
+    };
+    if let Some(path) = &options.remove {
+        let keys = Rows::open(path, &options.key_column, None)?;
+        keys.each(&mut |_, key, _| writer.remove(key).map(drop).map_err(Error::from))?;
+    }
+    writer.finish().map_err(|error| match error {
+        features::Error::DuplicateKey { key } => duplicate(&rows, path, key),
+        other => other.into(),
+    })
 }
 
-fn create(options: &BuildOptions, table_dir: &Path, dim: usize, rows_total: u64) -> Result<Writer, Error> {
-    let version = match options.version {
-        Some(version) => version,
-        None => next_version(table_dir)?,
+/// Writes a version that has all rows of another, the highest unless `of` says which, and is no delta.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it.
+pub fn compact(
+    table_dir: &Path,
+    of: Option<u64>,
+    version: Option<u64>,
+    shards: u32,
+) -> Result<Summary, Error> {
+    let table = Table::open_version(table_dir, of)?;
+    let version = version.map_or_else(|| next_version(table_dir), Ok)?;
+    Ok(features::write::compact(&table, table_dir, version, shards)?)
+}
+
+/// Reads the input again for the second row that has a key.
+fn duplicate(rows: &Rows<'_>, path: &Path, key: u64) -> Error {
+    let mut first = None;
+    let found = rows.each(&mut |row, other, _| match first {
+        Some(first) if key == other => Err(Error::Row {
+            path: path.to_path_buf(),
+            row,
+            problem: Problem::DuplicateKey { key, first },
+        }),
+        _ => {
+            first = first.or((key == other).then_some(row));
+            Ok(())
+        }
+    });
+    // A file that changed meanwhile has no such row any more.
+    found
+        .err()
+        .unwrap_or(Error::Table(features::Error::DuplicateKey { key }))
+}
+
+fn create(options: &BuildOptions, dim: usize) -> Result<Writer, Error> {
+    let table_dir = &options.out_dir.join(&options.name);
+    let version = options.version.map_or_else(|| next_version(table_dir), Ok)?;
+    let writer = match options.base {
+        Some(base) => {
+            let base = match base {
+                Base::Newest => None,
+                Base::Version(version) => Some(version),
+            };
+            let base = Table::open_version(table_dir, base)?;
+            check_base(options, &base)?;
+            Writer::create_delta(table_dir, version, Arc::new(base), options.shards)?
+        }
+        None => {
+            let column = Column {
+                name: options.value_column.clone(),
+                numbers: options.numbers.unwrap_or(Numbers::F32),
+                dim,
+            };
+            let schema = Schema {
+                columns: vec![column],
+                not_finite: NotFinite::Refused,
+            };
+            Writer::create(table_dir, &options.name, version, schema, options.shards)?
+        }
     };
-    let BuildOptions { name, shards, .. } = options;
-    Ok(Writer::create(
-        table_dir, name, version, dim, *shards, rows_total,
-    )?)
+    Ok(writer
+        .source(options.input.display().to_string())
+        .memory_bytes(options.memory_bytes))
+}
+
+/// A delta has the columns of its base.
+fn check_base(options: &BuildOptions, base: &Table) -> Result<(), Error> {
+    let column = &options.value_column;
+    let [only] = base.schema().columns.as_slice() else {
+        return Err(Error::Base {
+            path: base.path().to_path_buf(),
+            problem: "it has several columns, and the input has one".to_owned(),
+        });
+    };
+    let numbers = options.numbers.unwrap_or(only.numbers);
+    if (only.name.as_str(), only.numbers) == (column, numbers) {
+        return Ok(());
+    }
+    Err(Error::Base {
+        path: base.path().to_path_buf(),
+        problem: format!(
+            "its column is {:?} of {}, that of the delta {column:?} of {}",
+            only.name,
+            only.numbers.as_str(),
+            numbers.as_str()
+        ),
+    })
 }
 
 fn next_version(table_dir: &Path) -> Result<u64, Error> {
@@ -160,7 +273,10 @@ fn next_version(table_dir: &Path) -> Result<u64, Error> {
 /// Adds the row's number to what a writer refuses because of the row.
 fn in_row(error: features::Error, path: &Path, row: u64) -> Error {
     let problem = match error {
-        features::Error::DuplicateKey { key } => Problem::DuplicateKey { key },
+        features::Error::NotFinite { position, value, .. } => Problem::NotFinite {
+            position,
+            value: value.into(),
+        },
         features::Error::Dim { expected, found, .. } => Problem::Dim { expected, found },
         other => return Error::Table(other),
     };

@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-use millpond_engines_features::Table;
 use millpond_engines_features::write::{Summary, Writer};
+use millpond_engines_features::{Schema, Table};
 
 use crate::{Error, PROGRESS_ROWS, Progress, next_version};
 
@@ -39,14 +39,9 @@ pub fn random(options: &RandomOptions, progress: &mut dyn FnMut(Progress)) -> Re
     }
     let version = next_version(&table_dir)?;
     let (dim, rows_total) = (options.dim, options.rows);
-    let mut writer = Writer::create(
-        &table_dir,
-        &options.name,
-        version,
-        dim,
-        options.shards,
-        rows_total,
-    )?;
+    let schema = Schema::floats(dim);
+    let writer = Writer::create(&table_dir, &options.name, version, schema, options.shards)?;
+    let mut writer = writer.source(format!("random rows, seed {}", options.seed));
     let mut row = vec![0.0; dim];
     for key in 0..rows_total {
         for (at, value) in row.iter_mut().enumerate() {
@@ -82,6 +77,8 @@ fn unit(seed: u64, key: u64, place: u64) -> f32 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn rows_are_the_same_again_and_a_table_that_fits_is_kept() {
@@ -109,5 +106,54 @@ mod tests {
         assert!(values.iter().all(|value| (-1.0..1.0).contains(value)));
         options.rows = 501;
         assert_eq!(random(&options, &mut |_| {}).unwrap().unwrap().version, 2);
+    }
+
+    /// Written by the build that wrote that format: `features random --rows 300 --dim 3 --shards 2 --seed 7`.
+    fn format_1() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format1/films/00000001")
+    }
+
+    #[test]
+    fn a_table_of_format_1_answers_as_ever() {
+        let mut table = Table::open(&format_1()).unwrap();
+        table.verify().unwrap();
+        table.make_resident().unwrap();
+        assert_eq!((table.format(), table.rows(), table.dim()), (1, 300, 3));
+        let keys: Vec<u64> = (0..400).rev().collect();
+        let (mut values, mut found) = (vec![7.0; 1200], vec![0; 50]);
+        assert_eq!(table.lookup(&keys, &mut values, &mut found), 300);
+        for (&key, row) in keys.iter().zip(values.chunks(3)) {
+            let expected = [0, 1, 2].map(|at| if key < 300 { unit(7, key, at) } else { 0.0 });
+            assert_eq!(row, expected, "key {key}");
+        }
+    }
+
+    #[test]
+    fn damage_to_a_table_of_format_1_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let version_dir = dir.path().join("00000001");
+        fs::create_dir(&version_dir).unwrap();
+        let files = ["manifest.json", "shard-00000.mpf", "shard-00001.mpf"];
+        for file in files {
+            fs::copy(format_1().join(file), version_dir.join(file)).unwrap();
+        }
+        for file in files {
+            let path = version_dir.join(file);
+            let whole = fs::read(&path).unwrap();
+            let check = |bytes: &[u8]| {
+                fs::write(&path, bytes).unwrap();
+                let error = Table::open(&version_dir).err().unwrap().to_string();
+                assert!(error.contains(file), "{error}");
+            };
+            for at in (0..whole.len()).step_by(17) {
+                let mut flipped = whole.clone();
+                flipped[at] ^= 1 << (at % 8);
+                check(&flipped);
+                check(&whole[..at]);
+            }
+            check(&[&whole[..], &[0; 64]].concat());
+            fs::write(&path, whole).unwrap();
+        }
+        Table::open(&version_dir).unwrap();
     }
 }

@@ -21,7 +21,7 @@ use crate::error::{Error, Problem};
 /// Rows decoded at a time: enough to make the calls cheap, few enough to stay small at any dimension.
 const BATCH_ROWS: usize = 2048;
 
-/// Takes a row's number, key and vector.
+/// Takes a row's number, key and vector, which is empty where only keys are read.
 pub(crate) type Visit<'a> = dyn FnMut(u64, u64, &[f32]) -> Result<(), Error> + 'a;
 
 /// An opened input.
@@ -34,7 +34,8 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    pub(crate) fn open<'a>(path: &'a Path, key: &str, value: &str) -> Result<Rows<'a>, Error> {
+    /// Without a column of values the keys alone are read.
+    pub(crate) fn open<'a>(path: &'a Path, key: &str, value: Option<&str>) -> Result<Rows<'a>, Error> {
         let file = File::open(path).map_err(|source| Error::Open {
             path: path.to_path_buf(),
             source,
@@ -70,13 +71,12 @@ impl Rows<'_> {
         let open = || -> Result<_, ParquetError> {
             let group = self.reader.get_row_group(group)?;
             let keys = group.get_column_reader(self.columns.key)?;
-            let values = group.get_column_reader(self.columns.value)?;
-            Ok((group, keys, values))
+            let values = self.columns.value.map(|value| group.get_column_reader(value));
+            Ok((group, keys, values.transpose()?))
         };
         let (group, keys, values) = guarded(open).map_err(damaged(self.path, at))?;
         let schema = group.metadata().schema_descr();
         let key_leaf = schema.column(self.columns.key);
-        let value_leaf = schema.column(self.columns.value);
         let ColumnReader::Int64ColumnReader(keys) = keys else {
             return Err(damaged(self.path, at)(unexpected(&key_leaf)));
         };
@@ -84,6 +84,10 @@ impl Rows<'_> {
             reader: keys,
             level_max: key_leaf.max_def_level(),
         };
+        let (Some(values), Some(value)) = (values, self.columns.value) else {
+            return self.each_key(keys, row, visit);
+        };
+        let value_leaf = schema.column(value);
         match values {
             ColumnReader::FloatColumnReader(values) => {
                 self.each_of_readers(keys, Vectors::new(values, &value_leaf), row, visit)
@@ -92,6 +96,28 @@ impl Rows<'_> {
                 self.each_of_readers(keys, Vectors::new(values, &value_leaf), row, visit)
             }
             _ => Err(damaged(self.path, at)(unexpected(&value_leaf))),
+        }
+    }
+
+    fn each_key(&self, mut keys: Keys, row: &mut u64, visit: &mut Visit<'_>) -> Result<(), Error> {
+        loop {
+            let batch = guarded(|| keys.read()).map_err(damaged(self.path, *row))?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for key in batch {
+                let key = key.ok_or_else(|| self.bad(*row, Problem::NullKey))?;
+                visit(*row, key, &[])?;
+                *row += 1;
+            }
+        }
+    }
+
+    fn bad(&self, row: u64, problem: Problem) -> Error {
+        Error::Row {
+            path: self.path.to_path_buf(),
+            row,
+            problem,
         }
     }
 
@@ -116,13 +142,8 @@ impl Rows<'_> {
                 return Ok(());
             }
             for key in batch {
-                let bad = |problem| Error::Row {
-                    path: self.path.to_path_buf(),
-                    row: *row,
-                    problem,
-                };
-                let key = key.ok_or(Problem::NullKey).map_err(bad)?;
-                let vector = vectors.next().map_err(bad)?;
+                let key = key.ok_or_else(|| self.bad(*row, Problem::NullKey))?;
+                let vector = vectors.next().map_err(|problem| self.bad(*row, problem))?;
                 visit(*row, key, vector)?;
                 *row += 1;
             }
@@ -243,7 +264,7 @@ where
 /// A codec that this build does not have is no damage.
 fn check_codecs(reader: &SerializedFileReader<File>, columns: &Columns, path: &Path) -> Result<(), Error> {
     for group in reader.metadata().row_groups() {
-        for column in [columns.key, columns.value] {
+        for column in [Some(columns.key), columns.value].into_iter().flatten() {
             let codec = group.column(column).compression();
             if !matches!(
                 codec,

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use input::{Layout, Row, pyarrow, required, row};
 use millpond_engines_features::{Table, versions};
-use millpond_engines_features_build::{BuildOptions, Error, Summary, build, inspect, verify};
+use millpond_engines_features_build::{
+    Base, BuildOptions, Error, MEMORY_BYTES, Numbers, Summary, build, compact, inspect, verify,
+};
 use parquet::basic::Compression;
 use parquet::file::properties::WriterVersion;
 
@@ -22,7 +24,11 @@ fn options(dir: &Path) -> BuildOptions {
         version: None,
         key_column: "key".to_owned(),
         value_column: "vector".to_owned(),
+        numbers: None,
+        base: None,
+        remove: None,
         shards: 2,
+        memory_bytes: MEMORY_BYTES,
     }
 }
 
@@ -70,6 +76,21 @@ fn check_contents(table: &Table, rows: &[Row]) {
             .map(|value| value.unwrap() as f32)
             .collect();
         assert_eq!(got, expected);
+    }
+}
+
+/// As [`check_contents`], for 16-bit floats.
+fn check_near(table: &Table, rows: &[Row]) {
+    assert_eq!(table.rows(), rows.len() as u64);
+    for (key, vector) in rows {
+        let (mut values, mut found) = (vec![0.0; table.dim()], [0]);
+        assert_eq!(table.lookup(&[key.unwrap()], &mut values, &mut found), 1);
+        for (value, expected) in values.iter().zip(vector.iter().flatten()) {
+            assert!(
+                (f64::from(*value) - expected.unwrap()).abs() < 0.1,
+                "{values:?} {vector:?}"
+            );
+        }
     }
 }
 
@@ -250,7 +271,7 @@ fn a_bad_row_is_named_wherever_it_is() {
                 row(5, &[1.0; 3]),
                 "the vector has 3 elements, row 0 has 2; make all",
             );
-            check(row(0, &[1.0; 2]), "key 0 was in an earlier row already; keep one");
+            check(row(0, &[1.0; 2]), "key 0 is in row 0 already; keep one");
         }
     }
 }
@@ -265,7 +286,7 @@ fn a_double_beyond_a_float_is_named() {
         &[row(1, &[1.0]), row(2, &[1e300])],
         &layout,
         1,
-        "element 0 of the vector is 1e300; expected a finite 32-bit float",
+        "element 0 of the vector is 1e300; expected a finite number",
     );
 }
 
@@ -379,6 +400,61 @@ fn a_flipped_bit_in_the_input_ends_in_a_table_or_an_error() {
 }
 
 #[test]
+fn deltas_change_what_their_input_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, rows: &[Row]| input::write(&dir.path().join(name), &pyarrow(), rows);
+    let (mut rows, gone) = (many_rows(300, 2), many_rows(310, 2)[290..].to_vec());
+    write("in.parquet", &rows);
+    let mut options = BuildOptions {
+        numbers: Some(Numbers::F16),
+        ..options(dir.path())
+    };
+    build_quietly(&options).unwrap();
+
+    let changed = [row(7_777, &[1.0, 2.0]), row(rows[5].0.unwrap(), &[3.0, 4.0])];
+    write("in.parquet", &changed);
+    write("gone.parquet", &gone);
+    options.numbers = None;
+    options.base = Some(Base::Newest);
+    options.remove = Some(dir.path().join("gone.parquet"));
+    assert_eq!(build_quietly(&options).unwrap().version, 2);
+    let table_dir = dir.path().join("tables/films");
+    rows.retain(|row| !gone.iter().any(|gone| gone.0 == row.0));
+    rows[5] = changed[1].clone();
+    rows.push(changed[0].clone());
+    let check = |version| {
+        let table = Table::open_version(&table_dir, Some(version)).unwrap();
+        assert_eq!(table.schema().columns[0].numbers, Numbers::F16);
+        check_near(&table, &rows);
+    };
+    check(2);
+    let text = inspect(&table_dir).unwrap().to_string();
+    assert!(
+        text.contains("delta on  [1]") && text.contains("vector: 2 of f16"),
+        "{text}"
+    );
+    assert_eq!(compact(&table_dir, None, None, 1).unwrap().version, 3);
+    check(3);
+    assert!(!inspect(&table_dir).unwrap().to_string().contains("delta"));
+
+    let check_refused = |options: &BuildOptions, expected: &str| {
+        let error = build_quietly(options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    options.numbers = Some(Numbers::F32);
+    check_refused(
+        &options,
+        "its column is \"vector\" of f16, that of the delta \"vector\" of f32",
+    );
+    options.numbers = None;
+    options.base = Some(Base::Version(9));
+    check_refused(&options, "version 9 is not in");
+    options.base = None;
+    check_refused(&options, "keys to remove: expected none");
+    assert_eq!(versions(&table_dir).unwrap(), [1, 2, 3]);
+}
+
+#[test]
 fn inspect_and_verify_tell_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
     input::write(&dir.path().join("in.parquet"), &pyarrow(), &many_rows(100, 4));
@@ -389,10 +465,13 @@ fn inspect_and_verify_tell_what_is_there() {
 
     let of_table = inspect(&table_dir).unwrap();
     assert_eq!((of_table.version, &of_table.versions[..]), (2, &[1, 2][..]));
-    assert_eq!((of_table.rows, of_table.dim, of_table.shards.len()), (100, 4, 2));
+    assert_eq!(
+        (of_table.rows, of_table.schema.dim(), of_table.shards.len()),
+        (100, 4, 2)
+    );
     assert!(!of_table.checksums_verified);
     let text = of_table.to_string();
-    for expected in ["films", "100 of 4 floats", "shard-00001.mpf", "data not read"] {
+    for expected in ["films", "vector: 4 of f32", "shard-00001.mpf", "data not read"] {
         assert!(text.contains(expected), "{text}");
     }
     let of_version = verify(&first.path).unwrap();

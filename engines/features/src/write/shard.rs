@@ -1,177 +1,98 @@
-//! Writes one shard file: rows as they come, then the index, then the header.
+//! Writes one shard: its rows to a file of their own as they come, then the shard in its order.
 //!
-//! Does not sync folders or name versions; the writer above does. Invariant: the file has a header only when all before
-//! it is written, and the index in memory has every row that was accepted.
+//! Does not sync folders or name versions; the writer above does. Invariant: the shard's file has a header only when all
+//! behind it is written, and the file of rows is gone when the shard is finished.
 
-use std::fs::File;
-use std::io::{Seek, Write};
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::Xxh3Default;
-
+use super::arrange::{Identity, Keys};
 use crate::error::Error;
-use crate::hash::{hash, slots_for};
-use crate::header::{HEADER_BYTES, Header, SLOT_BYTES};
+use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
 use crate::manifest::{ShardEntry, shard_file};
 
-const BUFFER_BYTES: usize = 64 * 1024;
-
-/// No hint may claim more slots than this ahead; the index grows by itself.
-const SLOTS_AHEAD_MAX: u64 = 1 << 22;
+const BUFFER_BYTES: usize = 256 * 1024;
 
 pub(super) struct ShardWriter {
     number: u32,
-    path: PathBuf,
-    file: File,
-    /// Bytes of the section at hand that are neither written nor hashed yet.
-    buffer: Vec<u8>,
-    /// Over the section at hand.
-    hasher: Xxh3Default,
-    index: Index,
+    dir: PathBuf,
+    /// The rows as they came: each is a slot as the shard will have it.
+    rows_path: PathBuf,
+    rows: BufWriter<File>,
+    keys: Keys,
 }
 
 impl ShardWriter {
-    pub(super) fn create(dir: &Path, number: u32, rows_hint: u64) -> Result<ShardWriter, Error> {
-        let path = dir.join(shard_file(number));
+    pub(super) fn create(dir: &Path, number: u32) -> Result<ShardWriter, Error> {
+        let rows_path = dir.join(format!("rows-{number:05}"));
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&rows_path);
+        let file = options.map_err(Error::io("create", &rows_path))?;
+        Ok(ShardWriter {
+            number,
+            dir: dir.to_path_buf(),
+            rows_path,
+            rows: BufWriter::with_capacity(BUFFER_BYTES, file),
+            keys: Keys::default(),
+        })
+    }
+
+    pub(super) fn push(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
+        if self.keys.len() == SHARD_ROWS_MAX {
+            let expected = format!("enough of them for {SHARD_ROWS_MAX} rows each");
+            return Err(Error::argument("shards", expected, "more rows"));
+        }
+        self.keys.push(key);
+        self.rows
+            .write_all(&key.to_le_bytes())
+            .and_then(|()| self.rows.write_all(row))
+            .map_err(Error::io("write", &self.rows_path))
+    }
+
+    /// Writes the shard with at most `memory_bytes` of its slots in memory at a time.
+    pub(super) fn finish(self, identity: Identity, memory_bytes: usize) -> Result<ShardEntry, Error> {
+        let (rows_path, path) = (self.rows_path, self.dir.join(shard_file(self.number)));
+        let rows = self.rows.into_inner().map_err(|error| error.into_error());
+        let mut rows = rows.map_err(Error::io("write", &rows_path))?;
+        let arrangement = self.keys.arrange(&path)?;
+        let slot_bytes = KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta);
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
         file.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
-        Ok(ShardWriter {
-            number,
-            path,
-            file,
-            buffer: Vec::with_capacity(BUFFER_BYTES),
-            hasher: Xxh3Default::new(),
-            index: Index::new(slots_for(rows_hint).min(SLOTS_AHEAD_MAX)),
-        })
-    }
-
-    pub(super) fn push(&mut self, key: u64, hash: u64, row: &[f32]) -> Result<(), Error> {
-        self.index.insert(key, hash)?;
-        self.buffer
-            .extend(row.iter().flat_map(|value| value.to_le_bytes()));
-        if self.buffer.len() >= BUFFER_BYTES {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.hasher.update(&self.buffer);
-        self.file
-            .write_all(&self.buffer)
-            .map_err(Error::io("write", &self.path))?;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    /// Ends the section at hand; returns its checksum.
-    fn end_section(&mut self) -> Result<u64, Error> {
-        self.flush()?;
-        let checksum = self.hasher.digest();
-        self.hasher.reset();
-        Ok(checksum)
-    }
-
-    pub(super) fn finish(mut self, version: u64, shards: u32, dim: u32) -> Result<ShardEntry, Error> {
-        self.index.resize(slots_for(self.index.rows));
-        let mut header = Header {
-            shard: self.number,
-            shards,
-            dim,
-            version,
-            rows: self.index.rows,
-            slots: self.index.slots.len() as u64,
-            probes_max: self.index.probes_max,
-            rows_checksum: 0,
-            index_checksum: 0,
-        };
-        let rows_bytes = header.rows_bytes().unwrap_or_default();
-        let padding = rows_bytes.saturating_sub(header.rows * u64::from(dim) * 4);
-        self.buffer.resize(self.buffer.len() + padding as usize, 0);
-        header.rows_checksum = self.end_section()?;
-        self.write_index()?;
-        header.index_checksum = self.end_section()?;
-        let (bytes, checksum) = header.encode()?;
-        self.file
-            .rewind()
-            .and_then(|()| self.file.write_all(&bytes))
-            .and_then(|()| self.file.sync_all())
-            .map_err(Error::io("write", &self.path))?;
-        Ok(ShardEntry {
-            file: shard_file(self.number),
-            bytes: HEADER_BYTES as u64 + rows_bytes + header.slots * SLOT_BYTES,
-            rows: header.rows,
-            checksum: format!("{checksum:016x}"),
-        })
-    }
-
-    fn write_index(&mut self) -> Result<(), Error> {
-        for (key, place) in std::mem::take(&mut self.index.slots) {
-            self.buffer.extend_from_slice(&key.to_le_bytes());
-            self.buffer.extend_from_slice(&place.to_le_bytes());
-            if self.buffer.len() >= BUFFER_BYTES {
-                self.flush()?;
-            }
-        }
-        Ok(())
+        let header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut |visit| {
+            each(&mut rows, slot_bytes, visit).map_err(Error::io("read", &rows_path))
+        })?;
+        let (bytes, checksum) = header.encode();
+        file.rewind()
+            .and_then(|()| file.write_all(&bytes))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| file.metadata())
+            .map_err(Error::io("write", &path))
+            .and_then(|metadata| {
+                fs::remove_file(&rows_path).map_err(Error::io("remove", &rows_path))?;
+                Ok(ShardEntry {
+                    file: shard_file(self.number),
+                    bytes: metadata.len(),
+                    rows: header.rows,
+                    checksum: format!("{checksum:016x}"),
+                })
+            })
     }
 }
 
-/// The index in memory: slots of a key and its row's number plus one, 0 where the slot is empty.
-struct Index {
-    slots: Vec<(u64, u64)>,
-    rows: u64,
-    probes_max: u64,
-}
-
-impl Index {
-    fn new(slots: u64) -> Index {
-        Index {
-            slots: vec![(0, 0); slots as usize],
-            rows: 0,
-            probes_max: 0,
-        }
+/// Visits the slots in a file of rows.
+fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
+    rows.rewind()?;
+    let bytes = rows.metadata()?.len();
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, rows);
+    let mut slot = vec![0; slot_bytes];
+    for _ in 0..bytes / slot_bytes as u64 {
+        reader.read_exact(&mut slot)?;
+        visit(&slot);
     }
-
-    /// Gives the next row to a key.
-    fn insert(&mut self, key: u64, hash: u64) -> Result<(), Error> {
-        if (self.rows + 1) * 2 > self.slots.len() as u64 {
-            self.resize(self.slots.len() as u64 * 2);
-        }
-        self.place(key, hash, self.rows + 1)?;
-        self.rows += 1;
-        Ok(())
-    }
-
-    fn place(&mut self, key: u64, hash: u64, place: u64) -> Result<(), Error> {
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        let mut probes = 1;
-        while self.slots[at].1 != 0 {
-            if self.slots[at].0 == key {
-                return Err(Error::DuplicateKey { key });
-            }
-            at = (at + 1) & mask;
-            probes += 1;
-        }
-        self.slots[at] = (key, place);
-        self.probes_max = self.probes_max.max(probes);
-        Ok(())
-    }
-
-    /// Moves to another number of slots, a power of two above the number of rows.
-    fn resize(&mut self, slots: u64) {
-        if slots == self.slots.len() as u64 {
-            return;
-        }
-        let old = std::mem::replace(&mut self.slots, vec![(0, 0); slots as usize]);
-        self.probes_max = 0;
-        for (key, place) in old {
-            if place != 0 {
-                // The keys were told apart when they came.
-                let _ = self.place(key, hash(key), place);
-            }
-        }
-    }
+    Ok(())
 }

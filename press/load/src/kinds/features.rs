@@ -41,7 +41,7 @@ impl Local for Features {
 
     fn open(files: Option<&PathBuf>) -> Result<Table, String> {
         let folder = files.ok_or("a target of protocol \"features\" needs `files`")?;
-        let table = Table::open_version(folder, None).map_err(|error| error.to_string())?;
+        let mut table = Table::open_version(folder, None).map_err(|error| error.to_string())?;
         table.make_resident().map_err(|error| error.to_string())?;
         Ok(table)
     }

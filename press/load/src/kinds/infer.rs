@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use crate::kinds::configured::tests::{MODEL, choose_library};
     use crate::local::InProcess;
-    use millpond_engines_features::write::Writer;
+    use millpond_engines_features::{Schema, write::Writer};
     use millpond_press_workload::RequestSet;
     use millpond_wire_payload::Payload;
     use std::path::Path;
@@ -318,7 +318,8 @@ mod tests {
     fn a_configuration_is_called_as_its_server_is() {
         choose_library();
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(&folder.path().join("table"), "table", 1, 16, 1, 1).unwrap();
+        let mut writer =
+            Writer::create(&folder.path().join("table"), "table", 1, Schema::floats(16), 1).unwrap();
         writer.push(7, &[0.5; 16]).unwrap();
         writer.finish().unwrap();
         let text = format!(

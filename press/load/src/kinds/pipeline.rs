@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::check::{Checker, Rules};
     use crate::local::InProcess;
-    use millpond_engines_features::write::Writer;
+    use millpond_engines_features::{Schema, write::Writer};
     use millpond_press_workload::RequestSet;
     use tempfile::TempDir;
 
@@ -235,7 +235,8 @@ mod tests {
     #[test]
     fn what_cannot_be_called_is_refused_before_any_call() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(&folder.path().join("table"), "table", 1, 2, 1, 1).unwrap();
+        let mut writer =
+            Writer::create(&folder.path().join("table"), "table", 1, Schema::floats(2), 1).unwrap();
         writer.push(7, &[0.5; 2]).unwrap();
         writer.finish().unwrap();
         let samples = r#"

@@ -1,0 +1,298 @@
+//! A row's bytes, to and from 32-bit floats.
+//!
+//! Knows nothing of keys. Invariant: reading never looks outside the row it was given, whatever its bytes are.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use crate::schema::{Column, NotFinite, Numbers, Schema};
+
+/// Numbers converted at a time.
+const STEP: usize = 16;
+
+/// A row as it lies in a slot.
+pub(crate) type Row<'a> = &'a [u8];
+
+/// How the rows of a table are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    columns: &'a [Column],
+    /// Nothing but 32-bit floats: the columns do not matter then.
+    is_floats: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(schema: &'a Schema) -> Reader<'a> {
+        Reader {
+            columns: &schema.columns,
+            is_floats: schema.is_floats(),
+        }
+    }
+
+    /// Writes the numbers of a row to `values`.
+    #[inline(always)]
+    pub(crate) fn copy(self, row: Row<'_>, values: &mut [f32]) {
+        if self.is_floats {
+            for (value, bytes) in values.iter_mut().zip(row.as_chunks().0) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+        } else {
+            self.convert(row, values);
+        }
+    }
+
+    /// Hands the numbers of a row to `fold` with those of `values`, one by one. `scratch` is of the same length, or
+    /// empty.
+    #[inline(always)]
+    pub(crate) fn fold(
+        self,
+        row: Row<'_>,
+        values: &mut [f32],
+        scratch: &mut Vec<f32>,
+        fold: impl Fn(&mut f32, f32),
+    ) {
+        if self.is_floats {
+            for (value, bytes) in values.iter_mut().zip(row.as_chunks().0) {
+                fold(value, f32::from_le_bytes(*bytes));
+            }
+        } else {
+            scratch.resize(values.len(), 0.0);
+            self.convert(row, scratch);
+            for (value, number) in values.iter_mut().zip(scratch) {
+                fold(value, *number);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn convert(self, row: Row<'_>, values: &mut [f32]) {
+        let (mut row, mut values) = (row, values);
+        for column in self.columns {
+            let Some((bytes, row_left)) = row.split_at_checked(column.bytes()) else {
+                return;
+            };
+            let Some((numbers, left)) = values.split_at_mut_checked(column.dim) else {
+                return;
+            };
+            decode(column.numbers, bytes, numbers);
+            (row, values) = (row_left, left);
+        }
+    }
+}
+
+fn decode(kind: Numbers, bytes: &[u8], numbers: &mut [f32]) {
+    match kind {
+        Numbers::F32 => {
+            for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
+                *number = f32::from_le_bytes(*bytes);
+            }
+        }
+        Numbers::F16 => widen(bytes, numbers, |bits, numbers| {
+            bits.map(f16::from_bits)[..numbers.len()].convert_to_f32_slice(numbers);
+        }),
+        Numbers::Bf16 => widen(bytes, numbers, |bits, numbers| {
+            for (number, bits) in numbers.iter_mut().zip(bits) {
+                *number = bf16::from_bits(bits).to_f32();
+            }
+        }),
+        Numbers::I8Scaled => {
+            let Some((scale, bytes)) = bytes.split_first_chunk() else {
+                return;
+            };
+            let scale = f32::from_le_bytes(*scale);
+            for (number, byte) in numbers.iter_mut().zip(bytes) {
+                *number = f32::from(byte.cast_signed()) * scale;
+            }
+        }
+    }
+}
+
+/// Takes 16-bit numbers a few at a time, so that the processor converts them together.
+fn widen(bytes: &[u8], numbers: &mut [f32], convert: impl Fn([u16; STEP], &mut [f32])) {
+    for (bytes, numbers) in bytes.chunks(STEP * 2).zip(numbers.chunks_mut(STEP)) {
+        let mut bits = [0; STEP];
+        for (bits, bytes) in bits.iter_mut().zip(bytes.as_chunks().0) {
+            *bits = u16::from_le_bytes(*bytes);
+        }
+        convert(bits, numbers);
+    }
+}
+
+/// Why a row of floats has no place in a schema: the number at fault.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Unfit {
+    pub(crate) position: usize,
+    pub(crate) value: f32,
+}
+
+/// Appends the bytes of a row with as many `values` as the schema has numbers.
+///
+/// # Errors
+/// A number that is not finite where the schema refuses that, or becomes so by being narrowed. `out` has some of the row then.
+pub(crate) fn encode(schema: &Schema, values: &[f32], out: &mut Vec<u8>) -> Result<(), Unfit> {
+    let (mut begin, refused) = (0, schema.not_finite == NotFinite::Refused);
+    for column in &schema.columns {
+        let numbers = values.get(begin..begin + column.dim).unwrap_or_default();
+        let unfit = match column.numbers {
+            Numbers::F32 => {
+                out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+                numbers.iter().position(|number| refused && !number.is_finite())
+            }
+            Numbers::F16 => narrow(numbers, out, refused, |number| {
+                let narrow = f16::from_f32(number);
+                (narrow.to_bits(), narrow.is_finite())
+            }),
+            Numbers::Bf16 => narrow(numbers, out, refused, |number| {
+                let narrow = bf16::from_f32(number);
+                (narrow.to_bits(), narrow.is_finite())
+            }),
+            Numbers::I8Scaled => scale(numbers, out),
+        };
+        if let Some(at) = unfit {
+            return Err(Unfit {
+                position: begin + at,
+                value: numbers[at],
+            });
+        }
+        begin += column.dim;
+    }
+    Ok(())
+}
+
+/// Appends 16-bit numbers; the first that is refused.
+fn narrow(
+    numbers: &[f32],
+    out: &mut Vec<u8>,
+    refused: bool,
+    bits: impl Fn(f32) -> (u16, bool),
+) -> Option<usize> {
+    let mut unfit = None;
+    for (at, &number) in numbers.iter().enumerate() {
+        let (bits, is_finite) = bits(number);
+        out.extend(bits.to_le_bytes());
+        // A finite number that is none when it is narrowed was lost, which `kept` does not ask for either.
+        if !is_finite && (refused || number.is_finite()) {
+            unfit = unfit.or(Some(at));
+        }
+    }
+    unfit
+}
+
+/// Appends a scale and the bytes that it turns into the numbers again; a scale has no place for NaN.
+fn scale(numbers: &[f32], out: &mut Vec<u8>) -> Option<usize> {
+    if let Some(at) = numbers.iter().position(|number| !number.is_finite()) {
+        return Some(at);
+    }
+    let largest = numbers
+        .iter()
+        .fold(0.0_f32, |largest, number| largest.max(number.abs()));
+    let scale = largest / 127.0;
+    out.extend(scale.to_le_bytes());
+    out.extend(numbers.iter().map(|number| {
+        // A scale that was rounded to zero has zeros alone.
+        let byte = if scale > 0.0 {
+            (number / scale).round()
+        } else {
+            0.0
+        };
+        (byte as i8).cast_unsigned()
+    }));
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn schema(kinds: &[(Numbers, usize)]) -> Schema {
+        Schema {
+            columns: kinds
+                .iter()
+                .enumerate()
+                .map(|(at, &(numbers, dim))| Column {
+                    name: format!("c{at}"),
+                    numbers,
+                    dim,
+                })
+                .collect(),
+            not_finite: NotFinite::Refused,
+        }
+    }
+
+    fn there_and_back(schema: &Schema, values: &[f32]) -> Vec<f32> {
+        let mut bytes = Vec::new();
+        encode(schema, values, &mut bytes).unwrap();
+        assert_eq!(bytes.len(), schema.row_bytes());
+        let mut got = vec![f32::NAN; values.len()];
+        Reader::new(schema).copy(&bytes, &mut got);
+        let mut sums = vec![1.0; values.len()];
+        Reader::new(schema).fold(&bytes, &mut sums, &mut Vec::new(), |sum, number| *sum += number);
+        let expected: Vec<f32> = got.iter().map(|number| 1.0 + number).collect();
+        assert_eq!(sums, expected);
+        got
+    }
+
+    #[test]
+    fn numbers_come_back_as_near_as_their_kind_allows() {
+        let values: Vec<f32> = (0..37).map(|at| (at as f32 - 18.0) * 0.37).collect();
+        let near = |kind, relative: f32, absolute: f32| {
+            let got = there_and_back(&schema(&[(kind, values.len())]), &values);
+            for (value, got) in values.iter().zip(got) {
+                assert!(
+                    (value - got).abs() <= value.abs() * relative + absolute,
+                    "{kind:?}: {value} became {got}"
+                );
+            }
+        };
+        near(Numbers::F32, 0.0, 0.0);
+        near(Numbers::F16, 1.0 / 2048.0, 0.0);
+        near(Numbers::Bf16, 1.0 / 256.0, 0.0);
+        near(Numbers::I8Scaled, 0.0, 18.0 * 0.37 / 127.0 / 2.0 + 1e-6);
+    }
+
+    #[test]
+    fn columns_follow_each_other() {
+        let kinds = [
+            (Numbers::I8Scaled, 2),
+            (Numbers::F32, 1),
+            (Numbers::F16, 3),
+            (Numbers::I8Scaled, 1),
+        ];
+        let values = [127.0, -1.0, 0.1, 1.0, 2.0, -3.0, 5.0];
+        assert_eq!(there_and_back(&schema(&kinds), &values), values);
+        assert_eq!(
+            there_and_back(&schema(&[(Numbers::I8Scaled, 2)]), &[0.0, 0.0]),
+            [0.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let check = |kind, not_finite, values: &[f32], expected| {
+            let mut schema = schema(&[(Numbers::F32, 1), (kind, values.len() - 1)]);
+            schema.not_finite = not_finite;
+            let unfit = encode(&schema, values, &mut Vec::new()).map_err(|unfit| unfit.position);
+            assert_eq!(unfit, expected, "{kind:?} {values:?}");
+        };
+        let (refused, kept) = (NotFinite::Refused, NotFinite::Kept);
+        check(Numbers::F32, refused, &[0.0, 1.0, f32::NAN], Err(2));
+        check(Numbers::F32, kept, &[0.0, f32::INFINITY, f32::NAN], Ok(()));
+        check(Numbers::F16, refused, &[0.0, 65_504.0, -65_520.0], Err(2));
+        check(Numbers::F16, kept, &[0.0, 1e6], Err(1));
+        check(Numbers::F16, kept, &[0.0, f32::NAN], Ok(()));
+        check(Numbers::Bf16, refused, &[f32::NAN, 1.0], Err(0));
+        check(Numbers::Bf16, kept, &[0.0, f32::MAX], Err(1));
+        check(Numbers::I8Scaled, kept, &[0.0, f32::NAN], Err(1));
+    }
+
+    #[test]
+    fn a_short_row_leaves_what_it_does_not_reach() {
+        let schema = schema(&[(Numbers::F16, 2), (Numbers::I8Scaled, 2)]);
+        for length in 0..schema.row_bytes() {
+            let mut values = [7.0; 4];
+            Reader::new(&schema).copy(&vec![0; length], &mut values);
+            assert_eq!(values[3], 7.0);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What a row holds: its columns, and how each lies in the file.
+//!
+//! Invariant: a checked schema has a row of at least one byte and at most [`ROW_BYTES_MAX`], and its columns follow
+//! each other without gaps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Most numbers in a row, all columns together.
+pub const DIM_MAX: usize = 65_536;
+pub(crate) const ROW_BYTES_MAX: usize = DIM_MAX * 4;
+const COLUMNS_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 128;
+const SCALE_BYTES: usize = 4;
+
+/// How the numbers of a column are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Numbers {
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats (IEEE 754 binary16): three digits, up to 65,504.
+    F16,
+    /// The upper halves of 32-bit floats: two digits, their whole range.
+    Bf16,
+    /// Signed bytes with one scale a row: two digits of the row's largest.
+    I8Scaled,
+}
+
+impl Numbers {
+    /// Every kind, by its name in a manifest.
+    pub const ALL: [(&'static str, Numbers); 4] = [
+        ("f32", Numbers::F32),
+        ("f16", Numbers::F16),
+        ("bf16", Numbers::Bf16),
+        ("i8_scaled", Numbers::I8Scaled),
+    ];
+
+    /// Its name in a manifest.
+    pub fn as_str(self) -> &'static str {
+        let named = Numbers::ALL.into_iter().find(|(_, numbers)| *numbers == self);
+        named.map_or("", |(name, _)| name)
+    }
+
+    /// Bytes of `dim` numbers in a row.
+    pub(crate) fn bytes(self, dim: usize) -> usize {
+        match self {
+            Numbers::F32 => dim * 4,
+            Numbers::F16 | Numbers::Bf16 => dim * 2,
+            Numbers::I8Scaled => SCALE_BYTES + dim,
+        }
+    }
+}
+
+/// A column: some numbers of every row, under a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Its name, different from the others'.
+    pub name: String,
+    /// How its numbers are stored.
+    #[serde(rename = "type")]
+    pub numbers: Numbers,
+    /// How many numbers a row has in it.
+    pub dim: usize,
+}
+
+impl Column {
+    /// Bytes of it in a row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.numbers.bytes(self.dim)
+    }
+}
+
+/// Whether a row may hold NaN and infinities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotFinite {
+    /// No: a writer refuses such a row.
+    #[default]
+    Refused,
+    /// Yes, as they come.
+    Kept,
+}
+
+/// The columns of a table, in the order in which a row has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schema {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// What becomes of NaN and infinities.
+    pub not_finite: NotFinite,
+}
+
+impl Schema {
+    /// One column named `vector` of `dim` finite 32-bit floats.
+    pub fn floats(dim: usize) -> Schema {
+        Schema {
+            columns: vec![Column {
+                name: "vector".to_owned(),
+                numbers: Numbers::F32,
+                dim,
+            }],
+            not_finite: NotFinite::Refused,
+        }
+    }
+
+    /// Numbers in a row, all columns together.
+    pub fn dim(&self) -> usize {
+        self.columns.iter().map(|column| column.dim).sum()
+    }
+
+    /// Bytes of a row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.columns.iter().map(Column::bytes).sum()
+    }
+
+    /// Whether a row is nothing but 32-bit floats, as an answer has them.
+    pub(crate) fn is_floats(&self) -> bool {
+        self.columns.iter().all(|column| column.numbers == Numbers::F32)
+    }
+
+    /// # Errors
+    /// [`Error::Argument`], naming the limit.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let count = self.columns.len();
+        if count == 0 || count > COLUMNS_MAX {
+            return Err(Error::argument("columns", format!("1 to {COLUMNS_MAX}"), count));
+        }
+        let mut dim = 0_usize;
+        for (at, column) in self.columns.iter().enumerate() {
+            check_name("name of a column", &column.name)?;
+            if self.columns[..at].iter().any(|other| other.name == column.name) {
+                let found = format!("{:?} twice", column.name);
+                return Err(Error::argument("columns", "different names", found));
+            }
+            if column.dim == 0 {
+                let expected = format!("at least 1 in column {:?}", column.name);
+                return Err(Error::argument("dim", expected, 0));
+            }
+            dim = dim.saturating_add(column.dim);
+        }
+        if dim > DIM_MAX {
+            return Err(Error::argument("dim", format!("1 to {DIM_MAX}"), dim));
+        }
+        Ok(())
+    }
+}
+
+/// A name that is a folder's, or stands in a configuration.
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.starts_with('.') && name.bytes().all(plain) {
+        return Ok(());
+    }
+    let expected = "1 to 128 letters, digits, '_', '-' or '.', not beginning with '.'";
+    Err(Error::argument(what, expected, format!("{name:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn column(name: &str, numbers: Numbers, dim: usize) -> Column {
+        Column {
+            name: name.to_owned(),
+            numbers,
+            dim,
+        }
+    }
+
+    fn check(columns: Vec<Column>, expected: &str) {
+        let schema = Schema {
+            columns,
+            not_finite: NotFinite::Refused,
+        };
+        let error = schema.check().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn limits_are_named() {
+        let a = || column("a", Numbers::F32, 1);
+        check(vec![], "columns: expected 1 to 256, found 0");
+        check(
+            vec![a(), a()],
+            "columns: expected different names, found \"a\" twice",
+        );
+        check(
+            vec![column("a", Numbers::F16, 0)],
+            "dim: expected at least 1 in column \"a\"",
+        );
+        check(
+            vec![a(), column("b", Numbers::I8Scaled, DIM_MAX)],
+            "dim: expected 1 to 65536, found 65537",
+        );
+        check(
+            vec![column("a b", Numbers::F32, 1)],
+            "name of a column: expected 1 to 128 letters",
+        );
+        Schema::floats(DIM_MAX).check().unwrap();
+    }
+
+    #[test]
+    fn rows_have_the_documented_sizes() {
+        let schema = Schema {
+            columns: vec![
+                column("a", Numbers::F32, 3),
+                column("b", Numbers::F16, 3),
+                column("c", Numbers::Bf16, 1),
+                column("d", Numbers::I8Scaled, 5),
+            ],
+            not_finite: NotFinite::Kept,
+        };
+        assert_eq!((schema.dim(), schema.row_bytes()), (12, 12 + 6 + 2 + 9));
+        assert!(!schema.is_floats() && Schema::floats(2).is_floats());
+    }
+
+    #[test]
+    fn kinds_are_named_as_the_manifest_names_them() {
+        for (name, numbers) in Numbers::ALL {
+            assert_eq!(numbers.as_str(), name);
+            assert_eq!(serde_json::to_string(&numbers).unwrap(), format!("\"{name}\""));
+        }
+    }
+}

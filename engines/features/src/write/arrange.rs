@@ -1,0 +1,390 @@
+//! Gives every key of a shard a slot of its own, and writes the shard in that order.
+//!
+//! The method is hash and displace (Belazzougui, Botelho and Dietzfelbinger, 2009), as docs/formats/feature-shard.md has
+//! it. Knows nothing of columns. Invariant: the bytes follow from the keys and rows alone, not from their order.
+
+use std::io::Write;
+use std::path::Path;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::error::Error;
+use crate::hash::{Places, hash};
+use crate::header::{Header, KEY_BYTES, SHARD_ROWS_MAX};
+
+/// Seeds are powers of the first, so that hashes spread by one become those of the next by a multiplication.
+const FIRST_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const SEEDS_MAX: usize = 16;
+/// Larger buckets take less memory and more tries.
+const BUCKET_ROWS: u64 = 4;
+/// Of ten slots nine are used: more would take more tries, fewer more memory.
+const USED: (u64, u64) = (9, 10);
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// What a shard says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Identity {
+    pub(crate) shard: u32,
+    pub(crate) shards: u32,
+    pub(crate) version: u64,
+    pub(crate) row_bytes: u32,
+    pub(crate) is_delta: bool,
+}
+
+/// The keys of a shard while they come.
+#[derive(Default)]
+pub(crate) struct Keys {
+    hashes: Vec<u64>,
+}
+
+impl Keys {
+    pub(crate) fn push(&mut self, key: u64) {
+        self.hashes.push(hash(key));
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    /// Finds a slot for each. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateKey`], [`Error::NoArrangement`].
+    pub(crate) fn arrange(self, path: &Path) -> Result<Arrangement, Error> {
+        let rows = self.len();
+        let mut spreads = self.hashes;
+        let mut places = Places {
+            seed: FIRST_SEED,
+            buckets: rows.div_ceil(BUCKET_ROWS),
+            slots: match rows {
+                0 => 0,
+                _ => (rows * USED.1).div_ceil(USED.0).max(rows + 1),
+            },
+        };
+        let no_arrangement = || Error::NoArrangement {
+            path: path.to_path_buf(),
+            rows,
+        };
+        if rows > SHARD_ROWS_MAX {
+            return Err(no_arrangement());
+        }
+        for _ in 0..SEEDS_MAX {
+            for spread in &mut spreads {
+                *spread = spread.wrapping_mul(FIRST_SEED);
+            }
+            spreads.sort_unstable();
+            if let Some(pair) = spreads.windows(2).find(|pair| pair[0] == pair[1]) {
+                let key = places.key_of(pair[0]);
+                return Err(Error::DuplicateKey { key });
+            }
+            if let Some(pilots) = pilots(&spreads, places) {
+                let filler = spreads.first().map_or(0, |&spread| places.key_of(spread));
+                return Ok(Arrangement {
+                    rows,
+                    places,
+                    pilots,
+                    filler,
+                });
+            }
+            places.seed = places.seed.wrapping_mul(FIRST_SEED);
+        }
+        Err(no_arrangement())
+    }
+}
+
+/// The lowest pilot of each bucket that has no key of it meet another's, the largest buckets first; `None` where a bucket
+/// has no such pilot. The hashes are in order, so those of a bucket lie together.
+fn pilots(spreads: &[u64], places: Places) -> Option<Vec<u16>> {
+    let mut pilots = vec![0; places.buckets as usize];
+    let mut taken = Taken::new(places.slots);
+    let mut slots = Vec::new();
+    for members in by_size(spreads, places) {
+        let pilot = (0..=u16::MAX).find(|&pilot| taken.take(members, pilot, places, &mut slots))?;
+        let bucket = members.first().map(|&spread| places.bucket(spread))?;
+        *pilots.get_mut(bucket as usize)? = pilot;
+    }
+    Some(pilots)
+}
+
+/// The buckets that have keys, the largest first, then by number.
+fn by_size(spreads: &[u64], places: Places) -> impl Iterator<Item = &[u64]> {
+    let same_bucket = move |a: &u64, b: &u64| places.bucket(*a) == places.bucket(*b);
+    let mut counts: Vec<u32> = Vec::new();
+    for members in spreads.chunk_by(same_bucket) {
+        if counts.len() <= members.len() {
+            counts.resize(members.len() + 1, 0);
+        }
+        counts[members.len()] += 1;
+    }
+    // Where the buckets of a size begin, counted from the largest.
+    let mut begins = vec![0; counts.len()];
+    let mut total = 0_u32;
+    for (begin, count) in begins.iter_mut().zip(&counts).rev() {
+        *begin = total;
+        total += count;
+    }
+    let mut order = vec![(0_u32, 0_u32); total as usize];
+    let mut begin = 0;
+    for members in spreads.chunk_by(same_bucket) {
+        let at = &mut begins[members.len()];
+        order[*at as usize] = (begin, members.len() as u32);
+        *at += 1;
+        begin += members.len() as u32;
+    }
+    order
+        .into_iter()
+        .filter_map(|(begin, len)| spreads.get(begin as usize..)?.get(..len as usize))
+}
+
+/// Which slots are taken, a bit each.
+struct Taken(Vec<u64>);
+
+impl Taken {
+    fn new(slots: u64) -> Taken {
+        Taken(vec![0; slots.div_ceil(64) as usize])
+    }
+
+    /// Takes the slots that a pilot gives a bucket, if all are free and no two the same. `slots` is scratch.
+    #[inline(always)]
+    fn take(&mut self, members: &[u64], pilot: u16, places: Places, slots: &mut Vec<u64>) -> bool {
+        slots.clear();
+        for &spread in members {
+            let slot = places.slot(spread, pilot);
+            if self.has(slot) || slots.contains(&slot) {
+                return false;
+            }
+            slots.push(slot);
+        }
+        for slot in slots {
+            self.0[(*slot / 64) as usize] |= 1 << (*slot % 64);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn has(&self, slot: u64) -> bool {
+        self.0[(slot / 64) as usize] >> (slot % 64) & 1 == 1
+    }
+}
+
+/// Where every key of a shard goes.
+pub(crate) struct Arrangement {
+    rows: u64,
+    places: Places,
+    pilots: Vec<u16>,
+    /// The key that slots without one have: its own slot is another.
+    filler: u64,
+}
+
+/// Hands every slot of a shard, a key and its row, to the visitor it is given.
+pub(crate) type Slots<'a> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), Error> + 'a;
+
+impl Arrangement {
+    /// Writes both sections, and returns the header that belongs before them. The slots are visited once for each
+    /// `memory_bytes` of them; `path` is for messages.
+    pub(crate) fn write(
+        &self,
+        identity: Identity,
+        memory_bytes: usize,
+        out: &mut impl Write,
+        path: &Path,
+        slots: &mut Slots<'_>,
+    ) -> Result<Header, Error> {
+        let mut header = Header {
+            shard: identity.shard,
+            shards: identity.shards,
+            row_bytes: identity.row_bytes,
+            version: identity.version,
+            rows: self.rows,
+            is_delta: identity.is_delta,
+            places: self.places,
+            pilots_checksum: 0,
+            slots_checksum: 0,
+        };
+        let layout = header
+            .layout()
+            .ok_or_else(|| Error::argument("rows", "a shard below 2^64 bytes", self.rows))?;
+        let mut section = Section::new(out);
+        let mut written = self
+            .pilots
+            .chunks(BUFFER_BYTES)
+            .try_for_each(|pilots| {
+                let bytes: Vec<u8> = pilots.iter().flat_map(|pilot| pilot.to_le_bytes()).collect();
+                section.write(&bytes)
+            })
+            .and_then(|()| section.end(layout.pilots_bytes));
+        header.pilots_checksum = written.map_err(Error::io("write", path))?;
+
+        let slot_bytes = header.slot_bytes();
+        let pass_slots = (memory_bytes / slot_bytes).max(1) as u64;
+        let mut begin = 0;
+        while begin < self.places.slots {
+            let end = self.places.slots.min(begin.saturating_add(pass_slots));
+            let image = self.image(begin..end, slot_bytes, slots)?;
+            section.write(&image).map_err(Error::io("write", path))?;
+            begin = end;
+        }
+        written = section.end(layout.slots_bytes);
+        header.slots_checksum = written.map_err(Error::io("write", path))?;
+        Ok(header)
+    }
+
+    /// The slots of a range, as they lie in the file.
+    fn image(
+        &self,
+        range: std::ops::Range<u64>,
+        slot_bytes: usize,
+        slots: &mut Slots<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        let mut image = vec![0; (range.end - range.start) as usize * slot_bytes];
+        for slot in image.chunks_exact_mut(slot_bytes) {
+            slot[..KEY_BYTES].copy_from_slice(&self.filler.to_le_bytes());
+        }
+        slots(&mut |slot| {
+            let Some(at) = self
+                .slot_of(slot)
+                .and_then(|number| number.checked_sub(range.start))
+            else {
+                return;
+            };
+            let begin = at as usize * slot_bytes;
+            if let Some(place) = image.get_mut(begin..begin + slot_bytes) {
+                place.copy_from_slice(slot);
+            }
+        })?;
+        Ok(image)
+    }
+
+    fn slot_of(&self, slot: &[u8]) -> Option<u64> {
+        let key = u64::from_le_bytes(*slot.first_chunk()?);
+        let spread = self.places.spread(hash(key));
+        let pilot = self.pilots.get(self.places.bucket(spread) as usize)?;
+        Some(self.places.slot(spread, *pilot))
+    }
+}
+
+/// One section of a file at a time: what was written of it, and its checksum.
+struct Section<'a, W> {
+    out: &'a mut W,
+    hasher: Xxh3Default,
+    bytes: u64,
+}
+
+impl<'a, W: Write> Section<'a, W> {
+    fn new(out: &'a mut W) -> Section<'a, W> {
+        Section {
+            out,
+            hasher: Xxh3Default::new(),
+            bytes: 0,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+
+    /// Pads the section to its length and begins the next; returns its checksum.
+    fn end(&mut self, padded_bytes: u64) -> std::io::Result<u64> {
+        let padding = padded_bytes.saturating_sub(self.bytes);
+        self.write(&vec![0; padding as usize])?;
+        let checksum = self.hasher.digest();
+        self.hasher.reset();
+        self.bytes = 0;
+        Ok(checksum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn arrange(keys: impl IntoIterator<Item = u64>) -> Result<Arrangement, Error> {
+        let mut all = Keys::default();
+        keys.into_iter().for_each(|key| all.push(key));
+        all.arrange(Path::new("shard"))
+    }
+
+    fn check(keys: &[u64]) {
+        let arrangement = arrange(keys.iter().copied()).unwrap();
+        let mut taken = vec![false; arrangement.places.slots as usize];
+        for key in keys {
+            let slot = arrangement.slot_of(&key.to_le_bytes()).unwrap() as usize;
+            assert!(!taken[slot], "{} keys: slot {slot} twice", keys.len());
+            taken[slot] = true;
+        }
+        assert!(keys.is_empty() || keys.contains(&arrangement.filler));
+    }
+
+    #[test]
+    fn every_key_has_a_slot_of_its_own() {
+        for rows in [0, 1, 2, 3, 4, 5, 8, 9, 10, 64, 100, 1000, 20_000_u64] {
+            check(&(0..rows).collect::<Vec<_>>());
+            check(&(0..rows).map(|key| key << 32).collect::<Vec<_>>());
+            check(&(0..rows).map(|key| u64::MAX - key * 7919).collect::<Vec<_>>());
+            check(&(0..rows).map(hash).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_is_named() {
+        for key in [0, 7, u64::MAX] {
+            let keys = (1000..2000).chain([key]).chain(3000..3100).chain([key]);
+            let error = arrange(keys).err().unwrap();
+            assert!(
+                matches!(error, Error::DuplicateKey { key: found } if found == key),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_do_not_depend_on_the_order_or_the_memory() {
+        let write = |keys: &[u64], memory_bytes| {
+            let arrangement = arrange(keys.iter().copied()).unwrap();
+            let identity = Identity {
+                shard: 0,
+                shards: 1,
+                version: 1,
+                row_bytes: 3,
+                is_delta: false,
+            };
+            let mut out = Vec::new();
+            let header = arrangement.write(identity, memory_bytes, &mut out, Path::new("x"), &mut |visit| {
+                for key in keys {
+                    let row = [1, 2, *key as u8];
+                    visit(&[&key.to_le_bytes()[..], &row].concat());
+                }
+                Ok(())
+            });
+            (header.unwrap(), out)
+        };
+        let keys: Vec<u64> = (0..500).map(|key| key * 31).collect();
+        let turned: Vec<u64> = keys.iter().rev().copied().collect();
+        let expected = write(&keys, usize::MAX);
+        assert_eq!(
+            expected.1.len() as u64 + 128,
+            expected.0.layout().unwrap().file_bytes
+        );
+        for memory_bytes in [0, 1, 100, 4096] {
+            assert_eq!(write(&turned, memory_bytes), expected);
+        }
+    }
+
+    #[test]
+    fn buckets_that_fit_nowhere_end_in_an_error_or_another_seed() {
+        // Every bucket of one key, in a shard as full as can be: the last ones need many pilots.
+        let spreads: Vec<u64> = (0..2000).map(|number| number << 53).collect();
+        let places = Places {
+            seed: 1,
+            buckets: 2000,
+            slots: 2001,
+        };
+        assert!(pilots(&spreads, places).is_some());
+        // Two keys cannot share one slot, whatever the pilot.
+        let places = Places { slots: 1, ..places };
+        assert!(pilots(&spreads[..2], places).is_none());
+    }
+}
