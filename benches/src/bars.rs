@@ -84,6 +84,13 @@ pub(crate) const INFER: &[Group] = &[
     Group::of("overload-r1", scenario::of_r1),
 ];
 
+/// Feature tables: lookups in one process and over the wire, beside Redis, memcached and loops in C.
+pub(crate) const FEATURES: &[Group] = &[
+    Group::of("features-in-process", scenario::of_many_features),
+    Group::of("features-100", scenario::of_features),
+    Group::of("features-1", scenario::of_features),
+];
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -93,7 +100,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_every_scenario_has_bars() {
         std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
-        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE, INFER];
+        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE, INFER, FEATURES];
         let mut groups = BTreeSet::new();
         let mut names = Vec::new();
         for group in areas.into_iter().flatten() {

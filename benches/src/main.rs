@@ -82,6 +82,8 @@ enum Area {
     Structure,
     /// Models: callers that come back, calls at random times, queues that stand, bursts; beside the build before.
     Infer,
+    /// Feature tables: lookups in one process over a loop in C, and over the wire beside Redis and memcached.
+    Features,
 }
 
 /// From the beginning of a try to that of the next: five lie over an hour.
@@ -107,6 +109,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         Area::Hardening => bars::HARDENING,
         Area::Structure => bars::STRUCTURE,
         Area::Infer => bars::INFER,
+        Area::Features => bars::FEATURES,
     };
     let mut pending = choose(groups, arguments.only.as_deref())?;
     let mut setup = Setup::find(arguments)?;

@@ -139,6 +139,32 @@ pub(crate) fn of_lookup(setup: &Setup) -> anyhow::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
+/// A million rows of 40 bytes, and the programs in C beside them.
+pub(crate) fn of_features(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    let mut compile = Command::new("cc");
+    compile.args(["-O3", "-o"]).arg(setup.out.join("features-c"));
+    compile.arg("benches/c/features.c");
+    child::run(setup, "features-c", compile)?;
+    random_features(setup, "items", 1_000_000)?;
+    Ok(Vec::new())
+}
+
+/// Twenty million more.
+pub(crate) fn of_many_features(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    let rows = setup.pick(20_000_000, 200_000);
+    random_features(setup, "many", rows)?;
+    of_features(setup)
+}
+
+/// A table that is kept between runs: its folder says the format of its files.
+fn random_features(setup: &Setup, name: &str, rows: u64) -> anyhow::Result<()> {
+    let mut random = Command::new(&setup.millpond);
+    random.args(["features", "random", "--out", ".demo/bench/features-2"]);
+    random.args(["--name", name, "--rows", &rows.to_string()]);
+    random.args(["--dim", "10", "--seed", "7", "--keep"]);
+    child::run(setup, &format!("features-{name}"), random)
+}
+
 /// The build before in the place of the first server, and the table that both look up.
 pub(crate) fn of_builds(setup: &Setup) -> anyhow::Result<Vec<String>> {
     of_lookup(setup)?;
