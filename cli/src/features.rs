@@ -1,9 +1,10 @@
-//! `millpond features build|inspect|verify`.
+//! `millpond features`: builds tables and deltas, says what they hold, deletes versions.
 //! It prints what the builder and the tables say of themselves.
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Numbers, Progress, RandomOptions, build, compact, inspect, random, verify,
+    Base, BuildOptions, Numbers, Progress, RandomOptions, Summary, VersionInfo, build, compact,
+    delete_version, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,6 +28,14 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   millpond features verify tables/embeddings";
 
+const VERSIONS_EXAMPLES: &str = "\
+Examples:
+  millpond features versions tables/embeddings";
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  millpond features delete tables/embeddings 3";
+
 /// What to do with a feature table.
 #[derive(Subcommand)]
 pub(crate) enum Features {
@@ -42,6 +51,12 @@ pub(crate) enum Features {
     /// Read every byte of a table and check its checksums.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Table),
+    /// List the versions of a table.
+    #[command(after_help = VERSIONS_EXAMPLES)]
+    Versions(Table),
+    /// Delete a version that no delta stands on; a server that has it open goes on.
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete(Delete),
 }
 
 /// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of floats.
@@ -87,7 +102,7 @@ pub(crate) struct Build {
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
     shards: u32,
-    /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. 16 bytes a row come on top.
+    /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
     memory: usize,
 }
@@ -112,7 +127,8 @@ fn size(text: &str) -> Result<usize, String> {
     let bytes = digits.parse::<usize>().ok().zip(unit);
     bytes
         .and_then(|(count, unit)| count.checked_mul(unit))
-        .ok_or_else(|| "expected a number of bytes, as 512MiB or 4GiB".to_owned())
+        .filter(|bytes| *bytes >= 1 << 20)
+        .ok_or_else(|| "expected 1MiB or more, as 512MiB or 4GiB".to_owned())
 }
 
 /// Builds the folder OUT/NAME/VERSION with the keys 0 to ROWS - 1 and floats from -1 to 1 that follow from the seed.
@@ -148,31 +164,18 @@ pub(crate) struct Table {
     dir: PathBuf,
 }
 
+/// One version of a table.
+#[derive(Args)]
+pub(crate) struct Delete {
+    /// The table's folder.
+    dir: PathBuf,
+    /// The version.
+    version: u64,
+}
+
 pub(crate) fn run(features: Features) -> anyhow::Result<()> {
     match features {
-        Features::Build(arguments) if arguments.compact => {
-            let table_dir = arguments.out.join(&arguments.name);
-            let summary = compact(&table_dir, arguments.base, arguments.version, arguments.shards)?;
-            crate::print(&summary.to_string());
-        }
-        Features::Build(arguments) => {
-            let newest = arguments.delta.then_some(Base::Newest);
-            let options = BuildOptions {
-                base: arguments.base.map(Base::Version).or(newest),
-                remove: arguments.remove,
-                input: arguments.input.unwrap_or_default(),
-                out_dir: arguments.out,
-                name: arguments.name,
-                version: arguments.version,
-                key_column: arguments.key_column,
-                value_column: arguments.value_column,
-                numbers: arguments.numbers,
-                shards: arguments.shards,
-                memory_bytes: arguments.memory,
-            };
-            let summary = build(&options, &mut shown_each_second())?;
-            crate::print(&summary.to_string());
-        }
+        Features::Build(arguments) => crate::print(&built(arguments)?.to_string()),
         Features::Random(arguments) => {
             let options = RandomOptions {
                 out_dir: arguments.out,
@@ -188,6 +191,15 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
                 None => crate::print("the table is there already, and was kept"),
             }
         }
+        Features::Versions(table) => {
+            for info in version_infos(&table.dir)? {
+                crate::print(&line(&info));
+            }
+        }
+        Features::Delete(Delete { dir, version }) => {
+            delete_version(&dir, version)?;
+            crate::print(&format!("version {version} is deleted"));
+        }
         Features::Inspect(table) => crate::print(inspect(&table.dir)?.to_string().trim_end()),
         Features::Verify(table) => {
             let inspection = verify(&table.dir)?;
@@ -198,6 +210,48 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn built(arguments: Build) -> anyhow::Result<Summary> {
+    let Build { base, shards, .. } = arguments;
+    if arguments.compact {
+        let table_dir = arguments.out.join(&arguments.name);
+        let version = arguments.version;
+        return Ok(compact(&table_dir, base, version, shards, arguments.memory)?);
+    }
+    anyhow::ensure!(
+        arguments.delta || base.is_some() || arguments.remove.is_none(),
+        "--remove takes keys out of a version: say which by --delta or --base"
+    );
+    let newest = arguments.delta.then_some(Base::Newest);
+    let options = BuildOptions {
+        base: base.map(Base::Version).or(newest),
+        remove: arguments.remove,
+        input: arguments.input.unwrap_or_default(),
+        out_dir: arguments.out,
+        name: arguments.name,
+        version: arguments.version,
+        key_column: arguments.key_column,
+        value_column: arguments.value_column,
+        numbers: arguments.numbers,
+        shards,
+        memory_bytes: arguments.memory,
+    };
+    Ok(build(&options, &mut shown_each_second())?)
+}
+
+fn line(info: &VersionInfo) -> String {
+    let base = info
+        .base
+        .map_or(String::new(), |base| format!(", delta on {base}"));
+    let source = match info.source.as_str() {
+        "" => String::new(),
+        source => format!(", from {source}"),
+    };
+    let VersionInfo {
+        version, rows, bytes, ..
+    } = info;
+    format!("{version}: {rows} rows, {bytes} bytes{base}{source}")
 }
 
 /// Shows how far a build is, at most once a second.

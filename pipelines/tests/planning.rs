@@ -168,8 +168,8 @@ fn unknown_keys_and_kinds_are_refused_with_the_known_ones() {
     );
     check_refused(
         "pool = \"mean\"",
-        "pool = \"max\"",
-        &["unknown variant `max`", "`none`, `sum`, `mean`"],
+        "pool = \"median\"",
+        &["unknown variant `median`", "`none`, `sum`, `mean`, `max`"],
     );
     check_refused(
         "request = \"rank\"",
@@ -352,7 +352,7 @@ fn rows_and_pools_must_fit() {
         "pool = \"none\"",
         "stage `history_vec`, key `lookup.pool`",
         "`history` gives several keys a row",
-        "pool = \"mean\" or pool = \"sum\"",
+        "pool = \"mean\", \"sum\" or \"max\"",
     );
     check_stage(
         ", pool = \"sum\"",

@@ -24,6 +24,10 @@ pub const LISTED: &[(&str, &str)] = &[
         "needs Parquet that Python makes in that environment; the builder's tests make their own",
     ),
     (
+        "millpond features build --compact",
+        "needs the table of the commands before it; the builder's tests fold their own",
+    ),
+    (
         "millpond serve --config examples/plugin/plugin.toml",
         "needs the library that make builds before; the tests of plugins build and serve it",
     ),

@@ -99,6 +99,20 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A version cannot go while a delta stands on it.
+    #[error(
+        "version {version} in {} is the base of version {delta}; delete that one first, or fold it with `millpond features \
+         build --compact`",
+        path.display()
+    )]
+    IsBase {
+        /// The table folder.
+        path: PathBuf,
+        /// The base.
+        version: u64,
+        /// The lowest delta on it.
+        delta: u64,
+    },
     /// A version of this number is there already; versions never change.
     #[error("version {version} is already in {}; choose another number or remove that folder", path.display())]
     VersionExists {

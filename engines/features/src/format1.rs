@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::Error;
 use crate::header::{self, HEADER_BYTES, check_start, u32_at, u64_at};
 use crate::manifest::{Manifest, ShardEntry};
-use crate::schema::{NotFinite, Schema};
+use crate::schema::{DIM_MAX, NotFinite, Schema};
 use crate::shard::Shard;
 use crate::write::arrange::{Identity, Keys};
 
@@ -57,6 +57,15 @@ pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
     let old = Old::decode(&bytes, path)?;
     let mut keys = Keys::default();
     old.each(&mut |key, _| keys.push(key));
+    // The index may name a row twice, and so be far larger than the file.
+    if keys.len() != old.rows {
+        return Err(Error::damaged(
+            path,
+            "rows that the index names",
+            old.rows,
+            keys.len(),
+        ));
+    }
     let identity = Identity {
         shard: old.shard,
         shards: old.shards,
@@ -116,7 +125,8 @@ impl<'a> Old<'a> {
                     .checked_add(rows_bytes)?
                     .checked_add(index_bytes)
             })
-            .filter(|_| rows <= header::SHARD_ROWS_MAX && slots >= SLOTS_MIN && dim > 0);
+            .filter(|_| rows <= header::SHARD_ROWS_MAX && slots >= SLOTS_MIN)
+            .filter(|_| (1..=DIM_MAX).contains(&(dim as usize)));
         if expected != Some(bytes.len() as u64) {
             let expected = format!("{rows} rows of {dim} floats and {slots} slots");
             let found = format!("{} bytes", bytes.len());

@@ -1,4 +1,4 @@
-//! What lets a mapping outlive its file being cut: a page that is gone reads as zeros, and the mapping is marked.
+//! What lets a mapping outlive its file being cut: what is gone reads as zeros, and the mapping is marked.
 //!
 //! Without it the system ends the process (SIGBUS) at the first read of such a page. Not for other faults: those go to
 //! the handler that was there before. Invariant: only addresses inside a guarded mapping are ever mapped anew.
@@ -45,7 +45,7 @@ impl Guard {
         });
         let begin = mapping.as_ptr() as usize;
         watch.was_cut.store(false, Ordering::Relaxed);
-        watch.end.store(begin + mapping.len(), Ordering::Relaxed);
+        watch.end.store(begin + mapping.len(), Ordering::Release);
         watch.begin.store(begin, Ordering::Release);
         Guard(watch)
     }
@@ -94,27 +94,41 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     let Some((before, page_bytes)) = BEFORE.get() else {
         return;
     };
-    // SAFETY: the system passes a valid `siginfo_t` to a handler with SA_SIGINFO.
-    let address = unsafe { (*info).si_addr() } as usize;
-    let hit = all().find(|watch| {
-        let begin = watch.begin.load(Ordering::Acquire);
-        begin != 0 && (begin..watch.end.load(Ordering::Relaxed)).contains(&address)
-    });
-    if let Some(watch) = hit
-        && replace(address - address % page_bytes, *page_bytes)
-    {
+    // SAFETY: the system passes a valid `siginfo_t` to a handler with SA_SIGINFO; it has an address where the kernel sent it,
+    // which a positive code says.
+    let fault = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
+    let Some(address) = fault else {
+        return pass_on(before, signal, info, context);
+    };
+    let hit = all().find_map(|watch| watch.end_of(address).map(|end| (watch, end)));
+    if let Some((watch, end)) = hit {
+        // Before there are zeros to read: another thread may read them as soon as they are there.
         watch.was_cut.store(true, Ordering::Release);
-        return;
+        if replace(address - address % page_bytes, end) {
+            return;
+        }
     }
     pass_on(before, signal, info, context);
 }
 
-/// Puts a page of zeros where a page is gone.
-fn replace(page: usize, page_bytes: usize) -> bool {
+impl Watch {
+    /// Where the mapping ends that has the address, if it is this one.
+    fn end_of(&self, address: usize) -> Option<usize> {
+        let begin = self.begin.load(Ordering::Acquire);
+        let end = self.end.load(Ordering::Acquire);
+        // A watch that another guard took meanwhile has the end of that one.
+        let is_one = begin != 0 && self.begin.load(Ordering::Acquire) == begin;
+        (is_one && (begin..end).contains(&address)).then_some(end)
+    }
+}
+
+/// Puts zeros where pages are gone: from the first that was missed to the end of the mapping, because a file is cut there. One
+/// mapping does for all of them; one a page could be more than a process may have.
+fn replace(page: usize, end: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in a mapping of ours that is read-only and whose guard is held, so nothing else is mapped
+    // SAFETY: the pages lie in a mapping of ours that is read-only and whose guard is held, so nothing else is mapped
     // there; the system call changes `errno`, which the thread that faulted in a plain read does not look at.
-    let mapped = unsafe { libc::mmap(page as *mut _, page_bytes, libc::PROT_READ, flags, -1, 0) };
+    let mapped = unsafe { libc::mmap(page as *mut _, end - page, libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }
 
@@ -126,9 +140,17 @@ fn pass_on(
     context: *mut libc::c_void,
 ) {
     match before.sa_sigaction {
+        // SAFETY: as above, where the pointer was read before.
+        libc::SIG_IGN if unsafe { (*info).si_code } <= 0 => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the read is tried again after this handler, and ends the process as it would have.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
+            // SAFETY: both may be called in a handler. A signal that was sent ends the process here; a fault is met again
+            // after this handler, and ends it then.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                if (*info).si_code <= 0 {
+                    libc::raise(signal);
+                }
+            }
         }
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);

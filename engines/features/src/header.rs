@@ -200,7 +200,7 @@ pub(crate) fn check_start(bytes: &[u8; HEADER_BYTES], format: u32, path: &Path) 
     }
     match u32_at(bytes, 8) {
         found if found == format => Ok(checksum),
-        found if found < FORMAT => {
+        found if found <= FORMAT => {
             let expected = format!("{format}, as the manifest says");
             Err(Error::damaged(path, "format", expected, found))
         }

@@ -37,6 +37,11 @@ impl Layer {
                 _ => Shard::open(&path)?,
             };
             check_shard(&opened, shard, manifest, entry, &path)?;
+            // A file of format 1 was placed anew, and has another length now.
+            if manifest.format != format1::FORMAT && opened.file_bytes() != entry.bytes {
+                let what = "length in bytes against the manifest's";
+                return Err(Error::damaged(&path, what, entry.bytes, opened.file_bytes()));
+            }
             shards.push(opened);
         }
         Ok(Layer {
@@ -47,6 +52,12 @@ impl Layer {
             entries: manifest.shards.clone(),
             shards,
         })
+    }
+
+    /// Whether nothing of its mapped files is known to be gone.
+    pub(crate) fn is_whole(&self) -> bool {
+        let mut shards = self.shards.iter();
+        shards.all(|shard| !shard.was_cut() && shard.check_length().is_ok())
     }
 
     /// What a search needs, gathered once.

@@ -55,4 +55,4 @@ pub use lookup::Pool;
 pub use schema::{Column, DIM_MAX, NotFinite, Numbers, Schema};
 pub use section::{Memory, Section};
 pub use table::{LAYERS_MAX, ShardInfo, Table};
-pub use versions::versions;
+pub use versions::{VersionInfo, delete_version, version_infos, versions};

@@ -123,6 +123,13 @@ impl Manifest {
         }
     }
 
+    /// What its shards hold: rows, and in a delta keys that it removes.
+    pub(crate) fn entries(&self) -> u64 {
+        self.shards
+            .iter()
+            .fold(0, |sum, entry| sum.saturating_add(entry.rows))
+    }
+
     /// The columns of its rows.
     pub(crate) fn schema(&self) -> Schema {
         Schema {

@@ -187,6 +187,12 @@ fn scale(numbers: &[f32], out: &mut Vec<u8>) -> Option<usize> {
         .iter()
         .fold(0.0_f32, |largest, number| largest.max(number.abs()));
     let scale = largest / 127.0;
+    // Rounded up, the scale of the largest floats would give an infinity again.
+    let scale = if (scale * 127.0).is_finite() {
+        scale
+    } else {
+        scale.next_down()
+    };
     out.extend(scale.to_le_bytes());
     out.extend(numbers.iter().map(|number| {
         // A scale that was rounded to zero has zeros alone.
@@ -261,9 +267,12 @@ mod tests {
         ];
         let values = [127.0, -1.0, 0.1, 1.0, 2.0, -3.0, 5.0];
         assert_eq!(there_and_back(&schema(&kinds), &values), values);
-        assert_eq!(
-            there_and_back(&schema(&[(Numbers::I8Scaled, 2)]), &[0.0, 0.0]),
-            [0.0, 0.0]
+        let scaled = |values: &[f32]| there_and_back(&schema(&[(Numbers::I8Scaled, 2)]), values);
+        assert_eq!(scaled(&[0.0, 0.0]), [0.0, 0.0]);
+        assert!(
+            scaled(&[f32::MAX, f32::MIN])
+                .iter()
+                .all(|value| value.is_finite())
         );
     }
 

@@ -77,6 +77,16 @@ impl Shard {
         Ok(())
     }
 
+    /// Length of the file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.layout.file_bytes
+    }
+
+    /// Whether its bytes are those of the file, and not a copy.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Whether bytes of the file were missing when they were read: answers may be wrong since then.
     #[inline(always)]
     pub(crate) fn was_cut(&self) -> bool {

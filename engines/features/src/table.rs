@@ -4,6 +4,7 @@
 //! above it was built on, so what a lookup finds is the version that was built.
 
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct Table {
     source: String,
     /// The version's own first, its base last; never empty. Versions that have one in common may share it.
     layers: Vec<Arc<Layer>>,
+    /// Whether a shard is mapped, so that its file being cut would matter.
+    is_mapped: bool,
 }
 
 /// What is known of a shard without reading its data.
@@ -63,6 +66,12 @@ impl Table {
         })
         .max()
         .info("rows"),
+        Metric::gauge(
+            "millpond_table_cut",
+            "1 once a lookup met a mapped file that had been cut, else 0.",
+            |table: &Table| f64::from(u8::from(table.check_whole().is_err())),
+        )
+        .max(),
     ];
 
     /// Opens a version in a table's folder; `None` is the highest one present.
@@ -122,7 +131,10 @@ impl Table {
     pub fn make_resident(&mut self) -> Result<(), Error> {
         self.own_layers()
             .flat_map(|layer| &mut layer.shards)
-            .try_for_each(Shard::make_resident)
+            .try_for_each(Shard::make_resident)?;
+        let is_mapped = self.shards().any(Shard::is_mapped);
+        self.is_mapped = is_mapped;
+        Ok(())
     }
 
     /// Reads and verifies the data that it does not share with another version, where it lies.
@@ -146,6 +158,9 @@ impl Table {
     /// [`Error::Cut`], naming the first such file; from then on always.
     #[inline]
     pub fn check_whole(&self) -> Result<(), Error> {
+        if !self.is_mapped {
+            return Ok(());
+        }
         match self.shards().find(|shard| shard.was_cut()) {
             Some(shard) => Err(shard.cut()),
             None => Ok(()),
@@ -260,6 +275,26 @@ impl Table {
         }
     }
 
+    /// Whether the version of its number in that folder is this one.
+    pub(crate) fn check_stands_in(&self, table_dir: &Path) -> Result<(), Error> {
+        let path = table_dir.join(folder(self.version()));
+        let problem = match Manifest::read(&path) {
+            Ok((_, checksum)) if checksum == self.as_base().checksum => return Ok(()),
+            Ok(_) => "another version of that number stands there".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(Error::Base {
+            path: table_dir.to_path_buf(),
+            version: self.version(),
+            problem,
+        })
+    }
+
+    /// The error for a manifest whose number of rows is not that of the shards.
+    pub(crate) fn miscounted(&self, found: u64) -> Error {
+        Error::damaged(&self.path().join(FILE), "rows", self.rows, found)
+    }
+
     fn shards(&self) -> impl Iterator<Item = &Shard> {
         self.layers.iter().flat_map(|layer| &layer.shards)
     }
@@ -267,11 +302,19 @@ impl Table {
 
 /// Opens a version and what it was built on, down to the base.
 fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Error> {
+    // `.` has no folder beside it.
+    let whole = version_dir
+        .file_name()
+        .is_none()
+        .then(|| fs::canonicalize(version_dir));
+    let whole = whole.transpose().map_err(Error::io("find", version_dir))?;
+    let version_dir = whole.as_deref().unwrap_or(version_dir);
     let (top, mut checksum) = Manifest::read(version_dir)?;
     check_folder(version_dir, top.version)?;
     let schema = top.schema();
     let mut layers = vec![layer(version_dir, &top, &checksum, opened)?];
     let (mut path, mut below) = (version_dir.to_path_buf(), top.base.clone());
+    let (mut rows, mut changes) = (top.rows, top.entries());
     while let Some(base) = below {
         let broken = |problem: String| Error::Base {
             path: path.join(FILE),
@@ -296,12 +339,25 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         if manifest.schema() != schema || manifest.name != top.name {
             return Err(broken("it has another name or other columns".to_owned()));
         }
+        if rows.abs_diff(manifest.rows) > changes {
+            let expected = format!(
+                "at most {changes} more or fewer than the {} of its base",
+                manifest.rows
+            );
+            return Err(Error::damaged(&path.join(FILE), "rows", expected, rows));
+        }
+        (rows, changes) = (manifest.rows, manifest.entries());
         check_folder(&base_dir, manifest.version)?;
         checksum = found;
         layers.push(layer(&base_dir, &manifest, &checksum, opened)?);
         (path, below) = (base_dir, manifest.base);
     }
+    let is_mapped = layers
+        .iter()
+        .flat_map(|layer| &layer.shards)
+        .any(Shard::is_mapped);
     Ok(Table {
+        is_mapped,
         name: top.name,
         format: top.format,
         dim: schema.dim(),
@@ -322,7 +378,7 @@ fn layer(
 ) -> Result<Arc<Layer>, Error> {
     let shared = opened.and_then(|opened| {
         let mut layers = opened.layers.iter();
-        layers.find(|layer| layer.path == version_dir && layer.checksum == checksum)
+        layers.find(|layer| layer.path == version_dir && layer.checksum == checksum && layer.is_whole())
     });
     match shared {
         Some(layer) => Ok(Arc::clone(layer)),

@@ -1,13 +1,15 @@
-//! The version folders of a table: their names, and which are there.
+//! The version folders of a table: their names, which are there, and how one goes.
 //!
-//! Opens none of them. Invariant: a folder counts as a version only under the one name its number has, so unfinished
+//! Opens no shard. Invariant: a folder counts as a version only under the one name its number has, so unfinished
 //! folders and strangers are passed over.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::process;
 
 use crate::error::Error;
+use crate::manifest::Manifest;
 
 /// The folder name of a version.
 pub(crate) fn folder(version: u64) -> String {
@@ -46,6 +48,76 @@ pub fn versions(table_dir: &Path) -> Result<Vec<u64>, Error> {
     }
     versions.sort_unstable();
     Ok(versions)
+}
+
+/// A version as its manifest describes it; nothing else of it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VersionInfo {
+    /// Its number.
+    pub version: u64,
+    /// Of a delta: the version it stands on.
+    pub base: Option<u64>,
+    /// Rows of the version, its base's among them.
+    pub rows: u64,
+    /// Length of its own shard files.
+    pub bytes: u64,
+    /// When it was written, in seconds of Unix time; 0 where it does not say.
+    pub created_unix_s: u64,
+    /// What it was built from; empty where it does not say.
+    pub source: String,
+}
+
+/// Describes the versions in a table folder, ascending.
+///
+/// # Errors
+/// As [`versions`]; a manifest that cannot be read.
+pub fn version_infos(table_dir: &Path) -> Result<Vec<VersionInfo>, Error> {
+    let describe = |version| {
+        let (manifest, _) = Manifest::read(&table_dir.join(folder(version)))?;
+        Ok(VersionInfo {
+            version,
+            base: manifest.base.map(|base| base.version),
+            rows: manifest.rows,
+            bytes: manifest.shards.iter().map(|shard| shard.bytes).sum(),
+            created_unix_s: manifest.created_unix_s,
+            source: manifest.source,
+        })
+    };
+    versions(table_dir)?.into_iter().map(describe).collect()
+}
+
+/// Deletes a version. Whoever has it open keeps it whole.
+///
+/// # Errors
+/// [`Error::VersionNotFound`]; [`Error::IsBase`] while a delta stands on it; [`Error::Io`], after which the version is there
+/// whole or not at all.
+pub fn delete_version(table_dir: &Path, version: u64) -> Result<(), Error> {
+    let available = versions(table_dir)?;
+    if !available.contains(&version) {
+        return Err(Error::VersionNotFound {
+            path: table_dir.to_path_buf(),
+            version,
+            available,
+        });
+    }
+    for other in available.into_iter().filter(|other| *other > version) {
+        let (manifest, _) = Manifest::read(&table_dir.join(folder(other)))?;
+        if manifest.base.is_some_and(|base| base.version == version) {
+            return Err(Error::IsBase {
+                path: table_dir.to_path_buf(),
+                version,
+                delta: other,
+            });
+        }
+    }
+    let path = table_dir.join(folder(version));
+    // It loses its name at once; half a version never has one.
+    let nameless = table_dir.join(format!(".{}.{}.deleted", folder(version), process::id()));
+    fs::rename(&path, &nameless).map_err(Error::io("delete", &path))?;
+    let synced = File::open(table_dir).and_then(|dir| dir.sync_all());
+    synced.map_err(Error::io("sync", table_dir))?;
+    fs::remove_dir_all(&nameless).map_err(Error::io("delete", &nameless))
 }
 
 #[cfg(test)]

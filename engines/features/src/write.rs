@@ -28,11 +28,13 @@ use shard::ShardWriter;
 
 /// Bytes of rows that are put in order at a time, where nothing else is said.
 pub const MEMORY_BYTES: usize = 1 << 30;
+/// Of rows on their way to the files of all shards.
+const BUFFERS_BYTES: usize = 16 << 20;
 
 /// Writes one version of a table.
 ///
-/// Rows go to disk as they come, and are read again when all are there, to be written in the order of their slots. Of each
-/// row 11 bytes stay in memory; a writer that is dropped before it has finished removes what it wrote.
+/// Rows go to disk as they come, and are read again when all are there, to be written in the order of their slots. Up to 24
+/// bytes a row stay in memory; a writer that is dropped before it has finished removes what it wrote.
 pub struct Writer {
     table_dir: PathBuf,
     name: String,
@@ -113,7 +115,8 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Argument`] for a version that is not above the base's, a chain of more than [`LAYERS_MAX`] versions, or a
-    /// number of shards (1 to 1,024) outside the limits; [`Error::VersionExists`], [`Error::Io`].
+    /// number of shards (1 to 1,024) outside the limits; [`Error::Base`] where another base or none stands there;
+    /// [`Error::Damaged`], because the base is read whole; [`Error::VersionExists`], [`Error::Io`].
     pub fn create_delta(
         table_dir: &Path,
         version: u64,
@@ -130,6 +133,9 @@ impl Writer {
             );
             return Err(Error::argument("base", expected, format!("{:?}", base.chain())));
         }
+        base.check_stands_in(table_dir)?;
+        // What it has of a key decides what the delta says.
+        base.verify()?;
         let (name, schema) = (base.name().to_owned(), base.schema().clone());
         Writer::begin(table_dir, &name, version, schema, Some(base), shards)
     }
@@ -153,7 +159,8 @@ impl Writer {
             return Err(exists(table_dir, version));
         }
         let unfinished = Unfinished::create(table_dir, version, is_new)?;
-        let shards = (0..shards).map(|number| ShardWriter::create(&unfinished.path, number));
+        let buffer_bytes = BUFFERS_BYTES / shards as usize;
+        let shards = (0..shards).map(|number| ShardWriter::create(&unfinished.path, number, buffer_bytes));
         let shards = shards.collect::<Result<_, _>>()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Ok(Writer {
@@ -166,7 +173,7 @@ impl Writer {
             added: 0,
             removed: 0,
             source: String::new(),
-            created_unix_s: now.map_or(0, |now| now.as_secs()),
+            created_unix_s: source_date().unwrap_or(now.map_or(0, |now| now.as_secs())),
             memory_bytes: MEMORY_BYTES,
             unfinished,
             shards,
@@ -181,7 +188,7 @@ impl Writer {
         self
     }
 
-    /// Sets when the version was made, in seconds of Unix time; now where it is not set.
+    /// Sets when the version was made, in seconds of Unix time; `SOURCE_DATE_EPOCH`, or now, where it is not set.
     #[must_use]
     pub fn created_unix_s(mut self, created: u64) -> Writer {
         self.created_unix_s = created;
@@ -266,7 +273,13 @@ impl Writer {
         let shards = std::mem::take(&mut self.shards);
         let entries = self.finish_shards(shards)?;
         let rows = match &self.base {
-            Some(base) => base.rows() + self.added - self.removed,
+            Some(base) => {
+                base.check_whole()?;
+                base.check_stands_in(&self.table_dir)?;
+                let rows = base.rows().checked_add(self.added);
+                let rows = rows.and_then(|rows| rows.checked_sub(self.removed));
+                rows.ok_or_else(|| base.miscounted(self.removed))?
+            }
             None => entries.iter().map(|entry| entry.rows).sum(),
         };
         let manifest = Manifest {
@@ -346,15 +359,36 @@ impl Writer {
 /// Writes a version that has all rows of `table`, its deltas folded in, and is none itself.
 ///
 /// # Errors
-/// As [`Writer::create`] and [`Writer::finish`].
-pub fn compact(table: &Table, table_dir: &Path, version: u64, shards: u32) -> Result<Summary, Error> {
-    let mut writer = Writer::create(table_dir, table.name(), version, table.schema().clone(), shards)?;
+/// As [`Writer::create`] and [`Writer::finish`]; [`Error::Damaged`], because `table` is read whole.
+pub fn compact(
+    table: &Table,
+    table_dir: &Path,
+    version: u64,
+    shards: u32,
+    memory_bytes: usize,
+) -> Result<Summary, Error> {
+    table.verify()?;
+    let writer = Writer::create(table_dir, table.name(), version, table.schema().clone(), shards)?;
+    let mut writer = writer
+        .source(format!("versions {:?}", table.chain()))
+        .memory_bytes(memory_bytes);
+    let mut rows = 0_u64;
     table.each_row(&mut |key, row| {
+        rows += 1;
         writer.row.clear();
         writer.row.extend_from_slice(row);
         writer.push_encoded(key)
     })?;
-    writer.source(format!("versions {:?}", table.chain())).finish()
+    table.check_whole()?;
+    if rows != table.rows() {
+        return Err(table.miscounted(rows));
+    }
+    writer.finish()
+}
+
+/// When the sources of a build that is to be the same again were made (reproducible-builds.org).
+fn source_date() -> Option<u64> {
+    std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok()
 }
 
 fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -373,10 +407,16 @@ impl Unfinished {
     fn create(table_dir: &Path, version: u64, is_new: bool) -> Result<Unfinished, Error> {
         // Two writers of one version, in one process or in two, must not meet in one folder.
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".{}.{}-{count}.unfinished", folder(version), process::id());
-        let path = table_dir.join(name);
-        fs::create_dir(&path).map_err(Error::io("make folder", &path))?;
+        let path = loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".{}.{}-{count}.unfinished", folder(version), process::id());
+            let path = table_dir.join(name);
+            match fs::create_dir(&path) {
+                // In a container a process may have the number of one that was killed.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => break made.map_err(Error::io("make folder", &path)).map(|()| path)?,
+            }
+        };
         Ok(Unfinished {
             path,
             new_table_dir: is_new.then(|| table_dir.to_path_buf()),

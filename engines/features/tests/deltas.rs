@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millpond_engines_features::write::{Writer, compact};
-use millpond_engines_features::{Error, LAYERS_MAX, Pool, Schema, Table};
+use millpond_engines_features::{Error, LAYERS_MAX, Pool, Schema, Table, delete_version, version_infos};
 use proptest::prelude::*;
 
 type Model = BTreeMap<u64, [f32; 2]>;
@@ -124,7 +124,7 @@ proptest! {
         }
         check(&opened, &model);
         prop_assert_eq!(opened.chain().len(), chain.len() + 1);
-        let path = compact(&opened, dir.path(), 99, shards).unwrap().path;
+        let path = compact(&opened, dir.path(), 99, shards, 1000).unwrap().path;
         let folded = Table::open(&path).unwrap();
         check(&folded, &model);
         prop_assert_eq!(folded.chain(), [99]);
@@ -195,6 +195,57 @@ fn what_a_delta_cannot_be_is_named() {
             .contains("fold them with `millpond features build --compact`"),
         "{error}"
     );
+}
+
+#[test]
+fn a_damaged_base_is_neither_folded_nor_built_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = three_rows(dir.path());
+    let path = first.path().join("shard-00000.mpf");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let damaged = |error: Error| assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    damaged(compact(&first, dir.path(), 2, 1, 1000).unwrap_err());
+    damaged(
+        Writer::create_delta(dir.path(), 2, Arc::clone(&first), 1)
+            .err()
+            .unwrap(),
+    );
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let whole = three_rows(elsewhere.path());
+    let error = Writer::create_delta(&dir.path().join("other"), 2, whole, 1)
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::Base { version: 1, .. }), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_base_goes_after_its_deltas() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = three_rows(dir.path());
+    delta(dir.path(), &first, 2, 1, &one_change());
+    let described = version_infos(dir.path()).unwrap();
+    let bases: Vec<_> = described
+        .iter()
+        .map(|info| (info.version, info.base, info.rows))
+        .collect();
+    assert_eq!(bases, [(1, None, 3), (2, Some(1), 2)]);
+    let error = delete_version(dir.path(), 1).unwrap_err().to_string();
+    assert!(
+        error.contains("is the base of version 2; delete that one first"),
+        "{error}"
+    );
+    assert!(matches!(
+        delete_version(dir.path(), 3),
+        Err(Error::VersionNotFound { .. })
+    ));
+    delete_version(dir.path(), 2).unwrap();
+    delete_version(dir.path(), 1).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    first.verify().unwrap();
 }
 
 #[test]

@@ -133,6 +133,21 @@ fn a_key_that_is_there_twice_leaves_no_version() {
 }
 
 #[test]
+fn rows_that_the_disk_lost_leave_no_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path(), "films", 1, Schema::floats(DIM), 1).unwrap();
+    for key in 0..50_000 {
+        writer.push(key, &[1.0; DIM]).unwrap();
+    }
+    let rows = dir.path().join(&entries(dir.path())[0]).join("rows-00000");
+    let file = fs::File::options().write(true).open(rows).unwrap();
+    file.set_len(0).unwrap();
+    let error = writer.finish().unwrap_err().to_string();
+    assert!(error.contains("rows, read again: expected checksum"), "{error}");
+    assert!(entries(dir.path()).is_empty());
+}
+
+#[test]
 fn files_depend_on_their_rows_alone() {
     let write = |keys: &mut dyn Iterator<Item = u64>, memory_bytes| {
         let dir = tempfile::tempdir().unwrap();

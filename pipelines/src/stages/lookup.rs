@@ -135,7 +135,14 @@ impl Stage for LookingUp {
                 (keys.len(), values)
             }
         };
-        table.check_whole().map_err(|error| internal(error.to_string()))?;
+        // The client's answer names no file of this machine.
+        let cut = |_| {
+            internal(format!(
+                "a file of table {:?} was cut while it was served",
+                table.name()
+            ))
+        };
+        table.check_whole().map_err(cut)?;
         let tensor = Tensor::new(vec![rows, dim], values).map_err(|error| internal(error.to_string()))?;
         let items = Items::Tensor(tensor);
         // Of a request of values a row may have any number of keys, and keeps as many rows of floats.

@@ -98,6 +98,7 @@ mod tests {
             ("millpond_tls_certificate_not_after_seconds", Merge::Min),
             ("millpond_table_version", Merge::Max),
             ("millpond_table_rows", Merge::Max),
+            ("millpond_table_cut", Merge::Max),
         ];
         assert_eq!(found, expected);
     }

@@ -94,7 +94,10 @@ fn lookups_are_checked() {
         r#"{"table":"t","keys":[1],"table":"u"}"#,
         "\"table\" occurs twice",
     );
-    check(r#"{"table":"t","keys":[1],"pool":"max"}"#, "\"pool\" is \"max\"");
+    check(
+        r#"{"table":"t","keys":[1],"pool":"median"}"#,
+        "\"pool\" is \"median\"",
+    );
     check(
         r#"{"table":"t","keys":[1],"pool":"sum"}"#,
         "\"offsets\" is missing",

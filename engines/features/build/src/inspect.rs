@@ -86,7 +86,10 @@ fn describe(table: &Table, versions: Vec<u64>, checksums_verified: bool) -> Insp
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes: u64 = self.shards.iter().map(|shard| shard.bytes).sum();
+        let bytes = self
+            .shards
+            .iter()
+            .fold(0_u64, |sum, shard| sum.saturating_add(shard.bytes));
         writeln!(f, "table     {}", self.name)?;
         writeln!(
             f,

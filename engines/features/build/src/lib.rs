@@ -68,7 +68,7 @@ use millpond_engines_features::{Column, NotFinite, Schema, Table};
 pub use error::{Error, Problem};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{MEMORY_BYTES, Summary};
-pub use millpond_engines_features::{Numbers, ShardInfo};
+pub use millpond_engines_features::{Numbers, ShardInfo, VersionInfo, delete_version, version_infos};
 pub use random::{RandomOptions, random};
 
 use rows::Rows;
@@ -176,10 +176,12 @@ pub fn compact(
     of: Option<u64>,
     version: Option<u64>,
     shards: u32,
+    memory_bytes: usize,
 ) -> Result<Summary, Error> {
     let table = Table::open_version(table_dir, of)?;
     let version = version.map_or_else(|| next_version(table_dir), Ok)?;
-    Ok(features::write::compact(&table, table_dir, version, shards)?)
+    let folded = features::write::compact(&table, table_dir, version, shards, memory_bytes);
+    Ok(folded?)
 }
 
 /// Reads the input again for the second row that has a key.
@@ -212,7 +214,7 @@ fn create(options: &BuildOptions, dim: usize) -> Result<Writer, Error> {
                 Base::Version(version) => Some(version),
             };
             let base = Table::open_version(table_dir, base)?;
-            check_base(options, &base)?;
+            check_base(options, &base, dim)?;
             Writer::create_delta(table_dir, version, Arc::new(base), options.shards)?
         }
         None => {
@@ -234,7 +236,7 @@ fn create(options: &BuildOptions, dim: usize) -> Result<Writer, Error> {
 }
 
 /// A delta has the columns of its base.
-fn check_base(options: &BuildOptions, base: &Table) -> Result<(), Error> {
+fn check_base(options: &BuildOptions, base: &Table, dim: usize) -> Result<(), Error> {
     let column = &options.value_column;
     let [only] = base.schema().columns.as_slice() else {
         return Err(Error::Base {
@@ -243,14 +245,17 @@ fn check_base(options: &BuildOptions, base: &Table) -> Result<(), Error> {
         });
     };
     let numbers = options.numbers.unwrap_or(only.numbers);
-    if (only.name.as_str(), only.numbers) == (column, numbers) {
+    // A delta that only removes has no row that says how long it is.
+    let dim = if dim == 0 { only.dim } else { dim };
+    if (only.name.as_str(), only.numbers, only.dim) == (column, numbers, dim) {
         return Ok(());
     }
     Err(Error::Base {
         path: base.path().to_path_buf(),
         problem: format!(
-            "its column is {:?} of {}, that of the delta {column:?} of {}",
+            "its column is {:?}, {} of {}, that of the delta {column:?}, {dim} of {}",
             only.name,
+            only.dim,
             only.numbers.as_str(),
             numbers.as_str()
         ),

@@ -433,7 +433,10 @@ fn deltas_change_what_their_input_names() {
         text.contains("delta on  [1]") && text.contains("vector: 2 of f16"),
         "{text}"
     );
-    assert_eq!(compact(&table_dir, None, None, 1).unwrap().version, 3);
+    assert_eq!(
+        compact(&table_dir, None, None, 1, MEMORY_BYTES).unwrap().version,
+        3
+    );
     check(3);
     assert!(!inspect(&table_dir).unwrap().to_string().contains("delta"));
 
@@ -444,7 +447,7 @@ fn deltas_change_what_their_input_names() {
     options.numbers = Some(Numbers::F32);
     check_refused(
         &options,
-        "its column is \"vector\" of f16, that of the delta \"vector\" of f32",
+        "its column is \"vector\", 2 of f16, that of the delta \"vector\", 2 of f32",
     );
     options.numbers = None;
     options.base = Some(Base::Version(9));

@@ -4,8 +4,10 @@
 //! behind it is written, and the file of rows is gone when the shard is finished.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::io::{BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::arrange::{Identity, Keys};
 use crate::error::Error;
@@ -20,11 +22,13 @@ pub(super) struct ShardWriter {
     /// The rows as they came: each is a slot as the shard will have it.
     rows_path: PathBuf,
     rows: BufWriter<File>,
+    /// Over all rows: what is read again must be what was written.
+    written: Xxh3Default,
     keys: Keys,
 }
 
 impl ShardWriter {
-    pub(super) fn create(dir: &Path, number: u32) -> Result<ShardWriter, Error> {
+    pub(super) fn create(dir: &Path, number: u32, buffer_bytes: usize) -> Result<ShardWriter, Error> {
         let rows_path = dir.join(format!("rows-{number:05}"));
         let options = File::options()
             .read(true)
@@ -36,7 +40,8 @@ impl ShardWriter {
             number,
             dir: dir.to_path_buf(),
             rows_path,
-            rows: BufWriter::with_capacity(BUFFER_BYTES, file),
+            rows: BufWriter::with_capacity(buffer_bytes.min(BUFFER_BYTES), file),
+            written: Xxh3Default::new(),
             keys: Keys::default(),
         })
     }
@@ -47,6 +52,8 @@ impl ShardWriter {
             return Err(Error::argument("shards", expected, "more rows"));
         }
         self.keys.push(key);
+        self.written.update(&key.to_le_bytes());
+        self.written.update(row);
         self.rows
             .write_all(&key.to_le_bytes())
             .and_then(|()| self.rows.write_all(row))
@@ -58,13 +65,19 @@ impl ShardWriter {
         let (rows_path, path) = (self.rows_path, self.dir.join(shard_file(self.number)));
         let rows = self.rows.into_inner().map_err(|error| error.into_error());
         let mut rows = rows.map_err(Error::io("write", &rows_path))?;
+        let written = self.written.digest();
         let arrangement = self.keys.arrange(&path)?;
         let slot_bytes = KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta);
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
         file.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
         let header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut |visit| {
-            each(&mut rows, slot_bytes, visit).map_err(Error::io("read", &rows_path))
+            let read = each(&mut rows, slot_bytes, visit).map_err(Error::io("read", &rows_path))?;
+            if read == written {
+                return Ok(());
+            }
+            let (expected, found) = (format!("checksum {written:016x}"), format!("{read:016x}"));
+            Err(Error::damaged(&rows_path, "rows, read again", expected, found))
         })?;
         let (bytes, checksum) = header.encode();
         file.rewind()
@@ -84,15 +97,19 @@ impl ShardWriter {
     }
 }
 
-/// Visits the slots in a file of rows.
-fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
+/// Visits the slots in a file of rows; returns their checksum.
+fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> std::io::Result<u64> {
     rows.rewind()?;
-    let bytes = rows.metadata()?.len();
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, rows);
-    let mut slot = vec![0; slot_bytes];
-    for _ in 0..bytes / slot_bytes as u64 {
-        reader.read_exact(&mut slot)?;
-        visit(&slot);
+    let mut left = rows.metadata()?.len() as usize / slot_bytes;
+    let mut hasher = Xxh3Default::new();
+    let mut slots = vec![0; (BUFFER_BYTES / slot_bytes).clamp(1, left.max(1)) * slot_bytes];
+    while left > 0 {
+        let count = left.min(slots.len() / slot_bytes);
+        let slots = &mut slots[..count * slot_bytes];
+        rows.read_exact(slots)?;
+        hasher.update(slots);
+        slots.chunks_exact(slot_bytes).for_each(&mut *visit);
+        left -= count;
     }
-    Ok(())
+    Ok(hasher.digest())
 }
