@@ -97,7 +97,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILE")]
     remove: Option<PathBuf>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "delta", "remove", "numbers"])]
+    #[arg(long, conflicts_with_all = ["input", "delta", "remove", "numbers", "key_column", "value_column"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]

@@ -240,8 +240,8 @@ impl Table {
 
     /// Whether there is a row of that key.
     pub fn contains(&self, key: u64) -> bool {
-        let said = self.layers.iter().map(|layer| layer.find(key));
-        let said = said.into_iter().find(|said| !matches!(said, Said::Nothing));
+        let mut said = self.layers.iter().map(|layer| layer.find(key));
+        let said = said.find(|said| !matches!(said, Said::Nothing));
         matches!(said, Some(Said::Row(_)))
     }
 
@@ -309,7 +309,7 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         .then(|| fs::canonicalize(version_dir));
     let whole = whole.transpose().map_err(Error::io("find", version_dir))?;
     let version_dir = whole.as_deref().unwrap_or(version_dir);
-    let (top, mut checksum) = Manifest::read(version_dir)?;
+    let (top, checksum) = Manifest::read(version_dir)?;
     check_folder(version_dir, top.version)?;
     let schema = top.schema();
     let mut layers = vec![layer(version_dir, &top, &checksum, opened)?];
@@ -348,8 +348,7 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         }
         (rows, changes) = (manifest.rows, manifest.entries());
         check_folder(&base_dir, manifest.version)?;
-        checksum = found;
-        layers.push(layer(&base_dir, &manifest, &checksum, opened)?);
+        layers.push(layer(&base_dir, &manifest, &found, opened)?);
         (path, below) = (base_dir, manifest.base);
     }
     let is_mapped = layers

@@ -111,7 +111,7 @@ impl Writer {
     }
 
     /// Begins version `version` as a delta on `base`, which must stand in `table_dir`: rows that are pushed replace those of
-    /// the same keys there or add to them, and keys may be removed. The base's files are neither read again nor copied.
+    /// the same keys there or add to them, and keys may be removed. The base is read once, to verify it, and not copied.
     ///
     /// # Errors
     /// [`Error::Argument`] for a version that is not above the base's, a chain of more than [`LAYERS_MAX`] versions, or a
