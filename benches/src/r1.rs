@@ -15,7 +15,7 @@ pub(crate) const CONFIG: &str = ".demo/r1/r1.toml";
 pub(crate) const REQUESTS: &str = ".demo/r1/requests.jsonl";
 pub(crate) const EXPECTED: &str = ".demo/r1/expected.jsonl";
 const TABLE: &str = "embeddings";
-/// Says which embeddings the table was built from: a copy of the generator's stamp.
+/// Says what the table was built from, and by what: the generator's stamp, and the path of the builder.
 const TABLE_STAMP: &str = ".demo/r1/tables.stamp.json";
 
 /// Scores, as a server answers them and as they are expected.
@@ -43,7 +43,8 @@ pub(crate) fn prepare(setup: &Setup) -> anyhow::Result<()> {
     let mut make = Command::new(child::python_of_demo(setup)?);
     make.args(["-u", "examples/r1/make_r1.py", DIR]);
     child::run(setup, "make-r1", make)?;
-    let stamp = std::fs::read(Path::new(DIR).join("stamp.json")).context("examples/r1 left no stamp")?;
+    let mut stamp = std::fs::read(Path::new(DIR).join("stamp.json")).context("examples/r1 left no stamp")?;
+    stamp.extend_from_slice(setup.builder().as_os_str().as_encoded_bytes());
     let table = Path::new(DIR).join("tables").join(TABLE);
     if table.is_dir() && std::fs::read(TABLE_STAMP).is_ok_and(|earlier| earlier == stamp) {
         return Ok(());
@@ -51,7 +52,7 @@ pub(crate) fn prepare(setup: &Setup) -> anyhow::Result<()> {
     if table.exists() {
         std::fs::remove_dir_all(&table).with_context(|| format!("cannot remove {}", table.display()))?;
     }
-    let mut build = Command::new(&setup.millpond);
+    let mut build = Command::new(setup.builder());
     build.current_dir(DIR);
     build.args(["features", "build", "--input", "embeddings.parquet"]);
     build.args(["--out", "tables", "--name", TABLE]);

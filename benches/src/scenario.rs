@@ -127,7 +127,7 @@ pub(crate) fn of_tls(setup: &Setup) -> anyhow::Result<Vec<String>> {
 
 /// The table that is looked up.
 pub(crate) fn of_lookup(setup: &Setup) -> anyhow::Result<Vec<String>> {
-    let mut random = Command::new(&setup.millpond);
+    let mut random = Command::new(setup.builder());
     random.args(["features", "random", "--name", "items", "--rows", "100000"]);
     random
         .args(["--dim", "10", "--seed", "7", "--out"])

@@ -92,6 +92,12 @@ impl Setup {
         self.beside.as_deref().context(missing)
     }
 
+    /// What makes the tables that servers open: the build before, where there is one, because an earlier build opens no later
+    /// format.
+    pub(crate) fn builder(&self) -> &Path {
+        self.beside.as_deref().unwrap_or(&self.millpond)
+    }
+
     /// One of two values: the thorough one, or the quick one.
     pub(crate) fn pick<T>(&self, thorough: T, quick: T) -> T {
         if self.quick { quick } else { thorough }
