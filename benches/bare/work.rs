@@ -44,16 +44,14 @@ pub(crate) fn lookup(folder: &Path, count: u64) -> anyhow::Result<()> {
         let (schema::Call::One(asked), _) = schema::Call::decode(payload)? else {
             anyhow::bail!("the request is for one table");
         };
-        let mut values = vec![0.0; asked.keys.len() * table.dim()];
-        let mut found = vec![0; asked.keys.len().div_ceil(8)];
-        table.lookup(&asked.keys, &mut values, &mut found);
-        let rows = schema::Rows {
+        let header = schema::Header {
             version: table.version(),
             dim: table.dim(),
-            found: found.into(),
-            values,
+            keys: asked.keys.len(),
         };
-        schema::Answer::write(&schema::Answer::One(rows), out);
+        header.write(out, |found, values| {
+            table.lookup_bytes(&asked.keys, values, found);
+        });
         Ok(())
     })
 }

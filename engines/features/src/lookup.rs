@@ -16,6 +16,9 @@ use crate::table::{LAYERS_MAX, Table};
 /// stay in the nearest cache between the passes.
 const BLOCK: usize = 64;
 
+/// Keys of a block where no more are asked for: clearing the places of a whole block costs more than such a lookup.
+const BLOCK_MIN: usize = 8;
+
 /// How the rows of a bag become one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pool {
@@ -56,6 +59,25 @@ impl Table {
             match row {
                 Some(row) => reader.copy(row, values),
                 None => values.fill(0.0),
+            }
+        })
+    }
+
+    /// [`Table::lookup`] for an answer's bytes: writes the rows to `values` as 32-bit floats, little-endian
+    /// (n × dim × 4 bytes).
+    pub fn lookup_bytes(&self, keys: &[u64], values: &mut [u8], found: &mut [u8]) -> usize {
+        let row_bytes = self.dim() * size_of::<f32>();
+        debug_assert_eq!(values.len(), keys.len() * row_bytes, "length of values");
+        debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
+        let fitting = (values.len() / row_bytes).min(keys.len());
+        let reader = Reader::new(self.schema());
+        let mut scratch = Vec::new();
+        let mut rows = values.chunks_exact_mut(row_bytes);
+        self.each::<BLOCK, true>(&keys[..fitting], found, |row| {
+            let Some(values) = rows.next() else { return };
+            match row {
+                Some(row) => reader.copy_bytes(row, values, &mut scratch),
+                None => values.fill(0),
             }
         })
     }
@@ -122,7 +144,11 @@ impl Table {
             // The usual case is worth code of its own.
             [only] => {
                 let Some(views) = only.views() else { return 0 };
-                each_in::<KEYS, AHEAD, 1>(&[views], keys, found, |[slot], key| slot.row(key), visit)
+                if keys.len() <= BLOCK_MIN {
+                    each_in::<BLOCK_MIN, AHEAD, 1>(&[views], keys, found, only_row, visit)
+                } else {
+                    each_in::<KEYS, AHEAD, 1>(&[views], keys, found, only_row, visit)
+                }
             }
             layers => {
                 let Some(views) = layers
@@ -138,6 +164,13 @@ impl Table {
         }
     }
 }
+
+/// The row of a key whose slot in the only layer is this.
+#[inline(always)]
+fn only_row<'a>([slot]: &[Slot<'a>; 1], key: u64) -> Option<Row<'a>> {
+    slot.row(key)
+}
+
 /// The row of a key whose slots in all layers are these: the newest that says anything of it decides.
 #[inline(always)]
 fn row_of<'a>(layers: &'a [Arc<Layer>], slots: &[Slot<'a>; LAYERS_MAX], key: u64) -> Option<Row<'a>> {

@@ -41,6 +41,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Writes the numbers of a row to `values` as 32-bit floats, little-endian: 4 bytes each.
+    #[inline(always)]
+    pub(crate) fn copy_bytes(self, row: Row<'_>, values: &mut [u8], scratch: &mut Vec<f32>) {
+        if self.is_floats {
+            // They lie in the file as they travel.
+            if let Some(row) = row.get(..values.len()) {
+                values.copy_from_slice(row);
+            }
+        } else {
+            let (places, _) = values.as_chunks_mut();
+            scratch.resize(places.len(), 0.0);
+            self.convert(row, scratch);
+            for (place, number) in places.iter_mut().zip(scratch) {
+                *place = number.to_le_bytes();
+            }
+        }
+    }
+
     /// Hands the numbers of a row to `fold` with those of `values`, one by one. `scratch` is of the same length, or
     /// empty.
     #[inline(always)]

@@ -151,6 +151,11 @@ impl Table {
         self.layers.iter_mut().filter_map(Arc::get_mut)
     }
 
+    /// Whether a file of it is mapped, so that a lookup may meet a place that is gone ([`Table::check_whole`]).
+    pub fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
     /// Whether what lookups have read so far was all there. A mapped file that is cut reads as zeros where it is gone;
     /// ask after a lookup, before its answer is used.
     ///

@@ -98,6 +98,11 @@ proptest! {
         prop_assert_eq!(&got_found, &found);
         prop_assert_eq!(table.lookup_in_blocks::<8, false>(&keys, &mut got, &mut got_found), count);
         prop_assert_eq!(bits(&got), bits(&values));
+        let mut bytes = vec![7; keys.len() * dim * 4];
+        got_found.fill(0xff);
+        prop_assert_eq!(table.lookup_bytes(&keys, &mut bytes, &mut got_found), count);
+        let expected: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        prop_assert_eq!((&bytes, &got_found), (&expected, &found));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::{Encoding, Number, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::ops::Range;
 
 /// A writer of values; a key is written before its value.
 pub struct Encoder<'o> {
@@ -266,6 +267,27 @@ impl<'o> Encoder<'o> {
         }
     }
 
+    /// Whether a block is written as the bytes that it is, so that [`Encoder::zeros`] has a place for them.
+    pub fn is_binary(&self) -> bool {
+        self.encoding == Encoding::Msgpack
+    }
+
+    /// A block of zero bytes, which [`Encoder::places`] gives to be filled. In a text encoding write the block whole instead.
+    pub fn zeros(&mut self, len: usize) -> Range<usize> {
+        self.bin(len);
+        let begin = self.out.len();
+        self.out.resize(begin + len, 0);
+        begin..begin + len
+    }
+
+    /// The bytes of blocks that [`Encoder::zeros`] wrote; nothing where two of them overlap.
+    pub fn places<const BLOCKS: usize>(
+        &mut self,
+        blocks: [Range<usize>; BLOCKS],
+    ) -> Option<[&mut [u8]; BLOCKS]> {
+        self.out.get_disjoint_mut(blocks).ok()
+    }
+
     /// Any decoded value again.
     pub fn value(&mut self, value: &Value<'_>) {
         match value {
@@ -428,6 +450,24 @@ mod tests {
             });
             assert_eq!(out[1..], *b"[1,{}]", "behind {before:#04x}");
         }
+    }
+
+    #[test]
+    fn blocks_of_zeros_are_filled_where_they_lie() {
+        let mut out = b"before".to_vec();
+        let mut encoder = Encoder::new(&mut out, Encoding::Msgpack, false);
+        assert!(encoder.is_binary());
+        let (first, none, second) = (encoder.zeros(2), encoder.zeros(0), encoder.zeros(300));
+        let [second, first, none] = encoder.places([second, first, none]).unwrap();
+        (first[1], second[299]) = (1, 2);
+        assert!(none.is_empty());
+        let mut expected = encoded(Encoding::Msgpack, false, |e| {
+            e.bytes(&[0, 1]);
+            e.bytes(&[]);
+            e.bytes(&[0; 300]);
+        });
+        *expected.last_mut().unwrap() = 2;
+        assert_eq!(out[6..], expected);
     }
 
     /// However many there are, a map and an array are as long as the counted ones say, and what is inside counts once.

@@ -72,6 +72,58 @@ schema! {
     }
 }
 
+/// One table's part of an answer before its rows are read, so that they are read to where they leave from.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    /// The version that answers.
+    pub version: u64,
+    /// Floats a row.
+    pub dim: usize,
+    /// Keys asked for.
+    pub keys: usize,
+}
+
+impl Header {
+    /// Writes what [`Rows`] writes. `fill` receives the bitmap of the keys (⌈keys/8⌉ bytes) and the bytes of the floats
+    /// (keys × dim × 4, little-endian), all zero.
+    pub fn write(self, out: &mut Encoder<'_>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
+        let (found_bytes, values_bytes) = (self.keys.div_ceil(8), self.keys * self.dim * size_of::<f32>());
+        if !out.is_binary() {
+            let (mut found, mut values) = (vec![0; found_bytes], vec![0; values_bytes]);
+            fill(&mut found, &mut values);
+            let values = values.as_chunks().0.iter();
+            let rows = Rows {
+                version: self.version,
+                dim: self.dim,
+                found: found.into(),
+                values: values.map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+            };
+            return Rows::write(&rows, out);
+        }
+        out.map(|out| {
+            out.key("version");
+            out.uint(self.version);
+            out.key("dim");
+            out.uint(self.dim as u64);
+            out.key("found");
+            let found = out.zeros(found_bytes);
+            out.key("values");
+            let values = out.zeros(values_bytes);
+            if let Some([found, values]) = out.places([found, values]) {
+                fill(found, values);
+            }
+        });
+    }
+}
+
+/// Writes the answer to a call for several tables, each part by `write`.
+pub fn write_many<T>(parts: &[T], out: &mut Encoder<'_>, mut write: impl FnMut(&T, &mut Encoder<'_>)) {
+    out.map(|out| {
+        out.key("lookups");
+        out.items(parts.iter(), |out, part| write(part, out));
+    });
+}
+
 /// How the rows of a bag become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pool {

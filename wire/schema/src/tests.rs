@@ -73,6 +73,52 @@ fn lookups_round_trip() {
 }
 
 #[test]
+fn rows_read_to_their_place_are_the_same_answer() {
+    let values: Vec<f32> = (0..20).map(|value| value as f32 / 3.0).collect();
+    for (encoding, dim) in [
+        (Encoding::Msgpack, 2),
+        (Encoding::Msgpack, 0),
+        (Encoding::Json, 2),
+    ] {
+        let header = features_lookup::Header {
+            version: 7,
+            dim,
+            keys: 10,
+        };
+        let rows = Rows {
+            version: 7,
+            dim,
+            found: Cow::Borrowed(&[0x81, 2]),
+            values: values[..10 * dim].to_vec(),
+        };
+        let written = |write: &dyn Fn(&mut Encoder<'_>)| {
+            let mut bytes = vec![b'1'];
+            write(&mut Encoder::new(&mut bytes, encoding, false));
+            bytes
+        };
+        let filled = written(&|out| {
+            header.write(out, |found, places| {
+                found.copy_from_slice(&[0x81, 2]);
+                for (place, value) in places.as_chunks_mut().0.iter_mut().zip(&values) {
+                    *place = value.to_le_bytes();
+                }
+            });
+        });
+        assert_eq!(filled, written(&|out| Rows::write(&rows, out)));
+        let answer = features_lookup::Answer::Many(ManyRows {
+            lookups: vec![rows.clone(), rows.clone()],
+        });
+        let parts = written(&|out| {
+            features_lookup::write_many(&[&rows, &rows], out, |rows, out| Rows::write(rows, out))
+        });
+        assert_eq!(
+            parts,
+            written(&|out| features_lookup::Answer::write(&answer, out))
+        );
+    }
+}
+
+#[test]
 fn lookups_are_checked() {
     let check = check::<features_lookup::Call<'_>>;
     check(r#"{"table":"t","keys":[1]}"#, "One(");
