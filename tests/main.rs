@@ -17,6 +17,7 @@ mod serving {
     mod failing_disk;
     mod infer;
     mod logging;
+    mod lookups;
     mod methods;
     mod metrics;
     mod ordered;

@@ -47,10 +47,13 @@ pub(crate) fn lookup(folder: &Path, count: u64) -> anyhow::Result<()> {
         let header = schema::Header {
             version: table.version(),
             dim: table.dim(),
+            row_type: asked.row_type,
             keys: asked.keys.len(),
+            rows: asked.keys.len(),
+            inverse: None,
         };
         header.write(out, |found, values| {
-            table.lookup_bytes(&asked.keys, values, found);
+            table.lookup_bytes(&asked.keys, table.floats(), values, found);
         });
         Ok(())
     })

@@ -145,10 +145,10 @@ struct connection {
     uint8_t in[1 << 16], out[1 << 21];
 };
 
-/* {"version": 1, "dim": 10, "found": bin, "values": bin}, as the server writes it. */
+/* {"version": 1, "dim": 10, "type": "f32", "found": bin, "values": bin}, as the server writes it. */
 static size_t answer(const struct table *table, const uint8_t *request, const uint8_t *payload_end, uint8_t *out)
 {
-    static const uint8_t begin[] = "\x84\xa7version\x01\xa3" "dim";
+    static const uint8_t begin[] = "\x85\xa7version\x01\xa3" "dim";
     uint64_t keys[BATCH];
     memcpy(keys, payload_end - sizeof keys, sizeof keys);
     uint8_t *at = out + 16, *found;
@@ -156,9 +156,9 @@ static size_t answer(const struct table *table, const uint8_t *request, const ui
     memcpy(at, begin, sizeof begin - 1);
     at += sizeof begin - 1;
     *at++ = table->row_bytes / 4;
-    memcpy(at, "\xa5" "found\xc4", 7);
-    at[7] = (BATCH + 7) / 8;
-    found = at + 8;
+    memcpy(at, "\xa4type\xa3" "f32\xa5" "found\xc4", 16);
+    at[16] = (BATCH + 7) / 8;
+    found = at + 17;
     at = found + (BATCH + 7) / 8;
     memcpy(at, "\xa6values\xc5", 8);
     at[8] = values_bytes >> 8;

@@ -4,9 +4,11 @@
 
 use crate::{Served, at_once, find};
 use millpond_catalog::Catalog;
-use millpond_engines_features::{Pool, Table};
+use millpond_engines_features::{Answered, Error, Pool, Projection, Table};
 use millpond_wire_payload::{Encoder, Payload};
-use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
+use millpond_wire_schema::{Code, Status, features_lookup as schema};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
@@ -43,11 +45,18 @@ fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Result<(), Statu
 }
 
 /// One table's part of the answer, of a call that is answered for certain.
-enum Part<'c> {
-    /// The rows stay where they are until they are written: nothing can go wrong with them.
-    Resident { table: &'c Table, keys: Vec<u64> },
-    /// They were read, or pooled.
-    Read(schema::Rows<'static>),
+struct Part<'c> {
+    table: &'c Table,
+    projection: Cow<'c, Projection>,
+    row_type: schema::RowType,
+    /// Those asked for; with `unique`, each of them once.
+    keys: Vec<u64>,
+    /// With `unique`: which of them each key of the call is.
+    inverse: Option<Vec<u32>>,
+    rows: usize,
+    /// The bitmap and the rows where they are read already. Others stay where they are until they are written: nothing can
+    /// go wrong with them.
+    read: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl<'c> Part<'c> {
@@ -59,43 +68,118 @@ impl<'c> Part<'c> {
     ) -> Result<Part<'c>, Status> {
         let table = find("feature table", &catalog.tables, &lookup.table)?;
         check_version(table, &lookup)?;
-        let rows = match lookup.pool {
-            schema::Pool::None => lookup.keys.len(),
-            _ => lookup.offsets.len().saturating_sub(1),
-        };
-        let values = rows.saturating_mul(table.dim());
-        *bytes = values.saturating_mul(4).saturating_add(*bytes);
-        check_bytes(*bytes, call.calls.answer_bytes_max)?;
-        let pool = match lookup.pool {
-            schema::Pool::None if !table.is_mapped() => {
-                let keys = lookup.keys;
-                return Ok(Part::Resident { table, keys });
+        let projection = projection(table, &lookup)?;
+        let (keys, inverse) = match lookup.unique {
+            false => (lookup.keys, None),
+            true => {
+                let (keys, inverse) = distinct(&lookup.keys);
+                (keys, Some(inverse))
             }
+        };
+        let pool = match lookup.pool {
             schema::Pool::None => None,
             schema::Pool::Sum => Some(Pool::Sum),
             schema::Pool::Mean => Some(Pool::Mean),
             schema::Pool::Max => Some(Pool::Max),
         };
-        let rows = read(table, &lookup, pool, values)?;
-        check_whole(catalog, table, &lookup.table)?;
-        Ok(Part::Read(rows))
+        let rows = match pool {
+            None => keys.len(),
+            Some(_) => lookup.offsets.len().saturating_sub(1),
+        };
+        let inverse_bytes = inverse.as_deref().map_or(0, size_of_val);
+        *bytes = bytes
+            .saturating_add(rows.saturating_mul(projection.row_bytes()))
+            .saturating_add(inverse_bytes);
+        check_bytes(*bytes, call.calls.answer_bytes_max)?;
+        let mut part = Part {
+            table,
+            projection,
+            row_type: lookup.row_type,
+            keys,
+            inverse,
+            rows,
+            read: None,
+        };
+        if pool.is_some() || table.is_mapped() {
+            part.read = Some(part.read(pool, &lookup.offsets)?);
+            check_whole(catalog, table, &lookup.table)?;
+        }
+        Ok(part)
+    }
+
+    /// Its bitmap and rows, in memory of their own.
+    fn read(&self, pool: Option<Pool>, offsets: &[u32]) -> Result<(Vec<u8>, Vec<u8>), Status> {
+        let mut found = vec![0; self.keys.len().div_ceil(8)];
+        let row_bytes = self.projection.row_bytes();
+        let mut values = vec![0; self.rows * row_bytes];
+        let Some(pool) = pool else {
+            self.table
+                .lookup_bytes(&self.keys, &self.projection, &mut values, &mut found);
+            return Ok((found, values));
+        };
+        let dim = self.table.dim();
+        let mut pooled = vec![0.0; self.rows * dim];
+        let done = self
+            .table
+            .lookup_pooled(&self.keys, offsets, pool, &mut pooled, &mut found);
+        done.map_err(bad_argument)?;
+        for (bytes, row) in values.chunks_exact_mut(row_bytes).zip(pooled.chunks_exact(dim)) {
+            self.projection.write_numbers(row, bytes);
+        }
+        Ok((found, values))
     }
 
     fn write(&self, out: &mut Encoder<'_>) {
-        match self {
-            Part::Read(rows) => schema::Rows::write(rows, out),
-            Part::Resident { table, keys } => {
-                let header = schema::Header {
-                    version: table.version(),
-                    dim: table.dim(),
-                    keys: keys.len(),
-                };
-                header.write(out, |found, values| {
-                    table.lookup_bytes(keys, values, found);
-                });
+        let header = schema::Header {
+            version: self.table.version(),
+            dim: self.projection.dim(),
+            row_type: self.row_type,
+            keys: self.keys.len(),
+            rows: self.rows,
+            inverse: self.inverse.as_deref(),
+        };
+        header.write(out, |found, values| match &self.read {
+            Some((bits, rows)) => {
+                found.copy_from_slice(bits);
+                values.copy_from_slice(rows);
             }
-        }
+            None => {
+                self.table
+                    .lookup_bytes(&self.keys, &self.projection, values, found);
+            }
+        });
     }
+}
+
+/// Each key once, in the order in which they come first, and which of those each one is.
+fn distinct(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
+    let (mut places, mut distinct) = (HashMap::with_capacity(keys.len()), Vec::new());
+    let inverse = keys.iter().map(|&key| {
+        *places.entry(key).or_insert_with(|| {
+            distinct.push(key);
+            distinct.len() as u32 - 1
+        })
+    });
+    let inverse = inverse.collect();
+    (distinct, inverse)
+}
+
+/// What the answer has of the table's rows.
+fn projection<'c>(table: &'c Table, lookup: &schema::Lookup<'_>) -> Result<Cow<'c, Projection>, Status> {
+    let answered = match lookup.row_type {
+        schema::RowType::F32 if lookup.columns.is_empty() => return Ok(Cow::Borrowed(table.floats())),
+        schema::RowType::F32 => Answered::F32,
+        schema::RowType::F64 => Answered::F64,
+        schema::RowType::F16 => Answered::F16,
+        schema::RowType::Bf16 => Answered::Bf16,
+        schema::RowType::U8 => Answered::Stored,
+    };
+    let projection = Projection::new(table.schema(), &lookup.columns, answered);
+    projection.map(Cow::Owned).map_err(bad_argument)
+}
+
+fn bad_argument(error: Error) -> Status {
+    Status::new(Code::BadArgument, error.to_string())
 }
 
 fn check_version(table: &Table, lookup: &schema::Lookup<'_>) -> Result<(), Status> {
@@ -119,23 +203,22 @@ fn check_bytes(bytes: usize, limit: usize) -> Result<(), Status> {
     Ok(())
 }
 
-fn read(
-    table: &Table,
-    lookup: &schema::Lookup<'_>,
-    pool: Option<Pool>,
-    values: usize,
-) -> Result<schema::Rows<'static>, Status> {
-    let mut values = vec![0.0; values];
-    let (keys, mut found) = (&lookup.keys, vec![0; lookup.keys.len().div_ceil(8)]);
-    let read = match pool {
-        Some(pool) => table.lookup_pooled(keys, &lookup.offsets, pool, &mut values, &mut found),
-        None => Ok(table.lookup(keys, &mut values, &mut found)),
-    };
-    read.map_err(|error| Status::new(Code::BadArgument, error.to_string()))?;
-    Ok(schema::Rows {
-        version: table.version(),
-        dim: table.dim(),
-        found: found.into(),
-        values,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_inverse_gives_the_keys_again(keys in prop::collection::vec(0..9_u64, 0..60)) {
+            let (distinct, inverse) = distinct(&keys);
+            let again: Vec<u64> = inverse.iter().map(|&at| distinct[at as usize]).collect();
+            prop_assert_eq!(&again, &keys);
+            // In the order in which they come first.
+            let mut first = keys;
+            let mut seen = std::collections::HashSet::new();
+            first.retain(|key| seen.insert(*key));
+            prop_assert_eq!(distinct, first);
+        }
+    }
 }

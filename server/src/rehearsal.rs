@@ -221,6 +221,9 @@ fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
         keys: (first..first + KEYS).collect(),
         at_version: None,
         pool: features_lookup::Pool::None,
+        columns: Vec::new(),
+        row_type: features_lookup::RowType::F32,
+        unique: false,
         offsets: Vec::new(),
     }
 }

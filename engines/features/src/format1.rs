@@ -43,6 +43,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> serde_json::Result<Manifest> {
         version,
         columns: Schema::floats(dim as usize).columns,
         not_finite: NotFinite::Refused,
+        default_row: None,
         base: None,
         rows,
         created_unix_s: 0,

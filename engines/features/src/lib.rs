@@ -42,6 +42,7 @@ mod lookup;
 mod manifest;
 mod map;
 mod prefetch;
+mod projection;
 mod rows;
 mod schema;
 mod section;
@@ -52,6 +53,7 @@ pub mod write;
 
 pub use error::Error;
 pub use lookup::Pool;
+pub use projection::{Answered, Projection};
 pub use schema::{Column, DIM_MAX, NotFinite, Numbers, Schema};
 pub use section::{Memory, Section};
 pub use table::{LAYERS_MAX, ShardInfo, Table};

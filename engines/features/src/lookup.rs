@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::hash::hash;
 use crate::layer::{Layer, Said, Views};
+use crate::projection::Projection;
 use crate::rows::{Reader, Row};
 use crate::shard::Slot;
 use crate::table::{LAYERS_MAX, Table};
@@ -31,9 +32,9 @@ pub enum Pool {
 }
 
 impl Table {
-    /// Looks up `keys` (n) and writes their rows to `values` (n × dim, row by row; zeros where a key is absent) and a
-    /// bitmap of the present ones to `found` (⌈n/8⌉ bytes; key i is bit i mod 8, lowest first, of byte i / 8). Returns
-    /// how many were found.
+    /// Looks up `keys` (n) and writes their rows to `values` (n × dim, row by row; where a key is absent the schema's
+    /// default row, or zeros) and a bitmap of the present ones to `found` (⌈n/8⌉ bytes; key i is bit i mod 8, lowest
+    /// first, of byte i / 8). Returns how many were found.
     ///
     /// The lengths are the caller's promise. If `values` or `found` is too short, only the keys that fit are looked
     /// up (and a debug build panics, because the promise was broken).
@@ -53,30 +54,36 @@ impl Table {
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
         let fitting = (values.len() / self.dim()).min(keys.len());
         let reader = Reader::new(self.schema());
+        let default_row = self.default_row();
         let mut rows = values.chunks_exact_mut(self.dim());
         self.each::<KEYS, AHEAD>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
-            match row {
+            match row.or(default_row) {
                 Some(row) => reader.copy(row, values),
                 None => values.fill(0.0),
             }
         })
     }
 
-    /// [`Table::lookup`] for an answer's bytes: writes the rows to `values` as 32-bit floats, little-endian
-    /// (n × dim × 4 bytes).
-    pub fn lookup_bytes(&self, keys: &[u64], values: &mut [u8], found: &mut [u8]) -> usize {
-        let row_bytes = self.dim() * size_of::<f32>();
+    /// [`Table::lookup`] for an answer's bytes: writes what `projection` has of the rows to `values`
+    /// (n × [`Projection::row_bytes`]).
+    pub fn lookup_bytes(
+        &self,
+        keys: &[u64],
+        projection: &Projection,
+        values: &mut [u8],
+        found: &mut [u8],
+    ) -> usize {
+        let row_bytes = projection.row_bytes();
         debug_assert_eq!(values.len(), keys.len() * row_bytes, "length of values");
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
         let fitting = (values.len() / row_bytes).min(keys.len());
-        let reader = Reader::new(self.schema());
-        let mut scratch = Vec::new();
+        let default_row = self.default_row();
         let mut rows = values.chunks_exact_mut(row_bytes);
         self.each::<BLOCK, true>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
-            match row {
-                Some(row) => reader.copy_bytes(row, values, &mut scratch),
+            match row.or(default_row) {
+                Some(row) => projection.write(row, values),
                 None => values.fill(0),
             }
         })
@@ -85,7 +92,7 @@ impl Table {
     /// Looks up `keys` and pools their rows by bags: bag b has the keys `offsets[b]..offsets[b + 1]`.
     ///
     /// `offsets` has bags + 1 entries, ascends from 0 to `keys.len()`; `values` is bags × dim and `found` as in
-    /// [`Table::lookup`], a bit a key. A bag without a found key gives zeros. Returns how many keys were found.
+    /// [`Table::lookup`], a bit a key. A bag without a found key gives the default row, or zeros. Returns how many keys were found.
     ///
     /// # Errors
     /// [`Error::Argument`] when the offsets or a length are not so; nothing is written then.
@@ -102,10 +109,16 @@ impl Table {
         check_length("values", bags.checked_mul(self.dim()), values.len())?;
         check_length("found", Some(keys.len().div_ceil(8)), found.len())?;
 
-        values.fill(0.0);
+        let reader = Reader::new(self.schema());
+        // Of a bag without a row.
+        match self.default_row() {
+            Some(row) => values
+                .chunks_exact_mut(self.dim())
+                .for_each(|pooled| reader.copy(row, pooled)),
+            None => values.fill(0.0),
+        }
         let mut ends = offsets.iter().skip(1).map(|&end| end as usize);
         let mut pooled = values.chunks_exact_mut(self.dim());
-        let reader = Reader::new(self.schema());
         let mut scratch = Vec::new();
         let mut bag = Bag {
             end: 0,
@@ -239,7 +252,7 @@ impl Bag<'_> {
     fn add(&mut self, row: Row<'_>, pool: Pool, reader: Reader<'_>, scratch: &mut Vec<f32>) {
         self.rows += 1;
         match pool {
-            Pool::Max if self.rows == 1 => reader.copy(row, self.pooled),
+            _ if self.rows == 1 => reader.copy(row, self.pooled),
             Pool::Max => reader.fold(row, self.pooled, scratch, |max, value| *max = max.max(value)),
             Pool::Sum | Pool::Mean => reader.fold(row, self.pooled, scratch, |sum, value| *sum += value),
         }

@@ -21,13 +21,15 @@ pub(crate) const FILE: &str = "manifest.json";
 const HEAD_BYTES: usize = "{\n  \"checksum\": \"0123456789abcdef\",\n".len();
 
 /// Everything of the file but its first field.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) format: u32,
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) columns: Vec<Column>,
     pub(crate) not_finite: NotFinite,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) default_row: Option<Vec<f32>>,
     /// Of a delta: the version that it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<Base>,
@@ -135,6 +137,7 @@ impl Manifest {
         Schema {
             columns: self.columns.clone(),
             not_finite: self.not_finite,
+            default_row: self.default_row.clone(),
         }
     }
 
@@ -188,6 +191,7 @@ mod tests {
             version: u64::MAX,
             columns: Schema::floats(16).columns,
             not_finite: NotFinite::Refused,
+            default_row: None,
             base: None,
             rows: 3,
             created_unix_s: 1_795_651_200,

@@ -5,7 +5,7 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::schema::{Column, NotFinite, Numbers, Schema};
+use crate::schema::{Column, NotFinite, Numbers, SCALE_BYTES, Schema};
 
 /// Numbers converted at a time.
 const STEP: usize = 16;
@@ -38,24 +38,6 @@ impl<'a> Reader<'a> {
             }
         } else {
             self.convert(row, values);
-        }
-    }
-
-    /// Writes the numbers of a row to `values` as 32-bit floats, little-endian: 4 bytes each.
-    #[inline(always)]
-    pub(crate) fn copy_bytes(self, row: Row<'_>, values: &mut [u8], scratch: &mut Vec<f32>) {
-        if self.is_floats {
-            // They lie in the file as they travel.
-            if let Some(row) = row.get(..values.len()) {
-                values.copy_from_slice(row);
-            }
-        } else {
-            let (places, _) = values.as_chunks_mut();
-            scratch.resize(places.len(), 0.0);
-            self.convert(row, scratch);
-            for (place, number) in places.iter_mut().zip(scratch) {
-                *place = number.to_le_bytes();
-            }
         }
     }
 
@@ -98,6 +80,16 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Writes the numbers of a column from number `first` on.
+pub(crate) fn decode_from(kind: Numbers, bytes: &[u8], first: usize, numbers: &mut [f32]) {
+    match (kind, bytes.split_first_chunk::<SCALE_BYTES>()) {
+        (Numbers::I8Scaled, Some((scale, bytes))) => {
+            scaled(*scale, bytes.get(first..).unwrap_or_default(), numbers);
+        }
+        _ => decode(kind, bytes.get(kind.bytes(first)..).unwrap_or_default(), numbers),
+    }
+}
+
 fn decode(kind: Numbers, bytes: &[u8], numbers: &mut [f32]) {
     match kind {
         Numbers::F32 => {
@@ -117,11 +109,15 @@ fn decode(kind: Numbers, bytes: &[u8], numbers: &mut [f32]) {
             let Some((scale, bytes)) = bytes.split_first_chunk() else {
                 return;
             };
-            let scale = f32::from_le_bytes(*scale);
-            for (number, byte) in numbers.iter_mut().zip(bytes) {
-                *number = f32::from(byte.cast_signed()) * scale;
-            }
+            scaled(*scale, bytes, numbers);
         }
+    }
+}
+
+fn scaled(scale: [u8; SCALE_BYTES], bytes: &[u8], numbers: &mut [f32]) {
+    let scale = f32::from_le_bytes(scale);
+    for (number, byte) in numbers.iter_mut().zip(bytes) {
+        *number = f32::from(byte.cast_signed()) * scale;
     }
 }
 
@@ -241,6 +237,7 @@ mod tests {
                 })
                 .collect(),
             not_finite: NotFinite::Refused,
+            default_row: None,
         }
     }
 

@@ -6,13 +6,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::rows::{self, Unfit};
 
 /// Most numbers in a row, all columns together.
 pub const DIM_MAX: usize = 65_536;
 pub(crate) const ROW_BYTES_MAX: usize = DIM_MAX * 4;
 const COLUMNS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
-const SCALE_BYTES: usize = 4;
+pub(crate) const SCALE_BYTES: usize = 4;
 
 /// How the numbers of a column are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,12 +86,14 @@ pub enum NotFinite {
 }
 
 /// The columns of a table, in the order in which a row has them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
     /// What becomes of NaN and infinities.
     pub not_finite: NotFinite,
+    /// The row that a lookup answers for a key that is not there: a number for each of the columns'. Zeros where there is none.
+    pub default_row: Option<Vec<f32>>,
 }
 
 impl Schema {
@@ -103,6 +106,7 @@ impl Schema {
                 dim,
             }],
             not_finite: NotFinite::Refused,
+            default_row: None,
         }
     }
 
@@ -144,7 +148,33 @@ impl Schema {
         if dim > DIM_MAX {
             return Err(Error::argument("dim", format!("1 to {DIM_MAX}"), dim));
         }
-        Ok(())
+        self.default_bytes().map(drop)
+    }
+
+    /// The default row as a slot has it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for one that no table of these columns can hold.
+    pub(crate) fn default_bytes(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(row) = &self.default_row else {
+            return Ok(None);
+        };
+        if row.len() != self.dim() {
+            let expected = format!("{} numbers", self.dim());
+            return Err(Error::argument("default row", expected, row.len()));
+        }
+        let mut bytes = Vec::with_capacity(self.row_bytes());
+        match rows::encode(self, row, &mut bytes) {
+            Ok(()) => Ok(Some(bytes)),
+            Err(Unfit { position, value }) => {
+                let found = format!("{value} at {position}");
+                Err(Error::argument(
+                    "default row",
+                    "numbers that its columns can hold",
+                    found,
+                ))
+            }
+        }
     }
 }
 
@@ -174,7 +204,7 @@ mod tests {
     fn check(columns: Vec<Column>, expected: &str) {
         let schema = Schema {
             columns,
-            not_finite: NotFinite::Refused,
+            ..Schema::floats(1)
         };
         let error = schema.check().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -213,9 +243,30 @@ mod tests {
                 column("d", Numbers::I8Scaled, 5),
             ],
             not_finite: NotFinite::Kept,
+            default_row: None,
         };
         assert_eq!((schema.dim(), schema.row_bytes()), (12, 12 + 6 + 2 + 9));
         assert!(!schema.is_floats() && Schema::floats(2).is_floats());
+    }
+
+    #[test]
+    fn default_rows_fit_their_columns() {
+        let check = |numbers, row: &[f32], expected: &str| {
+            let schema = Schema {
+                columns: vec![column("a", numbers, 2)],
+                default_row: Some(row.to_vec()),
+                ..Schema::floats(2)
+            };
+            match schema.check() {
+                Ok(()) => assert_eq!(expected, ""),
+                Err(error) => assert_eq!(error.to_string(), format!("default row: {expected}")),
+            }
+        };
+        check(Numbers::F32, &[0.5, -1.0], "");
+        check(Numbers::F32, &[0.5], "expected 2 numbers, found 1");
+        let expected = "expected numbers that its columns can hold, found";
+        check(Numbers::F32, &[0.5, f32::NAN], &format!("{expected} NaN at 1"));
+        check(Numbers::F16, &[1e6, 0.0], &format!("{expected} 1000000 at 0"));
     }
 
     #[test]

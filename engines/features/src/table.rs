@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
+use crate::projection::{Answered, Projection};
 use crate::rows::Row;
 use crate::schema::Schema;
 use crate::shard::Shard;
@@ -29,6 +30,10 @@ pub struct Table {
     schema: Schema,
     /// Of all columns: how long a row of an answer is.
     dim: usize,
+    /// What most answers have of it: all columns, as 32-bit floats.
+    floats: Projection,
+    /// What a lookup answers for a key that is not there, as a slot would have it; zeros where there is none.
+    default_row: Option<Vec<u8>>,
     rows: u64,
     created_unix_s: u64,
     source: String,
@@ -200,6 +205,16 @@ impl Table {
         &self.schema
     }
 
+    /// The row of a key that is not there.
+    pub(crate) fn default_row(&self) -> Option<Row<'_>> {
+        self.default_row.as_deref()
+    }
+
+    /// All columns as 32-bit floats.
+    pub fn floats(&self) -> &Projection {
+        &self.floats
+    }
+
     /// Numbers in a row, all columns together.
     pub fn dim(&self) -> usize {
         self.dim
@@ -365,6 +380,8 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         name: top.name,
         format: top.format,
         dim: schema.dim(),
+        floats: Projection::all(&schema, Answered::F32),
+        default_row: schema.default_bytes()?,
         schema,
         rows: top.rows,
         created_unix_s: top.created_unix_s,

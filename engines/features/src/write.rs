@@ -288,6 +288,7 @@ impl Writer {
             version: self.version,
             columns: self.schema.columns.clone(),
             not_finite: self.schema.not_finite,
+            default_row: self.schema.default_row.clone(),
             base: self.base.as_ref().map(|base| base.as_base()),
             rows,
             created_unix_s: self.created_unix_s,

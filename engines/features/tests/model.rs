@@ -11,8 +11,12 @@ use proptest::prelude::*;
 
 type Model = HashMap<u64, Vec<f32>>;
 
-fn write(dir: &Path, model: &Model, dim: usize, shards: u32) -> Table {
-    let mut writer = Writer::create(dir, "model", 1, Schema::floats(dim), shards).unwrap();
+fn write(dir: &Path, model: &Model, default_row: Option<f32>, dim: usize, shards: u32) -> Table {
+    let schema = Schema {
+        default_row: default_row.map(|value| vec![value; dim]),
+        ..Schema::floats(dim)
+    };
+    let mut writer = Writer::create(dir, "model", 1, schema, shards).unwrap();
     for (key, row) in model {
         writer.push(*key, row).unwrap();
     }
@@ -54,7 +58,12 @@ fn contents() -> impl Strategy<Value = (usize, Model)> {
     })
 }
 
-fn expected_rows(model: &Model, keys: &[u64], dim: usize) -> (Vec<f32>, Vec<u8>, usize) {
+fn expected_rows(
+    model: &Model,
+    default_row: Option<f32>,
+    keys: &[u64],
+    dim: usize,
+) -> (Vec<f32>, Vec<u8>, usize) {
     let (mut values, mut found, mut count) = (Vec::new(), vec![0; keys.len().div_ceil(8)], 0);
     for (at, key) in keys.iter().enumerate() {
         match model.get(key) {
@@ -63,7 +72,7 @@ fn expected_rows(model: &Model, keys: &[u64], dim: usize) -> (Vec<f32>, Vec<u8>,
                 found[at / 8] |= 1 << (at % 8);
                 count += 1;
             }
-            None => values.extend(std::iter::repeat_n(0.0, dim)),
+            None => values.extend(std::iter::repeat_n(default_row.unwrap_or_default(), dim)),
         }
     }
     (values, found, count)
@@ -82,13 +91,14 @@ proptest! {
         keys in prop::collection::vec(key(), 0..300),
         shards in prop_oneof![Just(1_u32), 1..9_u32],
         resident in any::<bool>(),
+        default_row in prop::option::of(finite()),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let mut table = write(dir.path(), &model, dim, shards);
+        let mut table = write(dir.path(), &model, default_row, dim, shards);
         if resident {
             table.make_resident().unwrap();
         }
-        let (values, found, count) = expected_rows(&model, &keys, dim);
+        let (values, found, count) = expected_rows(&model, default_row, &keys, dim);
 
         // The buffers come dirty: nothing of them may stay.
         let mut got = vec![7.0; keys.len() * dim];
@@ -100,7 +110,7 @@ proptest! {
         prop_assert_eq!(bits(&got), bits(&values));
         let mut bytes = vec![7; keys.len() * dim * 4];
         got_found.fill(0xff);
-        prop_assert_eq!(table.lookup_bytes(&keys, &mut bytes, &mut got_found), count);
+        prop_assert_eq!(table.lookup_bytes(&keys, table.floats(), &mut bytes, &mut got_found), count);
         let expected: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         prop_assert_eq!((&bytes, &got_found), (&expected, &found));
     }
@@ -111,9 +121,10 @@ proptest! {
         bags in prop::collection::vec(prop::collection::vec(key(), 0..40), 0..20),
         shards in 1..4_u32,
         pool in prop_oneof![Just(Pool::Sum), Just(Pool::Mean), Just(Pool::Max)],
+        default_row in prop::option::of(finite()),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let table = write(dir.path(), &model, dim, shards);
+        let table = write(dir.path(), &model, default_row, dim, shards);
         let keys = bags.concat();
         let mut offsets = vec![0];
         let mut values = Vec::new();
@@ -121,16 +132,16 @@ proptest! {
             offsets.push(offsets[offsets.len() - 1] + bag.len() as u32);
             let rows: Vec<&Vec<f32>> = bag.iter().filter_map(|key| model.get(key)).collect();
             for at in 0..dim {
-                let sum = rows.iter().fold(0.0_f32, |sum, row| sum + row[at]);
-                let max = rows.iter().map(|row| row[at]).reduce(f32::max);
-                values.push(match pool {
-                    Pool::Mean if !rows.is_empty() => sum / rows.len() as f32,
-                    Pool::Max => max.unwrap_or(0.0),
-                    _ => sum,
-                });
+                let values_at = rows.iter().map(|row| row[at]);
+                let pooled = match pool {
+                    Pool::Max => values_at.reduce(f32::max),
+                    Pool::Sum => values_at.reduce(|sum, value| sum + value),
+                    Pool::Mean => values_at.reduce(|sum, value| sum + value).map(|sum| sum / rows.len() as f32),
+                };
+                values.push(pooled.or(default_row).unwrap_or_default());
             }
         }
-        let (_, found, count) = expected_rows(&model, &keys, dim);
+        let (_, found, count) = expected_rows(&model, default_row, &keys, dim);
 
         let mut got = vec![7.0; bags.len() * dim];
         let mut got_found = vec![0xff; keys.len().div_ceil(8)];
@@ -144,7 +155,7 @@ proptest! {
 fn wrong_offsets_and_lengths_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let model = Model::from([(1, vec![1.0, 2.0])]);
-    let table = write(dir.path(), &model, 2, 1);
+    let table = write(dir.path(), &model, None, 2, 1);
     let check = |offsets: &[u32], values: usize, found: usize, expected: &str| {
         let (mut values, mut found) = (vec![7.0; values], vec![7; found]);
         let error = table

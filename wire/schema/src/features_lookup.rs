@@ -1,8 +1,12 @@
 //! `features.lookup`: rows of one table, or of several in one call.
 //! Its invariant: offsets, where given, are ascending and end at the number of keys.
 
+mod rows;
+
+pub use rows::{Header, RowType, Rows};
+
 use crate::declare::{either, schema};
-use crate::field::{Block, Bytes, Field, List, Optional, OrDefault, Text, UInt, Within};
+use crate::field::{Block, Bool, Field, List, Optional, OrDefault, Text, UInt};
 use crate::payload::{Encoder, PayloadError, Read, Reader};
 
 either! {
@@ -46,8 +50,14 @@ schema! {
         pool: OrDefault<Pool>,
         /// Where bags begin and end: one more than there are bags.
         offsets: OrDefault<Block<u32>>,
+        /// Columns of the table, in the order of the answer's rows; all when absent.
+        columns: OrDefault<List<Text>>,
+        /// As what the numbers of the answer come; "u8" are the bytes of the rows as they are stored.
+        row_type ("type"): OrDefault<RowType>,
+        /// One row for each different key, in the order in which they come first, and `inverse` beside them.
+        unique: OrDefault<Bool>,
     }
-    check offsets_fit
+    check fits
 }
 
 schema! {
@@ -55,64 +65,6 @@ schema! {
     answer ManyRows {
         /// One table's rows each, in the order of the call.
         lookups: List<Rows<'static>>,
-    }
-}
-
-schema! {
-    /// One table's part of an answer.
-    answer Rows {
-        /// The version that answered.
-        version: UInt,
-        /// Floats a row.
-        dim: Within<0, 0xffff_ffff>,
-        /// Bit i of byte i / 8 (lowest first) is set where key i was found.
-        found: Bytes,
-        /// n × dim (or bags × dim) floats; zeros where nothing was found.
-        values: Block<f32>,
-    }
-}
-
-/// One table's part of an answer before its rows are read, so that they are read to where they leave from.
-#[derive(Debug, Clone, Copy)]
-pub struct Header {
-    /// The version that answers.
-    pub version: u64,
-    /// Floats a row.
-    pub dim: usize,
-    /// Keys asked for.
-    pub keys: usize,
-}
-
-impl Header {
-    /// Writes what [`Rows`] writes. `fill` receives the bitmap of the keys (⌈keys/8⌉ bytes) and the bytes of the floats
-    /// (keys × dim × 4, little-endian), all zero.
-    pub fn write(self, out: &mut Encoder<'_>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
-        let (found_bytes, values_bytes) = (self.keys.div_ceil(8), self.keys * self.dim * size_of::<f32>());
-        if !out.is_binary() {
-            let (mut found, mut values) = (vec![0; found_bytes], vec![0; values_bytes]);
-            fill(&mut found, &mut values);
-            let values = values.as_chunks().0.iter();
-            let rows = Rows {
-                version: self.version,
-                dim: self.dim,
-                found: found.into(),
-                values: values.map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-            };
-            return Rows::write(&rows, out);
-        }
-        out.map(|out| {
-            out.key("version");
-            out.uint(self.version);
-            out.key("dim");
-            out.uint(self.dim as u64);
-            out.key("found");
-            let found = out.zeros(found_bytes);
-            out.key("values");
-            let values = out.zeros(values_bytes);
-            if let Some([found, values]) = out.places([found, values]) {
-                fill(found, values);
-            }
-        });
     }
 }
 
@@ -170,6 +122,19 @@ impl Field for Pool {
     fn own(value: Pool) -> Pool {
         value
     }
+}
+
+fn fits(lookup: &Lookup<'_>) -> Read<()> {
+    if lookup.pool != Pool::None {
+        let one_row_a_key = |key, expected: &str| Err(PayloadError::invalid("given", expected).under(key));
+        if lookup.unique {
+            return one_row_a_key("unique", "no `unique` with a pool: its rows are of bags");
+        }
+        if lookup.row_type == RowType::U8 {
+            return one_row_a_key("type", "a type of floats with a pool");
+        }
+    }
+    offsets_fit(lookup)
 }
 
 fn offsets_fit(lookup: &Lookup<'_>) -> Read<()> {

@@ -4,6 +4,8 @@
 mod tensor;
 mod text_rows;
 
+pub(crate) use tensor::{read_elements, write_elements};
+
 pub use millpond_tensor::{Bytes, BytesView, Data, ElementType, Elements, Tensor, bf16, f16};
 pub use text_rows::{RowsOfText, TextRows};
 

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use features_lookup::{Lookup, Lookups, ManyRows, Pool, Rows};
+use features_lookup::{Lookup, Lookups, ManyRows, Pool, RowType, Rows};
+use infer::{Data, bf16, f16};
 use payload::{Encoder, Encoding, Map, Payload, Value};
 use proptest::prelude::*;
 use std::borrow::Cow;
@@ -49,6 +50,9 @@ fn lookups_round_trip() {
         at_version: Some(3),
         pool,
         offsets: offsets.to_vec(),
+        columns: vec![],
+        row_type: RowType::F32,
+        unique: false,
     };
     let call = features_lookup::Call::One(lookup(Pool::Sum, &[0, 2]));
     let json = round_trip::<features_lookup::Call<'_>>(&call);
@@ -57,16 +61,25 @@ fn lookups_round_trip() {
     assert_eq!(json, expected);
     let lookups = vec![lookup(Pool::None, &[]), lookup(Pool::Mean, &[0, 2])];
     round_trip::<features_lookup::Call<'_>>(&features_lookup::Call::Many(Lookups { lookups }));
+    let call = features_lookup::Call::One(Lookup {
+        columns: vec!["a".into(), "b".into()],
+        row_type: RowType::Bf16,
+        unique: true,
+        ..lookup(Pool::None, &[])
+    });
+    round_trip::<features_lookup::Call<'_>>(&call);
     let rows = |version| Rows {
         version,
         dim: 2,
+        row_type: RowType::F32,
         found: Cow::Borrowed(&[3]),
-        values: vec![0.5, 1.0, -2.0, 3.5],
+        values: Data::F32(vec![0.5, 1.0, -2.0, 3.5]),
+        inverse: None,
     };
     let json = round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::One(rows(2)));
     assert_eq!(
         json,
-        r#"{"version":2,"dim":2,"found":[3],"values":[0.5,1.0,-2.0,3.5]}"#
+        r#"{"version":2,"dim":2,"type":"f32","found":[3],"values":[0.5,1.0,-2.0,3.5]}"#
     );
     let lookups = vec![rows(2), rows(9)];
     round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::Many(ManyRows { lookups }));
@@ -74,42 +87,59 @@ fn lookups_round_trip() {
 
 #[test]
 fn rows_read_to_their_place_are_the_same_answer() {
-    let values: Vec<f32> = (0..20).map(|value| value as f32 / 3.0).collect();
-    for (encoding, dim) in [
-        (Encoding::Msgpack, 2),
-        (Encoding::Msgpack, 0),
-        (Encoding::Json, 2),
-    ] {
-        let header = features_lookup::Header {
-            version: 7,
-            dim,
-            keys: 10,
-        };
+    let kinds = [
+        (RowType::F32, Data::F32(vec![1.5; 20])),
+        (RowType::F64, Data::F64(vec![1.5; 20])),
+        (RowType::F16, Data::F16(vec![f16::from_f32(1.5); 20])),
+        (RowType::Bf16, Data::Bf16(vec![bf16::from_f32(1.5); 20])),
+        (RowType::U8, Data::U8(vec![7; 20])),
+    ];
+    for ((row_type, values), encoding) in kinds
+        .into_iter()
+        .flat_map(|kind| [(kind.clone(), Encoding::Msgpack), (kind, Encoding::Json)])
+    {
+        let inverse = (row_type == RowType::F16).then(|| vec![0, 1, 0]);
         let rows = Rows {
             version: 7,
-            dim,
+            dim: 2,
+            row_type,
             found: Cow::Borrowed(&[0x81, 2]),
-            values: values[..10 * dim].to_vec(),
+            values,
+            inverse: inverse.clone(),
+        };
+        let header = features_lookup::Header {
+            version: 7,
+            dim: 2,
+            row_type,
+            keys: 10,
+            rows: 10,
+            inverse: inverse.as_deref(),
         };
         let written = |write: &dyn Fn(&mut Encoder<'_>)| {
             let mut bytes = vec![b'1'];
             write(&mut Encoder::new(&mut bytes, encoding, false));
             bytes
         };
+        let number = match row_type {
+            RowType::F32 => 1.5_f32.to_le_bytes().to_vec(),
+            RowType::F64 => 1.5_f64.to_le_bytes().to_vec(),
+            RowType::F16 => f16::from_f32(1.5).to_le_bytes().to_vec(),
+            RowType::Bf16 => bf16::from_f32(1.5).to_le_bytes().to_vec(),
+            RowType::U8 => vec![7],
+        };
         let filled = written(&|out| {
             header.write(out, |found, places| {
                 found.copy_from_slice(&[0x81, 2]);
-                for (place, value) in places.as_chunks_mut().0.iter_mut().zip(&values) {
-                    *place = value.to_le_bytes();
-                }
+                places.copy_from_slice(&number.repeat(20));
             });
         });
         assert_eq!(filled, written(&|out| Rows::write(&rows, out)));
+        round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::One(rows.clone()));
         let answer = features_lookup::Answer::Many(ManyRows {
             lookups: vec![rows.clone(), rows.clone()],
         });
         let parts = written(&|out| {
-            features_lookup::write_many(&[&rows, &rows], out, |rows, out| Rows::write(rows, out))
+            features_lookup::write_many(&[&rows, &rows], out, |rows, out| Rows::write(rows, out));
         });
         assert_eq!(
             parts,
@@ -134,7 +164,7 @@ fn lookups_are_checked() {
     check(r#"{"table":"t","keys":[1],"kezs":2}"#, "\"kezs\" is unknown");
     check(
         r#"{"lookups":[{"table":"t","keys":[1],"kezs":2}]}"#,
-        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, at_version, pool, offsets (and",
+        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, at_version, pool, offsets, columns, type, unique (and",
     );
     check(
         r#"{"table":"t","keys":[1],"table":"u"}"#,
@@ -159,6 +189,18 @@ fn lookups_are_checked() {
     check(
         r#"{"table":"t","keys":[1,2],"pool":"mean","offsets":[0,0,2]}"#,
         "pool: Mean",
+    );
+    check(
+        r#"{"table":"t","keys":[1],"type":"i8"}"#,
+        "\"type\" is \"i8\"; expected \"f32\", \"f64\"",
+    );
+    check(
+        r#"{"table":"t","keys":[1],"pool":"sum","offsets":[0,1],"type":"u8"}"#,
+        "\"type\" is given; expected a type of floats",
+    );
+    check(
+        r#"{"table":"t","keys":[1],"pool":"sum","offsets":[0,1],"unique":true}"#,
+        "\"unique\" is given; expected no",
     );
 }
 
@@ -345,6 +387,10 @@ const KEYS: &[&str] = &[
     "at_version",
     "pool",
     "offsets",
+    "columns",
+    "type",
+    "unique",
+    "inverse",
     "lookups",
     "found",
     "values",

@@ -59,12 +59,17 @@ async fn lookups_read_rows() {
         at_version: None,
         pool: features_lookup::Pool::None,
         offsets: Vec::new(),
+        columns: Vec::new(),
+        row_type: features_lookup::RowType::F32,
+        unique: false,
     };
     let rows = features_lookup::Rows {
         version: 1,
         dim: 1,
+        row_type: features_lookup::RowType::F32,
         found: vec![1].into(),
-        values: vec![0.5, 0.0],
+        values: infer::Data::F32(vec![0.5, 0.0]),
+        inverse: None,
     };
     let both = [rows.clone(), rows.clone()].to_vec();
     for (call, answer, expected) in [

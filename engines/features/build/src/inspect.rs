@@ -10,7 +10,7 @@ use millpond_engines_features::{Schema, ShardInfo, Table, versions};
 use crate::error::Error;
 
 /// One version of a table, described.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The version's folder.

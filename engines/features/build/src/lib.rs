@@ -226,6 +226,7 @@ fn create(options: &BuildOptions, dim: usize) -> Result<Writer, Error> {
             let schema = Schema {
                 columns: vec![column],
                 not_finite: NotFinite::Refused,
+                default_row: None,
             };
             Writer::create(table_dir, &options.name, version, schema, options.shards)?
         }

@@ -9,7 +9,7 @@ use millpond_tensor::{Bytes, Data, ElementType, Elements, Error, Tensor, element
 
 macro_rules! declare {
     ($($variant:ident $type:ident $kind:ident,)*) => {
-        fn read_elements(element_type: ElementType, reader: &mut Reader<'_>) -> Read<Data> {
+        pub(crate) fn read_elements(element_type: ElementType, reader: &mut Reader<'_>) -> Read<Data> {
             match element_type {
                 $(ElementType::$variant => reader.numbers(true).map(Data::$variant),)*
                 ElementType::Bytes => {
@@ -20,7 +20,7 @@ macro_rules! declare {
             }
         }
 
-        fn write_elements(elements: Elements<'_>, out: &mut Encoder<'_>) {
+        pub(crate) fn write_elements(elements: Elements<'_>, out: &mut Encoder<'_>) {
             match elements {
                 $(Elements::$variant(values) => out.block(values),)*
                 Elements::Bytes(strings) => out.items(strings.iter(), |out, string| out.string(string)),

@@ -1,0 +1,257 @@
+//! The rows of one table's answer, in the type that was asked for.
+//! Its invariant: what [`Header::write`] writes and what [`Rows`] writes is the same answer.
+
+use crate::Key;
+use crate::declare::{Slot, fill, key, notation, other, take};
+use crate::field::{Block, Bytes, Field, Optional, OrDefault, UInt, Within};
+use crate::infer::{Data, ElementType, read_elements, write_elements};
+use crate::payload::{Encoder, PayloadError, Read, Reader};
+use millpond_tensor::{bf16, f16};
+use std::borrow::Cow;
+
+/// As what the numbers of rows come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RowType {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// 64-bit floats.
+    F64,
+    /// 16-bit floats (IEEE 754 binary16).
+    F16,
+    /// The upper halves of 32-bit floats.
+    Bf16,
+    /// The bytes of the rows, as the table stores them.
+    U8,
+}
+
+impl RowType {
+    const ALL: [(RowType, ElementType, usize); 5] = [
+        (RowType::F32, ElementType::F32, 4),
+        (RowType::F64, ElementType::F64, 8),
+        (RowType::F16, ElementType::F16, 2),
+        (RowType::Bf16, ElementType::Bf16, 2),
+        (RowType::U8, ElementType::U8, 1),
+    ];
+
+    fn row(self) -> (RowType, ElementType, usize) {
+        let [first, rest @ ..] = RowType::ALL;
+        let found = rest.into_iter().find(|(row_type, ..)| *row_type == self);
+        found.unwrap_or(first)
+    }
+
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        self.row().2
+    }
+
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        self.element_type().as_str()
+    }
+
+    fn element_type(self) -> ElementType {
+        self.row().1
+    }
+
+    /// The numbers of a block; none where bytes are left over.
+    fn numbers(self, block: &[u8]) -> Option<Data> {
+        use crate::payload::Number as _;
+        Some(match self {
+            RowType::F32 => Data::F32(f32::of_block(block)?),
+            RowType::F64 => Data::F64(f64::of_block(block)?),
+            RowType::F16 => Data::F16(f16::of_block(block)?),
+            RowType::Bf16 => Data::Bf16(bf16::of_block(block)?),
+            RowType::U8 => Data::U8(block.to_vec()),
+        })
+    }
+}
+
+impl Field for RowType {
+    type Of<'a> = RowType;
+
+    fn notation() -> String {
+        "\"f32\", \"f64\", \"f16\", \"bf16\" or \"u8\"".to_owned()
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Read<RowType> {
+        let text = reader.text()?;
+        let mut known = RowType::ALL.into_iter();
+        let found = known.find(|(_, element_type, _)| element_type.as_str() == text);
+        found
+            .map(|(row_type, ..)| row_type)
+            .ok_or_else(|| PayloadError::invalid(format!("{text:?}"), RowType::notation()))
+    }
+
+    fn write(value: &RowType, out: &mut Encoder<'_>) {
+        out.text(value.as_str());
+    }
+
+    fn own(value: RowType) -> RowType {
+        value
+    }
+}
+
+/// One table's part of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows<'a> {
+    /// The version that answered.
+    pub version: u64,
+    /// Numbers a row.
+    pub dim: usize,
+    /// As what they come.
+    pub row_type: RowType,
+    /// Bit i of byte i / 8 (lowest first) is set where key i was found; of a call with `unique`, where different key i was.
+    pub found: Cow<'a, [u8]>,
+    /// n × dim (or bags × dim) numbers; where nothing was found the table's default row, or zeros.
+    pub values: Data,
+    /// Of a call with `unique`: which row each key has.
+    pub inverse: Option<Vec<u32>>,
+}
+
+type Dim = Within<0, 0xffff_ffff>;
+type Inverse = Optional<Block<u32>>;
+
+impl Field for Rows<'static> {
+    type Of<'a> = Rows<'a>;
+
+    fn notation() -> String {
+        notation(&Self::keys())
+    }
+
+    fn expected() -> String {
+        "a map".to_owned()
+    }
+
+    fn read<'a>(reader: &mut Reader<'a>) -> Read<Rows<'a>> {
+        let (mut version, mut dim, mut row_type) = (Slot::Unseen, Slot::Unseen, Slot::Unseen);
+        let (mut found, mut inverse, mut values) = (Slot::Unseen, Slot::Unseen, None);
+        reader.map("a map", |reader, key| match key {
+            b"version" => fill::<UInt>(&mut version, reader, "version"),
+            b"dim" => fill::<Dim>(&mut dim, reader, "dim"),
+            b"type" => fill::<OrDefault<RowType>>(&mut row_type, reader, "type"),
+            b"found" => fill::<Bytes>(&mut found, reader, "found"),
+            b"values" if values.is_some() => Err(reader.twin("values")),
+            // Their type may stand behind them.
+            b"values" => reader.later().map(|later| values = Some(later)),
+            b"inverse" => fill::<Inverse>(&mut inverse, reader, "inverse"),
+            _ => other(reader, key, &mut None),
+        })?;
+        let row_type = take::<OrDefault<RowType>>(row_type, "type")?;
+        let Some(mut values) = values.filter(|values| !values.clone().nil()) else {
+            return Err(PayloadError::missing("values", "the numbers of the rows"));
+        };
+        let values = read_elements(row_type.element_type(), &mut values);
+        Ok(Rows {
+            version: take::<UInt>(version, "version")?,
+            dim: take::<Dim>(dim, "dim")?,
+            row_type,
+            found: take::<Bytes>(found, "found")?,
+            values: values.map_err(|error| error.under("values"))?,
+            inverse: take::<Inverse>(inverse, "inverse")?,
+        })
+    }
+
+    fn write(rows: &Rows<'_>, out: &mut Encoder<'_>) {
+        out.map(|out| {
+            begin(rows.version, rows.dim, rows.row_type, out);
+            out.key("found");
+            out.bytes(&rows.found);
+            out.key("values");
+            write_elements(rows.values.slice(0..rows.values.len()), out);
+            end(rows.inverse.as_deref(), out);
+        });
+    }
+
+    fn own(rows: Rows<'_>) -> Rows<'static> {
+        Rows {
+            found: Bytes::own(rows.found),
+            ..rows
+        }
+    }
+
+    fn keys() -> Vec<Key> {
+        vec![
+            key::<UInt>("version", "The version that answered."),
+            key::<Dim>("dim", "Numbers a row."),
+            key::<OrDefault<RowType>>("type", "As what they come; \"f32\" when absent."),
+            key::<Bytes>(
+                "found",
+                "Bit i of byte i / 8 (lowest first) is set where key i was found; with `unique`, where different key i was.",
+            ),
+            Key {
+                name: "values".to_owned(),
+                notation: "block of that type".to_owned(),
+                about: "n × dim (or bags × dim) numbers; where nothing was found the table's default row, or zeros."
+                    .to_owned(),
+            },
+            key::<Inverse>("inverse", "With `unique`: which row each key of the call has."),
+        ]
+    }
+}
+
+fn begin(version: u64, dim: usize, row_type: RowType, out: &mut Encoder<'_>) {
+    out.key("version");
+    out.uint(version);
+    out.key("dim");
+    out.uint(dim as u64);
+    out.key("type");
+    RowType::write(&row_type, out);
+}
+
+fn end(inverse: Option<&[u32]>, out: &mut Encoder<'_>) {
+    if let Some(inverse) = inverse {
+        out.key("inverse");
+        out.block(inverse);
+    }
+}
+
+/// [`Rows`] before they are read, so that they are read to where they leave from.
+#[derive(Debug, Clone, Copy)]
+pub struct Header<'a> {
+    /// The version that answers.
+    pub version: u64,
+    /// Numbers a row.
+    pub dim: usize,
+    /// As what they come.
+    pub row_type: RowType,
+    /// Bits of the bitmap.
+    pub keys: usize,
+    /// Rows: one for each of those keys, or for each bag.
+    pub rows: usize,
+    /// Of a call with `unique`: which row each key has.
+    pub inverse: Option<&'a [u32]>,
+}
+
+impl Header<'_> {
+    /// Writes what [`Rows`] writes. `fill` receives the bitmap of the keys (⌈keys/8⌉ bytes) and the bytes of the numbers
+    /// (rows × dim of them, little-endian), all zero.
+    pub fn write(self, out: &mut Encoder<'_>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
+        let found_bytes = self.keys.div_ceil(8);
+        let values_bytes = self.rows * self.dim * self.row_type.bytes();
+        if !out.is_binary() {
+            let (mut found, mut values) = (vec![0; found_bytes], vec![0; values_bytes]);
+            fill(&mut found, &mut values);
+            let rows = Rows {
+                version: self.version,
+                dim: self.dim,
+                row_type: self.row_type,
+                found: found.into(),
+                values: self.row_type.numbers(&values).unwrap_or(Data::U8(values)),
+                inverse: self.inverse.map(<[u32]>::to_vec),
+            };
+            return Rows::write(&rows, out);
+        }
+        out.map(|out| {
+            begin(self.version, self.dim, self.row_type, out);
+            out.key("found");
+            let found = out.zeros(found_bytes);
+            out.key("values");
+            let values = out.zeros(values_bytes);
+            if let Some([found, values]) = out.places([found, values]) {
+                fill(found, values);
+            }
+            end(self.inverse, out);
+        });
+    }
+}
