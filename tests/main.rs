@@ -10,6 +10,7 @@ mod commands;
 mod serving {
     mod bad_input;
     mod batches;
+    mod busy_poll;
     mod call;
     mod configuration;
     mod drain;

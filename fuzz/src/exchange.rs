@@ -165,6 +165,7 @@ impl Running {
             write_buffers_total_bytes_max: 16 << 20,
             partial_bytes_max: 16 << 20,
             timeouts: Timeouts::default(),
+            busy_poll: Duration::ZERO,
             hints: Hints::default(),
         };
         let native = Arc::new(NativeOptions {

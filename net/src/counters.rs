@@ -40,6 +40,8 @@ millpond_metrics::counters! {
                 "Connections closed because serving them panicked: a fault of this server, told in the log."),
             pub partial_bytes: AtomicU64 = gauge("millpond_unfinished_bytes",
                 "Bytes held of requests that have not come whole, beyond 8 KiB of each."),
+            pub busy_poll_us: AtomicU64 = counter("millpond_busy_poll_us_total",
+                "Microseconds that net threads polled their sockets instead of sleeping."),
             pub undelivered: AtomicU64 = counter("millpond_answers_undelivered_total",
                 "Answers whose connection was gone."),
         }

@@ -43,6 +43,8 @@ pub use tls::{Tls, TlsFile, TlsFiles, Validity};
 #[doc(hidden)]
 pub use tracing;
 
+use std::time::Duration;
+
 /// What one listener's connections may use.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -64,6 +66,9 @@ pub struct Options {
     pub partial_bytes_max: usize,
     /// How long peers may keep the server waiting.
     pub timeouts: Timeouts,
+    /// How long a thread polls its sockets before it sleeps until one is ready. A request that comes in that time meets a thread that is
+    /// awake, and a processor that did nothing else meanwhile.
+    pub busy_poll: Duration,
     /// What to do about these bounds.
     pub hints: Hints,
 }

@@ -229,6 +229,29 @@ impl<L: Local> Loop<L> {
         } else {
             self.timers.next(self.connections.len())
         };
+        let busy_poll = self.net.options.busy_poll;
+        if busy_poll.is_zero() || span == Some(Duration::ZERO) || self.closing.is_some() {
+            return self.wait_for(span);
+        }
+        let woken = self.poll(span.map_or(busy_poll, |span| span.min(busy_poll)));
+        woken.unwrap_or_else(|| self.wait_for(span))
+    }
+
+    /// Polls for that long; nothing when nothing came.
+    fn poll(&mut self, span: Duration) -> Option<bool> {
+        let began = Instant::now();
+        loop {
+            let woken = self.wait_for(Some(Duration::ZERO));
+            let (polled, came) = (began.elapsed(), woken || !self.due_next.is_empty());
+            if came || polled >= span {
+                let counter = &self.net.counters.busy_poll_us;
+                counter.fetch_add(polled.as_micros() as u64, Ordering::Relaxed);
+                return came.then_some(woken);
+            }
+        }
+    }
+
+    fn wait_for(&mut self, span: Option<Duration>) -> bool {
         let (connections, due) = (&mut self.connections, &mut self.due_next);
         let waited = self.poller.wait(span, |ready: Ready| {
             let found = connections.get_mut(ready.slot);

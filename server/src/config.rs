@@ -109,6 +109,8 @@ pub struct Server {
     pub request_timeout_s: u64,
     /// Seconds that a peer may leave answers unread; 0 is for ever.
     pub write_timeout_s: u64,
+    /// Microseconds that a net thread polls for requests before it sleeps.
+    pub busy_poll_us: u64,
 }
 
 impl Default for Server {
@@ -136,6 +138,7 @@ impl Default for Server {
             idle_timeout_s: 60,
             request_timeout_s: 30,
             write_timeout_s: 30,
+            busy_poll_us: 0,
         }
     }
 }

@@ -102,6 +102,7 @@ pub(crate) fn data_bounds(config: &Config) -> Port {
             request: Duration::from_secs(config.server.request_timeout_s),
             write: Duration::from_secs(config.server.write_timeout_s),
         },
+        busy_poll: Duration::from_micros(config.server.busy_poll_us),
         hints: Hints {
             cpus: "name processors that exist in server.cpus",
             connections: "raise server.connections_max",
@@ -143,6 +144,7 @@ pub(crate) fn admin_port(admin: &config::Admin) -> Port {
         write_buffers_total_bytes_max: 16 << 20,
         partial_bytes_max: 16 << 20,
         timeouts: Timeouts::default(),
+        busy_poll: Duration::ZERO,
         hints: Hints {
             cpus: "it is pinned to none",
             connections: "close some to the admin port, which takes no more",

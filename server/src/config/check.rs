@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Processes at most: more than any machine has processors for them.
 pub(crate) const PROCESSES_MAX: usize = 256;
+/// Microseconds of polling at most: a thread that polls for longer never sleeps.
+const BUSY_POLL_US_MAX: usize = 10_000;
 /// Net threads of a process at most.
 const THREADS_MAX: usize = 1024;
 
@@ -131,6 +133,12 @@ fn check_bounds(config: &Config) -> Result<(), String> {
     for (key, found, most, hint) in [
         ("threads", server.threads, THREADS_MAX, " (0: one a processor)"),
         ("processes", server.processes, PROCESSES_MAX, ""),
+        (
+            "busy_poll_us",
+            server.busy_poll_us as usize,
+            BUSY_POLL_US_MAX,
+            " (0: sleep at once)",
+        ),
     ] {
         if found > most {
             return Err(format!("server.{key} is {found}; expected at most {most}{hint}"));

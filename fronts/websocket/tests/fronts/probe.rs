@@ -292,6 +292,7 @@ pub(crate) fn options(threads: usize, timeouts: Timeouts) -> Options {
         write_buffers_total_bytes_max: 64 << 20,
         partial_bytes_max: 64 << 20,
         timeouts,
+        busy_poll: Duration::ZERO,
         hints: Hints::default(),
     };
     Options {
