@@ -94,6 +94,29 @@ pub enum HttpError {
     UpgradeVersion(String),
 }
 
+/// What a RESP peer sent against the protocol or past the limit, in Redis's words; the connection closes after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RespError {
+    /// A count of arguments that is no number, or whose command would be over the limit.
+    #[error("invalid multibulk length")]
+    Count,
+    /// The same of the length of an argument.
+    #[error("invalid bulk length")]
+    Length,
+    /// An argument that is no bulk string: arrays hold no arrays.
+    #[error("expected '$', got '{}'", .0.escape_ascii())]
+    NoBulk(u8),
+    /// More bytes than an argument was announced with.
+    #[error("expected a line end behind a bulk string")]
+    LineEnd,
+    /// An inline command that does not end.
+    #[error("too big inline request")]
+    Line,
+    /// An inline command with a quote that is not closed, or with a word that goes on behind one.
+    #[error("unbalanced quotes in request")]
+    Quotes,
+}
+
 /// What a WebSocket peer sent against RFC 6455 or past the limit; the connection closes after it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WebSocketError {

@@ -1,4 +1,4 @@
-//! FPNN frames, HTTP/1.1 messages and WebSocket frames of Millpond.
+//! FPNN frames, HTTP/1.1 messages, WebSocket frames and RESP commands of Millpond.
 //!
 //! It is not a connection: nothing here reads or writes a socket. The server and the Rust client share this copy; press has
 //! its own. What a frame carries is wire/payload's to read.
@@ -21,20 +21,22 @@
 mod error;
 mod fpnn;
 mod http;
+mod resp;
 pub mod websocket;
 
-pub use error::{FrameError, FrameProblem, HttpError, WebSocketError};
+pub use error::{FrameError, FrameProblem, HttpError, RespError, WebSocketError};
 pub use fpnn::{Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{
     HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,
     write_preflight, write_switching,
 };
 pub use millpond_wire_payload::Encoding;
+pub use resp::{RespCommand, RespReply, RespVersion, RespWords, parse_resp, write_resp_command};
 
 /// What a peer may make this side hold, checked before anything is allocated.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of one whole frame, or of one HTTP body.
+    /// Bytes of one whole frame, of one HTTP body, or of one RESP command.
     pub frame_bytes_max: usize,
 }
 
