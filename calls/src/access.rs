@@ -186,12 +186,12 @@ mod tests {
             let all = methods.all().filter(|(method, _)| access.is_open(*method));
             all.map(|(_, name)| name).collect::<Vec<_>>()
         };
-        assert_eq!(open(), ["*ping", "features.lookup", "run"]);
+        assert_eq!(open(), ["*ping", "features.lookup", "features.scan", "run"]);
         let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
-            (ListChange::Add(net), 3),
+            (ListChange::Add(net), 4),
             (ListChange::Enable(true), 0),
-            (ListChange::Enable(false), 3),
+            (ListChange::Enable(false), 4),
         ] {
             access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);

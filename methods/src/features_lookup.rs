@@ -35,7 +35,7 @@ enum Parts<'c> {
 }
 
 /// A mapped file that was cut reads as zeros where it is gone: nothing of the table is answered then.
-fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Result<(), Status> {
+pub(crate) fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Result<(), Status> {
     table.check_whole().map_err(|error| {
         catalog.note_cut(name, &error);
         // The client's answer names no file of this machine.

@@ -6,6 +6,7 @@
 mod candidates;
 mod configured;
 mod features_lookup;
+mod features_scan;
 mod infer;
 mod infos;
 mod model_run;
@@ -30,8 +31,8 @@ use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
-    Code, FeaturesLookup, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run,
-    ServerStatus, Status, Tune,
+    Code, FeaturesLookup, FeaturesScan, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan,
+    Ping, Rank, Run, ServerStatus, Status, Tune,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -59,6 +60,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<Infos>(Private, Short, UntilStop(infos::serve)),
     MethodSpec::of::<Tune>(Admin, Detached, UntilStop(tune::serve)),
     MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve)),
+    MethodSpec::of::<FeaturesScan>(Any, Unbounded, Ready(features_scan::serve)),
     MethodSpec::of::<OrderedGet>(Any, Short, Ready(ordered_get::serve)),
     MethodSpec::of::<OrderedPut>(Any, Detached, Ready(ordered_put::serve)),
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),

@@ -44,6 +44,7 @@ mod map;
 mod prefetch;
 mod projection;
 mod rows;
+mod scan;
 mod schema;
 mod section;
 mod shard;

@@ -202,14 +202,24 @@ impl<'a> View<'a> {
         Some(self.places.slot(spread, u16::from_le_bytes(*pilot)))
     }
 
-    /// Every key with its row: of all slots those whose key has that one for its own.
+    /// Every key with its row.
     pub(crate) fn rows(self) -> impl Iterator<Item = (u64, Row<'a>)> {
-        let slots = (0..).zip(self.slots.chunks_exact(self.slot_bytes));
-        slots.filter_map(move |(number, slot)| {
-            let (key, row) = slot.split_first_chunk::<KEY_BYTES>()?;
-            let key = u64::from_le_bytes(*key);
-            (self.number(hash(key)) == Some(number)).then_some((key, row))
-        })
+        (0..self.slots()).filter_map(move |number| self.entry(number))
+    }
+
+    /// How many slots it has.
+    pub(crate) fn slots(&self) -> u64 {
+        (self.slots.len() / self.slot_bytes.max(1)) as u64
+    }
+
+    /// The key and the row in a slot, where that is the slot of its key.
+    #[inline]
+    pub(crate) fn entry(&self, number: u64) -> Option<(u64, Row<'a>)> {
+        let begin = (number as usize).checked_mul(self.slot_bytes)?;
+        let slot = self.slots.get(begin..)?.get(..self.slot_bytes)?;
+        let (key, row) = slot.split_first_chunk::<KEY_BYTES>()?;
+        let key = u64::from_le_bytes(*key);
+        (self.number(hash(key)) == Some(number)).then_some((key, row))
     }
 }
 

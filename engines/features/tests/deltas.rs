@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millpond_engines_features::write::{Writer, compact};
-use millpond_engines_features::{Error, LAYERS_MAX, Pool, Schema, Table, delete_version, version_infos};
+use millpond_engines_features::{
+    Answered, Error, LAYERS_MAX, Pool, Projection, Schema, Table, delete_version, version_infos,
+};
 use proptest::prelude::*;
 
 type Model = BTreeMap<u64, [f32; 2]>;
@@ -76,6 +78,41 @@ fn check(table: &Table, model: &Model) {
         rows.fold([0.0; 2], |sum, row| [sum[0] + row[0], sum[1] + row[1]])
     );
     table.verify().unwrap();
+    check_stored(table, &keys, &values);
+    for page in [1, 7, 1000] {
+        check_scan(table, model, page);
+    }
+}
+
+/// These tables store what they answer.
+fn check_stored(table: &Table, keys: &[u64], values: &[f32]) {
+    let stored = Projection::new::<&str>(table.schema(), &[], Answered::Stored).unwrap();
+    let (mut rows, mut found) = (vec![7; keys.len() * 8], vec![0xff; keys.len().div_ceil(8)]);
+    let count = table.lookup_bytes(keys, &stored, &mut rows, &mut found);
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(rows, bytes);
+    let bits: u32 = found.iter().map(|bits| bits.count_ones()).sum();
+    assert_eq!(bits as usize, count);
+}
+
+/// Page by page, every key comes once.
+fn check_scan(table: &Table, model: &Model, page: usize) {
+    let (mut position, mut keys) = (0, Vec::new());
+    loop {
+        let before = keys.len();
+        let next = table.scan(position, page, &mut keys);
+        assert!(keys.len() - before <= page);
+        match next {
+            Some(next) => assert!(next > position),
+            None => break,
+        }
+        position = next.unwrap();
+    }
+    keys.sort_unstable();
+    assert!(keys.iter().eq(model.keys()), "pages of {page}");
+    let mut beyond = Vec::new();
+    assert_eq!(table.scan(u64::MAX, page, &mut beyond), None);
+    assert!(beyond.is_empty());
 }
 
 fn key() -> impl Strategy<Value = u64> {

@@ -14,6 +14,7 @@
 
 mod declare;
 pub mod features_lookup;
+pub mod features_scan;
 pub mod field;
 pub mod infer;
 mod method;
@@ -39,6 +40,7 @@ method::methods! {
     Infos: "*infos" reads, () => system::AllInfos<'static>;
     Tune: "*tune" changes, tune::Call<'static> => tune::Answer<'static>;
     FeaturesLookup: "features.lookup" reads, features_lookup::Call<'static> => features_lookup::Answer<'static>;
+    FeaturesScan: "features.scan" reads, features_scan::Call<'static> => features_scan::Answer<'static>;
     OrderedGet: "ordered.get" reads, ordered_get::Call<'static> => ordered_get::Answer<'static>;
     OrderedPut: "ordered.put" changes, ordered_put::Call<'static> => ordered_put::Answer<'static>;
     OrderedScan: "ordered.scan" reads, ordered_scan::Call<'static> => ordered_scan::Answer<'static>;

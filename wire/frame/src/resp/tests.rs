@@ -4,9 +4,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const SMALL: Limits = Limits {
-    frame_bytes_max: 200,
-};
+const SMALL: Limits = Limits { frame_bytes_max: 200 };
 
 /// The words of every command in the bytes, and what ended them.
 type Read = (Vec<Vec<Vec<u8>>>, Option<RespError>);
@@ -45,20 +43,30 @@ fn check(input: &str, expected: &[&str]) {
         .iter()
         .map(|words| words.join(&b' ').escape_ascii().to_string())
         .collect();
-    assert_eq!((found, error), (expected.iter().map(ToString::to_string).collect(), None));
+    assert_eq!(
+        (found, error),
+        (expected.iter().map(ToString::to_string).collect(), None)
+    );
 }
 
 fn check_refused(input: &str, expected: &str) {
     let (found, error) = read(SMALL, [input.as_bytes()]);
     assert!(found.is_empty(), "{input:?}");
     assert_eq!(error.unwrap().to_string(), expected, "{input:?}");
-    assert_eq!(read(SMALL, input.as_bytes().chunks(1)), (found, error), "{input:?}");
+    assert_eq!(
+        read(SMALL, input.as_bytes().chunks(1)),
+        (found, error),
+        "{input:?}"
+    );
 }
 
 #[test]
 fn commands_are_arrays_of_bulk_strings() {
     check("*1\r\n$4\r\nPING\r\n", &["PING"]);
-    check("*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$3\r\nGET\r\n$0\r\n\r\n", &["GET 7", "GET "]);
+    check(
+        "*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$3\r\nGET\r\n$0\r\n\r\n",
+        &["GET 7", "GET "],
+    );
     check("*1\r\n$4\r\n\r\n\r\n\r\n", &["\\r\\n\\r\\n"]);
     check("*0\r\n*-1\r\n", &["", ""]);
     check("*2\r\n$3\r\nGET\r\n", &[]);
@@ -68,7 +76,10 @@ fn commands_are_arrays_of_bulk_strings() {
 fn a_line_is_a_command_of_words() {
     check("PING\r\nGET  7 \n\r\n", &["PING", "GET 7", ""]);
     check("SET \"a b\" 'c d'\r\n", &["SET a b c d"]);
-    check("ECHO \"\\x41\\n\\\"\" 'it\\'s \\n'\n", &["ECHO A\\n\\\" it\\'s \\\\n"]);
+    check(
+        "ECHO \"\\x41\\n\\\"\" 'it\\'s \\n'\n",
+        &["ECHO A\\n\\\" it\\'s \\\\n"],
+    );
     check("GET pre\"fix 1\"\n", &["GET prefix 1"]);
 }
 
