@@ -102,6 +102,9 @@ pub struct Millpond {
     pub admin: String,
     /// Where TLS is, if anywhere.
     pub tls: Option<String>,
+    /// Where RESP is, in clear and by TLS.
+    pub resp: Option<String>,
+    pub resp_tls: Option<String>,
 }
 
 impl Millpond {
@@ -169,14 +172,23 @@ impl Millpond {
             .and_then(|rest| rest.split_once(", health and metrics on "))
         {
             Some((addr, rest)) => {
-                let (admin, tls) = match rest.split_once(", TLS on ") {
-                    Some((admin, tls)) => (admin, Some(tls.to_owned())),
-                    None => (rest, None),
-                };
+                let mut named = rest.split(", ");
+                let admin = named.next().unwrap().to_owned();
+                let (mut tls, mut resp, mut resp_tls) = (None, None, None);
+                for (what, addr) in named.filter_map(|part| part.split_once(" on ")) {
+                    match what {
+                        "TLS" => tls = Some(addr.to_owned()),
+                        "RESP" => resp = Some(addr.to_owned()),
+                        "RESP by TLS" => resp_tls = Some(addr.to_owned()),
+                        other => panic!("{other} is said to be on {addr}"),
+                    }
+                }
                 Ok(Millpond {
                     addr: addr.to_owned(),
-                    admin: admin.to_owned(),
+                    admin,
                     tls,
+                    resp,
+                    resp_tls,
                     child,
                 })
             }

@@ -41,8 +41,20 @@ pub struct Access {
     pub addresses: Addresses,
     /// By method.
     gates: Vec<Gate>,
-    tokens: Vec<Secret>,
+    /// Those of groups, with the groups' names.
+    tokens: Vec<(String, Secret)>,
     admin: Secret,
+}
+
+/// What is known of a token that a connection logs in with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    /// It is a group's.
+    Known,
+    /// It is nobody's.
+    Unknown,
+    /// No group has a token.
+    NoTokens,
 }
 
 impl Access {
@@ -76,7 +88,11 @@ impl Access {
         Access {
             addresses: Addresses::new(AllowList::of(&access.ip_allow)),
             gates: methods.all().map(gate).collect(),
-            tokens: access.tokens.values().map(|group| group.token.clone()).collect(),
+            tokens: access
+                .tokens
+                .iter()
+                .map(|(name, group)| (name.clone(), group.token.clone()))
+                .collect(),
             admin,
         }
     }
@@ -119,6 +135,22 @@ impl Access {
         Ok(())
     }
 
+    /// Whether `given` is the token of that group, or of any where none is named.
+    pub fn login(&self, group: Option<&str>, given: &str) -> Login {
+        if self.tokens.is_empty() {
+            return Login::NoTokens;
+        }
+        // Every token is compared, as when it opens a method.
+        let known = self.tokens.iter().filter(|(_, token)| token.is(given));
+        match known
+            .filter(|(name, _)| group.is_none_or(|group| group == name))
+            .count()
+        {
+            0 => Login::Unknown,
+            _ => Login::Known,
+        }
+    }
+
     /// Whether `given` opens the method.
     ///
     /// # Errors
@@ -140,7 +172,10 @@ impl Access {
             ));
         };
         // Every token is compared, so that the time tells nothing of which one came close.
-        let by_group = gate.groups.iter().filter(|group| self.tokens[**group].is(given));
+        let by_group = gate
+            .groups
+            .iter()
+            .filter(|group| self.tokens[**group].1.is(given));
         let opened = by_group.count() > 0;
         if (gate.admin && self.admin.is(given)) || (!gate.admin && opened) {
             return Ok(());
@@ -261,6 +296,29 @@ mod tests {
                     .is_ok()
             );
         }
+    }
+
+    #[test]
+    fn a_connection_logs_in_with_a_groups_token() {
+        let (_, access) = access(
+            "[tokens.a]\ntoken = \"k-1\"\nmethods = [\"rank\"]\n[tokens.b]\ntoken = \"k-2\"\nmethods = [\"infer\"]",
+        );
+        for (group, given, expected) in [
+            (None, "k-1", Login::Known),
+            (None, "k-2", Login::Known),
+            (Some("b"), "k-2", Login::Known),
+            (Some("a"), "k-2", Login::Unknown),
+            (Some("c"), "k-1", Login::Unknown),
+            (None, "k-", Login::Unknown),
+            (None, "", Login::Unknown),
+            // The admin's.
+            (None, "k-3", Login::Unknown),
+        ] {
+            assert_eq!(access.login(group, given), expected, "{group:?} {given}");
+        }
+        let methods = method::tests::methods();
+        let open = Access::new(&Section::default(), Secret::new("k-3"), &methods);
+        assert_eq!(open.login(None, "k-3"), Login::NoTokens);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! reason that holds, in this order: address, unknown method, the method's rules, stopping, not ready, bad payload, token; and
 //! between two turns a service holds nothing.
 
+use crate::access::Login;
 use crate::{Call, Calls, Host, MethodId, Peer, Reply, Serve, Served};
 use arc_swap::Guard;
 use millpond_wire_payload::{Payload, Reserved};
@@ -34,6 +35,15 @@ pub trait Service: Clone + Send + 'static {
         let _ = peer;
         let ex = format!("{verb} {path} is not served here");
         reply.error(&Status::new(Code::UnknownMethod, ex));
+    }
+
+    /// What is known of a token that a connection logs in with: that of the named group, or of any.
+    ///
+    /// # Errors
+    /// Where the peer may not call at all.
+    fn login(&self, peer: Peer, group: Option<&str>, token: &str) -> Result<Login, Status> {
+        let _ = (peer, group, token);
+        Ok(Login::NoTokens)
     }
 
     /// Counts a call that its front refused with `status`: by the connection's bounds, or for its verb.
@@ -235,6 +245,11 @@ impl<S: Backing> Service for MethodService<S> {
             Ok(()) => self.host.visit(verb, path, reply),
             Err(status) => reply.error(&status),
         }
+    }
+
+    fn login(&self, peer: Peer, group: Option<&str>, token: &str) -> Result<Login, Status> {
+        self.calls.access.admit_peer(peer)?;
+        Ok(self.calls.access.login(group, token))
     }
 
     fn refused(&self, method: Option<MethodId>, status: &Status) {

@@ -31,6 +31,8 @@ fn films(dir: &Path, version: Option<u64>) -> Handle {
         path: dir.to_owned(),
         version,
         memory: None,
+        resp_database: None,
+        resp_keys: None,
     };
     let sections = Sections {
         features: BTreeMap::from([("films".to_owned(), section)]),

@@ -40,6 +40,8 @@ fn open(dim: usize, stages: &str) -> Result<Handle, String> {
         path: folder.path().to_owned(),
         version: None,
         memory: None,
+        resp_database: None,
+        resp_keys: None,
     };
     let sections = Sections {
         features: BTreeMap::from([("t".to_owned(), table)]),

@@ -5,7 +5,8 @@ use anyhow::Context as _;
 use clap::Args;
 use millpond_server::config::{Config, Origin, load};
 use millpond_server::{
-    LogHandle, Logging, Member, PARENT_STOP_LATE, Program, STOP_LATE, Server, Stopped, Supervisor, say_within,
+    LogHandle, Logging, Member, PARENT_STOP_LATE, Program, RespAddrs, STOP_LATE, Server, Stopped, Supervisor,
+    say_within,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -153,7 +154,7 @@ impl Running {
             return Ok(());
         };
         let admin = server.admin_addr().context("it has no admin port")?;
-        said_to_serve(server.local_addr(), admin, server.tls_addr()).await;
+        said_to_serve(server.local_addr(), admin, server.tls_addr(), server.resp_addrs()).await;
         self.signals.stop(|| server.reload()).await;
         let unfinished = server.unfinished();
         self.stop(move || server.shutdown(), unfinished, Duration::ZERO)
@@ -201,7 +202,8 @@ impl Running {
             }
         };
         let tls = config.server.tls.as_ref().map(|tls| tls.listen);
-        said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls).await;
+        let resp = RespAddrs::named(config);
+        said_to_serve(supervisor.local_addr(), supervisor.admin_addr(), tls, resp).await;
         self.signals.stop(reload).await;
         self.stop(move || supervisor.shutdown(), move || stop(true), KILLED_MAX)
             .await
@@ -291,9 +293,13 @@ fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     result
 }
 
-async fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>) {
-    let tls = tls.map_or(String::new(), |addr| format!(", TLS on {addr}"));
-    let line = format!("millpond serves on {address}, health and metrics on {admin}{tls}");
+async fn said_to_serve(address: SocketAddr, admin: SocketAddr, tls: Option<SocketAddr>, resp: RespAddrs) {
+    let mut line = format!("millpond serves on {address}, health and metrics on {admin}");
+    for (what, addr) in [("TLS", tls), ("RESP", resp.plain), ("RESP by TLS", resp.tls)] {
+        if let Some(addr) = addr {
+            line.push_str(&format!(", {what} on {addr}"));
+        }
+    }
     // A standard output that nobody reads must not keep this thread from the signals.
     let _ = tokio::time::timeout(READER_MAX, on_a_thread(move || crate::print(&line))).await;
 }
@@ -385,12 +391,15 @@ pub(crate) fn check(arguments: &CheckConfig) -> anyhow::Result<()> {
             config.methods.keys().map(String::as_str).collect(),
         ),
     ];
+    let resp = RespAddrs::named(&config);
     crate::print(&format!(
-        "{}: good\n  listens on {}, admin on {}{}{}",
+        "{}: good\n  listens on {}, admin on {}{}{}{}",
         arguments.file.display(),
         config.server.listen,
         config.admin.listen,
         tls.map_or(String::new(), |tls| format!(", TLS on {}", tls.listen)),
+        resp.plain
+            .map_or(String::new(), |addr| format!(", RESP on {addr}")),
         parts.concat(),
     ));
     for warning in warnings {

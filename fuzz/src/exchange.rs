@@ -11,7 +11,7 @@ use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, Encryption, NativeOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Hints, Listener, Options, Timeouts, Transport};
+use millpond_net::{Fronts, Hints, Listener, Options, Timeouts, Transport};
 use millpond_wire_frame::Limits;
 use millpond_wire_payload::decode_map;
 use millpond_wire_schema::Status;
@@ -181,12 +181,12 @@ impl Running {
             hosts: Hosts::default(),
             counters: Arc::default(),
         };
-        let fronts = Arc::new([
+        let fronts: Fronts<_> = Arc::new([
             http::front(http, websocket::upgrade(Arc::clone(&native))),
             native::front(native),
         ]);
         let serving = Serving::new(Echo { tickets });
-        let mut transport = Transport::prepare(vec![listener], "fuzz", options, fronts, serving)?;
+        let mut transport = Transport::prepare(vec![listener], "fuzz", options, Arc::new([fronts]), serving)?;
         transport.accept()?;
         Ok(Running {
             transport,

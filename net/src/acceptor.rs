@@ -9,7 +9,7 @@ use crate::mailbox::ORDERS_MAX;
 use crate::net_thread::{self, Kind, NetThread, Newcomer, Order, PARTING};
 use crate::pulse::{Pulse, Pulses};
 use crate::quiet::{self, limited};
-use crate::session::{Fronts, Local};
+use crate::session::{Local, Ports};
 use crate::totals::Totals;
 use crate::{Counters, Error, Listener, Options};
 use millpond_threads::join_by;
@@ -66,7 +66,7 @@ impl Transport {
         listeners: Vec<Listener>,
         name: &str,
         options: Options,
-        fronts: Fronts<L>,
+        ports: Ports<L>,
         local: L,
     ) -> Result<Transport, Error> {
         let counters = Arc::new(Counters::default());
@@ -86,7 +86,7 @@ impl Transport {
                 number,
                 cpu,
                 local.clone(),
-                Arc::clone(&fronts),
+                Arc::clone(&ports),
                 options.clone(),
                 &totals,
             )?;
@@ -302,6 +302,7 @@ impl Accept {
             peer,
             kind,
             tls: listener.tls.clone(),
+            port: listener.port,
         });
         if thread.mailbox.order(order).is_err() {
             // The thread has ended, or is that far behind: the connection closes with the order that cannot be given.
@@ -365,8 +366,14 @@ mod tests {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
         let session = Blocking { entered, gate };
         let front: Front<Nothing> = Box::new(move |_| Match::Yes(Box::new(session.clone())));
-        let mut transport =
-            Transport::prepare(vec![listener], "net", options(), Arc::new([front]), Nothing).unwrap();
+        let mut transport = Transport::prepare(
+            vec![listener],
+            "net",
+            options(),
+            Arc::new([Arc::new([front]) as _]),
+            Nothing,
+        )
+        .unwrap();
         transport.accept().unwrap();
         let mut first = TcpStream::connect(transport.local_addr()).unwrap();
         first.write_all(b"any").unwrap();
@@ -380,6 +387,7 @@ mod tests {
                 peer: RemoteAddr(None),
                 kind: Kind::Refused,
                 tls: None,
+                port: 0,
                 is_loopback: true,
             });
             if transport.threads[0].mailbox.order(order).is_err() {

@@ -37,7 +37,7 @@ pub use outlet::{Outlet, PushOutlet, Unsent};
 pub use pulse::{Pulses, Stuck};
 pub use quiet::{LeftOut, Quiet};
 pub use remote::RemoteAddr;
-pub use session::{Front, Fronts, Goodbye, Local, Mark, Match, Received, Session, Turn};
+pub use session::{Front, Fronts, Goodbye, Local, Mark, Match, Ports, Received, Session, Turn};
 pub use timers::{Overdue, Timeouts};
 pub use tls::{Tls, TlsFile, TlsFiles, Validity};
 #[doc(hidden)]

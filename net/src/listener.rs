@@ -55,6 +55,8 @@ pub struct Listener {
     deaf: Option<String>,
     /// What its connections begin with, where they are encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Which of its transport's lists of protocols its connections speak.
+    pub(crate) port: usize,
 }
 
 impl Listener {
@@ -97,6 +99,7 @@ impl Listener {
                 bound,
                 deaf: share_port.then(|| key.to_owned()),
                 tls: None,
+                port: 0,
             })
         };
         bind().map_err(|source| refused(Bound::Inet(addr), key, source))
@@ -154,7 +157,15 @@ impl Listener {
             bound: Bound::Unix(path.to_owned()),
             deaf: None,
             tls: None,
+            port: 0,
         })
+    }
+
+    /// Its connections speak the protocols at that place of its transport's [`Ports`](crate::Ports), and not those of the first.
+    #[must_use]
+    pub fn speaking(mut self, port: usize) -> Listener {
+        self.port = port;
+        self
     }
 
     /// Its connections speak TLS, and nothing else.

@@ -251,6 +251,7 @@ mod tests {
                 peer: crate::RemoteAddr(None),
                 kind: crate::net_thread::Kind::Served,
                 tls: None,
+                port: 0,
                 is_loopback: true,
             })
         };

@@ -14,7 +14,7 @@ use crate::connection::{After, Connection, Timed};
 use crate::mailbox::{Delivery, Key, Mailbox, Message, Queues, What};
 use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
-use crate::session::{Fronts, Goodbye, Local};
+use crate::session::{Goodbye, Local, Ports};
 use crate::timers::Timers;
 use crate::tls::Tls;
 use crate::totals::Keepers;
@@ -53,6 +53,8 @@ pub(crate) struct Newcomer {
     pub(crate) kind: Kind,
     /// What it begins with, where it is by TLS.
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Which protocols it may speak.
+    pub(crate) port: usize,
     /// It came over loopback.
     pub(crate) is_loopback: bool,
 }
@@ -138,7 +140,7 @@ impl Buffers {
 struct Loop<L: Local> {
     net: Net,
     local: L,
-    fronts: Fronts<L>,
+    ports: Ports<L>,
     poller: Poller,
     live: Arc<AtomicUsize>,
     connections: Slab<Connection<L>>,
@@ -165,14 +167,14 @@ struct Closing {
 }
 
 impl<L: Local> Loop<L> {
-    fn new(net: Net, local: L, fronts: Fronts<L>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<L> {
+    fn new(net: Net, local: L, ports: Ports<L>, poller: Poller, live: Arc<AtomicUsize>) -> Loop<L> {
         let began = Instant::now();
         Loop {
             timers: Timers::start(net.options.timeouts, began),
             began,
             net,
             local,
-            fronts,
+            ports,
             poller,
             live,
             connections: Slab::new(),

@@ -38,6 +38,9 @@ pub type Front<L> = Box<dyn Fn(&[u8]) -> Match<L> + Send + Sync>;
 /// The protocols of a port, in the order in which they are asked.
 pub type Fronts<L> = Arc<[Front<L>]>;
 
+/// What the ports of a transport speak: a listener names its place ([`Listener::speaking`](crate::Listener::speaking)).
+pub type Ports<L> = Arc<[Fronts<L>]>;
+
 /// Whether first bytes are a protocol's own.
 pub enum Match<L> {
     /// They are not.

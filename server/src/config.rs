@@ -6,12 +6,14 @@
 pub(crate) mod check;
 mod log;
 pub(crate) mod machine;
+mod resp;
 mod secret;
 mod source;
 mod tls;
 mod web;
 
 pub use log::{Format, Level, Log};
+pub use resp::Resp;
 pub use source::{Origin, load, made};
 pub use tls::Tls;
 
@@ -77,6 +79,8 @@ pub struct Server {
     pub fpnn_encryption: Option<FpnnEncryption>,
     /// TLS 1.3 on a port of its own; none when left out.
     pub tls: Option<Tls>,
+    /// RESP on a port of its own, for clients of Redis; none when left out.
+    pub resp: Option<Resp>,
     /// Processes that share the addresses; see [`crate::Supervisor`].
     pub processes: usize,
     /// Net threads of each process; 0 is one a processor, shared among the processes.
@@ -122,6 +126,7 @@ impl Default for Server {
             hosts: Vec::new(),
             fpnn_encryption: None,
             tls: None,
+            resp: None,
             processes: 1,
             threads: 0,
             cpus: Vec::new(),
@@ -151,7 +156,12 @@ impl Server {
         let tls = self.tls.iter();
         let tls = tls.map(|tls| ("server.tls.listen".to_owned(), Listen::Inet(tls.listen)));
         let first = ("server.listen".to_owned(), Listen::Inet(self.listen));
-        std::iter::once(first).chain(also).chain(tls).collect()
+        let resp = self.resp.iter().flat_map(Resp::listens);
+        std::iter::once(first)
+            .chain(also)
+            .chain(tls)
+            .chain(resp)
+            .collect()
     }
 }
 

@@ -26,6 +26,7 @@ mod ports;
 mod processes;
 mod program;
 mod rehearsal;
+mod resp;
 mod stop;
 mod tls;
 mod tune;
@@ -36,6 +37,7 @@ pub use log::{LogHandle, Logging, say, say_within};
 pub use panics::abort_on_panic;
 pub use processes::{Member, Supervisor};
 pub use program::Program;
+pub use resp::RespAddrs;
 pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 
 use config::Config;
@@ -142,6 +144,7 @@ pub struct Server {
     /// None where the process is one of several: their parent has it.
     admin: Option<Transport>,
     tls: Option<tls::Port>,
+    resp: RespAddrs,
     /// Asks the threads whether they turn.
     watch: Watch,
 }
@@ -186,6 +189,9 @@ impl Server {
         listeners.extend(listen_also(&config.server, bind)?);
         let (tls, listener) = tls::Port::open(&config.server, bind)?.unzip();
         listeners.extend(listener);
+        let begins_with = tls.as_ref().map(tls::Port::begins_with);
+        let (resp, of_resp) = resp::open(&config, begins_with, bind)?;
+        listeners.extend(of_resp);
         let admin = match program.member {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
@@ -220,6 +226,7 @@ impl Server {
             "{state}; warming up"
         );
         let mut server = Server::watched(shared, data, admin, tls)?;
+        server.resp = resp;
         let warm = server.warm(&engines);
         match warm.and_then(|()| server.join()) {
             Ok(()) => Ok(server),
@@ -244,6 +251,7 @@ impl Server {
             data,
             admin,
             tls,
+            resp: RespAddrs::default(),
             watch,
         })
     }
@@ -283,6 +291,11 @@ impl Server {
     /// Where calls are answered by TLS, if anywhere.
     pub fn tls_addr(&self) -> Option<SocketAddr> {
         self.tls.as_ref().map(|tls| tls.addr)
+    }
+
+    /// Where clients of Redis are answered, if anywhere.
+    pub fn resp_addrs(&self) -> RespAddrs {
+        self.resp
     }
 
     /// Has the files of `server.tls` read again; connections that have begun keep what they began with. Without them the log

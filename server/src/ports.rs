@@ -7,8 +7,9 @@ use millpond_calls::Service;
 use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
+use millpond_fronts_resp::{self as resp, RespOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Counters, Hints, Listener, Options, Timeouts, Transport};
+use millpond_net::{Counters, Fronts, Hints, Listener, Options, Timeouts, Transport};
 use millpond_wire_frame::Limits;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,12 @@ pub(crate) struct Port {
     pub(crate) options: Options,
     pub(crate) native: NativeOptions,
     pub(crate) http: HttpOptions,
+    /// What listeners speak that are [`RESP_PORT`]'s; nothing where there are none.
+    pub(crate) resp: Option<RespOptions>,
 }
+
+/// The place of RESP among what a transport's listeners speak.
+pub(crate) const RESP_PORT: usize = 1;
 
 /// What a port counts, and its protocols.
 #[derive(Debug, Default)]
@@ -46,11 +52,13 @@ impl Port {
             http: Arc::clone(&http.counters),
         };
         // In the order in which first bytes are looked at.
-        let fronts = Arc::new([
+        let fronts: Fronts<_> = Arc::new([
             http::front(http, websocket::upgrade(Arc::clone(&native))),
             native::front(native),
         ]);
-        let transport = Transport::prepare(listeners, name, self.options, fronts, Serving::new(service))?;
+        let resp: Fronts<_> = self.resp.into_iter().map(resp::front).collect();
+        let ports = Arc::new([fronts, resp]);
+        let transport = Transport::prepare(listeners, name, self.options, ports, Serving::new(service))?;
         counted.net = transport.counters();
         Ok((transport, counted))
     }
@@ -127,6 +135,7 @@ pub(crate) fn data_bounds(config: &Config) -> Port {
             hosts: hosts("server.hosts", &config.server.hosts),
             counters: Arc::default(),
         },
+        resp: crate::resp::options(config, limits),
     }
 }
 
@@ -168,6 +177,7 @@ pub(crate) fn admin_port(admin: &config::Admin) -> Port {
             hosts: hosts("admin.hosts", &admin.hosts),
             counters: Arc::default(),
         },
+        resp: None,
     }
 }
 

@@ -187,6 +187,11 @@ impl Port {
         Ok(Some((port, listener)))
     }
 
+    /// What connections begin with, for another port.
+    pub(crate) fn begins_with(&self) -> Arc<Tls> {
+        Arc::clone(&self.certificate.tls)
+    }
+
     /// Has the files read again soon; a request that waits already is this one too.
     pub(crate) fn reload(&self) {
         let _ = self.ask.try_send(());

@@ -56,6 +56,6 @@ pub use error::Error;
 pub use lookup::Pool;
 pub use projection::{Answered, Projection};
 pub use schema::{Column, DIM_MAX, NotFinite, Numbers, Schema};
-pub use section::{Memory, Section};
+pub use section::{Memory, RespKeys, Section};
 pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use versions::{VersionInfo, delete_version, version_infos, versions};

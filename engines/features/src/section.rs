@@ -16,6 +16,21 @@ pub struct Section {
     pub version: Option<u64>,
     /// Where its rows are while they are served; [`Memory::Resident`] when left out.
     pub memory: Option<Memory>,
+    /// What SELECT of RESP calls it by; it is not served there when left out.
+    pub resp_database: Option<u32>,
+    /// How its keys are written there; [`RespKeys::Decimal`] when left out.
+    pub resp_keys: Option<RespKeys>,
+}
+
+/// How keys are written in RESP's commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RespKeys {
+    /// Decimal digits.
+    #[default]
+    Decimal,
+    /// The eight bytes of the number, little-endian.
+    Raw,
 }
 
 /// Where the rows of a served table are.
@@ -45,6 +60,11 @@ impl Section {
     /// # Errors
     /// The problem, its key, and what to do.
     pub fn check(&self, at: &str) -> Result<(), String> {
+        if self.resp_keys.is_some() && self.resp_database.is_none() {
+            return Err(format!(
+                "{at}.resp_keys says nothing without {at}.resp_database; give the number that SELECT calls it by"
+            ));
+        }
         if self.path.is_dir() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// How answers are written in one protocol, and what one of them needs of its call. One call, one answer, in the call's encoding.
-pub trait Form: Copy + Send + 'static {
+pub trait Form: Clone + Send + 'static {
     /// Where an answer that was begun lies.
     type Open: Default + Send;
 
@@ -34,7 +34,7 @@ pub trait Form: Copy + Send + 'static {
     }
 
     /// Whether its connection ends with the answer, `error` being what it says if it is one.
-    fn is_last(self, _error: Option<&Status>) -> bool {
+    fn is_last(&self, _error: Option<&Status>) -> bool {
         false
     }
 }
@@ -159,30 +159,31 @@ struct Answering<'c, 't, F: Form> {
 impl<F: Form> Answer for Answering<'_, '_, F> {
     #[inline]
     fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
-        self.form.begin(self.turn.out(), &mut self.open)
+        self.form.clone().begin(self.turn.out(), &mut self.open)
     }
 
     #[inline]
     fn finish(&mut self) {
-        self.form.finish(self.turn.out(), &mut self.open);
+        self.form.clone().finish(self.turn.out(), &mut self.open);
     }
 
     fn error(&mut self, status: &Status) {
-        self.form.error(self.turn.out(), status);
+        self.form.clone().error(self.turn.out(), status);
         if self.form.is_last(Some(status)) {
             self.turn.close();
         }
     }
 
     fn body(&mut self, http_status: u16, content_type: &str, bytes: &[u8]) {
-        self.form.body(self.turn.out(), http_status, content_type, bytes);
+        let form = self.form.clone();
+        form.body(self.turn.out(), http_status, content_type, bytes);
     }
 }
 
 impl<F: Form> Sink for Answering<'_, '_, F> {
     fn later(&mut self) -> Box<dyn Later> {
         Box::new(Deferred {
-            form: self.form,
+            form: self.form.clone(),
             open: F::Open::default(),
             out: Vec::new(),
             outlet: self.turn.detach(),
@@ -216,23 +217,24 @@ impl<F: Form> Deferred<F> {
 impl<F: Form> Answer for Deferred<F> {
     fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
         self.out = Vec::with_capacity(256);
-        self.form.begin(&mut self.out, &mut self.open)
+        self.form.clone().begin(&mut self.out, &mut self.open)
     }
 
     fn finish(&mut self) {
-        self.form.finish(&mut self.out, &mut self.open);
+        self.form.clone().finish(&mut self.out, &mut self.open);
         self.send(None);
     }
 
     fn error(&mut self, status: &Status) {
         // What may have been begun is not sent.
         self.out = Vec::with_capacity(128);
-        self.form.error(&mut self.out, status);
+        self.form.clone().error(&mut self.out, status);
         self.send(Some(status));
     }
 
     fn body(&mut self, http_status: u16, content_type: &str, bytes: &[u8]) {
-        self.form.body(&mut self.out, http_status, content_type, bytes);
+        let form = self.form.clone();
+        form.body(&mut self.out, http_status, content_type, bytes);
         self.send(None);
     }
 }

@@ -31,7 +31,7 @@ impl Form {
     ) {
         let answer = HttpAnswer {
             status: http_status,
-            keep_alive: !answer::Form::is_last(self, Some(status)),
+            keep_alive: !answer::Form::is_last(&self, Some(status)),
             allow,
             ..self.0
         };
@@ -68,7 +68,7 @@ impl answer::Form for Form {
     }
 
     /// A server that stops says so, and HTTP can say that no more is served.
-    fn is_last(self, error: Option<&Status>) -> bool {
+    fn is_last(&self, error: Option<&Status>) -> bool {
         !self.0.keep_alive || error.is_some_and(|error| error.code == Code::Stopping)
     }
 }

@@ -56,7 +56,9 @@ impl<L: Local> Loop<L> {
         let mut link = Link::new(socket, peer, kind, key);
         link.is_loopback = newcomer.is_loopback;
         link.layer = layer.map(|layer| Box::new(layer) as _);
-        let session = Box::new(Undecided(Arc::clone(&self.fronts)));
+        // A listener that names no port of its transport has connections that speak nothing.
+        let fronts = self.ports.get(newcomer.port).cloned();
+        let session = Box::new(Undecided(fronts.unwrap_or_else(|| Arc::new([]))));
         let mut connection = Connection::new(link, session, self.timers.now_s());
         if kind == Kind::Refused {
             connection.wake_at = Some(self.began + REFUSAL_WAIT);

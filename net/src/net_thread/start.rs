@@ -5,7 +5,7 @@
 use super::{Loop, Net, NetThread, Newcomer, Order, uncount};
 use crate::mailbox::{Mailbox, Message};
 use crate::poller::{self, Poller};
-use crate::session::{Fronts, Local};
+use crate::session::{Local, Ports};
 use crate::totals::Totals;
 use crate::{Error, Options};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) fn start<L: Local>(
     number: usize,
     cpu: Option<usize>,
     local: L,
-    fronts: Fronts<L>,
+    ports: Ports<L>,
     options: Options,
     totals: &Arc<Totals>,
 ) -> Result<(NetThread, JoinHandle<()>), Error> {
@@ -49,7 +49,7 @@ pub(crate) fn start<L: Local>(
         let _ = pinned.send(pin);
         let _end = end;
         if !failed {
-            Loop::new(net, local, fronts, Poller::new(epoll), thread_live).run();
+            Loop::new(net, local, ports, Poller::new(epoll), thread_live).run();
         }
     };
     let join = std::thread::Builder::new()
@@ -142,6 +142,7 @@ mod tests {
                 peer: RemoteAddr(None),
                 kind,
                 tls: None,
+                port: 0,
                 is_loopback: false,
             });
             mailbox.order(order).unwrap();

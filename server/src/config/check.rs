@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
-use super::{Config, Listen, machine, secret, tls, web};
+use super::{Config, Listen, machine, resp, secret, tls, web};
 use millpond_catalog::{Problem, paths_mut};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,12 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
     encryption.for_each(|encryption| resolve(&mut encryption.private_key));
     let tls = config.server.tls.iter_mut();
     tls.flat_map(|tls| tls.paths_mut()).for_each(resolve);
-    for listen in &mut config.server.listen_also {
+    let of_resp = config
+        .server
+        .resp
+        .iter_mut()
+        .flat_map(|resp| &mut resp.listen_also);
+    for listen in config.server.listen_also.iter_mut().chain(of_resp) {
         if let Listen::Unix(path) = listen {
             resolve(path);
         }
@@ -53,6 +58,7 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
     config.sections().check()?;
     tls::check(config)?;
+    resp::check(config)?;
     millpond_methods::check(&config.methods)?;
     let methods = millpond_methods::names(&config.methods);
     config.access.check(&methods)?;

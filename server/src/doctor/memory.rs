@@ -7,6 +7,7 @@ use super::{Facts, Finding, better, good, net_threads};
 use crate::config::{Admin, Config};
 use crate::ports::{Port, admin_port, data_bounds};
 use millpond_fronts_native::{CHANNEL_BYTES, PUSH_BYTES_MAX};
+use millpond_fronts_resp::STATE_BYTES;
 use millpond_fronts_websocket as websocket;
 use millpond_methods::Kind;
 use millpond_net::{MemoryPart, MemoryUse};
@@ -66,7 +67,7 @@ fn plain(port: &Port) -> MemoryUse {
     MemoryUse {
         tls: false,
         tls_certificates: false,
-        session_bytes: websocket::SESSION_BYTES,
+        session_bytes: websocket::SESSION_BYTES.max(port.resp.as_ref().map_or(0, |_| STATE_BYTES)),
         message_bytes_max: port.native.limits.frame_bytes_max as u64,
         push_bytes: 0,
     }

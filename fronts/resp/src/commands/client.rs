@@ -1,0 +1,76 @@
+//! CLIENT: the connection's number, name and library.
+//! Its invariant: it tells of no connection but its own.
+
+use super::connection::name;
+use super::{Here, SYNTAX, lower, no_subcommand};
+use millpond_net::RemoteAddr;
+use millpond_wire_frame::RespWords;
+
+pub(super) fn client(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
+    let given = words.next().unwrap_or_default();
+    let rest: Vec<&[u8]> = words.take(3).collect();
+    match (lower(given).as_str(), &rest[..]) {
+        ("id", []) => here
+            .reply(out)
+            .integer(i64::try_from(here.connection).unwrap_or(i64::MAX)),
+        ("getname", []) => match &*here.state.name {
+            "" => here.reply(out).nil(),
+            name => here.reply(out).bulk(name.as_bytes()),
+        },
+        ("setname", [given]) => match name(given) {
+            Ok(name) => {
+                here.state.name = name;
+                here.reply(out).status("OK");
+            }
+            Err(text) => here.reply(out).error(&text),
+        },
+        ("setinfo", [attribute, value]) => set_info(here, attribute, value, out),
+        ("list" | "info", []) => here.reply(out).verbatim(&format!("{}\n", line(here))),
+        // Nothing is evicted, and no key has a time of its last use.
+        ("no-evict" | "no-touch", [mode]) => match lower(mode).as_str() {
+            "on" | "off" => here.reply(out).status("OK"),
+            _ => here.reply(out).error(SYNTAX),
+        },
+        ("id" | "getname" | "setname" | "setinfo" | "list" | "info" | "no-evict" | "no-touch", _) => {
+            let text = format!(
+                "ERR wrong number of arguments for 'client|{}' command",
+                lower(given)
+            );
+            here.reply(out).error(&text);
+        }
+        _ => here.reply(out).error(&no_subcommand("client", given)),
+    }
+}
+
+fn set_info(here: &mut Here<'_>, attribute: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let attribute = lower(attribute);
+    let place = ["lib-name", "lib-ver"]
+        .iter()
+        .position(|known| *known == attribute);
+    let slot = place.and_then(|place| here.state.library.get_mut(place));
+    let text = match (slot, name(value)) {
+        (None, _) => format!("ERR Unrecognized option '{attribute}'"),
+        (Some(_), Err(_)) => {
+            format!("ERR {attribute} cannot contain spaces, newlines or special characters.")
+        }
+        (Some(slot), Ok(value)) => {
+            *slot = value;
+            return here.reply(out).status("OK");
+        }
+    };
+    here.reply(out).error(&text);
+}
+
+fn line(here: &Here<'_>) -> String {
+    let state = &here.state;
+    let RemoteAddr(address) = here.peer;
+    let address = address.map_or("unix".to_owned(), |address| address.to_string());
+    let [library, version] = &state.library;
+    format!(
+        "id={} addr={address} name={} flags=N db={} resp={} lib-name={library} lib-ver={version}",
+        here.connection,
+        state.name,
+        state.database,
+        state.version.number()
+    )
+}

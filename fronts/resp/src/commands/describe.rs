@@ -1,0 +1,105 @@
+//! COMMAND and CONFIG GET: what clients ask of a server before they use it.
+//! Its invariant: it says of a command what its row says.
+
+use super::{Here, ROWS, Row, find, lower, no_subcommand};
+use crate::glob::matches;
+use millpond_wire_frame::{RespReply, RespWords};
+
+pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
+    let mut reply = here.reply(out);
+    let Some(given) = words.next() else {
+        reply.array(ROWS.len());
+        return ROWS.iter().for_each(|row| describe(row, &mut reply));
+    };
+    match lower(given).as_str() {
+        "count" => reply.integer(ROWS.len() as i64),
+        "list" => {
+            reply.array(ROWS.len());
+            ROWS.iter().for_each(|row| reply.bulk(row.name.as_bytes()));
+        }
+        "info" => {
+            let named: Vec<Option<&Row>> = match words.clone().next() {
+                None => ROWS.iter().map(Some).collect(),
+                Some(_) => words.map(find).collect(),
+            };
+            reply.array(named.len());
+            for row in named {
+                match row {
+                    Some(row) => describe(row, &mut reply),
+                    None => reply.nil(),
+                }
+            }
+        }
+        "docs" => {
+            let named: Vec<&Row> = match words.clone().next() {
+                None => ROWS.iter().collect(),
+                Some(_) => words.filter_map(find).collect(),
+            };
+            reply.map(named.len());
+            named.into_iter().for_each(|row| document(row, &mut reply));
+        }
+        _ => reply.error(&no_subcommand("command", given)),
+    }
+}
+
+/// The ten parts of COMMAND's reply.
+fn describe(row: &Row, reply: &mut RespReply<'_>) {
+    reply.array(10);
+    reply.bulk(row.name.as_bytes());
+    reply.integer(i64::from(row.arity));
+    reply.set(row.flags.len());
+    row.flags.iter().for_each(|flag| reply.status(flag));
+    row.keys.iter().for_each(|key| reply.integer(i64::from(*key)));
+    let category = if row.writes() { "@write" } else { "@read" };
+    let categories: &[&str] = match row.keys {
+        [0, ..] => &[],
+        _ => &[category],
+    };
+    reply.set(categories.len());
+    categories.iter().for_each(|category| reply.status(category));
+    // No tips, no further words on keys, no subcommands.
+    (0..3).for_each(|_| reply.array(0));
+}
+
+fn document(row: &Row, reply: &mut RespReply<'_>) {
+    reply.bulk(row.name.as_bytes());
+    let entries = [("summary", row.summary), ("since", "1.0.0"), ("group", row.group)];
+    reply.map(entries.len());
+    for (key, value) in entries {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}
+
+pub(super) fn config(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
+    let given = words.next().unwrap_or_default();
+    if lower(given) != "get" {
+        return here.reply(out).error(&no_subcommand("config", given));
+    }
+    let patterns: Vec<String> = words.map(lower).collect();
+    if patterns.is_empty() {
+        let text = "ERR wrong number of arguments for 'config|get' command";
+        return here.reply(out).error(text);
+    }
+    let last = here.options.databases.all().last();
+    let databases = last.map_or(1, |last| u64::from(last.number) + 1).to_string();
+    let bytes_max = here.options.limits.frame_bytes_max.to_string();
+    let settings = [
+        ("appendonly", "no"),
+        ("databases", databases.as_str()),
+        ("maxmemory", "0"),
+        ("proto-max-bulk-len", bytes_max.as_str()),
+        ("save", ""),
+    ];
+    let is_wanted = |name: &str| {
+        let mut patterns = patterns.iter();
+        patterns.any(|pattern| matches(pattern.as_bytes(), name.as_bytes()))
+    };
+    let wanted: Vec<_> = settings.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    let mut reply = here.reply(out);
+    reply.map(wanted.len());
+    for (name, value) in wanted {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}

@@ -1,0 +1,96 @@
+//! INFO: what `*infos` says, under the names that Redis has for it.
+//! Its invariant: it names no file and no peer.
+
+use super::{Asked, Asking, lower};
+use crate::form::Form;
+use millpond_wire_frame::{Encoding, RespWords};
+use millpond_wire_payload::{Encoder, Map, Payload, Read, Value};
+use millpond_wire_schema::system::AllInfos;
+use millpond_wire_schema::{Field as _, Infos, Method as _};
+use std::sync::Arc;
+
+/// The version of Redis whose commands these are, for clients that ask what they may send.
+const REDIS_VERSION: &str = "7.4.0";
+/// Sections of INFO, in their order.
+const SECTIONS: [(&str, Section); 4] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Replication", replication),
+    ("Keyspace", keyspace),
+];
+
+/// Appends the lines of a section.
+type Section = fn(&Map<'_>, &Form, &mut String);
+
+pub(super) fn info(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
+    Encoder::new(asking.payload, Encoding::Msgpack, false).map(|_| ());
+    let sections: Vec<String> = words.map(lower).collect();
+    let is_all = |section: &String| ["all", "default", "everything"].contains(&section.as_str());
+    let wanted = !sections.is_empty() && !sections.iter().any(is_all);
+    let text = wanted.then(|| Arc::from(sections.join(" ").into_bytes()));
+    let asked = Asked::of(Infos::NAME, |answer, form, reply| {
+        reply.verbatim(&text_of(answer, form)?);
+        Ok(())
+    });
+    Ok(Asked { text, ..asked })
+}
+
+fn text_of(answer: &Payload<'_>, form: &Form) -> Read<String> {
+    let infos = AllInfos::decode(answer)?.0.millpond;
+    let wanted = form.asked.text.as_deref().map(String::from_utf8_lossy);
+    let mut text = String::new();
+    for (name, section) in SECTIONS {
+        let is_wanted = |wanted: &str| wanted.split(' ').any(|wanted| wanted.eq_ignore_ascii_case(name));
+        if !wanted.as_deref().is_none_or(is_wanted) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        text.push_str(&format!("# {name}\r\n"));
+        section(&infos, form, &mut text);
+    }
+    Ok(text)
+}
+
+fn server(infos: &Map<'_>, form: &Form, text: &mut String) {
+    line(text, "redis_version", REDIS_VERSION);
+    line(text, "redis_mode", "standalone");
+    line(text, "server_name", "millpond");
+    line(text, "millpond_version", form.server_version);
+    line(text, "process_id", &number(infos, "pid"));
+    line(text, "uptime_in_seconds", &number(infos, "uptime_s"));
+}
+
+fn clients(infos: &Map<'_>, _: &Form, text: &mut String) {
+    line(text, "connected_clients", &number(infos, "connections_live"));
+}
+
+fn replication(_: &Map<'_>, _: &Form, text: &mut String) {
+    line(text, "role", "master");
+    line(text, "connected_slaves", "0");
+}
+
+fn keyspace(infos: &Map<'_>, form: &Form, text: &mut String) {
+    let Some(Value::Map(tables)) = infos.get("features") else {
+        return;
+    };
+    for database in form.databases.all() {
+        if let Some(Value::Map(table)) = tables.get(&database.name) {
+            let keys = number(table, "rows");
+            let name = format!("db{}", database.number);
+            line(text, &name, &format!("keys={keys},expires=0,avg_ttl=0"));
+        }
+    }
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    text.push_str(&format!("{name}:{value}\r\n"));
+}
+
+fn number(infos: &Map<'_>, name: &str) -> String {
+    match infos.get(name) {
+        Some(Value::UInt(number)) => number.to_string(),
+        _ => "0".to_owned(),
+    }
+}

@@ -1,0 +1,186 @@
+//! GET, MGET, EXISTS, STRLEN and TYPE: each one lookup.
+//!
+//! A row is a string: its bytes as the table stores them. Its invariant: an answer has as many rows as its call had keys, or
+//! it is no answer.
+
+use super::{Asked, Asking, Write};
+use crate::databases::{Database, Holds, Keys};
+use crate::form::Form;
+use millpond_wire_frame::{Encoding, RespReply, RespWords};
+use millpond_wire_payload::{Encoder, Payload, PayloadError, Read, Token};
+use millpond_wire_schema::{FeaturesLookup, Method as _};
+
+/// The head of a block of bytes with a 32-bit length, msgpack's bin 32.
+const BIN32: [u8; 5] = [0xc6, 0, 0, 0, 0];
+
+pub(super) fn get(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
+    look_up(asking, words, write_rows)
+}
+
+pub(super) fn mget(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
+    look_up(asking, words, write_array)
+}
+
+pub(super) fn exists(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
+    look_up(asking, words, |answer, form, reply| {
+        let rows = Rows::read(answer, form.asked.count)?;
+        reply.integer(rows.found().filter(|found| *found).count() as i64);
+        Ok(())
+    })
+}
+
+pub(super) fn strlen(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
+    look_up(asking, words, |answer, form, reply| {
+        let rows = Rows::read(answer, form.asked.count)?;
+        let bytes = rows.each().map(|row| row.map_or(0, <[u8]>::len));
+        bytes.for_each(|bytes| reply.integer(bytes as i64));
+        Ok(())
+    })
+}
+
+pub(super) fn kind(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
+    look_up(asking, words, |answer, form, reply| {
+        let rows = Rows::read(answer, form.asked.count)?;
+        for found in rows.found() {
+            reply.status(if found { "string" } else { "none" });
+        }
+        Ok(())
+    })
+}
+
+/// Adds the key of a further GET.
+pub(super) fn join(asking: &mut Asking<'_>, words: RespWords<'_>) -> bool {
+    let Some(database) = asking.database else {
+        return false;
+    };
+    let before = asking.payload.len();
+    let pushed = push(asking.payload, database, words).is_ok();
+    if !pushed {
+        asking.payload.truncate(before);
+    }
+    set_length(asking.payload, asking.block);
+    pushed
+}
+
+fn look_up(asking: &mut Asking<'_>, words: RespWords<'_>, write: Write) -> Result<Asked, String> {
+    let Some(database) = asking.database else {
+        return Err("ERR nothing is selected".to_owned());
+    };
+    let mut out = Encoder::new(asking.payload, Encoding::Msgpack, false);
+    out.begin_map(3);
+    out.key("table");
+    out.text(&database.name);
+    out.key("type");
+    out.text("u8");
+    out.key("keys");
+    out.raw(&BIN32);
+    asking.block = asking.payload.len();
+    push(asking.payload, database, words)?;
+    set_length(asking.payload, asking.block);
+    let count = (asking.payload.len() - asking.block) / size_of::<u64>();
+    Ok(Asked {
+        count,
+        ..Asked::of(FeaturesLookup::NAME, write)
+    })
+}
+
+fn push(payload: &mut Vec<u8>, database: &Database, words: RespWords<'_>) -> Result<(), String> {
+    let Holds::Table(keys) = database.holds;
+    for word in words {
+        let key: u64 = Keys::read(keys, &database.name, word)?;
+        payload.extend_from_slice(&key.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Says how long the block is that begins there and ends the map.
+fn set_length(payload: &mut [u8], block: usize) {
+    let bytes = u32::try_from(payload.len() - block).unwrap_or(u32::MAX);
+    if let Some(length) = payload.get_mut(block - 4..block) {
+        length.copy_from_slice(&bytes.to_be_bytes());
+    }
+}
+
+/// A GET's row; several where they were joined.
+fn write_rows(answer: &Payload<'_>, form: &Form, reply: &mut RespReply<'_>) -> Read<()> {
+    let rows = Rows::read(answer, form.asked.answers as usize)?;
+    rows.write(reply);
+    Ok(())
+}
+
+fn write_array(answer: &Payload<'_>, form: &Form, reply: &mut RespReply<'_>) -> Read<()> {
+    let rows = Rows::read(answer, form.asked.count)?;
+    reply.array(rows.count);
+    rows.write(reply);
+    Ok(())
+}
+
+/// The rows of an answer, where they lie in it.
+struct Rows<'a> {
+    count: usize,
+    row_bytes: usize,
+    found: &'a [u8],
+    stored: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    fn read(answer: &'a Payload<'_>, count: usize) -> Read<Rows<'a>> {
+        let (mut found, mut stored): (&[u8], &[u8]) = (&[], &[]);
+        answer.read(|reader| {
+            reader.map("a map", |reader, key| {
+                match key {
+                    b"found" => found = bytes(reader.token()?)?,
+                    b"values" => stored = bytes(reader.token()?)?,
+                    _ => reader.skip()?,
+                }
+                Ok(())
+            })
+        })?;
+        let row_bytes = stored.len() / count.max(1);
+        let is_whole = found.len() == count.div_ceil(8) && row_bytes * count == stored.len();
+        if !is_whole || (count > 0 && row_bytes == 0) {
+            let given = format!("{} bytes of rows", stored.len());
+            return Err(PayloadError::invalid(
+                given,
+                format!("a row for each of {count} keys"),
+            ));
+        }
+        Ok(Rows {
+            count,
+            row_bytes,
+            found,
+            stored,
+        })
+    }
+
+    fn found(&self) -> impl Iterator<Item = bool> {
+        let bits = self
+            .found
+            .iter()
+            .flat_map(|bits| (0..8).map(move |bit| bits >> bit & 1 == 1));
+        bits.take(self.count)
+    }
+
+    /// Each key's row, where it was found.
+    fn each(&self) -> impl Iterator<Item = Option<&'a [u8]>> {
+        let rows = self.stored.chunks_exact(self.row_bytes.max(1));
+        rows.zip(self.found()).map(|(row, found)| found.then_some(row))
+    }
+
+    #[inline]
+    fn write(&self, reply: &mut RespReply<'_>) {
+        for row in self.each() {
+            match row {
+                Some(row) => reply.bulk(row),
+                None => reply.nil(),
+            }
+        }
+    }
+}
+
+fn bytes(token: Token<'_>) -> Read<&[u8]> {
+    match token {
+        Token::Bytes(bytes) => Ok(bytes),
+        other => Err(other.is_not("bytes")),
+    }
+}

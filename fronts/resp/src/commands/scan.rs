@@ -1,0 +1,101 @@
+//! SCAN and DBSIZE: each one `features.scan`.
+//!
+//! A cursor of SCAN is the number that the method's cursor holds; 0 is the beginning and the end. Its invariant: MATCH and
+//! TYPE leave keys out of a page and change no cursor.
+
+use super::{Asked, Asking, SYNTAX, integer};
+use crate::databases::{Holds, Keys};
+use crate::glob::matches;
+use millpond_wire_frame::{Encoding, RespWords};
+use millpond_wire_payload::{Encoder, PayloadError, Read};
+use millpond_wire_schema::features_scan::{Answer, LIMIT_MAX};
+use millpond_wire_schema::{FeaturesScan, Field as _, Method as _};
+use std::sync::Arc;
+
+/// COUNT where it is left out.
+const COUNT: i64 = 10;
+/// What a row is.
+const TYPE: &[u8] = b"string";
+
+pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<Asked, String> {
+    let cursor = words
+        .next()
+        .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+    let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
+    let (mut count, mut pattern, mut is_string) = (COUNT, None, true);
+    while let Some(option) = words.next() {
+        let value = words.next().ok_or(SYNTAX)?;
+        match option {
+            option if option.eq_ignore_ascii_case(b"count") => {
+                count = integer(value).ok_or("ERR value is not an integer or out of range")?;
+                if count < 1 {
+                    return Err(SYNTAX.to_owned());
+                }
+            }
+            option if option.eq_ignore_ascii_case(b"match") => pattern = Some(value),
+            option if option.eq_ignore_ascii_case(b"type") => is_string = value.eq_ignore_ascii_case(TYPE),
+            _ => return Err(SYNTAX.to_owned()),
+        }
+    }
+    let limit = usize::try_from(count).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
+    ask(asking, Some(cursor).filter(|cursor| *cursor > 0), limit);
+    Ok(Asked {
+        // Of another type there is no key.
+        count: usize::from(is_string),
+        text: pattern.filter(|pattern| *pattern != b"*").map(Arc::from),
+        ..Asked::of(FeaturesScan::NAME, |answer, form, reply| {
+            let page = Answer::decode(answer)?.0;
+            let Some(Holds::Table(keys)) = form.database.map(|database| database.holds) else {
+                return Ok(());
+            };
+            let pattern = form.asked.text.as_deref();
+            let is_wanted = |word: &[u8]| pattern.is_none_or(|pattern| matches(pattern, word));
+            let mut word = Vec::with_capacity(20);
+            let mut wanted = |key: &u64| {
+                Keys::write(keys, *key, &mut word);
+                form.asked.count > 0 && is_wanted(&word)
+            };
+            let found: Vec<u64> = page.keys.into_iter().filter(|key| wanted(key)).collect();
+            let next = number(page.cursor.as_deref())?;
+            reply.array(2);
+            reply.bulk(next.to_string().as_bytes());
+            reply.array(found.len());
+            for key in found {
+                Keys::write(keys, key, &mut word);
+                reply.bulk(&word);
+            }
+            Ok(())
+        })
+    })
+}
+
+pub(super) fn size(asking: &mut Asking<'_>, _: RespWords<'_>) -> Result<Asked, String> {
+    ask(asking, None, 1);
+    Ok(Asked::of(FeaturesScan::NAME, |answer, _, reply| {
+        let rows = Answer::decode(answer)?.0.rows;
+        reply.integer(i64::try_from(rows).unwrap_or(i64::MAX));
+        Ok(())
+    }))
+}
+
+fn ask(asking: &mut Asking<'_>, cursor: Option<u64>, limit: usize) {
+    let name = asking.database.map_or("", |database| &database.name);
+    let mut out = Encoder::new(asking.payload, Encoding::Msgpack, false);
+    out.map(|out| {
+        out.key("table");
+        out.text(name);
+        if let Some(cursor) = cursor {
+            out.key("cursor");
+            out.bytes(&cursor.to_le_bytes());
+        }
+        out.key("limit");
+        out.uint(limit as u64);
+    });
+}
+
+/// The cursor to go on with.
+fn number(cursor: Option<&[u8]>) -> Read<u64> {
+    let Some(cursor) = cursor else { return Ok(0) };
+    let number = cursor.try_into().map(u64::from_le_bytes);
+    number.map_err(|_| PayloadError::invalid(format!("a cursor of {} bytes", cursor.len()), "8 bytes"))
+}

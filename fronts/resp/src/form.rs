@@ -1,0 +1,80 @@
+//! Outcomes as replies: an answer's map in the form of its command, an error in Redis's words.
+//!
+//! Its invariant: a call that stands for several commands has as many replies, whatever becomes of it.
+
+use crate::commands::Asked;
+use crate::databases::{Database, Databases};
+use millpond_fronts_answer as answer;
+use millpond_wire_frame::{Encoding, RespReply, RespVersion};
+use millpond_wire_payload::Payload;
+use millpond_wire_schema::{Code, Status};
+use std::cell::Cell;
+
+/// Bytes of an answer's map that a thread keeps space for.
+const MAP_BYTES_KEPT: usize = 256 << 10;
+
+thread_local! {
+    /// Where an answer's map lies until it is a reply.
+    static MAP: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// How the outcome of one call is replied.
+#[derive(Clone)]
+pub(crate) struct Form {
+    pub(crate) version: RespVersion,
+    /// Its call brought a token.
+    pub(crate) with_token: bool,
+    /// What was selected.
+    pub(crate) database: Option<&'static Database>,
+    pub(crate) databases: &'static Databases,
+    pub(crate) server_version: &'static str,
+    pub(crate) asked: Asked,
+}
+
+impl answer::Form for Form {
+    type Open = Vec<u8>;
+
+    fn begin<'o>(self, _: &'o mut Vec<u8>, map: &'o mut Vec<u8>) -> Option<(&'o mut Vec<u8>, Encoding)> {
+        *map = MAP.take();
+        map.clear();
+        Some((map, Encoding::Msgpack))
+    }
+
+    fn finish(self, out: &mut Vec<u8>, map: &mut Vec<u8>) {
+        let start = out.len();
+        let payload = Payload::new(Encoding::Msgpack, map);
+        let mut reply = RespReply::new(out, self.version);
+        let written = payload.and_then(|payload| (self.asked.write)(&payload, &self, &mut reply));
+        if let Err(error) = written {
+            out.truncate(start);
+            let ex = format!("the answer cannot be replied: {error}");
+            self.error(out, &Status::new(Code::Internal, ex));
+        }
+        let mut map = std::mem::take(map);
+        if map.capacity() <= MAP_BYTES_KEPT {
+            map.clear();
+            MAP.set(map);
+        }
+    }
+
+    fn error(self, out: &mut Vec<u8>, status: &Status) {
+        let text = error_text(status, self.with_token);
+        let mut reply = RespReply::new(out, self.version);
+        for _ in 0..self.asked.answers {
+            reply.error(&text);
+        }
+    }
+}
+
+/// An error: its first word is what clients of Redis look at.
+pub(crate) fn error_text(status: &Status, with_token: bool) -> String {
+    let kind = match status.code {
+        Code::Unauthenticated if !with_token => return "NOAUTH Authentication required.".to_owned(),
+        Code::Unauthenticated | Code::Forbidden => "NOPERM",
+        Code::NotReady => "LOADING",
+        Code::Overloaded => "OVERLOADED",
+        Code::ReadOnly => "READONLY",
+        _ => "ERR",
+    };
+    format!("{kind} {}", status.ex)
+}
