@@ -3,8 +3,8 @@
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Numbers, Progress, RandomOptions, Summary, VersionInfo, build, compact,
-    delete_version, inspect, random, verify, version_infos,
+    Base, BuildOptions, Format, Numbers, Progress, RandomOptions, Source, Summary, VersionInfo, build,
+    compact, delete_version, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 const BUILD_EXAMPLES: &str = "\
 Examples:
   millpond features build --input embeddings.parquet --out tables --name embeddings
+  millpond features build --input 'part-*.parquet' --input late.csv --out tables --name embeddings
+  millpond features build --input items.csv --value-column price,age --out tables --name items
+  millpond features build --input keys.npy,rows.npy --out tables --name embeddings
   millpond features build --input changed.parquet --remove gone.parquet --out tables --name embeddings --delta
   millpond features build --compact --out tables --name embeddings";
 
@@ -39,7 +42,7 @@ Examples:
 /// What to do with a feature table.
 #[derive(Subcommand)]
 pub(crate) enum Features {
-    /// Build a new version of a table from a Parquet file.
+    /// Build a new version of a table from Parquet, Arrow, CSV, JSON lines or NPY files.
     #[command(after_help = BUILD_EXAMPLES)]
     Build(Build),
     /// Build a new version of a table from random rows, to try a server or to measure one.
@@ -59,15 +62,19 @@ pub(crate) enum Features {
     Delete(Delete),
 }
 
-/// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of floats.
+/// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of numbers, or several of numbers.
 ///
 /// A delta (`--delta`, `--base`) holds what changes of an earlier version, which must stay beside it; `--compact` folds one and all
 /// it was built on into a version of its own.
 #[derive(Args)]
 pub(crate) struct Build {
-    /// The Parquet file.
-    #[arg(long, value_name = "FILE", required_unless_present = "compact")]
-    input: Option<PathBuf>,
+    /// A file, a pattern such as 'part-*.parquet' (its files are read in the order of their names), or two NPY files, KEYS.npy,ROWS.npy.
+    /// Repeat it for more: they are read in the order given.
+    #[arg(long, value_name = "FILES", required_unless_present = "compact")]
+    input: Vec<String>,
+    /// What the files are: parquet, arrow (IPC files and streams), csv, jsonl or npy; where left out, the end of each name says it.
+    #[arg(long, value_parser = format)]
+    format: Option<&'static Format>,
     /// The folder that holds tables.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -77,12 +84,13 @@ pub(crate) struct Build {
     /// The version; the highest there is, plus one, when left out.
     #[arg(long)]
     version: Option<u64>,
-    /// The column of keys (INT64 or UINT64).
+    /// The column of keys (64-bit integers, signed or unsigned). NPY has no names.
     #[arg(long, default_value = "key", value_name = "COLUMN")]
     key_column: String,
-    /// The column of vectors (a list of floats).
-    #[arg(long, default_value = "vector", value_name = "COLUMN")]
-    value_column: String,
+    /// The column of numbers or lists of them, or several with commas between, which stand behind each other in a row. Where left
+    /// out: `vector`; or, in a CSV file that has no such column, all but the key's.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    value_column: Vec<String>,
     /// How numbers are stored: f32 (the default), f16, bf16, or i8_scaled (signed bytes with one scale a row); a delta has its
     /// base's.
     #[arg(long = "type", value_name = "TYPE", value_parser = numbers)]
@@ -93,11 +101,11 @@ pub(crate) struct Build {
     /// Build a delta on this version.
     #[arg(long, value_name = "VERSION")]
     base: Option<u64>,
-    /// A Parquet file of keys that the delta removes.
-    #[arg(long, value_name = "FILE")]
-    remove: Option<PathBuf>,
+    /// Files of keys that the delta removes, named as for --input; of NPY the one of keys.
+    #[arg(long, value_name = "FILES")]
+    remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "delta", "remove", "numbers", "key_column", "value_column"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "key_column", "value_column"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
@@ -105,6 +113,13 @@ pub(crate) struct Build {
     /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
     memory: usize,
+}
+
+fn format(text: &str) -> Result<&'static Format, String> {
+    Format::by_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Format::all().iter().map(|format| format.name()).collect();
+        format!("expected {}", names.join(", "))
+    })
 }
 
 fn numbers(text: &str) -> Result<Numbers, String> {
@@ -220,22 +235,25 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         return Ok(compact(&table_dir, base, version, shards, arguments.memory)?);
     }
     anyhow::ensure!(
-        arguments.delta || base.is_some() || arguments.remove.is_none(),
+        arguments.delta || base.is_some() || arguments.remove.is_empty(),
         "--remove takes keys out of a version: say which by --delta or --base"
     );
     let newest = arguments.delta.then_some(Base::Newest);
     let options = BuildOptions {
-        base: base.map(Base::Version).or(newest),
-        remove: arguments.remove,
-        input: arguments.input.unwrap_or_default(),
-        out_dir: arguments.out,
-        name: arguments.name,
+        inputs: arguments.input,
+        format: arguments.format,
         version: arguments.version,
         key_column: arguments.key_column,
-        value_column: arguments.value_column,
+        source: match arguments.value_column.as_slice() {
+            [] => Source::Usual,
+            _ => Source::Columns(arguments.value_column),
+        },
         numbers: arguments.numbers,
+        base: base.map(Base::Version).or(newest),
+        remove: arguments.remove,
         shards,
         memory_bytes: arguments.memory,
+        ..BuildOptions::new(arguments.out, arguments.name)
     };
     Ok(build(&options, &mut shown_each_second())?)
 }

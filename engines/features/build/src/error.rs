@@ -3,10 +3,9 @@
 //! Not the table's own errors, which pass through. Invariant: an error in the data names the file and the row.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use millpond_engines_features as features;
-use parquet::errors::ParquetError;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -23,18 +22,64 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The input is no Parquet file, or a damaged one.
-    #[error(
-        "{} is not a whole Parquet file (found out at row {row}): {source}; write it again",
-        path.display()
-    )]
-    Parquet {
+    /// The input could not be read on.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
         /// The input.
         path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A pattern names no files.
+    #[error("{pattern}: {problem}; name a file, or quote a pattern such as 'part-*.parquet'")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The name of an input does not tell its format.
+    #[error("{}: its name does not say what it is; add --format {}", path.display(), known.join(", "))]
+    NoFormat {
+        /// The input.
+        path: PathBuf,
+        /// The formats there are.
+        known: Vec<&'static str>,
+    },
+    /// The input is no file of its format, or a damaged one.
+    #[error(
+        "{} is not a whole {format} file (found out at row {row}): {problem}; write it again",
+        path.display()
+    )]
+    Damaged {
+        /// The input.
+        path: PathBuf,
+        /// The name of the format.
+        format: &'static str,
         /// The first row that could not be read, from 0.
         row: u64,
-        /// The reader's reason.
-        source: ParquetError,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An NPY file is not what is expected of it.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Array {
+        /// The file.
+        path: PathBuf,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A line of text is not what its format says.
+    #[error("{}, line {line}: {problem}", path.display())]
+    Line {
+        /// The input.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
     },
     /// The input is compressed in a way that is not read.
     #[error(
@@ -90,12 +135,14 @@ pub enum Error {
         problem: String,
     },
     /// One row is not what a table can hold.
-    #[error("{}, row {row} (counted from 0): {problem}", path.display())]
+    #[error("{}, {place}, column {column:?}: {problem}", path.display())]
     Row {
         /// The input.
         path: PathBuf,
-        /// The row, from 0.
-        row: u64,
+        /// The row.
+        place: Place,
+        /// The column at fault.
+        column: String,
         /// What is wrong with it.
         problem: Problem,
     },
@@ -107,13 +154,52 @@ pub enum Error {
     },
 }
 
+impl Error {
+    pub(crate) fn open(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| Error::Open {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub(crate) fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| Error::Read {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+}
+
+/// Where a row stands in its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The number of the row, from 0.
+    Row(u64),
+    /// The line of a text file on which the row begins, from 1.
+    Line(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Row(row) => write!(f, "row {row} (counted from 0)"),
+            Place::Line(line) => write!(f, "line {line}"),
+        }
+    }
+}
+
 /// What is wrong with a row.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The key is null.
+    /// The key is null, or is not there.
     NullKey,
-    /// The value is null.
+    /// The key is no whole number of 64 bits.
+    KeyText {
+        /// What stands there.
+        found: String,
+    },
+    /// The value is null, or is not there.
     NullVector,
     /// The value is a list without elements.
     EmptyVector,
@@ -121,6 +207,11 @@ pub enum Problem {
     NullElement {
         /// Where in the list, from 0.
         position: usize,
+    },
+    /// The value is no number and no list of numbers.
+    NotNumbers {
+        /// What stands there.
+        found: String,
     },
     /// An element is NaN or infinite, or a number that the type of its column cannot hold.
     NotFinite {
@@ -139,9 +230,9 @@ pub enum Problem {
     /// An earlier row has the same key.
     DuplicateKey {
         /// The key.
-        key: u64,
-        /// The earlier row, from 0.
-        first: u64,
+        key: String,
+        /// Where the earlier row is.
+        first: String,
     },
 }
 
@@ -149,21 +240,25 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::NullKey => write!(f, "the key is null; drop the row or give it a key"),
-            Problem::NullVector => write!(f, "the vector is null; drop the row or fill it"),
-            Problem::EmptyVector => write!(f, "the vector is empty; expected one value or more"),
-            Problem::NullElement { position } => {
-                write!(f, "element {position} of the vector is null; fill it")
+            Problem::KeyText { found } => {
+                write!(f, "expected a key of 64 bits, a whole number, found {found}")
+            }
+            Problem::NullVector => write!(f, "the value is null; drop the row or fill it"),
+            Problem::EmptyVector => write!(f, "the list is empty; expected one number or more"),
+            Problem::NullElement { position } => write!(f, "element {position} is null; fill it"),
+            Problem::NotNumbers { found } => {
+                write!(f, "expected a number, or a list such as [0.5, -1], found {found}")
             }
             Problem::NotFinite { position, value } => write!(
                 f,
-                "element {position} of the vector is {value:?}; expected a finite number that the table's type holds"
+                "element {position} is {value:?}; expected a finite number that the table's type holds"
             ),
             Problem::Dim { expected, found } => write!(
                 f,
-                "the vector has {found} elements, row 0 has {expected}; make all the same length"
+                "there are {found} numbers, the first row has {expected}; make all the same length"
             ),
             Problem::DuplicateKey { key, first } => {
-                write!(f, "key {key} is in row {first} already; keep one row a key")
+                write!(f, "key {key} is in {first} already; keep one row a key")
             }
         }
     }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use millpond_engines_features::write::{Summary, Writer};
 use millpond_engines_features::{Schema, Table};
 
-use crate::{Error, PROGRESS_ROWS, Progress, next_version};
+use crate::{Error, Progress, next_version};
+
+const PROGRESS_ROWS: u64 = 100_000;
 
 /// What to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +52,8 @@ pub fn random(options: &RandomOptions, progress: &mut dyn FnMut(Progress)) -> Re
         writer.push(key, &row)?;
         let rows = key + 1;
         if rows % PROGRESS_ROWS == 0 || rows == rows_total {
-            progress(Progress { rows, rows_total });
+            let share = rows as f64 / rows_total as f64;
+            progress(Progress { rows, share });
         }
     }
     Ok(Some(writer.finish()?))

@@ -11,24 +11,16 @@ use std::path::{Path, PathBuf};
 use input::{Layout, Row, pyarrow, required, row};
 use millpond_engines_features::{Table, versions};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Error, MEMORY_BYTES, Numbers, Summary, build, compact, inspect, verify,
+    Base, BuildOptions, Error, MEMORY_BYTES, Numbers, Source, Summary, build, compact, inspect, verify,
 };
 use parquet::basic::Compression;
 use parquet::file::properties::WriterVersion;
 
 fn options(dir: &Path) -> BuildOptions {
     BuildOptions {
-        input: dir.join("in.parquet"),
-        out_dir: dir.join("tables"),
-        name: "films".to_owned(),
-        version: None,
-        key_column: "key".to_owned(),
-        value_column: "vector".to_owned(),
-        numbers: None,
-        base: None,
-        remove: None,
+        inputs: vec![dir.join("in.parquet").display().to_string()],
         shards: 2,
-        memory_bytes: MEMORY_BYTES,
+        ..BuildOptions::new(dir.join("tables"), "films")
     }
 }
 
@@ -157,9 +149,7 @@ fn files_of_pyarrow_keep_every_bit() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let options = BuildOptions {
-            input: Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("tests/pyarrow")
-                .join(file),
+            inputs: vec![format!("{}/tests/pyarrow/{file}", env!("CARGO_MANIFEST_DIR"))],
             ..options(dir.path())
         };
         let summary = build_quietly(&options).unwrap();
@@ -171,7 +161,10 @@ fn files_of_pyarrow_keep_every_bit() {
 fn a_codec_that_is_not_read_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let options = BuildOptions {
-        input: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pyarrow/uint64_list_gzip.parquet"),
+        inputs: vec![format!(
+            "{}/tests/pyarrow/uint64_list_gzip.parquet",
+            env!("CARGO_MANIFEST_DIR")
+        )],
         ..options(dir.path())
     };
     let message = build_quietly(&options).unwrap_err().to_string();
@@ -182,23 +175,14 @@ fn a_codec_that_is_not_read_is_named() {
 }
 
 #[test]
-fn progress_comes_every_hundred_thousand_rows_and_at_the_end() {
+fn progress_grows_to_the_whole_input() {
     let dir = tempfile::tempdir().unwrap();
-    let rows = many_rows(200_001, 1);
-    input::write(&dir.path().join("in.parquet"), &required(), &rows);
+    input::write(&dir.path().join("in.parquet"), &required(), &many_rows(20_001, 1));
     let mut seen = Vec::new();
-    build(&options(dir.path()), &mut |progress| {
-        seen.push(progress.to_string())
-    })
-    .unwrap();
-    assert_eq!(
-        seen,
-        [
-            "100000 of 200001 rows",
-            "200000 of 200001 rows",
-            "200001 of 200001 rows"
-        ]
-    );
+    build(&options(dir.path()), &mut |progress| seen.push(progress)).unwrap();
+    assert!(seen.len() > 5 && seen.is_sorted_by(|a, b| a.rows < b.rows && a.share < b.share));
+    let last = seen.last().unwrap().to_string();
+    assert_eq!(last, "20001 rows, 100 % of the input");
 }
 
 #[test]
@@ -231,7 +215,8 @@ fn check_refused(rows: &[Row], layout: &Layout, at: usize, expected: &str) {
     input::write(&dir.path().join("in.parquet"), layout, rows);
     let error = build_quietly(&options(dir.path())).unwrap_err();
     let message = error.to_string();
-    let place = format!("in.parquet, row {at} (counted from 0): {expected}");
+    let column = if expected.contains("key") { "key" } else { "vector" };
+    let place = format!("in.parquet, row {at} (counted from 0), column \"{column}\": {expected}");
     assert!(message.contains(&place), "{message}");
     assert_eq!(left_behind(dir.path()), Vec::<String>::new());
 }
@@ -251,27 +236,24 @@ fn a_bad_row_is_named_wherever_it_is() {
             check_refused(&rows, &small_groups, at, expected);
         };
         check((None, Some(vec![Some(1.0); 2])), "the key is null");
-        check((Some(5), None), "the vector is null");
-        check((Some(5), Some(vec![])), "the vector is empty");
-        check(
-            (Some(5), Some(vec![Some(1.0), None])),
-            "element 1 of the vector is null",
-        );
-        check(
-            row(5, &[f64::NAN, 1.0]),
-            "element 0 of the vector is NaN; expected a finite",
-        );
-        check(
-            row(5, &[0.0, f64::NEG_INFINITY]),
-            "element 1 of the vector is -inf",
-        );
+        check((Some(5), None), "the value is null");
+        check((Some(5), Some(vec![])), "the list is empty");
+        check((Some(5), Some(vec![Some(1.0), None])), "element 1 is null");
+        check(row(5, &[f64::NAN, 1.0]), "element 0 is NaN; expected a finite");
+        check(row(5, &[0.0, f64::NEG_INFINITY]), "element 1 is -inf");
         if at > 0 {
-            check(row(5, &[1.0]), "the vector has 1 elements, row 0 has 2; make all");
+            check(
+                row(5, &[1.0]),
+                "there are 1 numbers, the first row has 2; make all",
+            );
             check(
                 row(5, &[1.0; 3]),
-                "the vector has 3 elements, row 0 has 2; make all",
+                "there are 3 numbers, the first row has 2; make all",
             );
-            check(row(0, &[1.0; 2]), "key 0 is in row 0 already; keep one");
+            check(
+                row(0, &[1.0; 2]),
+                "key 0 is in row 0 (counted from 0) already; keep one",
+            );
         }
     }
 }
@@ -286,7 +268,7 @@ fn a_double_beyond_a_float_is_named() {
         &[row(1, &[1.0]), row(2, &[1e300])],
         &layout,
         1,
-        "element 0 of the vector is 1e300; expected a finite number",
+        "element 0 is 1e300; expected a finite number",
     );
 }
 
@@ -297,7 +279,7 @@ fn columns_that_are_missing_or_of_other_types_are_named() {
     let check = |key_column: &str, value_column: &str, expected: &str| {
         let options = BuildOptions {
             key_column: key_column.to_owned(),
-            value_column: value_column.to_owned(),
+            source: Source::Columns(vec![value_column.to_owned()]),
             ..options(dir.path())
         };
         let message = build_quietly(&options).unwrap_err().to_string();
@@ -327,7 +309,7 @@ fn columns_that_are_missing_or_of_other_types_are_named() {
     check(
         "key",
         "key",
-        "column \"key\": expected list<float> or list<double>, found INT64",
+        "column \"key\": expected float, double or float16, or a list of them, found INT64",
     );
     let timestamps = Layout {
         key: "required int64 key (TIMESTAMP(MICROS,true))",
@@ -416,7 +398,7 @@ fn deltas_change_what_their_input_names() {
     write("gone.parquet", &gone);
     options.numbers = None;
     options.base = Some(Base::Newest);
-    options.remove = Some(dir.path().join("gone.parquet"));
+    options.remove = vec![dir.path().join("gone.parquet").display().to_string()];
     assert_eq!(build_quietly(&options).unwrap().version, 2);
     let table_dir = dir.path().join("tables/films");
     rows.retain(|row| !gone.iter().any(|gone| gone.0 == row.0));

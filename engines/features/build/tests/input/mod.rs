@@ -2,6 +2,7 @@
 //!
 //! Not a general writer: two columns, `key` and `vector`. Invariant: levels are computed from the layout, so a test
 //! states rows and nothing of Parquet.
+#![allow(dead_code, reason = "no test uses every layout")]
 
 use std::fs::File;
 use std::path::Path;

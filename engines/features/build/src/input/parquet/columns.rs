@@ -1,6 +1,6 @@
-//! Which leaves of a Parquet schema hold the keys and the vectors.
+//! Which leaves of a Parquet schema hold the keys and the numbers.
 //!
-//! Reads no data. Invariant: the leaves found have types that `rows` can read, so nothing is guessed later.
+//! Reads no data. Invariant: the leaves found have types that `cells` can read, so nothing is guessed later.
 
 use std::path::Path;
 
@@ -8,59 +8,43 @@ use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 
 use crate::error::Error;
+use crate::input::{Columns, Wanted};
 
 const KEY_TYPES: &str = "INT64, signed or unsigned, not in a list";
-const VALUE_TYPES: &str = "list<float> or list<double>";
+const VALUE_TYPES: &str = "float, double or float16, or a list of them";
 
 /// The leaves, by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Columns {
-    pub(crate) key: usize,
-    /// None where only keys are wanted.
-    pub(crate) value: Option<usize>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Leaves {
+    pub(super) key: usize,
+    pub(super) key_name: String,
+    /// For each source its leaves.
+    pub(super) sources: Vec<Vec<usize>>,
 }
 
-impl Columns {
-    pub(crate) fn find(
-        schema: &SchemaDescriptor,
-        key: &str,
-        value: Option<&str>,
-        path: &Path,
-    ) -> Result<Columns, Error> {
-        let wrong = |column: &str, expected, found| Error::ColumnType {
-            path: path.to_path_buf(),
-            column: column.to_owned(),
-            expected,
-            found,
+impl Leaves {
+    pub(super) fn find(schema: &SchemaDescriptor, wanted: &Wanted<'_>, path: &Path) -> Result<Leaves, Error> {
+        let fields = schema.root_schema().get_fields();
+        let names: Vec<String> = fields.iter().map(|field| field.name().to_owned()).collect();
+        let Columns { key, sources } = wanted.find(path, &names, false)?;
+        let leaf = |at: usize, expected, fits: fn(&ColumnDescriptor) -> bool| {
+            only_leaf(schema, &names[at])
+                .filter(|&leaf| fits(&schema.column(leaf)))
+                .ok_or_else(|| Error::ColumnType {
+                    path: path.to_path_buf(),
+                    column: names[at].clone(),
+                    expected,
+                    found: describe(&fields[at]),
+                })
         };
-        let key_field = field(schema, key, path)?;
-        let key_leaf = only_leaf(schema, key)
-            .filter(|&leaf| is_key(&schema.column(leaf)))
-            .ok_or_else(|| wrong(key, KEY_TYPES, describe(key_field)))?;
-        let value_leaf = |value: &str| {
-            let value_field = field(schema, value, path)?;
-            only_leaf(schema, value)
-                .filter(|&leaf| is_value(&schema.column(leaf)))
-                .ok_or_else(|| wrong(value, VALUE_TYPES, describe(value_field)))
-        };
-        Ok(Columns {
-            key: key_leaf,
-            value: value.map(value_leaf).transpose()?,
+        let of_source =
+            |source: &Vec<usize>| source.iter().map(|&at| leaf(at, VALUE_TYPES, is_value)).collect();
+        Ok(Leaves {
+            key: leaf(key, KEY_TYPES, is_key)?,
+            key_name: names[key].clone(),
+            sources: sources.iter().map(of_source).collect::<Result<_, _>>()?,
         })
     }
-}
-
-fn field<'a>(schema: &'a SchemaDescriptor, name: &str, path: &Path) -> Result<&'a Type, Error> {
-    let fields = schema.root_schema().get_fields();
-    fields
-        .iter()
-        .find(|field| field.name() == name)
-        .map(|field| &**field)
-        .ok_or_else(|| Error::NoColumn {
-            path: path.to_path_buf(),
-            column: name.to_owned(),
-            available: fields.iter().map(|field| field.name().to_owned()).collect(),
-        })
 }
 
 /// The leaf under a top-level field, if it is but one.
@@ -85,9 +69,13 @@ fn is_key(leaf: &ColumnDescriptor) -> bool {
 
 /// A list has three levels (field, repeated group, element) and had two, or one, in files of old writers.
 fn is_value(leaf: &ColumnDescriptor) -> bool {
-    matches!(leaf.physical_type(), Physical::FLOAT | Physical::DOUBLE)
-        && leaf.max_rep_level() == 1
-        && leaf.path().parts().len() <= 3
+    let is_number = match leaf.physical_type() {
+        Physical::FLOAT | Physical::DOUBLE => true,
+        Physical::FIXED_LEN_BYTE_ARRAY => matches!(leaf.logical_type_ref(), Some(LogicalType::Float16)),
+        _ => false,
+    };
+    let levels = leaf.path().parts().len();
+    is_number && (leaf.max_rep_level() == 1 && levels <= 3 || leaf.max_rep_level() == 0 && levels == 1)
 }
 
 /// A type in one line, for people: `group (List) { list: group { element: INT32 } }`.

@@ -1,0 +1,298 @@
+//! From input files to a version of a table.
+//!
+//! Knows no format. Its invariant: rows reach the writer in the order of the inputs, so that what is built follows from them alone.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millpond_engines_features as features;
+use millpond_engines_features::write::{MEMORY_BYTES, Summary, Writer};
+use millpond_engines_features::{Column, NotFinite, Numbers, Schema, Table};
+
+use crate::error::{Error, Problem};
+use crate::input::{Block, Format, Input, Source, VECTOR, Wanted, expand};
+use crate::next_version;
+
+/// What to build from what.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// The input, in the order in which it is read: files, patterns such as `part-*.parquet`, pairs `keys.npy,rows.npy`.
+    pub inputs: Vec<String>,
+    /// The format of all inputs; that which the name of each tells, where it is not said.
+    pub format: Option<&'static Format>,
+    /// The folder of all tables; the version appears in `out_dir/name/`.
+    pub out_dir: PathBuf,
+    /// The table's name.
+    pub name: String,
+    /// The version's number; `None` is one more than the highest present, or 1.
+    pub version: Option<u64>,
+    /// The column of the keys, `key` by custom.
+    pub key_column: String,
+    /// Where the numbers come from.
+    pub source: Source,
+    /// How the numbers of a row are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
+    pub numbers: Option<Numbers>,
+    /// Builds a delta: what the input has is put into that version, of which everything else stays.
+    pub base: Option<Base>,
+    /// Input whose keys a delta removes from its base.
+    pub remove: Vec<String>,
+    /// Shard files, 1 to 1,024.
+    pub shards: u32,
+    /// Bytes of rows that are put in order at a time; fewer take more reading.
+    pub memory_bytes: usize,
+}
+
+impl BuildOptions {
+    /// Options for a table in one shard, without any input yet.
+    pub fn new(out_dir: impl Into<PathBuf>, name: impl Into<String>) -> BuildOptions {
+        BuildOptions {
+            inputs: Vec::new(),
+            format: None,
+            out_dir: out_dir.into(),
+            name: name.into(),
+            version: None,
+            key_column: "key".to_owned(),
+            source: Source::default(),
+            numbers: None,
+            base: None,
+            remove: Vec::new(),
+            shards: 1,
+            memory_bytes: MEMORY_BYTES,
+        }
+    }
+}
+
+/// The version that a delta changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// The highest there is.
+    Newest,
+    /// This one.
+    Version(u64),
+}
+
+/// How far a build is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Rows read so far.
+    pub rows: u64,
+    /// How much of the input was read, from 0 to 1.
+    pub share: f64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows, {:.0} % of the input", self.rows, self.share * 100.0)
+    }
+}
+
+/// Builds a version of a table. `progress` is called every few thousand rows.
+///
+/// # Errors
+/// Every case of [`Error`]; no version appears then, and no other is touched.
+pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Summary, Error> {
+    let inputs = expand(&options.inputs, options.format)?;
+    let sources = std::slice::from_ref(&options.source);
+    let wanted = Wanted {
+        key: &options.key_column,
+        sources,
+    };
+    let mut rows = Rows::default();
+    each_block(&inputs, &wanted, progress, &mut |input, block| {
+        (0..block.keys.len()).try_for_each(|at| rows.add(options, input, block, at))
+    })?;
+    let mut writer = match (rows.writer, options.base) {
+        (Some(writer), _) => writer,
+        // A delta may only remove; its columns are its base's.
+        (None, Some(_)) if !options.remove.is_empty() => create(options, &[])?,
+        (None, _) => return Err(empty(&inputs)),
+    };
+    let remove = expand(&options.remove, options.format)?;
+    let keys_alone = Wanted {
+        key: &options.key_column,
+        sources: &[],
+    };
+    each_block(&remove, &keys_alone, &mut |_| {}, &mut |_, block| {
+        let mut keys = block.keys.iter();
+        keys.try_for_each(|&key| writer.remove(key).map(drop).map_err(Error::from))
+    })?;
+    writer.finish().map_err(|error| match error {
+        features::Error::DuplicateKey { key } => duplicate(&inputs, &options.key_column, key),
+        other => other.into(),
+    })
+}
+
+/// Visits the blocks of all inputs, in their order.
+fn each_block(
+    inputs: &[Input],
+    wanted: &Wanted<'_>,
+    progress: &mut dyn FnMut(Progress),
+    visit: &mut dyn FnMut(&Input, &Block) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let bytes_total: u64 = inputs.iter().map(|input| input.bytes).sum();
+    let (mut block, mut rows, mut bytes) = (Block::default(), 0, 0);
+    for input in inputs {
+        let mut reader = input.open(wanted)?;
+        while reader.read(&mut block)? {
+            visit(input, &block)?;
+            rows += block.keys.len() as u64;
+            let read = bytes as f64 + reader.share() * input.bytes as f64;
+            let share = (read / bytes_total.max(1) as f64).min(1.0);
+            progress(Progress { rows, share });
+        }
+        bytes += input.bytes;
+    }
+    Ok(())
+}
+
+/// The rows of all inputs on their way to the writer.
+#[derive(Default)]
+struct Rows {
+    writer: Option<Writer>,
+    /// Numbers that the first row has in each column.
+    dims: Vec<usize>,
+    /// The row at hand, where it has several columns.
+    row: Vec<f32>,
+}
+
+impl Rows {
+    /// Adds row `at` of a block.
+    fn add(&mut self, options: &BuildOptions, input: &Input, block: &Block, at: usize) -> Result<(), Error> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            // The first row tells how many numbers there are.
+            none => {
+                self.dims = block.columns.iter().map(|lists| lists.row(at).len()).collect();
+                none.insert(create(options, &self.dims)?)
+            }
+        };
+        for (lists, &expected) in block.columns.iter().zip(&self.dims) {
+            let found = lists.row(at).len();
+            if found != expected {
+                let problem = Problem::Dim { expected, found };
+                return Err(input.bad(block.place(at), &name_of(&options.source), problem));
+            }
+        }
+        let row = match block.columns.as_slice() {
+            [only] => only.row(at),
+            several => {
+                self.row.clear();
+                several.iter().for_each(|lists| self.row.extend(lists.row(at)));
+                &self.row
+            }
+        };
+        let key = block.keys.get(at).copied().unwrap_or_default();
+        writer.push(key, row).map_err(|error| match error {
+            features::Error::NotFinite { position, value, .. } => {
+                let value = value.into();
+                let problem = Problem::NotFinite { position, value };
+                input.bad(block.place(at), &name_of(&options.source), problem)
+            }
+            other => Error::Table(other),
+        })
+    }
+}
+
+/// Reads the inputs again for the second row that has a key.
+fn duplicate(inputs: &[Input], key_column: &str, key: u64) -> Error {
+    let wanted = Wanted {
+        key: key_column,
+        sources: &[],
+    };
+    let mut first: Option<String> = None;
+    let found = each_block(inputs, &wanted, &mut |_| {}, &mut |input, block| {
+        for at in (0..block.keys.len()).filter(|&at| block.keys.get(at) == Some(&key)) {
+            let place = block.place(at);
+            if let Some(first) = first.take() {
+                let key = key.to_string();
+                return Err(input.bad(place, key_column, Problem::DuplicateKey { key, first }));
+            }
+            first = Some(match inputs {
+                [_] => place.to_string(),
+                _ => format!("{}, {place}", input.path.display()),
+            });
+        }
+        Ok(())
+    });
+    // A file that changed meanwhile has no such row any more.
+    found
+        .err()
+        .unwrap_or(Error::Table(features::Error::DuplicateKey { key }))
+}
+
+fn empty(inputs: &[Input]) -> Error {
+    let path = inputs.first().map(|input| input.path.clone());
+    Error::Empty {
+        path: path.unwrap_or_default(),
+    }
+}
+
+/// The name of a table's column.
+fn name_of(source: &Source) -> String {
+    match source {
+        Source::Columns(columns) if columns.len() == 1 => columns.concat(),
+        _ => VECTOR.to_owned(),
+    }
+}
+
+/// Begins the version; `dims` are the numbers of each column, none where a delta only removes.
+fn create(options: &BuildOptions, dims: &[usize]) -> Result<Writer, Error> {
+    let table_dir = &options.out_dir.join(&options.name);
+    let version = options.version.map_or_else(|| next_version(table_dir), Ok)?;
+    let writer = match options.base {
+        Some(base) => {
+            let base = match base {
+                Base::Newest => None,
+                Base::Version(version) => Some(version),
+            };
+            let base = Table::open_version(table_dir, base)?;
+            check_base(options, &base, dims)?;
+            Writer::create_delta(table_dir, version, Arc::new(base), options.shards)?
+        }
+        None => {
+            let columns = dims.iter().map(|&dim| Column {
+                name: name_of(&options.source),
+                numbers: options.numbers.unwrap_or(Numbers::F32),
+                dim,
+            });
+            let schema = Schema {
+                columns: columns.collect(),
+                not_finite: NotFinite::Refused,
+                default_row: None,
+            };
+            Writer::create(table_dir, &options.name, version, schema, options.shards)?
+        }
+    };
+    Ok(writer
+        .source(options.inputs.join(" "))
+        .memory_bytes(options.memory_bytes))
+}
+
+/// A delta has the columns of its base.
+fn check_base(options: &BuildOptions, base: &Table, dims: &[usize]) -> Result<(), Error> {
+    let column = &name_of(&options.source);
+    let [only] = base.schema().columns.as_slice() else {
+        return Err(Error::Base {
+            path: base.path().to_path_buf(),
+            problem: "it has several columns, and the input has one".to_owned(),
+        });
+    };
+    let numbers = options.numbers.unwrap_or(only.numbers);
+    // A delta that only removes has no row that says how long it is.
+    let dim = dims.first().copied().unwrap_or(only.dim);
+    if (only.name.as_str(), only.numbers, only.dim) == (column, numbers, dim) {
+        return Ok(());
+    }
+    Err(Error::Base {
+        path: base.path().to_path_buf(),
+        problem: format!(
+            "its column is {:?}, {} of {}, that of the delta {column:?}, {dim} of {}",
+            only.name,
+            only.dim,
+            only.numbers.as_str(),
+            numbers.as_str()
+        ),
+    })
+}

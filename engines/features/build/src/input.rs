@@ -1,0 +1,337 @@
+//! Files of keys and numbers: what a reader of any format gives, and the list of the formats.
+//!
+//! Knows nothing of tables. Its invariant: a row that a block holds has a key and, for each column that was asked for, one finite
+//! number or more. How many is not compared with any other row.
+
+mod arrow;
+mod csv;
+mod files;
+mod jsonl;
+mod npy;
+mod parquet;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Place, Problem};
+pub(crate) use files::expand;
+
+/// The column of numbers where nothing else is said.
+pub(crate) const VECTOR: &str = "vector";
+/// Rows of a block at most.
+const BLOCK_ROWS: usize = 2048;
+/// Numbers of a block: about as many, however long the rows are.
+const BLOCK_NUMBERS: usize = 256 * 1024;
+/// Bytes of a line of text at most.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// Every format: each is a file beside this one.
+static FORMATS: [&Format; 5] = [
+    &parquet::FORMAT,
+    &arrow::FORMAT,
+    &csv::FORMAT,
+    &jsonl::FORMAT,
+    &npy::FORMAT,
+];
+
+type Open = fn(&Input, &Wanted<'_>) -> Result<Box<dyn Reader>, Error>;
+
+/// A form of input files.
+pub struct Format {
+    /// Its name on the command line.
+    name: &'static str,
+    /// How the names of its files end, without the dot.
+    extensions: &'static [&'static str],
+    open: Open,
+}
+
+impl Format {
+    /// Every format.
+    pub fn all() -> &'static [&'static Format] {
+        &FORMATS
+    }
+
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The format of that name.
+    pub fn by_name(name: &str) -> Option<&'static Format> {
+        FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// The format of files whose names end as that of `path`.
+    fn by_extension(path: &Path) -> Option<&'static Format> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        FORMATS
+            .into_iter()
+            .find(|format| format.extensions.contains(&extension.as_str()))
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Where the numbers of one column of a table come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Source {
+    /// The column `vector`; in a CSV file that has none, all columns but the key's, in the order of its header.
+    #[default]
+    Usual,
+    /// These columns, one behind another: each a number or a list of numbers.
+    Columns(Vec<String>),
+}
+
+/// What to read of a file.
+pub(crate) struct Wanted<'a> {
+    /// The column of the keys.
+    pub(crate) key: &'a str,
+    /// The numbers of each column of the table; none where the keys alone are read.
+    pub(crate) sources: &'a [Source],
+}
+
+/// The columns of a file that are read, by number.
+#[derive(Debug, PartialEq, Eq)]
+struct Columns {
+    key: usize,
+    /// For each source its columns.
+    sources: Vec<Vec<usize>>,
+}
+
+impl Wanted<'_> {
+    /// Finds the columns among those that a file has. `others` says whether all but the key's may stand for a missing `vector`.
+    fn find(&self, path: &Path, available: &[String], others: bool) -> Result<Columns, Error> {
+        let find = |column: &str| {
+            let mut places = (0..available.len()).filter(|&at| available[at] == column);
+            let found = places.next().ok_or_else(|| Error::NoColumn {
+                path: path.to_path_buf(),
+                column: column.to_owned(),
+                available: available.to_vec(),
+            })?;
+            match places.next() {
+                None => Ok(found),
+                Some(_) => Err(Error::ColumnType {
+                    path: path.to_path_buf(),
+                    column: column.to_owned(),
+                    expected: "one column of that name",
+                    found: "several".to_owned(),
+                }),
+            }
+        };
+        let key = find(self.key)?;
+        let of_source = |source: &Source| match source {
+            Source::Columns(columns) => columns.iter().map(|column| find(column)).collect(),
+            Source::Usual
+                if others && available.len() > 1 && !available.iter().any(|name| name == VECTOR) =>
+            {
+                Ok((0..available.len()).filter(|&at| at != key).collect())
+            }
+            Source::Usual => Ok(vec![find(VECTOR)?]),
+        };
+        let sources = self.sources.iter().map(of_source).collect::<Result<_, _>>()?;
+        Ok(Columns { key, sources })
+    }
+}
+
+/// One input: a file, or two of NPY.
+#[derive(Debug, Clone)]
+pub(crate) struct Input {
+    /// The file; of NPY that of the keys.
+    pub(crate) path: PathBuf,
+    /// Of NPY the file of the rows.
+    pub(crate) rows_path: Option<PathBuf>,
+    format: &'static Format,
+    /// Length of its files: its part in the progress of a build.
+    pub(crate) bytes: u64,
+}
+
+impl Input {
+    pub(crate) fn open(&self, wanted: &Wanted<'_>) -> Result<Box<dyn Reader>, Error> {
+        (self.format.open)(self, wanted)
+    }
+
+    /// The error for a row that a table cannot hold.
+    pub(crate) fn bad(&self, place: Place, column: &str, problem: Problem) -> Error {
+        bad(&self.path, place, column, problem)
+    }
+}
+
+fn bad(path: &Path, place: Place, column: &str, problem: Problem) -> Error {
+    Error::Row {
+        path: path.to_path_buf(),
+        place,
+        column: column.to_owned(),
+        problem,
+    }
+}
+
+/// Reads one input from its beginning to its end, in memory that does not grow with it.
+pub(crate) trait Reader {
+    /// Replaces what the block holds by the next rows; `false` where there are none.
+    fn read(&mut self, block: &mut Block) -> Result<bool, Error>;
+
+    /// How much of the input was read, from 0 to 1.
+    fn share(&self) -> f64;
+}
+
+/// Some rows, in the order of their file.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) keys: Vec<u64>,
+    /// For each source its numbers.
+    pub(crate) columns: Vec<Lists>,
+    /// The number of the first row in its file.
+    first: u64,
+    /// In files of text: the line of each row, from 1.
+    lines: Vec<u64>,
+}
+
+impl Block {
+    /// Empties it for rows from the number `first` on.
+    fn begin(&mut self, first: u64, sources: usize) {
+        self.keys.clear();
+        self.lines.clear();
+        self.first = first;
+        self.columns.resize_with(sources, Lists::default);
+        self.columns.iter_mut().for_each(Lists::clear);
+    }
+
+    /// Where row `at` stands.
+    pub(crate) fn place(&self, at: usize) -> Place {
+        match self.lines.get(at) {
+            Some(&line) => Place::Line(line),
+            None => Place::Row(self.first + at as u64),
+        }
+    }
+
+    /// Whether it has as many rows as are worked on at a time.
+    fn is_full(&self) -> bool {
+        let numbers: usize = self.columns.iter().map(|lists| lists.numbers.len()).sum();
+        self.keys.len() >= BLOCK_ROWS || numbers >= BLOCK_NUMBERS
+    }
+}
+
+/// Lists of numbers, one behind another.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    numbers: Vec<f32>,
+    /// Where each list ends.
+    ends: Vec<usize>,
+}
+
+impl Lists {
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.ends.clear();
+    }
+
+    /// Adds a number to the list that is not ended.
+    fn push(&mut self, value: f64) -> Result<(), Problem> {
+        let narrow = value as f32;
+        if !narrow.is_finite() {
+            let position = self.open_len();
+            return Err(Problem::NotFinite { position, value });
+        }
+        self.numbers.push(narrow);
+        Ok(())
+    }
+
+    /// How many numbers the list has that is not ended.
+    fn open_len(&self) -> usize {
+        self.numbers.len() - self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn end(&mut self) -> Result<(), Problem> {
+        if self.open_len() == 0 {
+            return Err(Problem::EmptyVector);
+        }
+        self.ends.push(self.numbers.len());
+        Ok(())
+    }
+
+    /// The list of row `at`.
+    pub(crate) fn row(&self, at: usize) -> &[f32] {
+        let begin = match at {
+            0 => 0,
+            at => self.ends.get(at - 1).copied().unwrap_or(0),
+        };
+        let end = self.ends.get(at).copied().unwrap_or(begin);
+        self.numbers.get(begin..end).unwrap_or_default()
+    }
+}
+
+/// A key written in decimal: unsigned, or signed, of which the bits are the key.
+fn key_of_text(text: &str) -> Result<u64, Problem> {
+    let signed = || text.parse::<i64>().map(i64::cast_unsigned);
+    text.parse::<u64>()
+        .or_else(|_| signed())
+        .map_err(|_| Problem::KeyText { found: shown(text) })
+}
+
+/// Some of a text, for messages.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{:?} …", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_name_or_are_all_others() {
+        let check = |key: &str,
+                     sources: &[Source],
+                     others: bool,
+                     expected: Result<(usize, Vec<Vec<usize>>), &str>| {
+            let available = ["a", "key", "b", "b"].map(str::to_owned);
+            let wanted = Wanted { key, sources };
+            let found = wanted.find(Path::new("in"), &available, others);
+            match expected {
+                Ok((key, sources)) => assert_eq!(found.unwrap(), Columns { key, sources }),
+                Err(expected) => {
+                    let error = found.unwrap_err().to_string();
+                    assert!(error.contains(expected), "{error}");
+                }
+            }
+        };
+        let named = |names: &[&str]| Source::Columns(names.iter().map(|&name| name.to_owned()).collect());
+        check("key", &[], false, Ok((1, vec![])));
+        check("key", &[Source::Usual], true, Ok((1, vec![vec![0, 2, 3]])));
+        check("key", &[Source::Usual], false, Err("no column \"vector\""));
+        check(
+            "key",
+            &[named(&["a"]), named(&["key", "a"])],
+            true,
+            Ok((1, vec![vec![0], vec![1, 0]])),
+        );
+        check(
+            "b",
+            &[],
+            true,
+            Err("column \"b\": expected one column of that name, found several"),
+        );
+        check("c", &[], true, Err("no column \"c\""));
+    }
+
+    #[test]
+    fn keys_are_decimal_numbers_of_64_bits() {
+        let check =
+            |text: &str, expected: Option<u64>| assert_eq!(key_of_text(text).ok(), expected, "{text}");
+        check("0", Some(0));
+        check("18446744073709551615", Some(u64::MAX));
+        check("-1", Some(u64::MAX));
+        check("-9223372036854775808", Some(1 << 63));
+        check("18446744073709551616", None);
+        check("1.0", None);
+        check("", None);
+        check("film", None);
+    }
+}

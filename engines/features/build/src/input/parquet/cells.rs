@@ -1,0 +1,187 @@
+//! The keys and numbers of one column of a Parquet row group, a batch at a time.
+//!
+//! Parquet stores a list as its elements, and for each element (or null, or empty list) two levels. Repetition 0 begins a list; the
+//! definition level says how much of the path to the element is there. Its invariant: a batch is used up row by row, and reading
+//! never goes beyond the levels and values that the batch has.
+
+use half::f16;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{DataType, FixedLenByteArray, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::schema::types::ColumnDescriptor;
+
+use crate::error::Problem;
+use crate::input::Lists;
+
+pub(super) struct Keys {
+    reader: ColumnReaderImpl<Int64Type>,
+    /// The definition level of a key that is not null.
+    level_max: i16,
+}
+
+pub(super) fn keys(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Keys, ParquetError> {
+    match reader {
+        ColumnReader::Int64ColumnReader(reader) => Ok(Keys {
+            reader,
+            level_max: leaf.max_def_level(),
+        }),
+        _ => Err(unexpected(leaf)),
+    }
+}
+
+impl Keys {
+    /// The next keys, `None` where one is null; no keys at the end.
+    pub(super) fn read(&mut self, rows: usize) -> Result<Vec<Option<u64>>, ParquetError> {
+        let (mut levels, mut values) = (Vec::new(), Vec::new());
+        let (rows, _, _) = self
+            .reader
+            .read_records(rows, Some(&mut levels), None, &mut values)?;
+        // An unsigned key is stored as the signed number of the same bits.
+        let mut keys = values.iter().map(|key| key.cast_unsigned());
+        Ok((0..rows)
+            .map(|row| match levels.get(row) {
+                Some(&level) if level < self.level_max => None,
+                _ => keys.next(),
+            })
+            .collect())
+    }
+}
+
+/// A column of numbers, or of lists of them.
+pub(super) trait Cells {
+    /// The name of the column.
+    fn name(&self) -> &str;
+
+    /// Reads the next batch; returns its number of rows, 0 at the end.
+    fn read(&mut self, rows: usize) -> Result<usize, ParquetError>;
+
+    /// Adds the numbers of the batch's next row to the list that is open.
+    fn next(&mut self, lists: &mut Lists) -> Result<(), Problem>;
+}
+
+pub(super) fn cells(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Box<dyn Cells>, ParquetError> {
+    Ok(match reader {
+        ColumnReader::FloatColumnReader(reader) => Box::new(Column::new(reader, leaf)),
+        ColumnReader::DoubleColumnReader(reader) => Box::new(Column::new(reader, leaf)),
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => Box::new(Column::new(reader, leaf)),
+        _ => return Err(unexpected(leaf)),
+    })
+}
+
+/// What a number is stored as.
+trait Stored {
+    fn number(&self) -> f64;
+}
+
+impl Stored for f32 {
+    fn number(&self) -> f64 {
+        f64::from(*self)
+    }
+}
+
+impl Stored for f64 {
+    fn number(&self) -> f64 {
+        *self
+    }
+}
+
+/// A 16-bit float: other byte strings are not found as columns.
+impl Stored for FixedLenByteArray {
+    fn number(&self) -> f64 {
+        let bits = self.data().first_chunk().copied().map(u16::from_le_bytes);
+        bits.map_or(f64::NAN, |bits| f16::from_bits(bits).to_f64())
+    }
+}
+
+struct Column<T: DataType> {
+    name: String,
+    reader: ColumnReaderImpl<T>,
+    /// The definition level of an element that is not null.
+    level_max: i16,
+    /// The lowest definition level at which the list has an element; one below, it is empty. 0 where there is no list.
+    level_element: i16,
+    definitions: Vec<i16>,
+    repetitions: Vec<i16>,
+    values: Vec<T::T>,
+    /// How many levels and values earlier rows of the batch have used.
+    levels_used: usize,
+    values_used: usize,
+}
+
+impl<T: DataType> Column<T> {
+    fn new(reader: ColumnReaderImpl<T>, leaf: &ColumnDescriptor) -> Column<T> {
+        Column {
+            name: leaf.path().parts().first().cloned().unwrap_or_default(),
+            reader,
+            level_max: leaf.max_def_level(),
+            level_element: match leaf.max_rep_level() {
+                0 => 0,
+                _ => leaf.repeated_ancestor_def_level(),
+            },
+            definitions: Vec::new(),
+            repetitions: Vec::new(),
+            values: Vec::new(),
+            levels_used: 0,
+            values_used: 0,
+        }
+    }
+}
+
+impl<T: DataType> Cells for Column<T>
+where
+    T::T: Stored,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read(&mut self, rows: usize) -> Result<usize, ParquetError> {
+        self.definitions.clear();
+        self.repetitions.clear();
+        self.values.clear();
+        (self.levels_used, self.values_used) = (0, 0);
+        let (rows, _, _) = self.reader.read_records(
+            rows,
+            Some(&mut self.definitions),
+            Some(&mut self.repetitions),
+            &mut self.values,
+        )?;
+        if self.level_max == 0 {
+            // A number that cannot be null has no levels.
+            self.definitions.resize(rows, 0);
+        }
+        Ok(rows)
+    }
+
+    fn next(&mut self, lists: &mut Lists) -> Result<(), Problem> {
+        let begin = self.levels_used;
+        let more = |at: &usize| *at == begin || self.repetitions.get(*at).is_some_and(|&r| r > 0);
+        let first = lists.open_len();
+        for at in (begin..self.definitions.len()).take_while(more) {
+            let definition = self.definitions[at];
+            if definition < self.level_element {
+                return Err(match definition + 1 == self.level_element {
+                    true => Problem::EmptyVector,
+                    false => Problem::NullVector,
+                });
+            }
+            let value = self.values.get(self.values_used);
+            let value = value.filter(|_| definition == self.level_max);
+            let position = lists.open_len();
+            lists.push(value.ok_or(Problem::NullElement { position })?.number())?;
+            self.levels_used = at + 1;
+            self.values_used += 1;
+        }
+        match lists.open_len() == first {
+            true => Err(Problem::EmptyVector),
+            false => Ok(()),
+        }
+    }
+}
+
+fn unexpected(leaf: &ColumnDescriptor) -> ParquetError {
+    ParquetError::General(format!(
+        "column {} is stored as another type than the schema says",
+        leaf.path()
+    ))
+}
