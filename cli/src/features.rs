@@ -3,8 +3,8 @@
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Format, Numbers, Progress, RandomOptions, Source, Summary, VersionInfo, build,
-    compact, delete_version, inspect, random, verify, version_infos,
+    Base, BuildOptions, Duplicates, Format, Numbers, Progress, RandomOptions, Source, Summary, VersionInfo,
+    build, compact, delete_version, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -95,6 +95,9 @@ pub(crate) struct Build {
     /// base's.
     #[arg(long = "type", value_name = "TYPE", value_parser = numbers)]
     numbers: Option<Numbers>,
+    /// What becomes of rows that have the same key: error, first (the row that is read first stays) or last.
+    #[arg(long, value_name = "KEPT", default_value = "error", value_parser = duplicates)]
+    duplicates: Duplicates,
     /// Build a delta on the highest version: the input's rows replace those of the same keys, or add to them.
     #[arg(long, conflicts_with = "base")]
     delta: bool,
@@ -105,7 +108,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "key_column", "value_column"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "duplicates", "key_column", "value_column"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
@@ -113,6 +116,13 @@ pub(crate) struct Build {
     /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
     memory: usize,
+}
+
+fn duplicates(text: &str) -> Result<Duplicates, String> {
+    let known = Duplicates::ALL.into_iter().find(|(name, _)| *name == text);
+    known
+        .map(|(_, duplicates)| duplicates)
+        .ok_or_else(|| "expected error, first or last".to_owned())
 }
 
 fn format(text: &str) -> Result<&'static Format, String> {
@@ -249,6 +259,7 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
             _ => Source::Columns(arguments.value_column),
         },
         numbers: arguments.numbers,
+        duplicates: arguments.duplicates,
         base: base.map(Base::Version).or(newest),
         remove: arguments.remove,
         shards,

@@ -76,7 +76,7 @@ pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
     };
     let arrangement = keys.arrange(path)?;
     let mut new = vec![0; HEADER_BYTES];
-    let header = arrangement.write(identity, usize::MAX, &mut new, path, &mut |visit| {
+    let mut slots = |visit: &mut dyn FnMut(&[u8])| {
         let mut slot = Vec::new();
         old.each(&mut |key, row| {
             slot.clear();
@@ -85,7 +85,8 @@ pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
             visit(&slot);
         });
         Ok(())
-    })?;
+    };
+    let header = arrangement.write(identity, usize::MAX, &mut new, path, &mut slots, None)?;
     let (header, _) = header.encode();
     new[..HEADER_BYTES].copy_from_slice(&header);
     let mut shard = Shard::of_bytes(&new, path)?;

@@ -5,31 +5,53 @@
 
 pub(crate) mod arrange;
 mod shard;
+mod unfinished;
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::SystemTime;
-use std::{process, thread};
 
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
 use crate::header::{FORMAT, SHARDS_MAX};
-use crate::manifest::{self, Manifest, ShardEntry};
+use crate::manifest::{self, Manifest};
 use crate::rows;
 use crate::schema::{Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
 use arrange::Identity;
-use shard::ShardWriter;
+use shard::{Finished, ShardWriter};
+use unfinished::{Unfinished, exists, sync_dir};
 
 /// Bytes of rows that are put in order at a time, where nothing else is said.
 pub const MEMORY_BYTES: usize = 1 << 30;
 /// Of rows on their way to the files of all shards.
 const BUFFERS_BYTES: usize = 16 << 20;
+
+/// What becomes of rows that have the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// The version is refused.
+    #[default]
+    Refused,
+    /// The row that was pushed first stays.
+    First,
+    /// The row that was pushed last stays.
+    Last,
+}
+
+impl Duplicates {
+    /// Every kind, by its name on the command line.
+    pub const ALL: [(&'static str, Duplicates); 3] = [
+        ("error", Duplicates::Refused),
+        ("first", Duplicates::First),
+        ("last", Duplicates::Last),
+    ];
+}
 
 /// Writes one version of a table.
 ///
@@ -42,9 +64,7 @@ pub struct Writer {
     schema: Schema,
     /// Of a delta: the version that it changes.
     base: Option<Arc<Table>>,
-    /// Rows that a delta adds to those of its base, and rows that it removes from them.
-    added: u64,
-    removed: u64,
+    duplicates: Duplicates,
     source: String,
     created_unix_s: u64,
     memory_bytes: usize,
@@ -170,8 +190,7 @@ impl Writer {
             row: Vec::with_capacity(schema.row_bytes()),
             schema,
             base,
-            added: 0,
-            removed: 0,
+            duplicates: Duplicates::Refused,
             source: String::new(),
             created_unix_s: source_date().unwrap_or(now.map_or(0, |now| now.as_secs())),
             memory_bytes: MEMORY_BYTES,
@@ -199,6 +218,13 @@ impl Writer {
     #[must_use]
     pub fn memory_bytes(mut self, bytes: usize) -> Writer {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// Sets what becomes of rows that have the same key ([`Duplicates::Refused`]). A removal counts as a row.
+    #[must_use]
+    pub fn duplicates(mut self, duplicates: Duplicates) -> Writer {
+        self.duplicates = duplicates;
         self
     }
 
@@ -240,15 +266,13 @@ impl Writer {
         self.row.clear();
         self.row.resize(self.schema.row_bytes(), 0);
         self.row.push(1);
-        self.removed += 1;
         self.push_slot(key)?;
         Ok(true)
     }
 
     /// Adds the row whose bytes are at hand.
     fn push_encoded(&mut self, key: u64) -> Result<(), Error> {
-        if let Some(base) = &self.base {
-            self.added += u64::from(!base.contains(key));
+        if self.base.is_some() {
             self.row.push(0);
         }
         self.push_slot(key)
@@ -271,16 +295,19 @@ impl Writer {
             return Err(Error::io("finish", &self.unfinished.path)(cause));
         }
         let shards = std::mem::take(&mut self.shards);
-        let entries = self.finish_shards(shards)?;
+        let finished = self.finish_shards(shards)?;
         let rows = match &self.base {
             Some(base) => {
                 base.check_whole()?;
                 base.check_stands_in(&self.table_dir)?;
-                let rows = base.rows().checked_add(self.added);
-                let rows = rows.and_then(|rows| rows.checked_sub(self.removed));
-                rows.ok_or_else(|| base.miscounted(self.removed))?
+                let (added, removed) = finished.iter().fold((0, 0), |(added, removed), shard| {
+                    (added + shard.added, removed + shard.removed)
+                });
+                let rows = base.rows().checked_add(added);
+                let rows = rows.and_then(|rows| rows.checked_sub(removed));
+                rows.ok_or_else(|| base.miscounted(removed))?
             }
-            None => entries.iter().map(|entry| entry.rows).sum(),
+            None => finished.iter().map(|shard| shard.entry.rows).sum(),
         };
         let manifest = Manifest {
             format: FORMAT,
@@ -293,7 +320,7 @@ impl Writer {
             rows,
             created_unix_s: self.created_unix_s,
             source: self.source,
-            shards: entries,
+            shards: finished.into_iter().map(|shard| shard.entry).collect(),
         };
         let path = self.unfinished.path.join(manifest::FILE);
         let bytes = manifest.encode()?;
@@ -325,20 +352,22 @@ impl Writer {
     }
 
     /// Finishes the shards, as many at a time as there are processors.
-    fn finish_shards(&self, shards: Vec<ShardWriter>) -> Result<Vec<ShardEntry>, Error> {
+    fn finish_shards(&self, shards: Vec<ShardWriter>) -> Result<Vec<Finished>, Error> {
         let count = shards.len();
         let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
         let memory_bytes = self.memory_bytes / threads;
         let waiting = Mutex::new(shards.into_iter().enumerate());
-        let finished = Mutex::new(vec![None; count]);
+        let finished = Mutex::new((0..count).map(|_| None).collect::<Vec<_>>());
+        let base = self.base.as_deref();
         let work = || -> Result<(), Error> {
             loop {
                 let next = lock(&waiting).next();
                 let Some((number, shard)) = next else {
                     return Ok(());
                 };
-                let entry = shard.finish(self.identity(number, count), memory_bytes)?;
-                lock(&finished)[number] = Some(entry);
+                let shard =
+                    shard.finish(self.identity(number, count), self.duplicates, base, memory_bytes)?;
+                lock(&finished)[number] = Some(shard);
             }
         };
         thread::scope(|scope| {
@@ -394,70 +423,4 @@ fn source_date() -> Option<u64> {
 
 fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// A folder that is removed unless it is published.
-struct Unfinished {
-    path: PathBuf,
-    /// The table folder, when this writer made it.
-    new_table_dir: Option<PathBuf>,
-    published: bool,
-}
-
-impl Unfinished {
-    fn create(table_dir: &Path, version: u64, is_new: bool) -> Result<Unfinished, Error> {
-        // Two writers of one version, in one process or in two, must not meet in one folder.
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let path = loop {
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let name = format!(".{}.{}-{count}.unfinished", folder(version), process::id());
-            let path = table_dir.join(name);
-            match fs::create_dir(&path) {
-                // In a container a process may have the number of one that was killed.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                made => break made.map_err(Error::io("make folder", &path)).map(|()| path)?,
-            }
-        };
-        Ok(Unfinished {
-            path,
-            new_table_dir: is_new.then(|| table_dir.to_path_buf()),
-            published: false,
-        })
-    }
-
-    fn publish(&mut self, table_dir: &Path, version: u64) -> Result<PathBuf, Error> {
-        let path = table_dir.join(folder(version));
-        fs::rename(&self.path, &path).map_err(|error| match error.kind() {
-            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => exists(table_dir, version),
-            _ => Error::io("rename to", &path)(error),
-        })?;
-        self.published = true;
-        Ok(path)
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.published {
-            // Nobody is left to tell; readers ignore the folder in any case.
-            let _ = fs::remove_dir_all(&self.path);
-            if let Some(table_dir) = &self.new_table_dir {
-                // Goes only while it is empty.
-                let _ = fs::remove_dir(table_dir);
-            }
-        }
-    }
-}
-
-fn exists(table_dir: &Path, version: u64) -> Error {
-    Error::VersionExists {
-        path: table_dir.to_path_buf(),
-        version,
-    }
-}
-
-fn sync_dir(path: &Path) -> Result<(), Error> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .map_err(Error::io("sync", path))
 }

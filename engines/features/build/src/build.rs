@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond_engines_features as features;
-use millpond_engines_features::write::{MEMORY_BYTES, Summary, Writer};
+use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary, Writer};
 use millpond_engines_features::{Column, NotFinite, Numbers, Schema, Table};
 
 use crate::error::{Error, Problem};
@@ -33,6 +33,8 @@ pub struct BuildOptions {
     pub source: Source,
     /// How the numbers of a row are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
     pub numbers: Option<Numbers>,
+    /// What becomes of rows that have the same key, in the order of the inputs; a removal comes behind all of them.
+    pub duplicates: Duplicates,
     /// Builds a delta: what the input has is put into that version, of which everything else stays.
     pub base: Option<Base>,
     /// Input whose keys a delta removes from its base.
@@ -55,6 +57,7 @@ impl BuildOptions {
             key_column: "key".to_owned(),
             source: Source::default(),
             numbers: None,
+            duplicates: Duplicates::Refused,
             base: None,
             remove: Vec::new(),
             shards: 1,
@@ -267,6 +270,7 @@ fn create(options: &BuildOptions, dims: &[usize]) -> Result<Writer, Error> {
     };
     Ok(writer
         .source(options.inputs.join(" "))
+        .duplicates(options.duplicates)
         .memory_bytes(options.memory_bytes))
 }
 

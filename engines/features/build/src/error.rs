@@ -258,7 +258,10 @@ impl fmt::Display for Problem {
                 "there are {found} numbers, the first row has {expected}; make all the same length"
             ),
             Problem::DuplicateKey { key, first } => {
-                write!(f, "key {key} is in {first} already; keep one row a key")
+                write!(
+                    f,
+                    "key {key} is in {first} already; keep one row a key, or say which by --duplicates"
+                )
             }
         }
     }

@@ -35,7 +35,7 @@ pub use build::{Base, BuildOptions, Progress, build};
 pub use error::{Error, Place, Problem};
 pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};
-pub use millpond_engines_features::write::{MEMORY_BYTES, Summary};
+pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
 pub use millpond_engines_features::{Numbers, ShardInfo, VersionInfo, delete_version, version_infos};
 pub use random::{RandomOptions, random};
 

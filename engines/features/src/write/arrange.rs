@@ -9,7 +9,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::error::Error;
-use crate::hash::{Places, hash};
+use crate::hash::{Places, hash, key_of};
 use crate::header::{Header, KEY_BYTES, SHARD_ROWS_MAX};
 
 /// Seeds are powers of the first, so that hashes spread by one become those of the next by a multiplication.
@@ -46,6 +46,18 @@ impl Keys {
         self.hashes.len() as u64
     }
 
+    /// Keeps each key once, and returns those that were there more often, in their order.
+    pub(crate) fn fold(&mut self) -> Vec<u64> {
+        self.hashes.sort_unstable();
+        let same = self.hashes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1);
+        let mut met: Vec<u64> = same
+            .filter_map(|same| same.first().copied().map(key_of))
+            .collect();
+        met.sort_unstable();
+        self.hashes.dedup();
+        met
+    }
+
     /// Finds a slot for each. `path` is for messages.
     ///
     /// # Errors
@@ -80,6 +92,7 @@ impl Keys {
             if let Some(pilots) = pilots(&spreads, places) {
                 let filler = spreads.first().map_or(0, |&spread| places.key_of(spread));
                 return Ok(Arrangement {
+                    keep_first: false,
                     rows,
                     places,
                     pilots,
@@ -169,6 +182,8 @@ impl Taken {
 
 /// Where every key of a shard goes.
 pub(crate) struct Arrangement {
+    /// Of several rows of a key the first stays, else the last.
+    pub(crate) keep_first: bool,
     rows: u64,
     places: Places,
     pilots: Vec<u16>,
@@ -176,12 +191,12 @@ pub(crate) struct Arrangement {
     filler: u64,
 }
 
-/// Hands every slot of a shard, a key and its row, to the visitor it is given.
+/// Hands every slot of a shard, a key and its row, to the visitor it is given. Of slots of the same key the arrangement keeps one.
 pub(crate) type Slots<'a> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), Error> + 'a;
 
 impl Arrangement {
     /// Writes both sections, and returns the header that belongs before them. The slots are visited once for each
-    /// `memory_bytes` of them; `path` is for messages.
+    /// `memory_bytes` of them; `path` is for messages. `kept` gets the key and the row of each slot that has one.
     pub(crate) fn write(
         &self,
         identity: Identity,
@@ -189,6 +204,7 @@ impl Arrangement {
         out: &mut impl Write,
         path: &Path,
         slots: &mut Slots<'_>,
+        mut kept: Option<&mut dyn FnMut(u64, &[u8])>,
     ) -> Result<Header, Error> {
         let mut header = Header {
             shard: identity.shard,
@@ -221,6 +237,9 @@ impl Arrangement {
         while begin < self.places.slots {
             let end = self.places.slots.min(begin.saturating_add(pass_slots));
             let image = self.image(begin..end, slot_bytes, slots)?;
+            if let Some(kept) = &mut kept {
+                self.each_kept(begin, image.chunks_exact(slot_bytes), *kept);
+            }
             section.write(&image).map_err(Error::io("write", path))?;
             begin = end;
         }
@@ -240,6 +259,12 @@ impl Arrangement {
         for slot in image.chunks_exact_mut(slot_bytes) {
             slot[..KEY_BYTES].copy_from_slice(&self.filler.to_le_bytes());
         }
+        let own = self.slot_of(&self.filler.to_le_bytes());
+        if let Some(at) = own.filter(|at| self.keep_first && range.contains(at)) {
+            // It is no row yet, and must not pass for one.
+            let begin = (at - range.start) as usize * slot_bytes;
+            image[begin..begin + KEY_BYTES].copy_from_slice(&(!self.filler).to_le_bytes());
+        }
         slots(&mut |slot| {
             let Some(at) = self
                 .slot_of(slot)
@@ -248,11 +273,29 @@ impl Arrangement {
                 return;
             };
             let begin = at as usize * slot_bytes;
-            if let Some(place) = image.get_mut(begin..begin + slot_bytes) {
+            if let Some(place) = image.get_mut(begin..begin + slot_bytes)
+                && !(self.keep_first && place[..KEY_BYTES] == slot[..KEY_BYTES])
+            {
                 place.copy_from_slice(slot);
             }
         })?;
         Ok(image)
+    }
+
+    /// Hands on the slots of an image that have a row; `begin` is the number of its first slot.
+    fn each_kept<'s>(
+        &self,
+        begin: u64,
+        slots: impl Iterator<Item = &'s [u8]>,
+        kept: &mut dyn FnMut(u64, &[u8]),
+    ) {
+        for (number, slot) in (begin..).zip(slots) {
+            if let Some((key, row)) = slot.split_first_chunk()
+                && self.slot_of(slot) == Some(number)
+            {
+                kept(u64::from_le_bytes(*key), row);
+            }
+        }
     }
 
     fn slot_of(&self, slot: &[u8]) -> Option<u64> {
@@ -352,13 +395,20 @@ mod tests {
                 is_delta: false,
             };
             let mut out = Vec::new();
-            let header = arrangement.write(identity, memory_bytes, &mut out, Path::new("x"), &mut |visit| {
-                for key in keys {
-                    let row = [1, 2, *key as u8];
-                    visit(&[&key.to_le_bytes()[..], &row].concat());
-                }
-                Ok(())
-            });
+            let header = arrangement.write(
+                identity,
+                memory_bytes,
+                &mut out,
+                Path::new("x"),
+                &mut |visit| {
+                    for key in keys {
+                        let row = [1, 2, *key as u8];
+                        visit(&[&key.to_le_bytes()[..], &row].concat());
+                    }
+                    Ok(())
+                },
+                None,
+            );
             (header.unwrap(), out)
         };
         let keys: Vec<u64> = (0..500).map(|key| key * 31).collect();
@@ -370,6 +420,44 @@ mod tests {
         );
         for memory_bytes in [0, 1, 100, 4096] {
             assert_eq!(write(&turned, memory_bytes), expected);
+        }
+    }
+
+    #[test]
+    fn of_rows_of_one_key_the_first_or_the_last_stays() {
+        let identity = Identity {
+            shard: 0,
+            shards: 1,
+            version: 1,
+            row_bytes: 1,
+            is_delta: false,
+        };
+        // Many small shards: the key that fills empty slots is among those that are there twice.
+        for keys in (1..40_u64).map(|count| (0..count).collect::<Vec<_>>()) {
+            for (keep_first, memory_bytes) in [(true, 0), (true, 25), (true, 1 << 20), (false, 25)] {
+                let mut all = Keys::default();
+                keys.iter().chain(&keys).for_each(|&key| all.push(key));
+                assert_eq!(all.fold(), keys);
+                let mut arrangement = all.arrange(Path::new("x")).unwrap();
+                arrangement.keep_first = keep_first;
+                let mut got = Vec::new();
+                let mut slots = |visit: &mut dyn FnMut(&[u8])| {
+                    for row in [1, 2] {
+                        keys.iter()
+                            .for_each(|key| visit(&[&key.to_le_bytes()[..], &[row]].concat()));
+                    }
+                    Ok(())
+                };
+                let mut kept = |key: u64, row: &[u8]| got.push((key, row.to_vec()));
+                let (out, path) = (&mut Vec::new(), Path::new("x"));
+                arrangement
+                    .write(identity, memory_bytes, out, path, &mut slots, Some(&mut kept))
+                    .unwrap();
+                got.sort();
+                let row = if keep_first { 1 } else { 2 };
+                let expected: Vec<_> = keys.iter().map(|&key| (key, vec![row])).collect();
+                assert_eq!(got, expected);
+            }
         }
     }
 

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::Duplicates;
 use super::arrange::{Identity, Keys};
 use crate::error::Error;
 use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
 use crate::manifest::{ShardEntry, shard_file};
+use crate::table::Table;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -25,6 +27,15 @@ pub(super) struct ShardWriter {
     /// Over all rows: what is read again must be what was written.
     written: Xxh3Default,
     keys: Keys,
+}
+
+/// A shard that is written, and what it changes of the base where it is of a delta.
+pub(super) struct Finished {
+    pub(super) entry: ShardEntry,
+    /// Rows that the base has not.
+    pub(super) added: u64,
+    /// Rows of the base that it removes.
+    pub(super) removed: u64,
 }
 
 impl ShardWriter {
@@ -61,24 +72,47 @@ impl ShardWriter {
     }
 
     /// Writes the shard with at most `memory_bytes` of its slots in memory at a time.
-    pub(super) fn finish(self, identity: Identity, memory_bytes: usize) -> Result<ShardEntry, Error> {
+    pub(super) fn finish(
+        mut self,
+        identity: Identity,
+        duplicates: Duplicates,
+        base: Option<&Table>,
+        memory_bytes: usize,
+    ) -> Result<Finished, Error> {
         let (rows_path, path) = (self.rows_path, self.dir.join(shard_file(self.number)));
         let rows = self.rows.into_inner().map_err(|error| error.into_error());
         let mut rows = rows.map_err(Error::io("write", &rows_path))?;
         let written = self.written.digest();
-        let arrangement = self.keys.arrange(&path)?;
+        if duplicates != Duplicates::Refused {
+            self.keys.fold();
+        }
+        let mut arrangement = self.keys.arrange(&path)?;
+        arrangement.keep_first = duplicates == Duplicates::First;
         let slot_bytes = KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta);
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
         file.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
-        let header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut |visit| {
+        let mut slots = |visit: &mut dyn FnMut(&[u8])| {
             let read = each(&mut rows, slot_bytes, visit).map_err(Error::io("read", &rows_path))?;
             if read == written {
                 return Ok(());
             }
             let (expected, found) = (format!("checksum {written:016x}"), format!("{read:016x}"));
             Err(Error::damaged(&rows_path, "rows, read again", expected, found))
-        })?;
+        };
+        let (mut added, mut removed) = (0, 0);
+        let mut kept = |key: u64, row: &[u8]| {
+            let is_there = base.is_some_and(|base| base.contains(key));
+            match row.last() {
+                Some(0) => added += u64::from(!is_there),
+                _ => removed += u64::from(is_there),
+            }
+        };
+        let kept: Option<&mut dyn FnMut(u64, &[u8])> = match base {
+            Some(_) => Some(&mut kept),
+            None => None,
+        };
+        let header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut slots, kept)?;
         let (bytes, checksum) = header.encode();
         file.rewind()
             .and_then(|()| file.write_all(&bytes))
@@ -87,11 +121,16 @@ impl ShardWriter {
             .map_err(Error::io("write", &path))
             .and_then(|metadata| {
                 fs::remove_file(&rows_path).map_err(Error::io("remove", &rows_path))?;
-                Ok(ShardEntry {
+                let entry = ShardEntry {
                     file: shard_file(self.number),
                     bytes: metadata.len(),
                     rows: header.rows,
                     checksum: format!("{checksum:016x}"),
+                };
+                Ok(Finished {
+                    entry,
+                    added,
+                    removed,
                 })
             })
     }

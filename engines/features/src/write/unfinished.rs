@@ -1,0 +1,78 @@
+//! The folder in which a version is written, until it has its name.
+//!
+//! Knows nothing of what is in it. Invariant: a folder that was not published goes when its writer does.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Error;
+use crate::versions::folder;
+
+/// A folder that is removed unless it is published.
+pub(super) struct Unfinished {
+    pub(super) path: PathBuf,
+    /// The table folder, when this writer made it.
+    new_table_dir: Option<PathBuf>,
+    published: bool,
+}
+
+impl Unfinished {
+    pub(super) fn create(table_dir: &Path, version: u64, is_new: bool) -> Result<Unfinished, Error> {
+        // Two writers of one version, in one process or in two, must not meet in one folder.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let path = loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".{}.{}-{count}.unfinished", folder(version), process::id());
+            let path = table_dir.join(name);
+            match fs::create_dir(&path) {
+                // In a container a process may have the number of one that was killed.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => break made.map_err(Error::io("make folder", &path)).map(|()| path)?,
+            }
+        };
+        Ok(Unfinished {
+            path,
+            new_table_dir: is_new.then(|| table_dir.to_path_buf()),
+            published: false,
+        })
+    }
+
+    pub(super) fn publish(&mut self, table_dir: &Path, version: u64) -> Result<PathBuf, Error> {
+        let path = table_dir.join(folder(version));
+        fs::rename(&self.path, &path).map_err(|error| match error.kind() {
+            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => exists(table_dir, version),
+            _ => Error::io("rename to", &path)(error),
+        })?;
+        self.published = true;
+        Ok(path)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nobody is left to tell; readers ignore the folder in any case.
+            let _ = fs::remove_dir_all(&self.path);
+            if let Some(table_dir) = &self.new_table_dir {
+                // Goes only while it is empty.
+                let _ = fs::remove_dir(table_dir);
+            }
+        }
+    }
+}
+
+pub(super) fn exists(table_dir: &Path, version: u64) -> Error {
+    Error::VersionExists {
+        path: table_dir.to_path_buf(),
+        version,
+    }
+}
+
+pub(super) fn sync_dir(path: &Path) -> Result<(), Error> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(Error::io("sync", path))
+}
