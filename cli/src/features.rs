@@ -3,8 +3,8 @@
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Duplicates, Format, Numbers, Progress, RandomOptions, Source, Summary, VersionInfo,
-    build, compact, delete_version, inspect, random, verify, version_infos,
+    Base, BuildOptions, Duplicates, Format, Keys, Numbers, Progress, RandomOptions, Source, Summary,
+    VersionInfo, build, compact, delete_version, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -84,9 +84,15 @@ pub(crate) struct Build {
     /// The version; the highest there is, plus one, when left out.
     #[arg(long)]
     version: Option<u64>,
-    /// The column of keys (64-bit integers, signed or unsigned). NPY has no names.
+    /// The column of keys: 64-bit integers, signed or unsigned, or texts. NPY has no names.
     #[arg(long, default_value = "key", value_name = "COLUMN")]
     key_column: String,
+    /// What the keys are: u64, or text. Where left out, a CSV file has numbers, and others say it themselves.
+    #[arg(long, value_parser = ["u64", "text"])]
+    keys: Option<String>,
+    /// The slot that texts are hashed in, as a pipeline's `hash` stage names it; empty when left out.
+    #[arg(long, value_name = "NAME")]
+    slot: Option<String>,
     /// The column of numbers or lists of them, or several with commas between, which stand behind each other in a row. Where left
     /// out: `vector`; or, in a CSV file that has no such column, all but the key's.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
@@ -108,7 +114,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "duplicates", "key_column", "value_column"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "duplicates", "keys", "slot", "key_column", "value_column"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
@@ -254,6 +260,14 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         format: arguments.format,
         version: arguments.version,
         key_column: arguments.key_column,
+        keys: match (arguments.keys.as_deref(), arguments.slot) {
+            (Some("u64"), Some(_)) => anyhow::bail!("--slot is for keys that are texts"),
+            (Some("u64"), None) => Some(Keys::U64),
+            (None, None) => None,
+            (_, slot) => Some(Keys::Text {
+                slot: slot.unwrap_or_default(),
+            }),
+        },
         source: match arguments.value_column.as_slice() {
             [] => Source::Usual,
             _ => Source::Columns(arguments.value_column),

@@ -127,6 +127,18 @@ pub enum Error {
         /// The key.
         key: u64,
     },
+    /// Two texts have the same key, so one row would answer for both.
+    #[error(
+        "the texts {first:?} and {second:?} have the same key, {key}; change one of them, or the slot that they are hashed in (--slot)"
+    )]
+    Collision {
+        /// The key.
+        key: u64,
+        /// The text that came first.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// A row holds NaN, an infinity, or a number that becomes one in the type of its column.
     #[error(
         "key {key}: value {position} of its row is {value}; expected a finite number that its column's type can hold"

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
 use crate::header::{self, HEADER_BYTES, check_start, u32_at, u64_at};
-use crate::manifest::{Manifest, ShardEntry};
+use crate::manifest::{KeyKind, Manifest, ShardEntry};
 use crate::schema::{DIM_MAX, NotFinite, Schema};
 use crate::shard::Shard;
 use crate::write::arrange::{Identity, Keys};
@@ -41,6 +41,8 @@ pub(crate) fn manifest(bytes: &[u8]) -> serde_json::Result<Manifest> {
         format: FORMAT,
         name,
         version,
+        keys: KeyKind::U64,
+        slot: String::new(),
         columns: Schema::floats(dim as usize).columns,
         not_finite: NotFinite::Refused,
         default_row: None,

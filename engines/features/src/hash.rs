@@ -19,6 +19,16 @@ pub(crate) fn key_of(hash: u64) -> u64 {
     h ^ (h >> 30) ^ (h >> 60)
 }
 
+/// The key of a text: FNV-1a, 64 bits, over the bytes of `slot`, one zero byte, and those of the text (docs/decisions/0015). Trainers
+/// compute the same.
+pub fn text_key(slot: &str, text: impl AsRef<[u8]>) -> u64 {
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
+    let slot = slot.as_bytes().iter().fold(OFFSET_BASIS, step);
+    text.as_ref().iter().fold(step(slot, &0), step)
+}
+
 /// The shard of a hashed key, below `shards`.
 pub(crate) fn shard_of(hash: u64, shards: u32) -> u32 {
     (((hash >> 32) * u64::from(shards)) >> 32) as u32

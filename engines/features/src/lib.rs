@@ -53,9 +53,10 @@ mod versions;
 pub mod write;
 
 pub use error::Error;
+pub use hash::text_key;
 pub use lookup::Pool;
 pub use projection::{Answered, Projection};
-pub use schema::{Column, DIM_MAX, NotFinite, Numbers, Schema};
+pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, Schema};
 pub use section::{Memory, RespKeys, Section};
 pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use versions::{VersionInfo, delete_version, version_infos, versions};

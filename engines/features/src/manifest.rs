@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::Error;
 use crate::format1;
 use crate::header::{FORMAT, SHARDS_MAX};
-use crate::schema::{Column, NotFinite, Schema};
+use crate::schema::{Column, Keys, NotFinite, Schema};
 
 /// The name of the file in a version folder.
 pub(crate) const FILE: &str = "manifest.json";
@@ -26,6 +26,12 @@ pub(crate) struct Manifest {
     pub(crate) format: u32,
     pub(crate) name: String,
     pub(crate) version: u64,
+    /// Not there where keys are numbers.
+    #[serde(default, skip_serializing_if = "KeyKind::is_u64")]
+    pub(crate) keys: KeyKind,
+    /// What texts are hashed with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) slot: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) not_finite: NotFinite,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,6 +44,29 @@ pub(crate) struct Manifest {
     pub(crate) created_unix_s: u64,
     pub(crate) source: String,
     pub(crate) shards: Vec<ShardEntry>,
+}
+
+/// What the keys are, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeyKind {
+    #[default]
+    U64,
+    Text,
+}
+
+impl KeyKind {
+    fn is_u64(&self) -> bool {
+        *self == KeyKind::U64
+    }
+
+    /// The two fields of a manifest that say what its keys are.
+    pub(crate) fn fields(keys: &Keys) -> (KeyKind, String) {
+        match keys {
+            Keys::U64 => (KeyKind::U64, String::new()),
+            Keys::Text { slot } => (KeyKind::Text, slot.clone()),
+        }
+    }
 }
 
 /// The version that a delta changes.
@@ -135,6 +164,12 @@ impl Manifest {
     /// The columns of its rows.
     pub(crate) fn schema(&self) -> Schema {
         Schema {
+            keys: match self.keys {
+                KeyKind::U64 => Keys::U64,
+                KeyKind::Text => Keys::Text {
+                    slot: self.slot.clone(),
+                },
+            },
             columns: self.columns.clone(),
             not_finite: self.not_finite,
             default_row: self.default_row.clone(),
@@ -155,6 +190,10 @@ impl Manifest {
             } => Error::damaged(path, name, expected, found),
             other => other,
         })?;
+        if self.keys.is_u64() && !self.slot.is_empty() {
+            let found = format!("{:?}", self.slot);
+            return Err(Error::damaged(path, "slot", "none where keys are numbers", found));
+        }
         // The names are fixed, so no manifest can lead out of its folder.
         for (number, entry) in (0..).zip(&self.shards) {
             let expected = shard_file(number);
@@ -189,6 +228,8 @@ mod tests {
             format: FORMAT,
             name: "films".to_owned(),
             version: u64::MAX,
+            keys: KeyKind::U64,
+            slot: String::new(),
             columns: Schema::floats(16).columns,
             not_finite: NotFinite::Refused,
             default_row: None,
@@ -226,6 +267,39 @@ mod tests {
         let read = Manifest::decode(&bytes, Path::new("m")).unwrap();
         assert_eq!(read, manifest());
         read.check(Path::new("m")).unwrap();
+    }
+
+    #[test]
+    fn keys_that_are_texts_are_said() {
+        let read = |keys: Keys| {
+            let (kind, slot) = KeyKind::fields(&keys);
+            let written = Manifest {
+                keys: kind,
+                slot,
+                ..manifest()
+            };
+            let bytes = written.encode().unwrap();
+            let read = Manifest::decode(&bytes, Path::new("m")).unwrap();
+            read.check(Path::new("m")).unwrap();
+            assert_eq!(read.schema().keys, keys);
+            String::from_utf8(bytes).unwrap()
+        };
+        let said = |slot: &str| {
+            read(Keys::Text {
+                slot: slot.to_owned(),
+            })
+        };
+        assert!(!read(Keys::U64).contains("keys"));
+        assert!(said("").contains("\"keys\": \"text\",\n  \"columns\""));
+        assert!(said("genre").contains("\"keys\": \"text\",\n  \"slot\": \"genre\",\n"));
+        let wrong = Manifest {
+            slot: "genre".to_owned(),
+            ..manifest()
+        };
+        check(
+            &wrong,
+            "slot: expected none where keys are numbers, found \"genre\"",
+        );
     }
 
     #[test]

@@ -227,6 +227,7 @@ mod tests {
 
     fn schema(kinds: &[(Numbers, usize)]) -> Schema {
         Schema {
+            keys: crate::schema::Keys::U64,
             columns: kinds
                 .iter()
                 .enumerate()

@@ -1,4 +1,4 @@
-//! What a row holds: its columns, and how each lies in the file.
+//! What a row holds: its columns, and how each lies in the file; and what its key is.
 //!
 //! Invariant: a checked schema has a row of at least one byte and at most [`ROW_BYTES_MAX`], and its columns follow
 //! each other without gaps.
@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::hash::text_key;
 use crate::rows::{self, Unfit};
 
 /// Most numbers in a row, all columns together.
@@ -85,9 +86,34 @@ pub enum NotFinite {
     Kept,
 }
 
+/// What the keys of a table are to those who look them up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Keys {
+    /// Numbers of 64 bits.
+    #[default]
+    U64,
+    /// Texts, of which the table has the hashes ([`text_key`](crate::text_key)).
+    Text {
+        /// The slot that the texts are hashed in.
+        slot: String,
+    },
+}
+
+impl Keys {
+    /// The key of a text; none where keys are numbers.
+    pub fn of_text(&self, text: impl AsRef<[u8]>) -> Option<u64> {
+        match self {
+            Keys::U64 => None,
+            Keys::Text { slot } => Some(text_key(slot, text)),
+        }
+    }
+}
+
 /// The columns of a table, in the order in which a row has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
+    /// What its keys are.
+    pub keys: Keys,
     /// The columns.
     pub columns: Vec<Column>,
     /// What becomes of NaN and infinities.
@@ -100,6 +126,7 @@ impl Schema {
     /// One column named `vector` of `dim` finite 32-bit floats.
     pub fn floats(dim: usize) -> Schema {
         Schema {
+            keys: Keys::U64,
             columns: vec![Column {
                 name: "vector".to_owned(),
                 numbers: Numbers::F32,
@@ -131,6 +158,12 @@ impl Schema {
         let count = self.columns.len();
         if count == 0 || count > COLUMNS_MAX {
             return Err(Error::argument("columns", format!("1 to {COLUMNS_MAX}"), count));
+        }
+        if let Keys::Text { slot } = &self.keys
+            && slot.len() > NAME_BYTES_MAX
+        {
+            let expected = format!("a name of at most {NAME_BYTES_MAX} bytes");
+            return Err(Error::argument("slot of the keys", expected, format!("{slot:?}")));
         }
         let mut dim = 0_usize;
         for (at, column) in self.columns.iter().enumerate() {
@@ -203,6 +236,7 @@ mod tests {
 
     fn check(columns: Vec<Column>, expected: &str) {
         let schema = Schema {
+            keys: Keys::U64,
             columns,
             ..Schema::floats(1)
         };
@@ -236,6 +270,7 @@ mod tests {
     #[test]
     fn rows_have_the_documented_sizes() {
         let schema = Schema {
+            keys: Keys::U64,
             columns: vec![
                 column("a", Numbers::F32, 3),
                 column("b", Numbers::F16, 3),

@@ -13,7 +13,7 @@ use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
 use crate::projection::{Answered, Projection};
 use crate::rows::Row;
-use crate::schema::Schema;
+use crate::schema::{Keys, Schema};
 use crate::shard::Shard;
 use crate::versions::{folder, number, versions};
 use millpond_metrics::Metric;
@@ -215,6 +215,11 @@ impl Table {
         &self.floats
     }
 
+    /// What its keys are to those who look them up.
+    pub fn keys(&self) -> &Keys {
+        &self.schema.keys
+    }
+
     /// Numbers in a row, all columns together.
     pub fn dim(&self) -> usize {
         self.dim
@@ -357,7 +362,9 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
             )));
         }
         if manifest.schema() != schema || manifest.name != top.name {
-            return Err(broken("it has another name or other columns".to_owned()));
+            return Err(broken(
+                "it has another name, other keys or other columns".to_owned(),
+            ));
         }
         if rows.abs_diff(manifest.rows) > changes {
             let expected = format!(

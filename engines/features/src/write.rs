@@ -4,7 +4,9 @@
 //! everything under it is synced; whatever fails before leaves no version and no folder.
 
 pub(crate) mod arrange;
+mod compact;
 mod shard;
+mod texts;
 mod unfinished;
 
 use std::fmt;
@@ -18,13 +20,15 @@ use std::time::SystemTime;
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
 use crate::header::{FORMAT, SHARDS_MAX};
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, KeyKind, Manifest};
 use crate::rows;
-use crate::schema::{Schema, check_name};
+use crate::schema::{Keys, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
 use arrange::Identity;
+pub use compact::compact;
 use shard::{Finished, ShardWriter};
+pub use texts::TEXT_BYTES_MAX;
 use unfinished::{Unfinished, exists, sync_dir};
 
 /// Bytes of rows that are put in order at a time, where nothing else is said.
@@ -200,6 +204,11 @@ impl Writer {
         })
     }
 
+    /// The columns of its rows, and what its keys are.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
     /// Says what the version is built from, for people.
     #[must_use]
     pub fn source(mut self, source: impl Into<String>) -> Writer {
@@ -232,8 +241,70 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Dim`] and [`Error::NotFinite`] leave the writer as it was, so the caller may go on; after [`Error::Io`]
-    /// it cannot be finished.
+    /// it cannot be finished. [`Error::Argument`] where keys are texts.
     pub fn push(&mut self, key: u64, row: &[f32]) -> Result<(), Error> {
+        self.check_number(key)?;
+        self.encode(key, row)?;
+        self.push_encoded(key)
+    }
+
+    /// Adds the row of a text. That it was there before, or has the key of another text, is found by [`Writer::finish`].
+    ///
+    /// # Errors
+    /// As [`Writer::push`]; [`Error::Argument`] for a text of more than [`TEXT_BYTES_MAX`] bytes, or where keys are numbers.
+    pub fn push_text(&mut self, text: &str, row: &[f32]) -> Result<(), Error> {
+        let key = self.key_of(text)?;
+        self.encode(key, row)?;
+        self.keep_text(key, text)?;
+        self.push_encoded(key)
+    }
+
+    /// Removes the key of a delta's base; whether there is such a row. A key that has none takes no space.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where this is no delta or keys are texts; [`Error::Io`].
+    pub fn remove(&mut self, key: u64) -> Result<bool, Error> {
+        self.check_number(key)?;
+        self.remove_key(key)
+    }
+
+    /// Removes the key of a text, as [`Writer::remove`].
+    ///
+    /// # Errors
+    /// As [`Writer::remove`]; [`Error::Argument`] for a text that is too long, or where keys are numbers.
+    pub fn remove_text(&mut self, text: &str) -> Result<bool, Error> {
+        let key = self.key_of(text)?;
+        let is_there = self.remove_key(key)?;
+        if is_there {
+            self.keep_text(key, text)?;
+        }
+        Ok(is_there)
+    }
+
+    fn check_number(&self, key: u64) -> Result<(), Error> {
+        match self.schema.keys {
+            Keys::U64 => Ok(()),
+            Keys::Text { .. } => Err(Error::argument("key", "a text, as the table has", key)),
+        }
+    }
+
+    fn key_of(&self, text: &str) -> Result<u64, Error> {
+        let key = self.schema.keys.of_text(text);
+        key.ok_or_else(|| Error::argument("key", "a number, as the table has", format!("{text:?}")))
+    }
+
+    fn keep_text(&mut self, key: u64, text: &str) -> Result<(), Error> {
+        let number = shard_of(hash(key), self.shards.len() as u32) as usize;
+        let Keys::Text { slot } = &self.schema.keys else {
+            return Ok(());
+        };
+        let kept = self.shards[number].push_text(slot, text);
+        self.failed |= matches!(kept, Err(Error::Io { .. }));
+        kept
+    }
+
+    /// Leaves the bytes of a row at hand.
+    fn encode(&mut self, key: u64, row: &[f32]) -> Result<(), Error> {
         let dim = self.schema.dim();
         if row.len() != dim {
             return Err(Error::Dim {
@@ -247,15 +318,10 @@ impl Writer {
             key,
             position: unfit.position,
             value: unfit.value,
-        })?;
-        self.push_encoded(key)
+        })
     }
 
-    /// Removes the key of a delta's base; whether there is such a row. A key that has none takes no space.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] where this is no delta; [`Error::Io`].
-    pub fn remove(&mut self, key: u64) -> Result<bool, Error> {
+    fn remove_key(&mut self, key: u64) -> Result<bool, Error> {
         let Some(base) = &self.base else {
             let expected = "none in a version that is no delta";
             return Err(Error::argument("keys to remove", expected, key));
@@ -309,10 +375,13 @@ impl Writer {
             }
             None => finished.iter().map(|shard| shard.entry.rows).sum(),
         };
+        let (keys, slot) = KeyKind::fields(&self.schema.keys);
         let manifest = Manifest {
             format: FORMAT,
             name: self.name,
             version: self.version,
+            keys,
+            slot,
             columns: self.schema.columns.clone(),
             not_finite: self.schema.not_finite,
             default_row: self.schema.default_row.clone(),
@@ -384,36 +453,6 @@ impl Writer {
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         Ok(finished.into_iter().flatten().collect())
     }
-}
-
-/// Writes a version that has all rows of `table`, its deltas folded in, and is none itself.
-///
-/// # Errors
-/// As [`Writer::create`] and [`Writer::finish`]; [`Error::Damaged`], because `table` is read whole.
-pub fn compact(
-    table: &Table,
-    table_dir: &Path,
-    version: u64,
-    shards: u32,
-    memory_bytes: usize,
-) -> Result<Summary, Error> {
-    table.verify()?;
-    let writer = Writer::create(table_dir, table.name(), version, table.schema().clone(), shards)?;
-    let mut writer = writer
-        .source(format!("versions {:?}", table.chain()))
-        .memory_bytes(memory_bytes);
-    let mut rows = 0_u64;
-    table.each_row(&mut |key, row| {
-        rows += 1;
-        writer.row.clear();
-        writer.row.extend_from_slice(row);
-        writer.push_encoded(key)
-    })?;
-    table.check_whole()?;
-    if rows != table.rows() {
-        return Err(table.miscounted(rows));
-    }
-    writer.finish()
 }
 
 /// When the sources of a build that is to be the same again were made (reproducible-builds.org).

@@ -9,6 +9,7 @@ use crate::{
     Value,
 };
 use millpond_backends_interface::Port;
+use millpond_engines_features::text_key;
 use serde::Deserialize;
 
 /// Keys of texts, by [`key_hash`].
@@ -99,7 +100,7 @@ impl Stage for Hash {
         let texts = from.bytes()?;
         let value = match &self.split {
             None => from.with(Items::Keys(
-                texts.iter().map(|text| hash(&self.slot, text)).collect(),
+                texts.iter().map(|text| text_key(&self.slot, text)).collect(),
             )),
             // A field of the user is one row.
             Some(split) => {
@@ -123,17 +124,5 @@ impl Stage for Hash {
 /// assert_ne!(key_hash("user", "1"), key_hash("film", "1"));
 /// ```
 pub fn key_hash(slot: &str, value: &str) -> u64 {
-    hash(slot, value.as_bytes())
-}
-
-fn hash(slot: &str, value: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let bytes = slot
-        .bytes()
-        .chain(std::iter::once(0))
-        .chain(value.iter().copied());
-    bytes.fold(OFFSET_BASIS, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
-    })
+    text_key(slot, value)
 }

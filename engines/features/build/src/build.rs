@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use millpond_engines_features as features;
 use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary, Writer};
-use millpond_engines_features::{Column, NotFinite, Numbers, Schema, Table};
+use millpond_engines_features::{Column, Keys, NotFinite, Numbers, Schema, Table};
 
 use crate::error::{Error, Problem};
 use crate::input::{Block, Format, Input, Source, VECTOR, Wanted, expand};
@@ -29,6 +29,8 @@ pub struct BuildOptions {
     pub version: Option<u64>,
     /// The column of the keys, `key` by custom.
     pub key_column: String,
+    /// What the keys are: what the first input has, or the base of a delta, where it is not said. Those of CSV are numbers then.
+    pub keys: Option<Keys>,
     /// Where the numbers come from.
     pub source: Source,
     /// How the numbers of a row are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
@@ -55,6 +57,7 @@ impl BuildOptions {
             name: name.into(),
             version: None,
             key_column: "key".to_owned(),
+            keys: None,
             source: Source::default(),
             numbers: None,
             duplicates: Duplicates::Refused,
@@ -97,32 +100,41 @@ impl fmt::Display for Progress {
 /// Every case of [`Error`]; no version appears then, and no other is touched.
 pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Summary, Error> {
     let inputs = expand(&options.inputs, options.format)?;
-    let sources = std::slice::from_ref(&options.source);
+    let remove = expand(&options.remove, options.format)?;
+    let base = options.base.map(|base| open_base(options, base)).transpose()?;
+    let keys = options.keys.as_ref().or(base.as_deref().map(Table::keys));
     let wanted = Wanted {
         key: &options.key_column,
-        sources,
+        keys,
+        sources: std::slice::from_ref(&options.source),
     };
-    let mut rows = Rows::default();
+    let mut rows = Rows::new(options, base.clone());
     each_block(&inputs, &wanted, progress, &mut |input, block| {
-        (0..block.keys.len()).try_for_each(|at| rows.add(options, input, block, at))
+        (0..block.keys.len()).try_for_each(|at| rows.add(input, block, at))
     })?;
-    let mut writer = match (rows.writer, options.base) {
-        (Some(writer), _) => writer,
+    let mut writer = match rows.writer {
+        Some(writer) => writer,
         // A delta may only remove; its columns are its base's.
-        (None, Some(_)) if !options.remove.is_empty() => create(options, &[])?,
-        (None, _) => return Err(empty(&inputs)),
+        None if base.is_some() && !remove.is_empty() => create(options, base.clone(), None, &[])?,
+        None => return Err(empty(&inputs)),
     };
-    let remove = expand(&options.remove, options.format)?;
+    let keys = writer.schema().keys.clone();
     let keys_alone = Wanted {
-        key: &options.key_column,
+        keys: Some(&keys),
         sources: &[],
+        ..wanted
     };
     each_block(&remove, &keys_alone, &mut |_| {}, &mut |_, block| {
-        let mut keys = block.keys.iter();
-        keys.try_for_each(|&key| writer.remove(key).map(drop).map_err(Error::from))
+        (0..block.keys.len()).try_for_each(|at| {
+            let removed = match (block.text(at), block.keys.get(at)) {
+                (Some(text), _) => writer.remove_text(text),
+                (None, key) => writer.remove(key.copied().unwrap_or_default()),
+            };
+            removed.map(drop).map_err(Error::from)
+        })
     })?;
     writer.finish().map_err(|error| match error {
-        features::Error::DuplicateKey { key } => duplicate(&inputs, &options.key_column, key),
+        features::Error::DuplicateKey { key } => duplicate(&inputs, &keys_alone, key),
         other => other.into(),
     })
 }
@@ -136,9 +148,19 @@ fn each_block(
 ) -> Result<(), Error> {
     let bytes_total: u64 = inputs.iter().map(|input| input.bytes).sum();
     let (mut block, mut rows, mut bytes) = (Block::default(), 0, 0);
+    let mut is_text = wanted.keys.map(|keys| match keys {
+        Keys::U64 => false,
+        Keys::Text { slot } => {
+            block.slot.clone_from(slot);
+            true
+        }
+    });
     for input in inputs {
         let mut reader = input.open(wanted)?;
         while reader.read(&mut block)? {
+            if block.is_text() != *is_text.get_or_insert(block.is_text()) {
+                return Err(other_kind(input, wanted.key, &block));
+            }
             visit(input, &block)?;
             rows += block.keys.len() as u64;
             let read = bytes as f64 + reader.share() * input.bytes as f64;
@@ -150,9 +172,25 @@ fn each_block(
     Ok(())
 }
 
+/// The error for texts among numbers, or numbers among texts.
+fn other_kind(input: &Input, key_column: &str, block: &Block) -> Error {
+    let problem = match (block.text(0), block.keys.first()) {
+        (Some(text), _) => Problem::KeyKind {
+            expected: "a number",
+            found: format!("{text:?}"),
+        },
+        (None, key) => Problem::KeyKind {
+            expected: "a text",
+            found: key.copied().unwrap_or_default().to_string(),
+        },
+    };
+    input.bad(block.place(0), key_column, problem)
+}
+
 /// The rows of all inputs on their way to the writer.
-#[derive(Default)]
-struct Rows {
+struct Rows<'a> {
+    options: &'a BuildOptions,
+    base: Option<Arc<Table>>,
     writer: Option<Writer>,
     /// Numbers that the first row has in each column.
     dims: Vec<usize>,
@@ -160,15 +198,32 @@ struct Rows {
     row: Vec<f32>,
 }
 
-impl Rows {
+impl Rows<'_> {
+    fn new(options: &BuildOptions, base: Option<Arc<Table>>) -> Rows<'_> {
+        Rows {
+            options,
+            base,
+            writer: None,
+            dims: Vec::new(),
+            row: Vec::new(),
+        }
+    }
+
     /// Adds row `at` of a block.
-    fn add(&mut self, options: &BuildOptions, input: &Input, block: &Block, at: usize) -> Result<(), Error> {
+    fn add(&mut self, input: &Input, block: &Block, at: usize) -> Result<(), Error> {
+        let options = self.options;
         let writer = match &mut self.writer {
             Some(writer) => writer,
             // The first row tells how many numbers there are.
             none => {
                 self.dims = block.columns.iter().map(|lists| lists.row(at).len()).collect();
-                none.insert(create(options, &self.dims)?)
+                let keys = match block.is_text() {
+                    true => Keys::Text {
+                        slot: block.slot.clone(),
+                    },
+                    false => Keys::U64,
+                };
+                none.insert(create(options, self.base.clone(), Some(keys), &self.dims)?)
             }
         };
         for (lists, &expected) in block.columns.iter().zip(&self.dims) {
@@ -186,8 +241,11 @@ impl Rows {
                 &self.row
             }
         };
-        let key = block.keys.get(at).copied().unwrap_or_default();
-        writer.push(key, row).map_err(|error| match error {
+        let pushed = match block.text(at) {
+            Some(text) => writer.push_text(text, row),
+            None => writer.push(block.keys.get(at).copied().unwrap_or_default(), row),
+        };
+        pushed.map_err(|error| match error {
             features::Error::NotFinite { position, value, .. } => {
                 let value = value.into();
                 let problem = Problem::NotFinite { position, value };
@@ -199,18 +257,15 @@ impl Rows {
 }
 
 /// Reads the inputs again for the second row that has a key.
-fn duplicate(inputs: &[Input], key_column: &str, key: u64) -> Error {
-    let wanted = Wanted {
-        key: key_column,
-        sources: &[],
-    };
+fn duplicate(inputs: &[Input], wanted: &Wanted<'_>, key: u64) -> Error {
     let mut first: Option<String> = None;
-    let found = each_block(inputs, &wanted, &mut |_| {}, &mut |input, block| {
+    let found = each_block(inputs, wanted, &mut |_| {}, &mut |input, block| {
         for at in (0..block.keys.len()).filter(|&at| block.keys.get(at) == Some(&key)) {
             let place = block.place(at);
             if let Some(first) = first.take() {
-                let key = key.to_string();
-                return Err(input.bad(place, key_column, Problem::DuplicateKey { key, first }));
+                let text = block.text(at).map(|text| format!("{text:?}"));
+                let key = text.unwrap_or(key.to_string());
+                return Err(input.bad(place, wanted.key, Problem::DuplicateKey { key, first }));
             }
             first = Some(match inputs {
                 [_] => place.to_string(),
@@ -240,19 +295,35 @@ fn name_of(source: &Source) -> String {
     }
 }
 
+/// The version that a delta changes.
+fn open_base(options: &BuildOptions, base: Base) -> Result<Arc<Table>, Error> {
+    let version = match base {
+        Base::Newest => None,
+        Base::Version(version) => Some(version),
+    };
+    let base = Table::open_version(&options.out_dir.join(&options.name), version)?;
+    match &options.keys {
+        Some(keys) if keys != base.keys() => Err(Error::Base {
+            path: base.path().to_path_buf(),
+            problem: format!("its keys are {:?}, those of the delta {keys:?}", base.keys()),
+        }),
+        _ => Ok(Arc::new(base)),
+    }
+}
+
 /// Begins the version; `dims` are the numbers of each column, none where a delta only removes.
-fn create(options: &BuildOptions, dims: &[usize]) -> Result<Writer, Error> {
+fn create(
+    options: &BuildOptions,
+    base: Option<Arc<Table>>,
+    keys: Option<Keys>,
+    dims: &[usize],
+) -> Result<Writer, Error> {
     let table_dir = &options.out_dir.join(&options.name);
     let version = options.version.map_or_else(|| next_version(table_dir), Ok)?;
-    let writer = match options.base {
+    let writer = match base {
         Some(base) => {
-            let base = match base {
-                Base::Newest => None,
-                Base::Version(version) => Some(version),
-            };
-            let base = Table::open_version(table_dir, base)?;
             check_base(options, &base, dims)?;
-            Writer::create_delta(table_dir, version, Arc::new(base), options.shards)?
+            Writer::create_delta(table_dir, version, base, options.shards)?
         }
         None => {
             let columns = dims.iter().map(|&dim| Column {
@@ -261,6 +332,7 @@ fn create(options: &BuildOptions, dims: &[usize]) -> Result<Writer, Error> {
                 dim,
             });
             let schema = Schema {
+                keys: keys.unwrap_or_default(),
                 columns: columns.collect(),
                 not_finite: NotFinite::Refused,
                 default_row: None,

@@ -199,6 +199,13 @@ pub enum Problem {
         /// What stands there.
         found: String,
     },
+    /// The key is a text among numbers, a number among texts, or a text that is too long.
+    KeyKind {
+        /// What other keys are.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
     /// The value is null, or is not there.
     NullVector,
     /// The value is a list without elements.
@@ -241,8 +248,12 @@ impl fmt::Display for Problem {
         match self {
             Problem::NullKey => write!(f, "the key is null; drop the row or give it a key"),
             Problem::KeyText { found } => {
-                write!(f, "expected a key of 64 bits, a whole number, found {found}")
+                write!(
+                    f,
+                    "expected a key of 64 bits, a whole number, found {found}; for texts add --keys text"
+                )
             }
+            Problem::KeyKind { expected, found } => write!(f, "expected {expected} as a key, found {found}"),
             Problem::NullVector => write!(f, "the value is null; drop the row or fill it"),
             Problem::EmptyVector => write!(f, "the list is empty; expected one number or more"),
             Problem::NullElement { position } => write!(f, "element {position} is null; fill it"),

@@ -13,6 +13,9 @@ mod parquet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use millpond_engines_features::write::TEXT_BYTES_MAX;
+use millpond_engines_features::{Keys, text_key};
+
 use crate::error::{Error, Place, Problem};
 pub(crate) use files::expand;
 
@@ -90,6 +93,8 @@ pub enum Source {
 pub(crate) struct Wanted<'a> {
     /// The column of the keys.
     pub(crate) key: &'a str,
+    /// What the keys are; what the first input has, where it is not said.
+    pub(crate) keys: Option<&'a Keys>,
     /// The numbers of each column of the table; none where the keys alone are read.
     pub(crate) sources: &'a [Source],
 }
@@ -182,6 +187,10 @@ pub(crate) trait Reader {
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) keys: Vec<u64>,
+    /// Of keys that are texts: what they are the hashes of.
+    texts: Texts,
+    /// What texts are hashed in.
+    pub(crate) slot: String,
     /// For each source its numbers.
     pub(crate) columns: Vec<Lists>,
     /// The number of the first row in its file.
@@ -194,10 +203,53 @@ impl Block {
     /// Empties it for rows from the number `first` on.
     fn begin(&mut self, first: u64, sources: usize) {
         self.keys.clear();
+        self.texts.bytes.clear();
+        self.texts.ends.clear();
         self.lines.clear();
         self.first = first;
         self.columns.resize_with(sources, Lists::default);
         self.columns.iter_mut().for_each(Lists::clear);
+    }
+
+    /// Adds a row's key, a number.
+    fn push_key(&mut self, key: u64) -> Result<(), Problem> {
+        if self.is_text() {
+            let (expected, found) = ("a text", key.to_string());
+            return Err(Problem::KeyKind { expected, found });
+        }
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// Adds a row's key, a text.
+    fn push_text(&mut self, text: &str) -> Result<(), Problem> {
+        if !self.is_text() && !self.keys.is_empty() {
+            let (expected, found) = ("a number", shown(text));
+            return Err(Problem::KeyKind { expected, found });
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            let expected = "a text of at most 65535 bytes";
+            let found = shown(text);
+            return Err(Problem::KeyKind { expected, found });
+        }
+        self.texts.bytes.push_str(text);
+        self.texts.ends.push(self.texts.bytes.len());
+        self.keys.push(text_key(&self.slot, text));
+        Ok(())
+    }
+
+    /// Whether its keys are texts.
+    pub(crate) fn is_text(&self) -> bool {
+        !self.texts.ends.is_empty()
+    }
+
+    /// The text of row `at`, where keys are texts.
+    pub(crate) fn text(&self, at: usize) -> Option<&str> {
+        let begin = match at {
+            0 => 0,
+            at => *self.texts.ends.get(at - 1)?,
+        };
+        self.texts.bytes.get(begin..*self.texts.ends.get(at)?)
     }
 
     /// Where row `at` stands.
@@ -211,8 +263,16 @@ impl Block {
     /// Whether it has as many rows as are worked on at a time.
     fn is_full(&self) -> bool {
         let numbers: usize = self.columns.iter().map(|lists| lists.numbers.len()).sum();
-        self.keys.len() >= BLOCK_ROWS || numbers >= BLOCK_NUMBERS
+        self.keys.len() >= BLOCK_ROWS || numbers.max(self.texts.bytes.len()) >= BLOCK_NUMBERS
     }
+}
+
+/// Texts, one behind another.
+#[derive(Debug, Default)]
+struct Texts {
+    bytes: String,
+    /// Where each text ends.
+    ends: Vec<usize>,
 }
 
 /// Lists of numbers, one behind another.
@@ -292,7 +352,11 @@ mod tests {
                      others: bool,
                      expected: Result<(usize, Vec<Vec<usize>>), &str>| {
             let available = ["a", "key", "b", "b"].map(str::to_owned);
-            let wanted = Wanted { key, sources };
+            let wanted = Wanted {
+                key,
+                keys: None,
+                sources,
+            };
             let found = wanted.find(Path::new("in"), &available, others);
             match expected {
                 Ok((key, sources)) => assert_eq!(found.unwrap(), Columns { key, sources }),

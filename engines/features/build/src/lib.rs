@@ -36,7 +36,7 @@ pub use error::{Error, Place, Problem};
 pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
-pub use millpond_engines_features::{Numbers, ShardInfo, VersionInfo, delete_version, version_infos};
+pub use millpond_engines_features::{Keys, Numbers, ShardInfo, VersionInfo, delete_version, version_infos};
 pub use random::{RandomOptions, random};
 
 /// Writes a version that has all rows of another, the highest unless `of` says which, and is no delta.

@@ -299,12 +299,12 @@ fn columns_that_are_missing_or_of_other_types_are_named() {
     check(
         "other",
         "vector",
-        "column \"other\": expected INT64, signed or unsigned, not in a list, found INT32",
+        "column \"other\": expected INT64, signed or unsigned, or a string, not in a list, found INT32",
     );
     check(
         "vector",
         "vector",
-        "column \"vector\": expected INT64, signed or unsigned, not in a list, found group (List)",
+        "column \"vector\": expected INT64, signed or unsigned, or a string, not in a list, found group (List)",
     );
     check(
         "key",
@@ -319,7 +319,7 @@ fn columns_that_are_missing_or_of_other_types_are_named() {
     check(
         "key",
         "vector",
-        "column \"key\": expected INT64, signed or unsigned, not in a list, found INT64 (Timestamp",
+        "column \"key\": expected INT64, signed or unsigned, or a string, not in a list, found INT64 (Timestamp",
     );
 }
 

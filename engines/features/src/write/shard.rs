@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Duplicates;
 use super::arrange::{Identity, Keys};
+use super::texts::Texts;
 use crate::error::Error;
 use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
 use crate::manifest::{ShardEntry, shard_file};
@@ -27,6 +28,8 @@ pub(super) struct ShardWriter {
     /// Over all rows: what is read again must be what was written.
     written: Xxh3Default,
     keys: Keys,
+    /// Of keys that are texts.
+    texts: Option<Texts>,
 }
 
 /// A shard that is written, and what it changes of the base where it is of a delta.
@@ -54,7 +57,17 @@ impl ShardWriter {
             rows: BufWriter::with_capacity(buffer_bytes.min(BUFFER_BYTES), file),
             written: Xxh3Default::new(),
             keys: Keys::default(),
+            texts: None,
         })
+    }
+
+    /// Keeps the text of a key that is pushed.
+    pub(super) fn push_text(&mut self, slot: &str, text: &str) -> Result<(), Error> {
+        let texts = match &mut self.texts {
+            Some(texts) => texts,
+            none => none.insert(Texts::create(&self.dir, self.number, slot)?),
+        };
+        texts.push(text)
     }
 
     pub(super) fn push(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
@@ -83,8 +96,14 @@ impl ShardWriter {
         let rows = self.rows.into_inner().map_err(|error| error.into_error());
         let mut rows = rows.map_err(Error::io("write", &rows_path))?;
         let written = self.written.digest();
-        if duplicates != Duplicates::Refused {
-            self.keys.fold();
+        if duplicates != Duplicates::Refused || self.texts.is_some() {
+            let met = self.keys.fold();
+            if let Some(texts) = self.texts {
+                texts.check(&met, memory_bytes)?;
+            }
+            if let (Duplicates::Refused, Some(&key)) = (duplicates, met.first()) {
+                return Err(Error::DuplicateKey { key });
+            }
         }
         let mut arrangement = self.keys.arrange(&path)?;
         arrangement.keep_first = duplicates == Duplicates::First;

@@ -37,7 +37,7 @@ const PADDING_BYTES_MAX: u64 = 64;
 const FILE_TAIL_BYTES: u64 = 10;
 const CHUNK_BYTES: usize = 1 << 20;
 
-const KEY_TYPES: &str = "int64 or uint64";
+const KEY_TYPES: &str = "int64, uint64 or a string";
 const VALUE_TYPES: &str = "float16, float32 or float64, or a list of them";
 
 struct ArrowReader {
@@ -152,9 +152,8 @@ impl ArrowReader {
             let name = self.names.get(column).map_or("", String::as_str);
             bad(&self.path, place, name, problem)
         };
-        let key = key(batch.column(self.columns.key), at)
-            .ok_or_else(|| wrong(self.columns.key, Problem::NullKey))?;
-        block.keys.push(key);
+        let pushed = push_key(batch.column(self.columns.key), at, block);
+        pushed.map_err(|problem| wrong(self.columns.key, problem))?;
         for (source, lists) in self.columns.sources.iter().zip(&mut block.columns) {
             for &column in source {
                 numbers(batch.column(column), at, lists).map_err(|problem| wrong(column, problem))?;
@@ -262,7 +261,7 @@ fn check_types(schema: &Schema, columns: &Columns, path: &Path) -> Result<(), Er
         }
     };
     check(columns.key, KEY_TYPES, |kind| {
-        matches!(kind, DataType::Int64 | DataType::UInt64)
+        matches!(kind, DataType::Int64 | DataType::UInt64) || kind.is_string()
     })?;
     let mut sources = columns.sources.iter().flatten();
     sources.try_for_each(|&column| check(column, VALUE_TYPES, is_numbers))
@@ -277,13 +276,23 @@ fn is_numbers(kind: &DataType) -> bool {
     }
 }
 
-fn key(column: &ArrayRef, at: usize) -> Option<u64> {
+/// Adds the key of a row to the block.
+fn push_key(column: &ArrayRef, at: usize, block: &mut Block) -> Result<(), Problem> {
     if column.is_null(at) {
-        return None;
+        return Err(Problem::NullKey);
     }
-    match column.data_type() {
-        DataType::Int64 => Some(column.as_primitive_opt::<Int64Type>()?.value(at).cast_unsigned()),
-        _ => Some(column.as_primitive_opt::<UInt64Type>()?.value(at)),
+    if let Some(keys) = column.as_primitive_opt::<UInt64Type>() {
+        block.push_key(keys.value(at))
+    } else if let Some(keys) = column.as_primitive_opt::<Int64Type>() {
+        block.push_key(keys.value(at).cast_unsigned())
+    } else if let Some(texts) = column.as_string_opt::<i32>() {
+        block.push_text(texts.value(at))
+    } else if let Some(texts) = column.as_string_opt::<i64>() {
+        block.push_text(texts.value(at))
+    } else if let Some(texts) = column.as_string_view_opt() {
+        block.push_text(texts.value(at))
+    } else {
+        Err(Problem::NullKey)
     }
 }
 

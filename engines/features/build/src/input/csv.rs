@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
+use millpond_engines_features::Keys;
 
 use super::{Block, Columns, Format, Input, LINE_BYTES_MAX, Lists, Reader, Wanted, bad, key_of_text, shown};
 use crate::error::{Error, Place, Problem};
@@ -29,6 +30,8 @@ struct CsvReader {
     limit: Rc<Cell<u64>>,
     columns: Columns,
     names: Vec<String>,
+    /// Every key is a text, numbers too.
+    is_text: bool,
     record: StringRecord,
     row: u64,
 }
@@ -62,6 +65,7 @@ impl CsvReader {
             limit,
             columns: wanted.find(path, &names, true)?,
             names,
+            is_text: matches!(wanted.keys, Some(Keys::Text { .. })),
             record: StringRecord::new(),
             row: 0,
         })
@@ -75,10 +79,11 @@ impl CsvReader {
         };
         let cell = |column: usize| self.record.get(column).filter(|text| !text.is_empty());
         let key = cell(self.columns.key).ok_or(Problem::NullKey);
-        let key = key.and_then(key_of_text);
-        block
-            .keys
-            .push(key.map_err(|problem| wrong(self.columns.key, problem))?);
+        let pushed = key.and_then(|text| match self.is_text {
+            true => block.push_text(text),
+            false => block.push_key(key_of_text(text)?),
+        });
+        pushed.map_err(|problem| wrong(self.columns.key, problem))?;
         block.lines.push(line);
         for (source, lists) in self.columns.sources.iter().zip(&mut block.columns) {
             for &column in source {

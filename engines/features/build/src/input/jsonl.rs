@@ -119,10 +119,11 @@ impl JsonReader {
             ))
         })?;
         let wrong = |column: &str, problem| bad(&self.path, Place::Line(self.line), column, problem);
-        let key = key.unwrap_or(Err(Problem::NullKey));
-        block
-            .keys
-            .push(key.map_err(|problem| wrong(&self.key_name, problem))?);
+        let pushed = key.unwrap_or(Err(Problem::NullKey)).and_then(|key| match key {
+            Key::Number(key) => block.push_key(key),
+            Key::Text(text) => block.push_text(&text),
+        });
+        pushed.map_err(|problem| wrong(&self.key_name, problem))?;
         block.lines.push(self.line);
         let mut cells = self.cells.iter_mut();
         for (source, lists) in self.sources.iter().zip(&mut block.columns) {
@@ -169,7 +170,7 @@ struct Line<'a, I> {
 }
 
 impl<'de, 'n, I: Iterator<Item = &'n String> + Clone> Visitor<'de> for Line<'_, I> {
-    type Value = Option<Result<u64, Problem>>;
+    type Value = Option<Result<Key, Problem>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -179,7 +180,7 @@ impl<'de, 'n, I: Iterator<Item = &'n String> + Clone> Visitor<'de> for Line<'_, 
         let mut key = None;
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             if name == self.key_name {
-                key = Some(map.next_value_seed(Key)?);
+                key = Some(map.next_value_seed(ReadKey)?);
                 continue;
             }
             let mut places = self.names.clone().zip(&mut *self.cells);
@@ -192,30 +193,36 @@ impl<'de, 'n, I: Iterator<Item = &'n String> + Clone> Visitor<'de> for Line<'_, 
     }
 }
 
-/// Reads a key.
-struct Key;
+/// A key as a line has it.
+enum Key {
+    Number(u64),
+    Text(String),
+}
 
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Result<u64, Problem>;
+/// Reads a key.
+struct ReadKey;
+
+impl<'de> DeserializeSeed<'de> for ReadKey {
+    type Value = Result<Key, Problem>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Key {
-    type Value = Result<u64, Problem>;
+impl<'de> Visitor<'de> for ReadKey {
+    type Value = Result<Key, Problem>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number of 64 bits")
+        f.write_str("a whole number of 64 bits or a text")
     }
 
     fn visit_u64<E>(self, key: u64) -> Result<Self::Value, E> {
-        Ok(Ok(key))
+        Ok(Ok(Key::Number(key)))
     }
 
     fn visit_i64<E>(self, key: i64) -> Result<Self::Value, E> {
-        Ok(Ok(key.cast_unsigned()))
+        Ok(Ok(Key::Number(key.cast_unsigned())))
     }
 
     fn visit_f64<E>(self, key: f64) -> Result<Self::Value, E> {
@@ -224,8 +231,7 @@ impl<'de> Visitor<'de> for Key {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        let found = super::shown(key);
-        Ok(Err(Problem::KeyText { found }))
+        Ok(Ok(Key::Text(key.to_owned())))
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {

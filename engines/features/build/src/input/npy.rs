@@ -82,8 +82,10 @@ impl Reader for NpyReader {
         let most = (BLOCK_NUMBERS / dim.max(1)).clamp(1, BLOCK_ROWS);
         let count = (self.keys.len - self.row).min(most as u64) as usize;
         self.keys.read(count, &mut self.bytes)?;
-        let keys = self.bytes.as_chunks().0.iter();
-        block.keys.extend(keys.map(|bytes| u64::from_le_bytes(*bytes)));
+        for (row, bytes) in (self.row..).zip(self.bytes.as_chunks().0) {
+            let pushed = block.push_key(u64::from_le_bytes(*bytes));
+            pushed.map_err(|problem| bad(&self.keys.path, Place::Row(row), "key", problem))?;
+        }
         if let (Some(rows), Some(lists)) = (&mut self.rows, block.columns.first_mut()) {
             rows.read(count, &mut self.bytes)?;
             let size = rows.element_bytes();

@@ -1,6 +1,6 @@
 //! Parquet files.
 //!
-//! Not a reader of every schema: keys are INT64, numbers are floats or lists of them. Its invariant: a panic of the Parquet reader,
+//! Not a reader of every schema: keys are INT64 or strings, numbers are floats or lists of them. Its invariant: a panic of the Parquet reader,
 //! which some damaged pages bring about, ends in an error like any other damage.
 
 mod cells;
@@ -17,7 +17,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::{BLOCK_NUMBERS, BLOCK_ROWS, Block, Format, Input, Reader, Wanted, bad};
 use crate::error::{Error, Place, Problem};
-use cells::{Cells, Keys, cells, keys};
+use cells::{Cells, Key, Keys, cells, keys};
 use columns::Leaves;
 
 pub(super) const FORMAT: Format = Format {
@@ -46,7 +46,7 @@ struct ParquetReader {
 
 /// The columns of a row group.
 struct Group {
-    keys: Keys,
+    keys: Box<dyn Keys>,
     /// For each source its leaves.
     sources: Vec<Vec<Box<dyn Cells>>>,
 }
@@ -103,8 +103,12 @@ impl ParquetReader {
         }
         for (row, key) in (self.row..).zip(&batch) {
             let wrong = |column: &str, problem| bad(&self.path, Place::Row(row), column, problem);
-            let key = key.ok_or_else(|| wrong(&self.leaves.key_name, Problem::NullKey))?;
-            block.keys.push(key);
+            let pushed = match key {
+                Some(Key::Number(key)) => block.push_key(*key),
+                Some(Key::Text(text)) => block.push_text(text),
+                None => Err(Problem::NullKey),
+            };
+            pushed.map_err(|problem| wrong(&self.leaves.key_name, problem))?;
             for (source, lists) in group.sources.iter_mut().zip(&mut block.columns) {
                 for cells in source.iter_mut() {
                     let found = cells.next(lists);

@@ -6,44 +6,74 @@
 
 use half::f16;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{DataType, FixedLenByteArray, Int64Type};
+use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
 use parquet::errors::ParquetError;
 use parquet::schema::types::ColumnDescriptor;
 
 use crate::error::Problem;
 use crate::input::Lists;
 
-pub(super) struct Keys {
-    reader: ColumnReaderImpl<Int64Type>,
+/// A key as a file has it.
+pub(super) enum Key {
+    Number(u64),
+    Text(String),
+}
+
+/// The column of the keys.
+pub(super) trait Keys {
+    /// The next keys, `None` where one is null; no keys at the end.
+    fn read(&mut self, rows: usize) -> Result<Vec<Option<Key>>, ParquetError>;
+}
+
+pub(super) fn keys(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Box<dyn Keys>, ParquetError> {
+    let level_max = leaf.max_def_level();
+    Ok(match reader {
+        ColumnReader::Int64ColumnReader(reader) => Box::new(KeyColumn { reader, level_max }),
+        ColumnReader::ByteArrayColumnReader(reader) => Box::new(KeyColumn { reader, level_max }),
+        _ => return Err(unexpected(leaf)),
+    })
+}
+
+struct KeyColumn<T: DataType> {
+    reader: ColumnReaderImpl<T>,
     /// The definition level of a key that is not null.
     level_max: i16,
 }
 
-pub(super) fn keys(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Keys, ParquetError> {
-    match reader {
-        ColumnReader::Int64ColumnReader(reader) => Ok(Keys {
-            reader,
-            level_max: leaf.max_def_level(),
-        }),
-        _ => Err(unexpected(leaf)),
-    }
-}
-
-impl Keys {
-    /// The next keys, `None` where one is null; no keys at the end.
-    pub(super) fn read(&mut self, rows: usize) -> Result<Vec<Option<u64>>, ParquetError> {
+impl<T: DataType> Keys for KeyColumn<T>
+where
+    T::T: StoredKey,
+{
+    fn read(&mut self, rows: usize) -> Result<Vec<Option<Key>>, ParquetError> {
         let (mut levels, mut values) = (Vec::new(), Vec::new());
         let (rows, _, _) = self
             .reader
             .read_records(rows, Some(&mut levels), None, &mut values)?;
-        // An unsigned key is stored as the signed number of the same bits.
-        let mut keys = values.iter().map(|key| key.cast_unsigned());
-        Ok((0..rows)
+        let mut keys = values.iter();
+        (0..rows)
             .map(|row| match levels.get(row) {
-                Some(&level) if level < self.level_max => None,
-                _ => keys.next(),
+                Some(&level) if level < self.level_max => Ok(None),
+                _ => keys.next().map(StoredKey::key).transpose(),
             })
-            .collect())
+            .collect()
+    }
+}
+
+/// What a key is stored as.
+trait StoredKey {
+    fn key(&self) -> Result<Key, ParquetError>;
+}
+
+/// An unsigned key is stored as the signed number of the same bits.
+impl StoredKey for i64 {
+    fn key(&self) -> Result<Key, ParquetError> {
+        Ok(Key::Number(self.cast_unsigned()))
+    }
+}
+
+impl StoredKey for ByteArray {
+    fn key(&self) -> Result<Key, ParquetError> {
+        Ok(Key::Text(self.as_utf8()?.to_owned()))
     }
 }
 

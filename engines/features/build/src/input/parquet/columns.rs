@@ -10,7 +10,7 @@ use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 use crate::error::Error;
 use crate::input::{Columns, Wanted};
 
-const KEY_TYPES: &str = "INT64, signed or unsigned, not in a list";
+const KEY_TYPES: &str = "INT64, signed or unsigned, or a string, not in a list";
 const VALUE_TYPES: &str = "float, double or float16, or a list of them";
 
 /// The leaves, by number.
@@ -55,16 +55,22 @@ fn only_leaf(schema: &SchemaDescriptor, name: &str) -> Option<usize> {
 }
 
 fn is_key(leaf: &ColumnDescriptor) -> bool {
-    let plain = match (leaf.logical_type_ref(), leaf.converted_type()) {
-        (Some(LogicalType::Integer(integer)), _) => integer.bit_width == 64,
-        (None, ConvertedType::NONE | ConvertedType::INT_64 | ConvertedType::UINT_64) => true,
+    let fits = match (
+        leaf.physical_type(),
+        leaf.logical_type_ref(),
+        leaf.converted_type(),
+    ) {
+        (Physical::INT64, Some(LogicalType::Integer(integer)), _) => integer.bit_width == 64,
+        (Physical::INT64, None, kind) => matches!(
+            kind,
+            ConvertedType::NONE | ConvertedType::INT_64 | ConvertedType::UINT_64
+        ),
+        (Physical::BYTE_ARRAY, Some(LogicalType::String), _) => true,
+        (Physical::BYTE_ARRAY, None, kind) => kind == ConvertedType::UTF8,
         // Times and decimals are INT64 too, but no keys.
         _ => false,
     };
-    plain
-        && leaf.physical_type() == Physical::INT64
-        && leaf.max_rep_level() == 0
-        && leaf.path().parts().len() == 1
+    fits && leaf.max_rep_level() == 0 && leaf.path().parts().len() == 1
 }
 
 /// A list has three levels (field, repeated group, element) and had two, or one, in files of old writers.

@@ -1,0 +1,174 @@
+//! The texts of a shard's keys while it is written, for the one question whether two of them have the same key.
+//!
+//! They are in no version: a shard has keys alone. Invariant: texts of the same key are held against each other byte by byte, in memory
+//! that does not grow with their number.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::hash::text_key;
+
+/// Bytes of a key's text at most: its length takes two.
+pub const TEXT_BYTES_MAX: usize = u16::MAX as usize;
+const BUFFER_BYTES: usize = 16 * 1024;
+/// What a text takes in memory beside its bytes.
+const ENTRY_BYTES: usize = 64;
+
+pub(super) struct Texts {
+    /// What their keys are derived from beside them.
+    slot: String,
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// Bytes of the longest.
+    longest: usize,
+}
+
+impl Texts {
+    pub(super) fn create(dir: &Path, number: u32, slot: &str) -> Result<Texts, Error> {
+        let path = dir.join(format!("texts-{number:05}"));
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = options.map_err(Error::io("create", &path))?;
+        Ok(Texts {
+            slot: slot.to_owned(),
+            path,
+            file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            longest: 0,
+        })
+    }
+
+    pub(super) fn push(&mut self, text: &str) -> Result<(), Error> {
+        let length = u16::try_from(text.len()).map_err(|_| {
+            let found = format!("{} bytes", text.len());
+            Error::argument("text of a key", format!("at most {TEXT_BYTES_MAX} bytes"), found)
+        })?;
+        self.longest = self.longest.max(text.len());
+        self.file
+            .write_all(&length.to_le_bytes())
+            .and_then(|()| self.file.write_all(text.as_bytes()))
+            .map_err(Error::io("write", &self.path))
+    }
+
+    /// Whether all texts of each of the keys `met`, which are in order, are the same; their file is removed.
+    ///
+    /// # Errors
+    /// [`Error::Collision`], naming two that are not; [`Error::Io`].
+    pub(super) fn check(self, met: &[u64], memory_bytes: usize) -> Result<(), Error> {
+        let path = self.path;
+        let file = self.file.into_inner().map_err(|error| error.into_error());
+        let mut file = file.map_err(Error::io("write", &path))?;
+        let at_a_time = (memory_bytes / (self.longest + ENTRY_BYTES)).max(1);
+        for met in met.chunks(at_a_time) {
+            let mut firsts: HashMap<u64, String> = HashMap::new();
+            let mut collision = None;
+            let read = each(&mut file, &mut |text| {
+                let key = text_key(&self.slot, text);
+                if met.binary_search(&key).is_err() {
+                    return;
+                }
+                match firsts.get(&key) {
+                    None => drop(firsts.insert(key, text.to_owned())),
+                    Some(first) if first == text => {}
+                    Some(first) => {
+                        collision = collision.take().or(Some(Error::Collision {
+                            key,
+                            first: first.clone(),
+                            second: text.to_owned(),
+                        }));
+                    }
+                }
+            });
+            read.map_err(Error::io("read", &path))?;
+            if let Some(collision) = collision {
+                return Err(collision);
+            }
+        }
+        fs::remove_file(&path).map_err(Error::io("remove", &path))
+    }
+}
+
+/// Visits all texts, in the order in which they came.
+fn each(file: &mut File, visit: &mut dyn FnMut(&str)) -> std::io::Result<()> {
+    file.rewind()?;
+    let mut left = file.metadata()?.len();
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    let mut bytes = Vec::new();
+    while left > 0 {
+        let mut length = [0; 2];
+        file.read_exact(&mut length)?;
+        let length = u16::from_le_bytes(length);
+        bytes.resize(length.into(), 0);
+        file.read_exact(&mut bytes)?;
+        left = left.saturating_sub(2 + u64::from(length));
+        let text = std::str::from_utf8(&bytes);
+        visit(text.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Found by walking the hash in circles; in any other slot their keys differ.
+    const MET: [&str; 2] = ["s9YUnHpEmBF", "7MQZR649emD"];
+
+    fn check(slot: &str, texts: &[&str], memory_bytes: usize, expected: Option<&str>) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = Texts::create(dir.path(), 3, slot).unwrap();
+        let mut keys: Vec<u64> = texts.iter().map(|text| text_key(slot, text)).collect();
+        texts.iter().for_each(|text| all.push(text).unwrap());
+        keys.sort_unstable();
+        let met = keys.chunk_by(|a, b| a == b).filter(|same| same.len() > 1);
+        let met: Vec<u64> = met.map(|same| same[0]).collect();
+        let error = all.check(&met, memory_bytes).err().map(|error| error.to_string());
+        match expected {
+            Some(expected) => assert!(error.as_ref().unwrap().contains(expected), "{error:?}"),
+            None => {
+                assert_eq!(error, None);
+                assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn two_texts_of_one_key_are_named() {
+        let [a, b] = MET;
+        assert_eq!(text_key("", a), text_key("", b));
+        let named = "\"s9YUnHpEmBF\" and \"7MQZR649emD\" have the same key, 14280323590514496615";
+        // With memory for one text at a time, and for all.
+        for memory_bytes in [0, 1 << 20] {
+            check("", &[], memory_bytes, None);
+            check("", &["a", "b", "a", "", "b", "a"], memory_bytes, None);
+            check("", &["a", a, "b", "a", b, "b"], memory_bytes, Some(named));
+            check(
+                "",
+                &[b, a],
+                memory_bytes,
+                Some("\"7MQZR649emD\" and \"s9YUnHpEmBF\""),
+            );
+            check("", &[a, a], memory_bytes, None);
+            check("film", &["a", a, "b", "a", b, "b"], memory_bytes, None);
+        }
+    }
+
+    #[test]
+    fn a_text_has_a_length_that_two_bytes_hold() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = Texts::create(dir.path(), 0, "").unwrap();
+        let longest = "é".repeat(TEXT_BYTES_MAX / 2) + "a";
+        all.push(&longest).unwrap();
+        let error = all.push(&(longest + "b")).unwrap_err().to_string();
+        assert!(
+            error.contains("at most 65535 bytes, found 65536 bytes"),
+            "{error}"
+        );
+    }
+}
