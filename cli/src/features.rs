@@ -1,13 +1,14 @@
 //! `millpond features`: builds tables and deltas, says what they hold, deletes versions.
 //! It prints what the builder and the tables say of themselves.
 
+mod progress;
+
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Duplicates, Format, Keys, Numbers, Progress, RandomOptions, Source, Summary,
+    Base, BuildOptions, Duplicates, Format, Keys, Numbers, RandomOptions, Source, Summary,
     VersionInfo, build, compact, delete_version, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 const BUILD_EXAMPLES: &str = "\
 Examples:
@@ -217,7 +218,10 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
                 shards: arguments.shards,
                 keep: arguments.keep,
             };
-            match random(&options, &mut shown_each_second())? {
+            let mut shown = progress::Shown::new();
+            let made = random(&options, &mut |progress| shown.show(progress));
+            drop(shown);
+            match made? {
                 Some(summary) => crate::print(&summary.to_string()),
                 None => crate::print("the table is there already, and was kept"),
             }
@@ -280,7 +284,10 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         memory_bytes: arguments.memory,
         ..BuildOptions::new(arguments.out, arguments.name)
     };
-    Ok(build(&options, &mut shown_each_second())?)
+    let mut shown = progress::Shown::new();
+    let built = build(&options, &mut |progress| shown.show(progress));
+    drop(shown);
+    Ok(built?)
 }
 
 fn line(info: &VersionInfo) -> String {
@@ -295,15 +302,4 @@ fn line(info: &VersionInfo) -> String {
         version, rows, bytes, ..
     } = info;
     format!("{version}: {rows} rows, {bytes} bytes{base}{source}")
-}
-
-/// Shows how far a build is, at most once a second.
-fn shown_each_second() -> impl FnMut(Progress) {
-    let mut shown = Instant::now();
-    move |progress| {
-        if shown.elapsed() > Duration::from_secs(1) {
-            shown = Instant::now();
-            eprintln!("{progress}");
-        }
-    }
 }

@@ -80,7 +80,6 @@ pub enum Base {
 
 /// How far a build is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct Progress {
     /// Rows read so far.
     pub rows: u64,
