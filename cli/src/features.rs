@@ -5,7 +5,7 @@ mod progress;
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Duplicates, Format, Keys, Numbers, RandomOptions, Source, Summary,
+    Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, Numbers, RandomOptions, Source, Summary,
     VersionInfo, build, compact, delete_version, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ Examples:
   millpond features build --input embeddings.parquet --out tables --name embeddings
   millpond features build --input 'part-*.parquet' --input late.csv --out tables --name embeddings
   millpond features build --input items.csv --value-column price,age --out tables --name items
+  millpond features build --input items.parquet --column image=embedding:f16 --column price=net,gross --out tables --name items
   millpond features build --input keys.npy,rows.npy --out tables --name embeddings
   millpond features build --input changed.parquet --remove gone.parquet --out tables --name embeddings --delta
   millpond features build --compact --out tables --name embeddings";
@@ -98,6 +99,10 @@ pub(crate) struct Build {
     /// out: `vector`; or, in a CSV file that has no such column, all but the key's.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     value_column: Vec<String>,
+    /// A column of the table: its name; the input's columns that its numbers come from, with commas between; and how they are stored, where
+    /// that is not as --type says. Repeat it for more: a row has them in that order.
+    #[arg(long, value_name = "NAME=COLUMNS[:TYPE]", conflicts_with = "value_column", value_parser = column)]
+    column: Vec<ColumnOptions>,
     /// How numbers are stored: f32 (the default), f16, bf16, or i8_scaled (signed bytes with one scale a row); a delta has its
     /// base's.
     #[arg(long = "type", value_name = "TYPE", value_parser = numbers)]
@@ -115,7 +120,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "duplicates", "keys", "slot", "key_column", "value_column"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "duplicates", "keys", "slot", "key_column", "value_column", "column"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
@@ -123,6 +128,24 @@ pub(crate) struct Build {
     /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
     memory: usize,
+}
+
+/// `NAME=COLUMNS`, or `NAME=COLUMNS:TYPE`.
+fn column(text: &str) -> Result<ColumnOptions, String> {
+    let form = "expected NAME=COLUMNS or NAME=COLUMNS:TYPE, as price=net,gross:f16";
+    let (name, rest) = text.split_once('=').ok_or(form)?;
+    let (columns, kind) = match rest.rsplit_once(':') {
+        Some((columns, kind)) => (columns, Some(numbers(kind)?)),
+        None => (rest, None),
+    };
+    if name.is_empty() || columns.split(',').any(str::is_empty) {
+        return Err(form.to_owned());
+    }
+    Ok(ColumnOptions {
+        name: name.to_owned(),
+        source: Source::Columns(columns.split(',').map(str::to_owned).collect()),
+        numbers: kind,
+    })
 }
 
 fn duplicates(text: &str) -> Result<Duplicates, String> {
@@ -259,6 +282,16 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         "--remove takes keys out of a version: say which by --delta or --base"
     );
     let newest = arguments.delta.then_some(Base::Newest);
+    let mut columns = arguments.column;
+    if columns.is_empty() {
+        columns.push(ColumnOptions::new(match arguments.value_column.is_empty() {
+            true => Source::Usual,
+            false => Source::Columns(arguments.value_column),
+        }));
+    }
+    for column in &mut columns {
+        column.numbers = column.numbers.or(arguments.numbers);
+    }
     let options = BuildOptions {
         inputs: arguments.input,
         format: arguments.format,
@@ -272,11 +305,7 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
                 slot: slot.unwrap_or_default(),
             }),
         },
-        source: match arguments.value_column.as_slice() {
-            [] => Source::Usual,
-            _ => Source::Columns(arguments.value_column),
-        },
-        numbers: arguments.numbers,
+        columns,
         duplicates: arguments.duplicates,
         base: base.map(Base::Version).or(newest),
         remove: arguments.remove,

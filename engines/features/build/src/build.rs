@@ -31,10 +31,8 @@ pub struct BuildOptions {
     pub key_column: String,
     /// What the keys are: what the first input has, or the base of a delta, where it is not said. Those of CSV are numbers then.
     pub keys: Option<Keys>,
-    /// Where the numbers come from.
-    pub source: Source,
-    /// How the numbers of a row are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
-    pub numbers: Option<Numbers>,
+    /// The columns of the table, in the order in which a row has them.
+    pub columns: Vec<ColumnOptions>,
     /// What becomes of rows that have the same key, in the order of the inputs; a removal comes behind all of them.
     pub duplicates: Duplicates,
     /// Builds a delta: what the input has is put into that version, of which everything else stays.
@@ -58,13 +56,38 @@ impl BuildOptions {
             version: None,
             key_column: "key".to_owned(),
             keys: None,
-            source: Source::default(),
-            numbers: None,
+            columns: vec![ColumnOptions::new(Source::Usual)],
             duplicates: Duplicates::Refused,
             base: None,
             remove: Vec::new(),
             shards: 1,
             memory_bytes: MEMORY_BYTES,
+        }
+    }
+}
+
+/// A column of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnOptions {
+    /// Its name in the table.
+    pub name: String,
+    /// Where its numbers come from.
+    pub source: Source,
+    /// How they are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
+    pub numbers: Option<Numbers>,
+}
+
+impl ColumnOptions {
+    /// A column that is named as the one that its numbers come from, or `vector` where they come from several.
+    pub fn new(source: Source) -> ColumnOptions {
+        let name = match &source {
+            Source::Columns(columns) if columns.len() == 1 => columns.concat(),
+            _ => VECTOR.to_owned(),
+        };
+        ColumnOptions {
+            name,
+            source,
+            numbers: None,
         }
     }
 }
@@ -101,11 +124,12 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     let inputs = expand(&options.inputs, options.format)?;
     let remove = expand(&options.remove, options.format)?;
     let base = options.base.map(|base| open_base(options, base)).transpose()?;
+    let sources: Vec<&Source> = options.columns.iter().map(|column| &column.source).collect();
     let keys = options.keys.as_ref().or(base.as_deref().map(Table::keys));
     let wanted = Wanted {
         key: &options.key_column,
         keys,
-        sources: std::slice::from_ref(&options.source),
+        sources: &sources,
     };
     let mut rows = Rows::new(options, base.clone());
     each_block(&inputs, &wanted, progress, &mut |input, block| {
@@ -225,11 +249,11 @@ impl Rows<'_> {
                 none.insert(create(options, self.base.clone(), Some(keys), &self.dims)?)
             }
         };
-        for (lists, &expected) in block.columns.iter().zip(&self.dims) {
+        for ((lists, &expected), column) in block.columns.iter().zip(&self.dims).zip(&options.columns) {
             let found = lists.row(at).len();
             if found != expected {
                 let problem = Problem::Dim { expected, found };
-                return Err(input.bad(block.place(at), &name_of(&options.source), problem));
+                return Err(input.bad(block.place(at), &column.name, problem));
             }
         }
         let row = match block.columns.as_slice() {
@@ -246,12 +270,27 @@ impl Rows<'_> {
         };
         pushed.map_err(|error| match error {
             features::Error::NotFinite { position, value, .. } => {
+                let (column, position) = self.column_of(position);
                 let value = value.into();
                 let problem = Problem::NotFinite { position, value };
-                input.bad(block.place(at), &name_of(&options.source), problem)
+                input.bad(block.place(at), column, problem)
             }
             other => Error::Table(other),
         })
+    }
+}
+
+impl Rows<'_> {
+    /// The column that a number of a row is in, and its place there.
+    fn column_of(&self, position: usize) -> (&str, usize) {
+        let mut left = position;
+        for (column, &dim) in self.options.columns.iter().zip(&self.dims) {
+            if left < dim {
+                return (&column.name, left);
+            }
+            left -= dim;
+        }
+        ("", left)
     }
 }
 
@@ -286,14 +325,6 @@ fn empty(inputs: &[Input]) -> Error {
     }
 }
 
-/// The name of a table's column.
-fn name_of(source: &Source) -> String {
-    match source {
-        Source::Columns(columns) if columns.len() == 1 => columns.concat(),
-        _ => VECTOR.to_owned(),
-    }
-}
-
 /// The version that a delta changes.
 fn open_base(options: &BuildOptions, base: Base) -> Result<Arc<Table>, Error> {
     let version = match base {
@@ -325,9 +356,9 @@ fn create(
             Writer::create_delta(table_dir, version, base, options.shards)?
         }
         None => {
-            let columns = dims.iter().map(|&dim| Column {
-                name: name_of(&options.source),
-                numbers: options.numbers.unwrap_or(Numbers::F32),
+            let columns = options.columns.iter().zip(dims).map(|(column, &dim)| Column {
+                name: column.name.clone(),
+                numbers: column.numbers.unwrap_or(Numbers::F32),
                 dim,
             });
             let schema = Schema {
@@ -347,27 +378,37 @@ fn create(
 
 /// A delta has the columns of its base.
 fn check_base(options: &BuildOptions, base: &Table, dims: &[usize]) -> Result<(), Error> {
-    let column = &name_of(&options.source);
-    let [only] = base.schema().columns.as_slice() else {
-        return Err(Error::Base {
-            path: base.path().to_path_buf(),
-            problem: "it has several columns, and the input has one".to_owned(),
-        });
-    };
-    let numbers = options.numbers.unwrap_or(only.numbers);
     // A delta that only removes has no row that says how long it is.
-    let dim = dims.first().copied().unwrap_or(only.dim);
-    if (only.name.as_str(), only.numbers, only.dim) == (column, numbers, dim) {
+    if dims.is_empty() {
         return Ok(());
     }
+    let there = &base.schema().columns;
+    let wanted: Vec<Column> = (0..)
+        .zip(options.columns.iter().zip(dims))
+        .map(|(at, (column, &dim)): (usize, _)| Column {
+            name: column.name.clone(),
+            numbers: column
+                .numbers
+                .or(there.get(at).map(|column| column.numbers))
+                .unwrap_or(Numbers::F32),
+            dim,
+        })
+        .collect();
+    if &wanted == there {
+        return Ok(());
+    }
+    let shown = |columns: &[Column]| {
+        let columns = columns
+            .iter()
+            .map(|column| format!("{:?}, {} of {}", column.name, column.dim, column.numbers.as_str()));
+        columns.collect::<Vec<_>>().join("; ")
+    };
     Err(Error::Base {
         path: base.path().to_path_buf(),
         problem: format!(
-            "its column is {:?}, {} of {}, that of the delta {column:?}, {dim} of {}",
-            only.name,
-            only.dim,
-            only.numbers.as_str(),
-            numbers.as_str()
+            "its columns are {}, those of the delta {}",
+            shown(there),
+            shown(&wanted)
         ),
     })
 }

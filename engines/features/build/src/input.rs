@@ -96,7 +96,7 @@ pub(crate) struct Wanted<'a> {
     /// What the keys are; what the first input has, where it is not said.
     pub(crate) keys: Option<&'a Keys>,
     /// The numbers of each column of the table; none where the keys alone are read.
-    pub(crate) sources: &'a [Source],
+    pub(crate) sources: &'a [&'a Source],
 }
 
 /// The columns of a file that are read, by number.
@@ -137,7 +137,12 @@ impl Wanted<'_> {
             }
             Source::Usual => Ok(vec![find(VECTOR)?]),
         };
-        let sources = self.sources.iter().map(of_source).collect::<Result<_, _>>()?;
+        let sources = self
+            .sources
+            .iter()
+            .copied()
+            .map(of_source)
+            .collect::<Result<_, _>>()?;
         Ok(Columns { key, sources })
     }
 }
@@ -352,10 +357,11 @@ mod tests {
                      others: bool,
                      expected: Result<(usize, Vec<Vec<usize>>), &str>| {
             let available = ["a", "key", "b", "b"].map(str::to_owned);
+            let sources: Vec<&Source> = sources.iter().collect();
             let wanted = Wanted {
                 key,
                 keys: None,
-                sources,
+                sources: &sources,
             };
             let found = wanted.find(Path::new("in"), &available, others);
             match expected {

@@ -31,7 +31,7 @@ use std::path::Path;
 use millpond_engines_features as features;
 use millpond_engines_features::Table;
 
-pub use build::{Base, BuildOptions, Progress, build};
+pub use build::{Base, BuildOptions, ColumnOptions, Progress, build};
 pub use error::{Error, Place, Problem};
 pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};

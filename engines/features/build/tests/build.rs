@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use input::{Layout, Row, pyarrow, required, row};
 use millpond_engines_features::{Table, versions};
 use millpond_engines_features_build::{
-    Base, BuildOptions, Error, MEMORY_BYTES, Numbers, Source, Summary, build, compact, inspect, verify,
+    Base, BuildOptions, ColumnOptions, Error, MEMORY_BYTES, Numbers, Source, Summary, build, compact,
+    inspect, verify,
 };
 use parquet::basic::Compression;
 use parquet::file::properties::WriterVersion;
@@ -279,7 +280,7 @@ fn columns_that_are_missing_or_of_other_types_are_named() {
     let check = |key_column: &str, value_column: &str, expected: &str| {
         let options = BuildOptions {
             key_column: key_column.to_owned(),
-            source: Source::Columns(vec![value_column.to_owned()]),
+            columns: vec![ColumnOptions::new(Source::Columns(vec![value_column.to_owned()]))],
             ..options(dir.path())
         };
         let message = build_quietly(&options).unwrap_err().to_string();
@@ -387,16 +388,14 @@ fn deltas_change_what_their_input_names() {
     let write = |name: &str, rows: &[Row]| input::write(&dir.path().join(name), &pyarrow(), rows);
     let (mut rows, gone) = (many_rows(300, 2), many_rows(310, 2)[290..].to_vec());
     write("in.parquet", &rows);
-    let mut options = BuildOptions {
-        numbers: Some(Numbers::F16),
-        ..options(dir.path())
-    };
+    let mut options = options(dir.path());
+    options.columns[0].numbers = Some(Numbers::F16);
     build_quietly(&options).unwrap();
 
     let changed = [row(7_777, &[1.0, 2.0]), row(rows[5].0.unwrap(), &[3.0, 4.0])];
     write("in.parquet", &changed);
     write("gone.parquet", &gone);
-    options.numbers = None;
+    options.columns[0].numbers = None;
     options.base = Some(Base::Newest);
     options.remove = vec![dir.path().join("gone.parquet").display().to_string()];
     assert_eq!(build_quietly(&options).unwrap().version, 2);
@@ -426,12 +425,12 @@ fn deltas_change_what_their_input_names() {
         let error = build_quietly(options).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
-    options.numbers = Some(Numbers::F32);
+    options.columns[0].numbers = Some(Numbers::F32);
     check_refused(
         &options,
-        "its column is \"vector\", 2 of f16, that of the delta \"vector\", 2 of f32",
+        "its columns are \"vector\", 2 of f16, those of the delta \"vector\", 2 of f32",
     );
-    options.numbers = None;
+    options.columns[0].numbers = None;
     options.base = Some(Base::Version(9));
     check_refused(&options, "version 9 is not in");
     options.base = None;

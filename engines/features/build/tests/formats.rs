@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use millpond_engines_features::{Table, versions};
-use millpond_engines_features_build::{BuildOptions, Format, Source, build};
+use millpond_engines_features::{Numbers, Table, versions};
+use millpond_engines_features_build::{Base, BuildOptions, ColumnOptions, Format, Source, build};
 use proptest::prelude::*;
 use written::{Rows, WAYS, npy_bytes};
 
@@ -111,7 +111,8 @@ fn columns_of_numbers_stand_behind_each_other() {
     for path in [csv, jsonl] {
         let mut options = options(dir.path(), &[path.to_str().unwrap()]);
         options.key_column = "id".to_owned();
-        options.source = Source::Columns(["b", "list", "a"].map(str::to_owned).to_vec());
+        let source = Source::Columns(["b", "list", "a"].map(str::to_owned).to_vec());
+        options.columns = vec![ColumnOptions::new(source)];
         let table = Table::open(&build(&options, &mut |_| {}).unwrap().path).unwrap();
         let (mut values, mut found) = ([0.0; 8], [0]);
         assert_eq!(table.lookup(&[8, 7], &mut values, &mut found), 2);
@@ -418,4 +419,68 @@ fn the_ways_to_write_rows_hold_rows() {
         assert_eq!(table.lookup(&[u64::MAX, 7], &mut values, &mut found), 2, "{way}");
         assert_eq!(values, [f32::MAX, 3.0, 0.5, -1e-45], "{way}");
     }
+}
+
+#[test]
+fn a_row_has_its_columns_in_their_order_each_with_its_type() {
+    let refused = Refused::new();
+    let dir = refused.0.path();
+    let csv = dir.join("in.csv");
+    fs::write(&csv, "key,image,net,gross\n7,\"[1, 2.5]\",3,4\n8,\"[5,6]\",7,8\n").unwrap();
+    let column = |name: &str, columns: &[&str], numbers| ColumnOptions {
+        name: name.to_owned(),
+        source: Source::Columns(columns.iter().map(|&column| column.to_owned()).collect()),
+        numbers,
+    };
+    let mut options = BuildOptions {
+        columns: vec![
+            column("price", &["gross", "net"], None),
+            column("image", &["image"], Some(Numbers::F16)),
+        ],
+        name: "items".to_owned(),
+        ..options(dir, &[csv.to_str().unwrap()])
+    };
+    let table = Table::open(&build(&options, &mut |_| {}).unwrap().path).unwrap();
+    let columns: Vec<_> = table
+        .schema()
+        .columns
+        .iter()
+        .map(|column| (&*column.name, column.numbers, column.dim))
+        .collect();
+    assert_eq!(columns, [("price", Numbers::F32, 2), ("image", Numbers::F16, 2)]);
+    let (mut values, mut found) = ([0.0; 8], [0]);
+    assert_eq!(table.lookup(&[8, 7], &mut values, &mut found), 2);
+    assert_eq!(values, [8.0, 7.0, 5.0, 6.0, 4.0, 3.0, 1.0, 2.5]);
+
+    // A delta has the types of its base where none is said.
+    options.base = Some(Base::Newest);
+    options.columns[1].numbers = None;
+    let delta = Table::open(&build(&options, &mut |_| {}).unwrap().path).unwrap();
+    assert_eq!(delta.schema(), table.schema());
+    options.columns.swap(0, 1);
+    let check = |options: &BuildOptions, expected: &str| {
+        let error = build(options, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(
+        &options,
+        "its columns are \"price\", 2 of f32; \"image\", 2 of f16, those of the delta \"image\", 2 of f32; \"price\", 2 of f16",
+    );
+    options.base = None;
+    fs::write(&csv, "key,image,net,gross\n7,\"[1,2]\",3,4\n8,\"[5,6]\",7,1e5\n").unwrap();
+    options.columns[1].numbers = Some(Numbers::F16);
+    check(
+        &options,
+        "in.csv, line 3, column \"price\": element 0 is 100000.0; expected a finite number",
+    );
+    fs::write(&csv, "key,image,net,gross\n7,\"[1,2]\",3,4\n8,\"[5]\",7,8\n").unwrap();
+    check(
+        &options,
+        "in.csv, line 3, column \"image\": there are 1 numbers, the first row has 2",
+    );
+    options.columns[1].name = "image".to_owned();
+    check(
+        &options,
+        "columns: expected different names, found \"image\" twice",
+    );
 }

@@ -52,7 +52,7 @@ impl JsonReader {
             Source::Usual => vec![VECTOR.to_owned()],
             Source::Columns(columns) => columns.clone(),
         };
-        let sources: Vec<Vec<String>> = wanted.sources.iter().map(names).collect();
+        let sources: Vec<Vec<String>> = wanted.sources.iter().copied().map(names).collect();
         let mut cells = Vec::new();
         cells.resize_with(sources.iter().map(Vec::len).sum(), Cell::default);
         Ok(JsonReader {
