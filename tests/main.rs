@@ -16,6 +16,7 @@ mod serving {
     mod drain;
     mod duplex;
     mod failing_disk;
+    mod features;
     mod infer;
     mod logging;
     mod lookups;
@@ -24,6 +25,8 @@ mod serving {
     mod ordered;
     mod plugin;
     pub(crate) mod rank;
+    mod redis;
+    pub(crate) mod resp;
     mod run;
     mod stopping;
 }
@@ -40,6 +43,7 @@ mod access {
 
 mod fleet {
     mod processes;
+    mod resp;
 }
 
 mod press {

@@ -16,6 +16,7 @@ mod image;
 mod key;
 mod memory;
 mod payload;
+mod resp;
 mod strict;
 mod unread;
 mod websocket;
@@ -29,6 +30,7 @@ pub use image::image;
 #[cfg(feature = "fpnn-encryption")]
 pub use key::key;
 pub use payload::payload;
+pub use resp::resp;
 pub use websocket::websocket;
 
 /// A target: the name of its folder in `corpus/`, and what is called with each input.
@@ -40,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     ("http", http),
     ("websocket", websocket),
     ("payload", payload),
+    ("resp", resp),
     ("connection", connection),
     ("client_link", client_link),
     ("image", image),

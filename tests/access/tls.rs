@@ -143,6 +143,32 @@ fn wait_for(server: &Millpond, name: &str, least: u64) {
 }
 
 #[test]
+fn clients_of_redis_may_come_over_tls() {
+    let more = "[server.resp]\nlisten = \"127.0.0.1:0\"\ntls_listen = \"127.0.0.1:0\"\n\
+                [features.films]\npath = \"tables/films\"\nresp_database = 0\n\
+                [access.methods.\"features.*\"]\nencrypted_only = true\n";
+    let (folder, authority) = folder(&format!("{CONFIG}{more}"), 2999);
+    crate::harness::make_table(&folder.path().join("tables/films"), "films", 1);
+    let server = Millpond::start(folder.path(), &[]);
+    let socket = TcpStream::connect(server.resp_tls.as_ref().unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let name = "localhost".try_into().unwrap();
+    let client = ClientConnection::new(authority.client(None), name).unwrap();
+    let mut stream = StreamOwned::new(client, socket);
+    stream.write_all(b"GET 1\r\nDBSIZE\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "$-1\r\n:200\r\n+OK\r\n");
+    let mut clear = TcpStream::connect(server.resp.as_ref().unwrap()).unwrap();
+    clear.write_all(b"GET 1\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    clear.read_to_string(&mut answer).unwrap();
+    let refused =
+        "-NOPERM features.lookup is answered over encrypted connections and Unix sockets only\r\n+OK\r\n";
+    assert_eq!(answer, refused);
+}
+
+#[test]
 fn calls_over_tls_may_call_what_asks_for_it() {
     let (folder, authority) = folder(CONFIG, 2999);
     let server = Millpond::start(folder.path(), &[]);

@@ -5,7 +5,7 @@
 //! prints is none; a line of an `sh` block, or one behind a `$ `, that begins with no such program fails.
 
 mod listed;
-mod needed;
+pub(crate) mod needed;
 mod place;
 mod r4;
 mod short;

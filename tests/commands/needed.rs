@@ -43,6 +43,11 @@ pub fn missing_programs(scenario: &str) -> Vec<&'static str> {
     programs.chain(built).collect()
 }
 
+/// Whether a program is here, or could be installed with its package.
+pub(crate) fn program(package: &str, program: &str) -> bool {
+    is_there(program) || install(package, program)
+}
+
 fn is_there(program: &str) -> bool {
     bash(Path::new("/"), &format!("command -v {program}"))
         .status()

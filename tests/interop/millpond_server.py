@@ -44,7 +44,7 @@ def missing():
 
 
 class Millpond:
-    """A running server, from `with` to its end; `address` is its data port's.
+    """A running server, from `with` to its end; `address` is its data port's, `resp` its RESP port's.
 
     `server` are further lines of `[server]`, `tables` what follows the configuration, `files` what lies beside it, as bytes by name;
     `listen` is a free port of this machine unless it names one.
@@ -58,6 +58,7 @@ class Millpond:
         self.folder = Path(self._folder.name)
         self._child = None
         self.address = ""
+        self.resp = ""
 
     def __enter__(self):
         configuration = self.folder / "millpond.toml"
@@ -75,6 +76,7 @@ class Millpond:
             if not found:
                 raise AssertionError(f"the server did not start: {said!r}, {self._child.communicate()[1][-600:]}")
             self.address = rest.split(",")[0].strip()
+            self.resp = rest.partition(", RESP on ")[2].split(",")[0].strip()
         except BaseException:
             self._end()
             raise

@@ -341,6 +341,8 @@ fn a_standard_error_that_is_full_does_not_hold_up_the_end_of_a_start() {
         addr,
         admin,
         tls,
+        resp: None,
+        resp_tls: None,
     };
     assert_eq!(ended(server).expect("it ends").code(), Some(1));
 }

@@ -77,3 +77,58 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::config::made;
+
+    fn check(text: &str, expected: Result<Option<&str>, &str>) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("t")).unwrap();
+        let config = toml::from_str(text).unwrap();
+        let found = made(config, folder.path(), "here");
+        match (found, expected) {
+            (Ok(config), Ok(listen)) => {
+                let found = config.server.resp.map(|resp| resp.listen.to_string());
+                assert_eq!(found.as_deref(), listen);
+            }
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (found, _) => panic!("{text}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn a_port_serves_tables_each_under_a_number_of_its_own() {
+        const ONE: &str = "[features.a]\npath = \"t\"\nresp_database = 3\n";
+        let with = |more: &str| format!("{ONE}{more}");
+        check("", Ok(None));
+        check(&with("[server.resp]\n"), Ok(Some("127.0.0.1:13502")));
+        check(&with("[server.resp]\nlisten = \"[::1]:7\""), Ok(Some("[::1]:7")));
+        check(
+            ONE,
+            Err("features.a.resp_database says nothing without a RESP port"),
+        );
+        check("[server.resp]\n", Err("server.resp serves nothing"));
+        check(
+            &with("[features.b]\npath = \"t\"\nresp_database = 3\n[server.resp]\n"),
+            Err("features.a.resp_database and features.b.resp_database are both 3"),
+        );
+        check(
+            &with("[features.b]\npath = \"t\"\nresp_keys = \"raw\"\n[server.resp]\n"),
+            Err("features.b.resp_keys says nothing without features.b.resp_database"),
+        );
+        check(
+            &with("[server.resp]\ntls_listen = \"127.0.0.1:7\""),
+            Err("server.resp.tls_listen has no certificate"),
+        );
+        check(
+            &with("[server.resp]\nlisten = \"127.0.0.1:13500\""),
+            Err("server.listen and server.resp.listen are both 127.0.0.1:13500"),
+        );
+        check(
+            &with("[server.resp]\nlisten = \"127.0.0.1:0\"\n[server]\nprocesses = 2"),
+            Err("server.resp.listen is 127.0.0.1:0: with port 0"),
+        );
+    }
+}

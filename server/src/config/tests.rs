@@ -403,7 +403,7 @@ fn the_shipped_example_is_whole_and_true() {
             keys.extend(self::keys(&written, &["methods", "duplex demo"]));
         }
         if path[0] == "server" {
-            for section in ["fpnn_encryption", "tls"] {
+            for section in ["fpnn_encryption", "tls", "resp"] {
                 keys.extend(self::keys(&written, &["server", section]));
             }
         }

@@ -82,9 +82,16 @@ impl Protocol for Resp {
 /// A server that is busy or loading refuses; other errors are failures.
 fn refused_or_failed(line: &[u8]) -> Said<'static> {
     let text = String::from_utf8_lossy(line);
-    let is_refusal = ["BUSY", "LOADING", "TRYAGAIN", "OOM", "ERR max number of clients"]
-        .iter()
-        .any(|word| text.starts_with(word));
+    let is_refusal = [
+        "BUSY",
+        "LOADING",
+        "TRYAGAIN",
+        "OOM",
+        "OVERLOADED",
+        "ERR max number of clients",
+    ]
+    .iter()
+    .any(|word| text.starts_with(word));
     if is_refusal {
         return Said::Refused {
             code: 503,

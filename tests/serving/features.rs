@@ -1,0 +1,59 @@
+//! Feature tables by their methods: the keys of a version page by page, and rows as they are stored.
+
+use crate::harness::Millpond;
+use crate::serving::resp::{ROWS, folder};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+                      [log]\nfile = \"millpond.log\"\n[features.small]\npath = \"tables/small\"\n";
+
+#[test]
+fn a_scan_pages_through_the_keys_of_a_version() {
+    let folder = folder(CONFIG);
+    let server = Millpond::start(folder.path(), &[]);
+    let (mut call, mut keys) = (json!({"table": "small", "limit": 7}), Vec::new());
+    loop {
+        let (status, answer) = server.call("features.scan", &call);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!((&answer["version"], &answer["rows"]), (&json!(1), &json!(ROWS)));
+        let page = answer["keys"].as_array().unwrap();
+        assert!(page.len() <= 7);
+        keys.extend(page.iter().map(|key| key.as_u64().unwrap()));
+        match answer.get("cursor") {
+            Some(cursor) => call["cursor"] = cursor.clone(),
+            None => break,
+        }
+    }
+    let unique: BTreeSet<u64> = keys.iter().copied().collect();
+    assert_eq!((keys.len() as u64, unique), (ROWS, (1..=ROWS).collect()));
+    let refused = |call: Value| {
+        let (status, answer) = server.call("features.scan", &call);
+        (status, answer["code"].as_u64())
+    };
+    // The lowest bits of another version's number.
+    let strange = json!([1, 0, 0, 0, 0, 0, 9, 0]);
+    let of = |cursor: Value| json!({"table": "small", "limit": 1, "cursor": cursor});
+    assert_eq!(refused(of(strange)), (410, Some(30106)));
+    assert_eq!(refused(of(json!([1, 2, 3]))), (400, Some(30104)));
+    assert_eq!(refused(json!({"table": "none", "limit": 1})), (404, Some(30105)));
+    assert_eq!(refused(json!({"table": "small", "limit": 0})), (400, Some(30104)));
+    assert_eq!(
+        refused(json!({"table": "small", "limit": 10_001})),
+        (400, Some(30104))
+    );
+}
+
+#[test]
+fn rows_come_as_floats_or_as_they_are_stored() {
+    let folder = folder(CONFIG);
+    let server = Millpond::start(folder.path(), &[]);
+    let (_, floats) = server.call("features.lookup", &json!({"table": "small", "keys": [2, 1000]}));
+    let expected = json!({"version": 1, "dim": 2, "found": [1], "values": [2.0, 0.5, 0.0, 0.0]});
+    assert_eq!(floats, expected);
+    let call = json!({"table": "small", "keys": [2, 1000], "type": "stored"});
+    let (_, stored) = server.call("features.lookup", &call);
+    let expected =
+        json!({"version": 1, "dim": 2, "found": [1], "values": [], "stored": [0, 64, 0, 56, 0, 0, 0, 0]});
+    assert_eq!(stored, expected);
+}
