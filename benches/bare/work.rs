@@ -44,16 +44,17 @@ pub(crate) fn lookup(folder: &Path, count: u64) -> anyhow::Result<()> {
         let (schema::Call::One(asked), _) = schema::Call::decode(payload)? else {
             anyhow::bail!("the request is for one table");
         };
+        let keys = asked.keys.unwrap_or_default();
         let header = schema::Header {
             version: table.version(),
             dim: table.dim(),
             row_type: asked.row_type,
-            keys: asked.keys.len(),
-            rows: asked.keys.len(),
+            keys: keys.len(),
+            rows: keys.len(),
             inverse: None,
         };
         header.write(out, |found, values| {
-            table.lookup_bytes(&asked.keys, table.floats(), values, found);
+            table.lookup_bytes(&keys, table.floats(), values, found);
         });
         Ok(())
     })

@@ -69,10 +69,11 @@ impl<'c> Part<'c> {
         let table = find("feature table", &catalog.tables, &lookup.table)?;
         check_version(table, &lookup)?;
         let projection = projection(table, &lookup)?;
+        let keys = keys(table, lookup.keys, lookup.texts)?;
         let (keys, inverse) = match lookup.unique {
-            false => (lookup.keys, None),
+            false => (keys, None),
             true => {
-                let (keys, inverse) = distinct(&lookup.keys);
+                let (keys, inverse) = distinct(&keys);
                 (keys, Some(inverse))
             }
         };
@@ -149,6 +150,26 @@ impl<'c> Part<'c> {
             }
         });
     }
+}
+
+/// The keys of a call, of texts their hashes.
+fn keys(
+    table: &Table,
+    keys: Option<Vec<u64>>,
+    texts: Option<Vec<Cow<'_, [u8]>>>,
+) -> Result<Vec<u64>, Status> {
+    let Some(texts) = texts else {
+        // Those who have the hashes of texts may ask for them.
+        return Ok(keys.unwrap_or_default());
+    };
+    let hashed: Option<Vec<u64>> = texts.iter().map(|text| table.keys().of_text(text)).collect();
+    hashed.ok_or_else(|| {
+        let ex = format!(
+            "table {:?} has keys that are numbers; send `keys` instead of `texts`",
+            table.name()
+        );
+        Status::new(Code::BadArgument, ex)
+    })
 }
 
 /// Each key once, in the order in which they come first, and which of those each one is.

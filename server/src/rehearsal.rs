@@ -218,10 +218,11 @@ fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
     let first = round as u64 * KEYS;
     features_lookup::Lookup {
         table: name.into(),
-        keys: (first..first + KEYS).collect(),
+        keys: Some((first..first + KEYS).collect()),
         at_version: None,
         pool: features_lookup::Pool::None,
         columns: Vec::new(),
+        texts: None,
         row_type: features_lookup::RowType::F32,
         unique: false,
         offsets: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a lookup answers with: chosen columns, in a type of the caller's, each key once, and the default row for keys that are not there.
 
 use crate::harness::Millpond;
-use millpond_engines_features::{Column, Numbers, Schema, write::Writer};
+use millpond_engines_features::{Column, Keys, Numbers, Schema, text_key, write::Writer};
 use serde_json::{Value, json};
 
 const CONFIG: &str = r#"
@@ -93,6 +93,44 @@ fn answers_have_the_columns_types_and_rows_that_were_asked_for() {
         let call = json!({"keys": [3, 1, 0], "columns": ["square", "half"], "type": "f16", "pool": "mean", "offsets": [0, 2, 3]});
         check(&server, call, pooled);
     }
+}
+
+#[test]
+fn texts_are_keys_of_tables_whose_keys_are_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = Schema {
+        keys: Keys::Text {
+            slot: "genre".to_owned(),
+        },
+        ..Schema::floats(1)
+    };
+    let mut writer = Writer::create(&folder.path().join("genres"), "genres", 1, schema, 1).unwrap();
+    for (text, number) in [("drama", 1.0), ("comédie", 2.0)] {
+        writer.push_text(text, &[number]).unwrap();
+    }
+    writer.finish().unwrap();
+    let config = CONFIG.replace("films", "genres");
+    std::fs::write(folder.path().join("millpond.toml"), config).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let genres = |call| {
+        check(
+            &server,
+            call,
+            json!({"dim": 1, "found": [5], "values": [2.0, 0.0, 1.0]}),
+        )
+    };
+    genres(json!({"table": "genres", "keys": null, "texts": ["comédie", "war", "drama"]}));
+    let hashes = ["comédie", "war", "drama"].map(|text| text_key("genre", text));
+    genres(json!({"table": "genres", "keys": hashes}));
+
+    let (_folder, films) = start("");
+    let numbers = json!("table \"films\" has keys that are numbers; send `keys`");
+    check(&films, json!({"keys": null, "texts": ["drama"]}), numbers);
+    check(
+        &films,
+        json!({"texts": ["drama"]}),
+        json!("no `texts` beside `keys`"),
+    );
 }
 
 #[test]

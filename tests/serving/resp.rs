@@ -1,7 +1,7 @@
 //! RESP through the real binary, byte by byte: rows, pipelines, cursors, refusals, and what ends a connection.
 
 use crate::harness::Millpond;
-use millpond_engines_features::{Column, NotFinite, Numbers, Schema, write::Writer};
+use millpond_engines_features::{Column, Numbers, Schema, write::Writer};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -49,7 +49,7 @@ fn make(tables: &Path, name: &str, numbers: Numbers) {
             numbers,
             dim: 2,
         }],
-        not_finite: NotFinite::Refused,
+        ..Schema::floats(2)
     };
     let mut writer = Writer::create(&tables.join(name), name, 1, schema, 2).unwrap();
     for key in 1..=ROWS {

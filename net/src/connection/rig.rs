@@ -224,7 +224,7 @@ pub(crate) fn options() -> Options {
         write_buffers_total_bytes_max: 64 << 20,
         partial_bytes_max: 64 << 20,
         timeouts: Timeouts::default(),
-        busy_poll: Duration::ZERO,
+        busy_poll: std::time::Duration::ZERO,
         hints: Hints::default(),
     }
 }

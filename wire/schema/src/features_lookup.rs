@@ -6,8 +6,8 @@ mod rows;
 pub use rows::{Header, RowType, Rows};
 
 use crate::declare::{either, schema};
-use crate::field::{Block, Bool, Field, List, Optional, OrDefault, Text, UInt};
-use crate::payload::{Encoder, PayloadError, Read, Reader};
+use crate::field::{Block, Bool, Bytes, Field, List, Optional, OrDefault, Text, UInt};
+use crate::payload::{Encoder, Number as _, PayloadError, Read, Reader};
 
 either! {
     /// A call, for one table or for several.
@@ -42,8 +42,10 @@ schema! {
     call Lookup {
         /// The table's name.
         table: Text,
-        /// Keys, in the order of the answer.
-        keys: Block<u64>,
+        /// Keys, in the order of the answer: these, or `texts`.
+        keys: Optional<Block<u64>>,
+        /// Keys of a table whose keys are texts.
+        texts: Optional<List<Bytes>>,
         /// Refuse to answer from another version.
         at_version: Optional<UInt>,
         /// How the rows of a bag become one; "none" when absent: one row a key. A mean is over the keys that were found.
@@ -124,7 +126,22 @@ impl Field for Pool {
     }
 }
 
+impl Lookup<'_> {
+    /// Keys asked for.
+    pub fn count(&self) -> usize {
+        let texts = self.texts.as_ref().map(Vec::len);
+        self.keys.as_ref().map(Vec::len).or(texts).unwrap_or_default()
+    }
+}
+
 fn fits(lookup: &Lookup<'_>) -> Read<()> {
+    match (&lookup.keys, &lookup.texts) {
+        (None, None) => return Err(PayloadError::missing("keys", u64::expected())),
+        (Some(_), Some(_)) => {
+            return Err(PayloadError::invalid("given", "no `texts` beside `keys`").under("texts"));
+        }
+        _ => {}
+    }
     if lookup.pool != Pool::None {
         let one_row_a_key = |key, expected: &str| Err(PayloadError::invalid("given", expected).under(key));
         if lookup.unique {
@@ -138,7 +155,7 @@ fn fits(lookup: &Lookup<'_>) -> Read<()> {
 }
 
 fn offsets_fit(lookup: &Lookup<'_>) -> Read<()> {
-    let keys = lookup.keys.len();
+    let keys = lookup.count();
     let bad = |found: String| {
         let expected = format!("ascending offsets from 0 to the number of keys ({keys})");
         Err(PayloadError::invalid(found, expected).under("offsets"))

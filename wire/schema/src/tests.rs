@@ -46,7 +46,8 @@ where
 fn lookups_round_trip() {
     let lookup = |pool, offsets: &[u32]| Lookup {
         table: "t".into(),
-        keys: vec![1, u64::MAX],
+        keys: Some(vec![1, u64::MAX]),
+        texts: None,
         at_version: Some(3),
         pool,
         offsets: offsets.to_vec(),
@@ -65,6 +66,8 @@ fn lookups_round_trip() {
         columns: vec!["a".into(), "b".into()],
         row_type: RowType::Bf16,
         unique: true,
+        keys: None,
+        texts: Some(vec![Cow::Borrowed(b"drama"), Cow::Borrowed(&[0xff])]),
         ..lookup(Pool::None, &[])
     });
     round_trip::<features_lookup::Call<'_>>(&call);
@@ -164,7 +167,7 @@ fn lookups_are_checked() {
     check(r#"{"table":"t","keys":[1],"kezs":2}"#, "\"kezs\" is unknown");
     check(
         r#"{"lookups":[{"table":"t","keys":[1],"kezs":2}]}"#,
-        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, at_version, pool, offsets, columns, type, unique (and",
+        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, texts, at_version, pool, offsets, columns, type, unique (and",
     );
     check(
         r#"{"table":"t","keys":[1],"table":"u"}"#,
@@ -189,6 +192,16 @@ fn lookups_are_checked() {
     check(
         r#"{"table":"t","keys":[1,2],"pool":"mean","offsets":[0,0,2]}"#,
         "pool: Mean",
+    );
+    check(r#"{"table":"t","texts":["a","b"]}"#, "texts: Some([");
+    check(r#"{"table":"t"}"#, "key \"keys\" is missing; expected u64 values");
+    check(
+        r#"{"table":"t","keys":[1],"texts":["a"]}"#,
+        "\"texts\" is given; expected no `texts` beside `keys`",
+    );
+    check(
+        r#"{"table":"t","texts":["a"],"pool":"sum","offsets":[0,2]}"#,
+        "to the number of keys (1)",
     );
     check(
         r#"{"table":"t","keys":[1],"type":"i8"}"#,
@@ -387,6 +400,7 @@ const KEYS: &[&str] = &[
     "at_version",
     "pool",
     "offsets",
+    "texts",
     "columns",
     "type",
     "unique",

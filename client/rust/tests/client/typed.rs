@@ -55,7 +55,8 @@ async fn ping_reads_the_clock() {
 async fn lookups_read_rows() {
     let lookup = features_lookup::Lookup {
         table: "films".into(),
-        keys: vec![1, 2],
+        keys: Some(vec![1, 2]),
+        texts: None,
         at_version: None,
         pool: features_lookup::Pool::None,
         offsets: Vec::new(),

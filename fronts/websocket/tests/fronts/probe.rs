@@ -5,7 +5,7 @@ use millpond_fronts_answer::Serving;
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
 use millpond_fronts_websocket as websocket;
-use millpond_net::{Hints, Listener, Options as NetOptions, Timeouts, Transport as Net};
+use millpond_net::{Fronts, Hints, Listener, Options as NetOptions, Timeouts, Transport as Net};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -260,11 +260,18 @@ impl DerefMut for Transport {
 pub(crate) fn prepared(listeners: Vec<Listener>, options: Options, service: impl Service) -> Transport {
     let native = Arc::new(options.native);
     let counters = (Arc::clone(&native.counters), Arc::clone(&options.http.counters));
-    let fronts = Arc::new([
+    let fronts: Fronts<_> = Arc::new([
         http::front(options.http, websocket::upgrade(Arc::clone(&native))),
         native::front(native),
     ]);
-    let net = Net::prepare(listeners, "net", options.net, fronts, Serving::new(service)).unwrap();
+    let net = Net::prepare(
+        listeners,
+        "net",
+        options.net,
+        Arc::new([fronts]),
+        Serving::new(service),
+    )
+    .unwrap();
     let (native, http) = counters;
     Transport { net, native, http }
 }
