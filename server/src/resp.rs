@@ -4,12 +4,15 @@
 use crate::config::{Config, Listen};
 use crate::ports::RESP_PORT;
 use crate::{Bind, Error};
-use millpond_engines_features::RespKeys;
+use millpond_engines_features::{DIM_MAX, RespKeys};
 use millpond_fronts_resp::{Database, Databases, Holds, Keys, RespOptions};
 use millpond_net::{Listener, Tls};
 use millpond_wire_frame::Limits;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Commands of one key that one lookup may answer: more gain nothing.
+const JOINED_MAX: u32 = 64;
 
 /// Where RESP is, if anywhere.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,8 +67,15 @@ pub(crate) fn options(config: &Config, limits: Limits) -> Option<RespOptions> {
         limits,
         // Read once a process, and needed as long as that.
         databases: Box::leak(Box::new(databases(config))),
+        joined_max: joined_max(limits),
         version: env!("CARGO_PKG_VERSION"),
     })
+}
+
+/// A call whose answer would be over the limit fails as a whole, and no command may fail because of those beside it.
+fn joined_max(limits: Limits) -> u32 {
+    let rows = limits.frame_bytes_max / (DIM_MAX * size_of::<f32>());
+    u32::try_from(rows).unwrap_or(JOINED_MAX).clamp(1, JOINED_MAX)
 }
 
 /// What SELECT knows.

@@ -135,7 +135,14 @@ fn rows_are_strings_of_their_stored_bytes() {
 #[test]
 fn a_pipeline_is_answered_in_its_order() {
     let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &[]);
+    // Alone, and some in one lookup.
+    for frame_bytes_max in ["65536", "8388608"] {
+        let set = format!("server.frame_bytes_max={frame_bytes_max}");
+        check_pipeline(&Millpond::start(folder.path(), &[&set]));
+    }
+}
+
+fn check_pipeline(server: &Millpond) {
     let (mut sent, mut expected) = (Vec::new(), Vec::new());
     for number in 0..256_u64 {
         let key = number % (ROWS + 20) + 1;
@@ -157,9 +164,9 @@ fn a_pipeline_is_answered_in_its_order() {
         sent.extend(command(words));
         expected.extend(answer);
     }
-    Redis::connect(&server).check(&sent, &expected);
+    Redis::connect(server).check(&sent, &expected);
     // In pieces that end anywhere.
-    let mut redis = Redis::connect(&server);
+    let mut redis = Redis::connect(server);
     let (last, pieces) = sent
         .chunks(7)
         .collect::<Vec<_>>()

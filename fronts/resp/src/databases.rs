@@ -48,14 +48,18 @@ impl Databases {
     }
 
     /// The database of a number.
+    #[inline]
+    pub fn find(&self, number: u32) -> Option<&Database> {
+        self.0.iter().find(|database| database.number == number)
+    }
+
+    /// The same.
     ///
     /// # Errors
     /// What to answer where it holds nothing.
     #[inline]
     pub fn get(&self, number: u32) -> Result<&Database, String> {
-        let mut all = self.0.iter();
-        all.find(|database| database.number == number)
-            .ok_or_else(|| self.nothing(number))
+        self.find(number).ok_or_else(|| self.nothing(number))
     }
 
     #[cold]

@@ -27,8 +27,6 @@ use std::sync::Arc;
 const NOT_RESP: &str = "bytes that are no RESP";
 const WEB_PAGE: &str = "HTTP on the RESP port";
 
-/// Commands of one key that one call may answer.
-const JOINED_MAX: u32 = 64;
 /// Characters of an unknown command, and of its arguments together, that its answer quotes, as Redis does.
 const QUOTED_MAX: usize = 128;
 
@@ -39,6 +37,8 @@ pub struct RespOptions {
     pub limits: Limits,
     /// What SELECT knows; as long as the process.
     pub databases: &'static Databases,
+    /// Commands of one key that one call may answer: as many as have their place in an answer, however long their values are.
+    pub joined_max: u32,
     /// The server's version, for HELLO and INFO.
     pub version: &'static str,
 }
@@ -170,7 +170,7 @@ impl Commands {
     ) -> usize {
         let databases = self.options.databases;
         let mut asking = commands::Asking {
-            database: databases.get(self.state.database).ok(),
+            database: databases.find(self.state.database),
             payload,
             block: 0,
         };
@@ -210,7 +210,7 @@ impl Commands {
         behind: &[u8],
     ) -> usize {
         let mut used = 0;
-        while asked.answers < JOINED_MAX {
+        while asked.answers < self.options.joined_max {
             let rest = behind.get(used..).unwrap_or_default();
             if rest.is_empty() {
                 break;

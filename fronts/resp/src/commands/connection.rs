@@ -43,7 +43,7 @@ pub(super) fn select(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Ve
     };
     let known = u32::try_from(number)
         .ok()
-        .filter(|number| here.options.databases.get(*number).is_ok());
+        .filter(|number| here.options.databases.find(*number).is_some());
     match known {
         Some(number) => {
             here.state.database = number;
