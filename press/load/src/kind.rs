@@ -4,6 +4,7 @@
 //! ([`Protocol`](crate::protocol::Protocol)) or makes calls in this process ([`Local`](crate::local::Local)). Its invariant: nobody
 //! outside of that file asks which kind a target is of, only what it takes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_press_recorder::Live;
-use millpond_press_workload::{Mixed, RequestSet};
+use millpond_press_workload::{Mixed, RandomRows, RequestSet};
 use serde::Deserialize;
 use tokio::sync::mpsc::Sender;
 
 use crate::plan::{Plan, Report};
-use crate::protocol::words;
-use crate::{Error, KINDS, Part, ProgramStart, RandomRows, Threads};
+use crate::protocol::{plain, words};
+use crate::{Error, KINDS, Part, ProgramStart, Threads};
 
 /// A kind of target.
 pub struct TargetKind {
@@ -249,12 +250,15 @@ impl Given<'_> {
         })
     }
 
-    /// Takes the words of each request.
+    /// Takes the words of each request, in which `\x20` stands for that byte.
     pub(crate) fn each_command(
         &self,
         mut take: impl FnMut(&[&[u8]]) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.each(|request| take(&words(request).collect::<Vec<_>>()))
+        self.each(|request| {
+            let words: Vec<Cow<'_, [u8]>> = words(request).map(plain).collect();
+            take(&words.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+        })
     }
 
     /// Takes each request; what is wrong with one is said of its number.

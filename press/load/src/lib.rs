@@ -31,7 +31,6 @@ pub use kind::{Description, Given, Operation, Takes, Target, TargetKind};
 pub use kinds::{Connection, KINDS, ProgramStart, Request};
 pub use offer::{Offer, Part};
 pub use plan::{Amount, Handed, Plan, Report};
-pub use rows::RandomRows;
 pub use threads::Threads;
 pub use tls::Tls;
 

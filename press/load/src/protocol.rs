@@ -3,6 +3,7 @@
 //! A protocol does no input or output, counts nothing, retries nothing. Its invariant: whatever bytes a server sends, reading them ends
 //! in an answer, a wish for more bytes, or [`Malformed`]; never in a panic, and never in memory beyond the limit.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,6 +199,26 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace())
         .filter(|word| !word.is_empty())
+}
+
+/// A word with each `\x20` in it as the byte that it stands for; a backslash before anything else stands for itself.
+pub(crate) fn plain(word: &[u8]) -> Cow<'_, [u8]> {
+    if !word.contains(&b'\\') {
+        return Cow::Borrowed(word);
+    }
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = rest.strip_prefix(b"\\x").and_then(|digits| digits.get(..2));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let is_hex = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let escaped = digits
+            .filter(is_hex)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &rest[4..] } else { after };
+    }
+    Cow::Owned(bytes)
 }
 
 /// Requests as whole byte strings, one after the other.

@@ -1,25 +1,13 @@
 //! Rows of features that are known before they are asked for: those of `millpond features random`.
 //!
-//! Written from the description of that command and not with the engine's code, so that a defect of its writer or its reader
-//! cannot hide here. Its invariant: an answer is right only if every key was found and every byte of every row is as it was made.
+//! Its invariant: an answer is right only if every key was found and every byte of every row is as it was made.
 
 use millpond_wire_payload::{Encoding, Value, decode_map};
-use serde::Deserialize;
 
 use crate::check::Answer;
 use crate::kind::Given;
 use crate::known::EXPECTED_BYTES_MAX;
 use crate::protocol::{Prepared, excerpt};
-
-/// The rows of a table of random rows, which follow from these.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomRows {
-    /// What they were made of.
-    pub seed: u64,
-    /// Numbers of a row.
-    pub dim: usize,
-}
 
 /// The rows that each request looks up; nothing where they are not known.
 pub(crate) struct KnownRows {
@@ -36,13 +24,13 @@ impl KnownRows {
         let (mut rows, mut bytes) = (Prepared::default(), 0);
         for number in 0..mixed.requests.len() {
             let keys = mixed.keys_of(number);
-            bytes += keys.len() * of.dim * size_of::<f32>();
+            bytes += keys.len() * of.bytes();
             if bytes > EXPECTED_BYTES_MAX {
                 return Err(format!(
                     "the rows of check.rows need more than {EXPECTED_BYTES_MAX} bytes of memory; lower requests.count or leave it out"
                 ));
             }
-            rows.push(|out| keys.iter().for_each(|&key| write_row(of.seed, key, of.dim, out)));
+            rows.push(|out| keys.iter().for_each(|&key| of.write(key, out)));
         }
         let dim = of.dim;
         Ok(KnownRows {
@@ -91,22 +79,6 @@ fn compare_floats(expected: &[u8], found: &[f32]) -> Result<(), String> {
     Err(differs(expected, &found))
 }
 
-/// The bytes of a row: floats in [-1, 1), little-endian, each by the finalizer of SplitMix64 (Steele, Lea and Flood 2014) over
-/// seed, key and place.
-fn write_row(seed: u64, key: u64, dim: usize, out: &mut Vec<u8>) {
-    let mix = |state: u64| {
-        let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
-    let of_key = mix(mix(seed) ^ key);
-    for place in 0..dim as u64 {
-        let value = (mix(of_key ^ place) >> 40) as f32 / (1u32 << 23) as f32 - 1.0;
-        out.extend_from_slice(&value.to_le_bytes());
-    }
-}
-
 fn differs(expected: &[u8], found: &[u8]) -> String {
     let at = expected
         .iter()
@@ -127,12 +99,15 @@ fn differs(expected: &[u8], found: &[u8]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use millpond_press_workload::RandomRows;
     use millpond_wire_payload::Encoder;
+
+    const ROWS: RandomRows = RandomRows { seed: 7, dim: 2 };
 
     fn known() -> KnownRows {
         let mut rows = Prepared::default();
         for keys in [&[9][..], &[0, 5]] {
-            rows.push(|out| keys.iter().for_each(|&key| write_row(7, key, 2, out)));
+            rows.push(|out| keys.iter().for_each(|&key| ROWS.write(key, out)));
         }
         let rows = Some(rows);
         KnownRows { rows, dim: 2 }
@@ -155,7 +130,7 @@ mod tests {
     fn rows_are_right_to_the_last_byte() {
         let known = known();
         let mut expected = Vec::new();
-        [0, 5].iter().for_each(|&key| write_row(7, key, 2, &mut expected));
+        [0, 5].iter().for_each(|&key| ROWS.write(key, &mut expected));
         assert_eq!(expected.len(), 16);
         let check = |found: &[u8], values: &[u8]| known.compare(1, Answer::Msgpack(&answer(found, values)));
         assert_eq!(check(&[3], &expected), Ok(()));

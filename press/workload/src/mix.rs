@@ -45,6 +45,11 @@ impl Mixed {
         &self.keys[start..end]
     }
 
+    /// Keys of a request, the mean; nothing where requests hold none.
+    pub fn keys_mean(&self) -> Option<f64> {
+        (!self.keys.is_empty()).then(|| self.keys.len() as f64 / self.requests.len() as f64)
+    }
+
     /// One more than the largest key of all requests: under `latest` that is beyond the keys there were at the start.
     pub fn keys_end(&self) -> u64 {
         self.keys.iter().max().map_or(0, |key| key + 1)
@@ -188,6 +193,8 @@ mod tests {
             assert!(keys.iter().all(|&key| key < 500));
         }
         assert!(mixed.keys_of(10_000).is_empty());
+        let held: usize = (0..10_000).map(|index| mixed.keys_of(index).len()).sum();
+        assert_eq!(mixed.keys_mean(), Some(held as f64 / 10_000.0));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! How large values are, and the value that belongs to a key.
 //!
 //! Its invariant: the value of a key depends on the seed, the key and the sizes alone, so a loader, a mix and the check of
-//! an answer agree on it without keeping any; and it is letters and digits only, safe in every text protocol.
+//! an answer agree on it without keeping any; and it is letters and digits only, safe in every text protocol, but for rows of
+//! numbers, which a template escapes.
 
 use std::fmt;
 
@@ -10,14 +11,14 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::weights::{check_weights, choose};
-use crate::{Error, Random};
+use crate::{DIM_MAX, Error, Random, RandomRows};
 
 /// The largest size: 16 MiB.
 pub const SIZE_MAX: usize = 16 << 20;
 
 /// The distribution of sizes in bytes. In a description: `40`, `{ uniform = [10, 100] }`,
 /// `{ lognormal = { median = 100, sigma = 0.8, max = 10000 } }`, `{ pareto = { min = 20, shape = 1.3, max = 100000 } }`
-/// or `{ choice = [[40, 0.9], [400, 0.1]] }`.
+/// or `{ choice = [[40, 0.9], [400, 0.1]] }`; and `{ rows = { seed = 7, dim = 10 } }`, which says the bytes too.
 #[derive(Deserialize, Clone, Debug, PartialEq)]
 #[serde(remote = "Self", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Sizes {
@@ -45,6 +46,8 @@ pub enum Sizes {
     },
     /// Some sizes, each with its weight.
     Choice(Vec<(usize, f64)>),
+    /// That of a row of numbers, which is the value.
+    Rows(RandomRows),
 }
 
 impl Default for Sizes {
@@ -137,6 +140,11 @@ impl Sizes {
                 }
                 check_weights("sizes.choice", choices.iter().map(|&(_, weight)| weight))
             }
+            Sizes::Rows(rows) if !(1..=DIM_MAX).contains(&rows.dim) => {
+                let expected = format!("numbers, 1 to {DIM_MAX}");
+                Err(Error::setting("sizes.rows.dim", rows.dim, expected))
+            }
+            Sizes::Rows(_) => Ok(()),
         }
     }
 
@@ -150,6 +158,7 @@ impl Sizes {
                 let drawn = choices.iter().filter(|&&(_, weight)| weight > 0.0);
                 drawn.map(|&(size, _)| size).min().unwrap_or(0)
             }
+            Sizes::Rows(rows) => rows.bytes(),
         }
     }
 
@@ -175,6 +184,7 @@ impl Sizes {
                 let chosen = choose(weights, random);
                 choices.get(chosen).map_or(0, |&(size, _)| size)
             }
+            Sizes::Rows(rows) => rows.bytes(),
         }
     }
 }
@@ -189,8 +199,11 @@ fn normal(random: &mut Random) -> f64 {
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Appends the value that belongs to `key` to `out`: its size and its bytes (ASCII letters and digits) depend on `seed`,
-/// `key` and `sizes` alone.
+/// `key` and `sizes` alone. A row has a seed of its own.
 pub fn value_of(seed: u64, key: u64, sizes: &Sizes, out: &mut Vec<u8>) {
+    if let Sizes::Rows(rows) = sizes {
+        return rows.write(key, out);
+    }
     let mut random = Random::of(seed, b"value of", key);
     let mut left = sizes.draw(&mut random);
     out.reserve(left);
@@ -236,6 +249,10 @@ mod tests {
             read(r#"{"lognormal":{"median":100,"sigma":0.8,"max":10000}}"#),
             Ok(Sizes::Lognormal { max: 10_000, .. })
         ));
+        assert_eq!(
+            read(r#"{"rows":{"seed":7,"dim":10}}"#).unwrap(),
+            Sizes::Rows(RandomRows { seed: 7, dim: 10 })
+        );
         let said = |text: &str| read(text).expect_err("refused").to_string();
         assert!(said(r#"{"pareto":{"min":1,"form":2}}"#).contains("unknown field `form`"));
         assert!(said(r#"{"normal":1}"#).contains("unknown variant `normal`"));
@@ -279,6 +296,9 @@ mod tests {
         assert!(said(r#"{"pareto":{"min":1,"shape":0,"max":9}}"#).contains("sizes.pareto.shape is 0"));
         assert!(said(r#"{"choice":[]}"#).contains("a sum of weights of 0"));
         assert!(said(r#"{"choice":[[1,-1]]}"#).contains("a weight of -1"));
+        assert!(
+            said(r#"{"rows":{"seed":1,"dim":0}}"#).contains("sizes.rows.dim is 0, expected numbers, 1 to")
+        );
     }
 
     #[test]

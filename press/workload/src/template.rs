@@ -11,11 +11,12 @@
 //! Braces of JSON need no care: a `{` that does not begin one of these names stands as it is. What was meant as one of them is
 //! refused with the right one: `{Key}`, `{vlaue}`, `{key` without its `}`. `{{` is a literal `{`, and the
 //! `}}` that closes it a literal `}`, so `{{key}}` gives `{key}`; every other `}}`, as at the end of nested JSON, stands as
-//! it is. Its invariant: a template that was parsed can always be rendered.
+//! it is. Of a value that is a row of numbers, a backslash and what ends a word of a command are rendered as `\x5c` and alike, so
+//! that a value is always one word. Its invariant: a template that was parsed can always be rendered.
 
 mod parse;
 
-use crate::{BYTES_MAX, Draw, Error, value_of};
+use crate::{BYTES_MAX, Draw, Error, Sizes, value_of};
 
 /// The largest number of keys in one `{keys n}`.
 pub const KEYS_EACH_MAX: usize = 100_000;
@@ -107,7 +108,11 @@ impl Template {
                 }
                 Piece::Value => {
                     let key = draw.key();
+                    let start = out.len();
                     value_of(draw.seed(), key, draw.sizes(), out);
+                    if matches!(draw.sizes(), Sizes::Rows(_)) {
+                        escape_from(out, start);
+                    }
                 }
                 Piece::Seq { width } => push_decimal(out, draw.seq(), *width),
                 Piece::Random { from, to } => {
@@ -118,6 +123,17 @@ impl Template {
                     push_decimal(out, number.unsigned_abs(), 0);
                 }
             }
+        }
+    }
+}
+
+/// Escapes what stands in `out` from `start` on, so that it is one word.
+fn escape_from(out: &mut Vec<u8>, start: usize) {
+    let is_plain = |byte: &u8| *byte != b'\\' && !byte.is_ascii_whitespace();
+    for byte in out.split_off(start) {
+        match is_plain(&byte) {
+            true => out.push(byte),
+            false => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
         }
     }
 }

@@ -202,8 +202,15 @@ pub(super) fn expected(file: &File, target: &Target, bodies: &Bodies) -> Result<
     Ok(Some(expected))
 }
 
-/// Whether every value can be told from none: a command is words, and an empty one is no word.
+/// Whether every value can be sent and told from none: rows hold any bytes, a command is words, and an empty one is no word.
 fn check_values(kind: &TargetKind, parts: &[Template], sizes: &Sizes) -> Result<(), String> {
+    if matches!(sizes, Sizes::Rows(_)) && !kind.takes.values && parts.iter().any(Template::has_value) {
+        return Err(format!(
+            "keys.value_bytes gives rows, whose bytes are no text, and {{value}} is sent over protocol \"{}\"; rows are for \"resp\" \
+             and \"memcached\"",
+            kind.name()
+        ));
+    }
     let is_text = !kind.takes.words;
     if is_text || sizes.least() > 0 || !parts.iter().any(Template::has_value) {
         return Ok(());

@@ -534,6 +534,11 @@ fn a_value_of_no_bytes_is_no_word_of_a_command() {
         let get = words(protocol, "command", "get {key}");
         assert!(load_text(&get, &["keys.value_bytes=0"]).is_ok());
     }
+    // Rows of numbers hold any bytes: commands escape them, texts cannot.
+    let rows = "keys.value_bytes={ rows = { seed = 7, dim = 10 } }";
+    assert!(load_text(&words("resp", "command", "SET {key} {value}"), &[rows]).is_ok());
+    let said = refusal(&words("echo", "body", "a{value}"), &[rows]);
+    assert!(said.contains("keys.value_bytes gives rows"), "{said}");
     // A message may be empty where something stands around it.
     let echo = words("echo", "body", "a{value}");
     assert!(load_text(&echo, &["keys.value_bytes=0"]).is_ok());

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::RandomRows;
+use millpond_press_workload::RandomRows;
 
 /// What a scenario says of right answers.
 #[derive(Debug, Clone, Deserialize)]

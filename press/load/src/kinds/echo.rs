@@ -11,6 +11,8 @@ use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, o
 pub(super) const KIND: TargetKind = TargetKind {
     texts: |_, operation| Ok(vec![operation.body.clone().ok_or("body")?]),
     verified: |_| "; every byte comes back as it was sent",
+    // Its answers are held against its own requests.
+    knows_rows: |_| true,
     ..on_wire::<Echo>(&["echo"])
 };
 

@@ -216,6 +216,9 @@ mod tests {
         let requests = OnWire::<Memcached>::new(&Given::of(&set, 100)).unwrap().requests;
         assert_eq!(requests.get(0), b"set k 0 0 2\r\nv1\r\n");
         assert_eq!(requests.get(1), b"get a b\r\n");
+        let set = RequestSet::from_bodies("t", [br"set k a\x20\x0d\x0ab".as_slice()]).unwrap();
+        let requests = OnWire::<Memcached>::new(&Given::of(&set, 100)).unwrap().requests;
+        assert_eq!(requests.get(0), b"set k 0 0 5\r\na \r\nb\r\n");
         let set = RequestSet::from_bodies("t", [b"set k".as_slice()]).unwrap();
         assert!(
             OnWire::<Memcached>::new(&Given::of(&set, 100))

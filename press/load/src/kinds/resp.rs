@@ -179,7 +179,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::protocol::OnWire;
-    use millpond_press_workload::RequestSet;
+    use millpond_press_workload::{RandomRows, RequestSet, Sizes, Template, fill};
     use proptest::prelude::*;
 
     fn ends(text: &str, expected: usize) {
@@ -248,12 +248,38 @@ mod tests {
         let set = RequestSet::from_bodies("t", [b"SET  k v".as_slice()]).unwrap();
         let requests = OnWire::<Resp>::new(&Given::of(&set, 100)).unwrap().requests;
         assert_eq!(requests.get(0), b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
+        // A byte that would end a word is written by its number; a backslash before anything else is itself.
+        let set = RequestSet::from_bodies("t", [br"GET \x00\x20\\x5c\xg\".as_slice()]).unwrap();
+        let requests = OnWire::<Resp>::new(&Given::of(&set, 100)).unwrap().requests;
+        assert_eq!(requests.get(0), b"*2\r\n$3\r\nGET\r\n$8\r\n\0 \\\\\\xg\\\r\n");
         let values = [b"a".to_vec(), b"bc".to_vec()];
         assert_eq!(
             expected_answer(b"mget 1 2", &values).unwrap(),
             b"*2\r\n$1\r\na\r\n$2\r\nbc\r\n"
         );
         assert_eq!(expected_answer(b"PING", &[]), None);
+    }
+
+    /// What a template escapes arrives as it was made.
+    #[test]
+    fn rows_are_filled_byte_by_byte() {
+        let rows = RandomRows { seed: 7, dim: 10 };
+        let part = Template::parse("SET {key} {value}").unwrap();
+        let set = fill(1, 0..300, &[part], &Sizes::Rows(rows)).unwrap();
+        let given = Given {
+            has_first_lines: true,
+            ..Given::of(&set, 100)
+        };
+        let requests = OnWire::<Resp>::new(&given).unwrap().requests;
+        for key in 0..300 {
+            let mut row = Vec::new();
+            rows.write(key, &mut row);
+            let mut expected = b"*3\r\n".to_vec();
+            for word in [&b"SET"[..], key.to_string().as_bytes(), &row] {
+                write_bulk(word, &mut expected);
+            }
+            assert_eq!(requests.get(key as usize), expected, "key {key}");
+        }
     }
 
     proptest! {

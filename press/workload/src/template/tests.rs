@@ -40,6 +40,38 @@ fn placeholders_are_filled_and_share_their_keys() {
     render("{random -9223372036854775808 9223372036854775807}");
 }
 
+/// A row holds any bytes, and is one word all the same.
+#[test]
+fn a_row_is_rendered_as_one_word() {
+    let rows = crate::RandomRows { seed: 7, dim: 10 };
+    let (sizes, template) = (Sizes::Rows(rows), Template::parse("SET {key} {value}").unwrap());
+    let mut escaped = 0;
+    for key in 0..200 {
+        let mut draw = Draw::given(1, &sizes);
+        draw.begin_with(0, key..key + 1);
+        let mut out = Vec::new();
+        template.render(&mut draw, &mut out);
+        let words: Vec<&[u8]> = out.split(u8::is_ascii_whitespace).collect();
+        assert_eq!((words.len(), words[0]), (3, &b"SET"[..]), "key {key}");
+        let (mut row, mut at, mut expected) = (Vec::new(), 0, Vec::new());
+        while let Some(&byte) = words[2].get(at) {
+            let is_escape = byte == b'\\';
+            let hex = words[2]
+                .get(at + 2..at + 4)
+                .map(|hex| String::from_utf8_lossy(hex).into_owned());
+            row.push(match (is_escape, hex) {
+                (true, Some(hex)) => u8::from_str_radix(&hex, 16).unwrap(),
+                _ => byte,
+            });
+            at += if is_escape { 4 } else { 1 };
+            escaped += usize::from(is_escape);
+        }
+        rows.write(key, &mut expected);
+        assert_eq!(row, expected, "key {key}");
+    }
+    assert!(escaped > 20, "{escaped}");
+}
+
 #[test]
 fn braces_that_begin_no_placeholder_stand() {
     for text in [
