@@ -11,6 +11,10 @@ use super::root;
 const PROGRAMS: &[(&str, &str, &str)] = &[
     ("peer-redis.toml", "redis-server", "redis-server"),
     ("peer-memcached.toml", "memcached", "memcached"),
+    ("r2-single.toml", "redis-server", "redis-server"),
+    ("r2-single.toml", "memcached", "memcached"),
+    ("r2-batch.toml", "redis-server", "redis-server"),
+    ("r2-batch.toml", "memcached", "memcached"),
 ];
 
 /// What is built before, by the scenario that uses it.

@@ -305,7 +305,7 @@ impl Run {
                 connections,
             },
             server_pid: up.server_pid(),
-            asks_way: self.scenario.about.layout == Layout::R3,
+            asks_way: matches!(self.scenario.about.layout, Layout::R2 | Layout::R3),
             source: Source {
                 millpond: &self.options.millpond,
                 scenario: &self.options.scenario,

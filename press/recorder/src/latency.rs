@@ -56,12 +56,21 @@ pub struct LatencySummary {
     pub us_mean: Option<f64>,
     /// The median.
     pub us_p50: Option<f64>,
+    /// The 70th percentile; absent in results that were made before it was told, as the 80th and the 97th.
+    #[serde(default)]
+    pub us_p70: Option<f64>,
     /// The 75th percentile.
     pub us_p75: Option<f64>,
+    /// The 80th percentile.
+    #[serde(default)]
+    pub us_p80: Option<f64>,
     /// The 90th percentile.
     pub us_p90: Option<f64>,
     /// The 95th percentile.
     pub us_p95: Option<f64>,
+    /// The 97th percentile.
+    #[serde(default)]
+    pub us_p97: Option<f64>,
     /// The 99th percentile.
     pub us_p99: Option<f64>,
     /// The 99.9th percentile.
@@ -241,9 +250,12 @@ impl Latency {
             count,
             us_mean: (count > 0).then(|| self.sum_ns as f64 / 1_000.0 / count as f64),
             us_p50: self.quantile_us(0.5),
+            us_p70: self.quantile_us(0.7),
             us_p75: self.quantile_us(0.75),
+            us_p80: self.quantile_us(0.8),
             us_p90: self.quantile_us(0.9),
             us_p95: self.quantile_us(0.95),
+            us_p97: self.quantile_us(0.97),
             us_p99: self.quantile_us(0.99),
             us_p99_9: self.quantile_us(0.999),
             us_p99_99: self.quantile_us(0.9999),

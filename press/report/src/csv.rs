@@ -23,7 +23,8 @@ const POINT: &str = "point:number repeat target:target.name protocol:target.prot
     late:counters.late connections_opened:counters.connections_opened connections_refused:counters.connections_refused \
     connections_failed:counters.connections_failed connections_down:counters.connections_down \
     not_sent_lost:counters.not_sent_lost";
-const LATENCY: &str = "count us_mean us_p50 us_p75 us_p90 us_p95 us_p99 us_p99_9 us_p99_99 us_max";
+const LATENCY: &str =
+    "count us_mean us_p50 us_p70 us_p75 us_p80 us_p90 us_p95 us_p97 us_p99 us_p99_9 us_p99_99 us_max";
 const POINT_REST: &str = "opening_s:held.opening_s server_connections:held.server_connections server_bytes_held:held.server_bytes \
     kernel_bytes_held:held.kernel_bytes server_cpu_s:server_cpu.seconds server_cpu_percent:server_cpu.percent \
     client_cpu_s:client_cpu.seconds client_cpu_percent:client_cpu.percent server_memory_bytes client_memory_bytes \

@@ -1,10 +1,11 @@
-//! The tables a report opens with: one line a point, those of reports R1 and R3, or targets side by side.
+//! The tables a report opens with: one line a point, those of reports R1 to R4, or targets side by side.
 //!
 //! Its invariant: a figure that does not exist is printed as `n/a`, with the number of samples where those were too few;
 //! never as 0.
 
 pub(crate) mod columns;
 pub(crate) mod peers;
+mod r2;
 mod r4;
 pub(crate) mod repeats;
 
@@ -29,6 +30,7 @@ pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
     match run.layout {
         Layout::General => vec![columns::table("Every point", columns::GENERAL, &run.points)],
         Layout::R1 => each(columns::R1).chain([r1_summary(&groups)]).collect(),
+        Layout::R2 => r2::tables(run),
         Layout::R3 => each(columns::R3).collect(),
         Layout::Peers => peers::tables(run),
         Layout::R4 => r4::tables(run),
@@ -77,6 +79,13 @@ pub(crate) fn note(run: &RunResult) -> String {
             "aveTime is the mean time of an answer; totalTime runs from the first request to the end of the last one, \
              connection set-up excluded; qps counts answers only; GPU is the use of all NVIDIA devices of this machine in percent of \
              one, and the build what the server says that its models run on. "
+        }
+        Layout::R2 => {
+            "qps counts answers only, and kps their keys; cpu(top) is the server's; ping is the shortest of three connects to the server \
+             before the load, a round trip of the kernels; a target of protocol echo is asked for as many bytes at the same rate, which \
+             is the way without a store. Figures are medians over the repeats, counts are sums. Columns named as a reference are \
+             report R2's own figures of Cube, measured on other hardware: compare their shape, and figures per core. What bounded \
+             each point is told in a sentence under Verdicts. "
         }
         Layout::R3 => {
             "QPS counts answers only; mean response is from the moment a request was meant to be sent. Bytes a connection are \

@@ -46,6 +46,8 @@ pub enum Layout {
     General,
     /// The columns of report R1, one table for each combination of the grid.
     R1,
+    /// The rows of report R2, one table for each load: targets side by side, and the report's own figures.
+    R2,
     /// The columns of report R3, one table for each combination of the grid, with what the connections cost.
     R3,
     /// Targets side by side, with the ratio and its interval in the last column.
@@ -78,6 +80,9 @@ pub struct Requests {
     pub distinct: usize,
     /// Their size together.
     pub bytes: usize,
+    /// Keys of a request, the mean, where keys were drawn; absent too in results that were made before it was told.
+    #[serde(default)]
+    pub keys: Option<f64>,
     /// What is checked of an answer, in words.
     pub check: String,
     /// The part of the answers that is checked, 1 for all.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use millpond_press_load::{Checker, Given, Rules, TargetKind, Tls};
 use millpond_press_report::Requests;
 use millpond_press_workload as workload;
-use millpond_press_workload::{Sizes, Template, value_of};
+use millpond_press_workload::{Mixed, Sizes, Template, value_of};
 
 use super::keys::{File, Launch, OwnLoad, PidFrom, ProgramKeys, Server, Target};
 use super::requests::{Bodies, bodies, expected, fill_of, operation_names};
@@ -115,6 +115,7 @@ impl TargetPlan {
                 count: bodies.set.len(),
                 distinct: bodies.set.distinct(),
                 bytes: bodies.set.bytes(),
+                keys: bodies.mixed.as_ref().and_then(Mixed::keys_mean),
                 check: checker.in_words() + verified,
                 check_share: checker.share(),
             },

@@ -15,7 +15,7 @@ fn of(us: impl IntoIterator<Item = u64>) -> Latency {
 
 #[test]
 fn a_percentile_needs_ten_samples_beyond_it() {
-    // How many of the seven percentiles are named; lower ones always are when a higher one is.
+    // How many of these seven percentiles are named; lower ones always are when a higher one is.
     let check = |count: u64, expected: usize| {
         let latency = of(1..=count);
         let s = latency.summary();
@@ -88,8 +88,11 @@ fn figures_are_exact_to_three_digits() {
         );
     };
     near(summary.us_p50, 50_000.0);
+    near(summary.us_p70, 70_000.0);
     near(summary.us_p75, 75_000.0);
+    near(summary.us_p80, 80_000.0);
     near(summary.us_p95, 95_000.0);
+    near(summary.us_p97, 97_000.0);
     near(summary.us_p99_9, 99_900.0);
     near(summary.us_p99_99, 99_990.0);
     assert_eq!(summary.us_max, Some(100_000.0));

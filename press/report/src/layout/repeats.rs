@@ -4,7 +4,7 @@
 
 use millpond_press_recorder::{Interval, LatencySummary};
 
-use crate::cases::Case;
+use crate::cases::{self, Case};
 use crate::number::{ABSENT, percent, ratio};
 use crate::table::Cell;
 use crate::{Cpu, Judgement, Point, RunResult, describe};
@@ -21,6 +21,25 @@ pub(super) fn name(case: &Case<'_>) -> String {
 pub(super) fn grid_of(point: &Point) -> String {
     let values = point.grid.iter();
     values.map(|(key, value)| format!("{key}={value} ")).collect()
+}
+
+/// The targets of each load, in the order in which they first ran; the grid belongs to the load: targets are compared within it.
+pub(super) fn by_load(run: &RunResult) -> Vec<(String, Vec<Case<'_>>)> {
+    let cases = cases::join(&run.points, |point| {
+        format!("{}\n{}", describe::target_name(point), grid_of(point))
+    });
+    let mut loads: Vec<(String, Vec<Case<'_>>)> = Vec::new();
+    for case in cases {
+        let first = case.points().first();
+        let load = first
+            .map(|point| describe::point_in_words(point))
+            .unwrap_or_default();
+        match loads.iter_mut().find(|(other, _)| *other == load) {
+            Some((_, members)) => members.push(case),
+            None => loads.push((load, vec![case])),
+        }
+    }
+    loads
 }
 
 /// The sum of a count.
