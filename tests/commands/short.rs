@@ -66,6 +66,10 @@ pub const SHORT: &[(&str, &str)] = &[
          load.client_threads=1 load.client_cpus=[] check.share=1.0",
     ),
     (
+        "r2-builds.toml",
+        "keys.count=2000 requests.count=100 load.duration_s=0.3 load.warmup_s_max=0.1 scenario.repeats=1 check.share=1.0",
+    ),
+    (
         "r4-local.toml",
         "load.duration_s=0.2 load.warmup_s_max=0.1 load.connections=[2] scenario.repeats=1",
     ),
