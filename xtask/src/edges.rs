@@ -10,6 +10,7 @@ use crate::workspace::Member;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("calls", &["wire/schema", "wire/payload"]),
     ("metrics", &[]),
+    ("nodes", &[]),
     ("wire/channel", &[]),
     ("wire/payload", &[]),
     // A frame's flags say how its payload is encoded.
