@@ -123,3 +123,40 @@ impl Split {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn calls_that_are_no_larger_than_one_before_allocate_nothing() {
+        let text = r#"version = 1
+            buckets = 64
+            nodes = [{ name = "a", addresses = ["a:1"] }, { name = "b", addresses = ["b:1"] }]"#;
+        let map = BucketMap::from_toml(text).unwrap();
+        let mut split = Split::default();
+        let places = |split: &Split| {
+            (
+                (
+                    split.keys.as_ptr(),
+                    split.positions.as_ptr(),
+                    split.buckets.as_ptr(),
+                ),
+                (
+                    split.chosen.as_ptr(),
+                    split.counts.as_ptr(),
+                    split.ranges.as_ptr(),
+                ),
+            )
+        };
+        let keys: Vec<u64> = (0..1000).collect();
+        split.split(&map, &keys, |nodes| nodes[0]).unwrap();
+        let first = places(&split);
+        for count in [1000, 0, 1, 999] {
+            split.split(&map, &keys[..count], |nodes| nodes[0]).unwrap();
+            assert_eq!(places(&split), first, "{count} keys");
+            assert!(split.chosen.iter().all(|chosen| *chosen == NONE));
+        }
+    }
+}

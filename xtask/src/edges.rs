@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("calls", &["wire/schema", "wire/payload"]),
     ("metrics", &[]),
     ("nodes", &[]),
+    ("membership", &["nodes"]),
     ("wire/channel", &[]),
     ("wire/payload", &[]),
     // A frame's flags say how its payload is encoded.
