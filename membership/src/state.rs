@@ -175,3 +175,96 @@ fn refused(key: &[u8], why: String) -> Event {
         why,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::messages::{Bytes, Number};
+
+    fn pair(key: &str, value: &str, revision: i64) -> Pair {
+        Pair {
+            key: Bytes::of(&format!("/millpond/c/{key}")),
+            value: Bytes::of(value),
+            mod_revision: Number(revision),
+            ..Pair::default()
+        }
+    }
+
+    fn map(version: u64) -> String {
+        format!(r#"{{"version":{version},"buckets":2,"nodes":[{{"name":"a","addresses":["a:1"]}}]}}"#)
+    }
+
+    /// Events in short.
+    fn short(events: &[Event]) -> Vec<String> {
+        let short = |event: &Event| match event {
+            Event::Map(map) => format!("map {}", map.version()),
+            Event::MapGone => "no map".to_owned(),
+            Event::NodeUp(node) => format!("{} at {}", node.name, node.addresses.join(",")),
+            Event::NodeDown { name } => format!("{name} down"),
+            Event::Refused { key, .. } => format!("{key} refused"),
+            other => format!("{other:?}"),
+        };
+        events.iter().map(short).collect()
+    }
+
+    #[test]
+    fn a_listing_says_what_differs_from_the_one_before() {
+        let mut state = State::new("c");
+        let mut check = |pairs: &[Pair], expected: &[&str]| {
+            assert_eq!(short(&state.read(pairs)), expected);
+            assert!(state.is_current(pairs));
+            assert_eq!(
+                state.read(pairs).len(),
+                expected.iter().filter(|said| said.ends_with("refused")).count()
+            );
+        };
+        let a = |port: u16, revision| pair("nodes/a", &format!(r#"{{"addresses":["a:{port}"]}}"#), revision);
+        check(&[], &[]);
+        check(&[pair("map", &map(2), 1), a(1, 2)], &["map 2", "a at a:1"]);
+        check(&[pair("map", &map(2), 1), a(2, 3)], &["a at a:2"]);
+        check(&[pair("map", &map(1), 4), a(2, 3)], &["/millpond/c/map refused"]);
+        check(
+            &[pair("map", "x", 5), pair("nodes/a", "x", 6)],
+            &["/millpond/c/map refused", "/millpond/c/nodes/a refused"],
+        );
+        check(
+            &[
+                pair("other", "x", 5),
+                pair("nodes/b", r#"{"addresses":["b:1"]}"#, 7),
+            ],
+            &["a down", "b at b:1", "no map"],
+        );
+        check(&[pair("map", &map(3), 8)], &["b down", "map 3"]);
+    }
+
+    #[test]
+    fn changes_are_said_once_and_kept_for_the_comparison() {
+        let mut state = State::new("c");
+        let mut check = |kind, kv: Pair, expected: &[&str]| {
+            let event = state.change(&Change { kind, kv });
+            assert_eq!(short(event.as_slice()), expected);
+        };
+        let b = |revision| pair("nodes/b", r#"{"addresses":["b:1"]}"#, revision);
+        check(Kind::Put, b(1), &["b at b:1"]);
+        check(Kind::Put, b(2), &[]);
+        check(Kind::Put, pair("map", &map(1), 3), &["map 1"]);
+        check(Kind::Delete, pair("nodes/unknown", "", 4), &[]);
+        check(Kind::Delete, pair("map", "", 5), &["no map"]);
+        assert!(state.is_current(&[b(2)]));
+        assert!(!state.is_current(&[b(1)]));
+        assert!(!state.is_current(&[]));
+    }
+
+    #[test]
+    fn nodes_are_bounded() {
+        let mut state = State::new("c");
+        let node = |n: usize| pair(&format!("nodes/n{n}"), r#"{"addresses":["a:1"]}"#, 1);
+        let all: Vec<_> = (0..=NODES_MAX).map(node).collect();
+        let events = state.read(&all);
+        assert_eq!(
+            short(&events[NODES_MAX..]),
+            [format!("/millpond/c/nodes/n{NODES_MAX} refused")]
+        );
+    }
+}
