@@ -6,7 +6,7 @@ mod progress;
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
     Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, Numbers, RandomOptions, Source, Summary,
-    VersionInfo, build, compact, delete_version, inspect, random, verify, version_infos,
+    VersionInfo, build, compact, delete_version, diff, export, inspect, random, verify, version_infos,
 };
 use std::path::PathBuf;
 
@@ -41,6 +41,16 @@ const DELETE_EXAMPLES: &str = "\
 Examples:
   millpond features delete tables/embeddings 3";
 
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  millpond features diff tables/embeddings 1 2
+  millpond features diff tables/embeddings 1 2 --show 100";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  millpond features export tables/embeddings --output embeddings.parquet
+  millpond features export tables/embeddings --version 3 --output embeddings.csv";
+
 /// What to do with a feature table.
 #[derive(Subcommand)]
 pub(crate) enum Features {
@@ -59,6 +69,12 @@ pub(crate) enum Features {
     /// List the versions of a table.
     #[command(after_help = VERSIONS_EXAMPLES)]
     Versions(Table),
+    /// Say which keys two versions of a table do not share, and which have other rows.
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(Diff),
+    /// Write a version of a table to a Parquet, CSV or JSON lines file.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(Export),
     /// Delete a version that no delta stands on; a server that has it open goes on.
     #[command(after_help = DELETE_EXAMPLES)]
     Delete(Delete),
@@ -228,6 +244,35 @@ pub(crate) struct Delete {
     version: u64,
 }
 
+/// Compares version TO with version FROM: counts of keys, and the lowest of each. Rows are compared by their bytes. Both versions are
+/// read whole and verified.
+#[derive(Args)]
+pub(crate) struct Diff {
+    /// The table's folder.
+    dir: PathBuf,
+    /// The version that is compared with.
+    from: u64,
+    /// The version that is compared.
+    to: u64,
+    /// How many keys of each kind to name at most, the lowest first.
+    #[arg(long, default_value_t = 10, value_name = "COUNT")]
+    show: usize,
+}
+
+/// Writes all rows of a version, its base's among them, as 32-bit floats: a column `key` of numbers, and a list for each column of the
+/// table. `millpond features build` reads it. Of keys that are texts the table has the hashes, and so has the file.
+#[derive(Args)]
+pub(crate) struct Export {
+    /// The table's folder.
+    dir: PathBuf,
+    /// The version; the highest there is when left out.
+    #[arg(long)]
+    version: Option<u64>,
+    /// The file, which must not be there yet: its name ends in .parquet, .csv or .jsonl.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
 pub(crate) fn run(features: Features) -> anyhow::Result<()> {
     match features {
         Features::Build(arguments) => crate::print(&built(arguments)?.to_string()),
@@ -253,6 +298,12 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
             for info in version_infos(&table.dir)? {
                 crate::print(&line(&info));
             }
+        }
+        Features::Diff(Diff { dir, from, to, show }) => {
+            crate::print(&diff(&dir, from, to, show)?.to_string());
+        }
+        Features::Export(Export { dir, version, output }) => {
+            crate::print(&export(&dir, version, &output)?.to_string());
         }
         Features::Delete(Delete { dir, version }) => {
             delete_version(&dir, version)?;

@@ -11,7 +11,7 @@ use crate::schema::{Column, NotFinite, Numbers, SCALE_BYTES, Schema};
 const STEP: usize = 16;
 
 /// A row as it lies in a slot.
-pub(crate) type Row<'a> = &'a [u8];
+pub type Row<'a> = &'a [u8];
 
 /// How the rows of a table are read.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
 use crate::projection::{Answered, Projection};
-use crate::rows::Row;
+use crate::rows::{Reader, Row};
 use crate::schema::{Keys, Schema};
 use crate::shard::Shard;
 use crate::versions::{folder, number, versions};
@@ -265,13 +265,29 @@ impl Table {
 
     /// Whether there is a row of that key.
     pub fn contains(&self, key: u64) -> bool {
-        let mut said = self.layers.iter().map(|layer| layer.find(key));
-        let said = said.find(|said| !matches!(said, Said::Nothing));
-        matches!(said, Some(Said::Row(_)))
+        self.row(key).is_some()
     }
 
-    /// Visits every row, in no order.
-    pub(crate) fn each_row<E>(&self, visit: &mut dyn FnMut(u64, Row<'_>) -> Result<(), E>) -> Result<(), E> {
+    /// The row of a key, as it lies in its slot.
+    pub fn row(&self, key: u64) -> Option<Row<'_>> {
+        let mut said = self.layers.iter().map(|layer| layer.find(key));
+        match said.find(|said| !matches!(said, Said::Nothing)) {
+            Some(Said::Row(row)) => Some(row),
+            _ => None,
+        }
+    }
+
+    /// Writes the numbers of a row to `values`, which has [`Table::dim`] of them.
+    pub fn decode(&self, row: Row<'_>, values: &mut [f32]) {
+        Reader::new(&self.schema).copy(row, values);
+    }
+
+    /// Visits every row, in no order but the same each time. Of a file that is cut the rows read as zeros: ask [`Table::check_whole`] after
+    /// it.
+    ///
+    /// # Errors
+    /// What `visit` returns, which ends the visits.
+    pub fn each_row<E>(&self, visit: &mut dyn FnMut(u64, Row<'_>) -> Result<(), E>) -> Result<(), E> {
         for (at, layer) in self.layers.iter().enumerate() {
             let newer = self.layers.get(..at).unwrap_or_default();
             layer.each(&mut |key, said| match said {

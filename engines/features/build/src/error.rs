@@ -146,6 +146,47 @@ pub enum Error {
         /// What is wrong with it.
         problem: Problem,
     },
+    /// Two versions have no rows that could be compared.
+    #[error(
+        "versions {from} and {to} in {} cannot be compared: {problem}",
+        path.display()
+    )]
+    Unlike {
+        /// The table folder.
+        path: PathBuf,
+        /// One version.
+        from: u64,
+        /// The other.
+        to: u64,
+        /// In what they differ.
+        problem: &'static str,
+    },
+    /// An export could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The name of an export does not tell a format that there is.
+    #[error("{}: expected a name that ends in .{}", path.display(), known.join(", ."))]
+    ExportFormat {
+        /// The file.
+        path: PathBuf,
+        /// The ends of names.
+        known: Vec<&'static str>,
+    },
+    /// A row has a number that the format of an export cannot hold.
+    #[error("the row of key {key} has {value}, which {format} cannot hold; export it as Parquet")]
+    ExportNumber {
+        /// The key.
+        key: u64,
+        /// The number.
+        value: f32,
+        /// The name of the format.
+        format: &'static str,
+    },
     /// There is a version with the highest number.
     #[error("{} has a version with the highest number there is; name a free one", path.display())]
     NoNextVersion {
@@ -157,6 +198,13 @@ pub enum Error {
 impl Error {
     pub(crate) fn open(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         move |source| Error::Open {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| Error::Write {
             path: path.to_path_buf(),
             source,
         }

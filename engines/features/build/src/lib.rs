@@ -21,7 +21,9 @@
 //! ```
 
 mod build;
+mod diff;
 mod error;
+mod export;
 mod input;
 mod inspect;
 mod random;
@@ -32,7 +34,9 @@ use millpond_engines_features as features;
 use millpond_engines_features::Table;
 
 pub use build::{Base, BuildOptions, ColumnOptions, Progress, build};
+pub use diff::{Changes, Difference, diff};
 pub use error::{Error, Place, Problem};
+pub use export::{Exported, export};
 pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
