@@ -46,6 +46,10 @@ mod fleet {
     mod resp;
 }
 
+mod tables {
+    mod building;
+}
+
 mod press {
     mod processes;
     pub(crate) mod recipes;
