@@ -194,6 +194,9 @@ pub(crate) struct Arrangement {
 /// Hands every slot of a shard, a key and its row, to the visitor it is given. Of slots of the same key the arrangement keeps one.
 pub(crate) type Slots<'a> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), Error> + 'a;
 
+/// Gets a key and its row.
+pub(crate) type Kept<'a> = dyn FnMut(u64, &[u8]) + 'a;
+
 impl Arrangement {
     /// Writes both sections, and returns the header that belongs before them. The slots are visited once for each
     /// `memory_bytes` of them; `path` is for messages. `kept` gets the key and the row of each slot that has one.
@@ -204,7 +207,7 @@ impl Arrangement {
         out: &mut impl Write,
         path: &Path,
         slots: &mut Slots<'_>,
-        mut kept: Option<&mut dyn FnMut(u64, &[u8])>,
+        mut kept: Option<&mut Kept<'_>>,
     ) -> Result<Header, Error> {
         let mut header = Header {
             shard: identity.shard,
@@ -283,12 +286,7 @@ impl Arrangement {
     }
 
     /// Hands on the slots of an image that have a row; `begin` is the number of its first slot.
-    fn each_kept<'s>(
-        &self,
-        begin: u64,
-        slots: impl Iterator<Item = &'s [u8]>,
-        kept: &mut dyn FnMut(u64, &[u8]),
-    ) {
+    fn each_kept<'s>(&self, begin: u64, slots: impl Iterator<Item = &'s [u8]>, kept: &mut Kept<'_>) {
         for (number, slot) in (begin..).zip(slots) {
             if let Some((key, row)) = slot.split_first_chunk()
                 && self.slot_of(slot) == Some(number)

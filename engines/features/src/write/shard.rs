@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Duplicates;
-use super::arrange::{Identity, Keys};
+use super::arrange::{Identity, Kept, Keys};
 use super::texts::Texts;
 use crate::error::Error;
 use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
@@ -127,7 +127,7 @@ impl ShardWriter {
                 _ => removed += u64::from(is_there),
             }
         };
-        let kept: Option<&mut dyn FnMut(u64, &[u8])> = match base {
+        let kept: Option<&mut Kept<'_>> = match base {
             Some(_) => Some(&mut kept),
             None => None,
         };
