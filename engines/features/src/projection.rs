@@ -235,6 +235,7 @@ mod tests {
             dim,
         });
         Schema {
+            keys: crate::schema::Keys::U64,
             columns: columns.collect(),
             not_finite: NotFinite::Kept,
             default_row: None,

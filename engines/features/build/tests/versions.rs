@@ -231,6 +231,7 @@ fn an_export_that_fails_leaves_no_file() {
             dim: 1,
         }],
         not_finite: NotFinite::Kept,
+        default_row: None,
     };
     let mut writer = Writer::create(&table_dir, "films", 2, named("x"), 1).unwrap();
     writer.push(7, &[f32::NAN]).unwrap();
