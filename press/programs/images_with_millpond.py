@@ -17,6 +17,9 @@ def pipeline(name, provider):
     model = images.settings()[name]
     # Each size of a batch is tried before the first call: a provider may compile the model for it.
     more = {"path": str(model["path"].resolve()), "providers": [provider], "warm_up": list(range(1, model["batch_size_max"] + 1))}
+    if provider == "cuda":
+        # Convolutions search an algorithm wherever the number of rows changes.
+        more["batch_sizes"] = [model["batch_size_max"]]
     stage = {"pipeline": {"pipeline": name, "inputs": {"jpeg": "inputs.jpeg"}}}
     return millpond.Pipeline({"models": {name: model | more}, "pipelines": images.pipelines(name, "fit"), "stages": {"y": stage}})
 

@@ -61,9 +61,9 @@ impl OnnxRuntime {
         }
     }
 
-    /// Whether runs bind their inputs and outputs.
+    /// Whether runs bind their inputs and outputs. Where the section does not say: never, since plain runs were no slower (docs/performance.md).
     pub(crate) fn binds(&self) -> bool {
-        self.io_binding.unwrap_or_else(|| self.has_nvidia())
+        self.io_binding.unwrap_or(false)
     }
 
     /// The device whose pinned memory a session of that place uses, if it has one.
@@ -226,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_bound_where_a_device_copies_from_pinned_memory_and_where_the_section_says() {
+    fn runs_are_bound_where_the_section_says_so_alone() {
         let binds = |keys: &str| section(keys).binds();
-        assert!(binds("providers = [\"cuda\"]") && binds("providers = [\"tensorrt\", \"cpu\"]"));
-        assert!(binds("io_binding = true") && !binds("providers = [\"cuda\"]\nio_binding = false"));
+        assert!(binds("io_binding = true") && binds("providers = [\"cuda\"]\nio_binding = true"));
+        assert!(!binds("providers = [\"tensorrt\", \"cuda\", \"cpu\"]") && !binds("io_binding = false"));
         assert!(!binds("") && !binds("providers = [\"openvino\"]"));
     }
 }

@@ -1,5 +1,5 @@
 //! Runs by ONNX Runtime's binding of inputs and outputs. Inputs are copied into memory of one allocator, and so are outputs whose shape
-//! is known before the run: a device copies from and to pinned memory faster, and without a copy of the driver's in between.
+//! is known before the run: a device copies from and to pinned memory without a copy of the driver's in between.
 //!
 //! A binding is one instance's. Its invariants: nothing is bound between two runs; and for each input and output it keeps
 //! [`KEPT_BYTES_MAX`] at most, reused by every run that needs no more. What is larger is bound where it lies. A file may say a wrong
@@ -173,7 +173,7 @@ impl Binding {
         for (index, (name, known)) in self.names.outputs.iter().zip(known).enumerate() {
             let block = inputs.len() + index;
             let value = known
-                .map(|known| kept(&mut self.memory, block, &known))
+                .map(|known| kept(&mut self.memory, block, runtime, &known))
                 .transpose()?;
             // SAFETY: as above. An output of unknown shape comes into memory of the library's own, on the processor.
             let status = unsafe {
@@ -254,8 +254,15 @@ fn staged<'a>(memory: &mut Memory, block: usize, runtime: &Runtime, tensor: &'a 
     }
 }
 
-/// A value for an output in memory that is kept; `None` where it would be too large.
-fn kept<'a>(memory: &mut Memory, block: usize, (element_type, shape): &Known) -> Result<Option<Value<'a>>> {
+/// A value for an output in memory that is kept; `None` where it would be too large. Whatever allocator made that memory, the library is told
+/// that it is the processor's plain memory: of an output in pinned memory, named so, the CUDA provider of 1.31.1 makes a copy from itself to
+/// itself, and refuses it ("dst_data != src_data").
+fn kept<'a>(
+    memory: &mut Memory,
+    block: usize,
+    runtime: &Runtime,
+    (element_type, shape): &Known,
+) -> Result<Option<Value<'a>>> {
     let bytes_of = |width| {
         shape
             .iter()
@@ -267,7 +274,7 @@ fn kept<'a>(memory: &mut Memory, block: usize, (element_type, shape): &Known) ->
     let Some(space) = memory.space(block, bytes)? else {
         return Ok(None);
     };
-    let info = memory.allocator.memory_info();
+    let info = &runtime.memory;
     // SAFETY: the block is at least so long, is written by the run alone, and stays until the value is unbound and read.
     unsafe { Value::over(info, space.as_ptr(), bytes, &sizes(shape)?, *element_type) }.map(Some)
 }
