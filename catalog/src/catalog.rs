@@ -3,7 +3,8 @@
 //! It serves nothing. Its invariant: when a catalog is built, every reference between its parts holds, sizes fit, and every byte
 //! of its tables was read.
 
-use crate::{Error, ModelSection, Sections, StoreFailures};
+use crate::versions::{self, Served};
+use crate::{Error, ModelSection, Past, Sections, StoreFailures};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::{self as features, Table};
 use millpond_engines_ordered::{self as ordered, Store};
@@ -48,6 +49,8 @@ pub struct LoadedModel {
 pub struct Catalog {
     /// Feature tables by name.
     pub tables: BTreeMap<String, Arc<Table>>,
+    /// What is kept of each table beside the version that serves.
+    pub past: BTreeMap<String, Past>,
     /// Ordered stores by name.
     pub stores: BTreeMap<String, Store>,
     /// Models by name.
@@ -78,18 +81,11 @@ impl Catalog {
         };
         let old = &before.sections;
         for (name, section) in &mut sections.features {
-            let table = match kept(name, section, &old.features, &before.tables) {
-                Some(table) => table,
-                None => {
-                    let same_memory = |old: &&features::Section| old.memory == section.memory;
-                    let served = old.features.get(name).filter(same_memory);
-                    let served = served.and_then(|_| before.tables.get(name));
-                    Arc::new(open_table(name, section, served.map(|table| &**table))?)
-                }
-            };
+            let (table, past) = versions::open(name, section, Served::of(before, name))?;
             // What is the newest now may not be when it is opened again, by a way back.
             section.version = Some(table.version());
             next.tables.insert(name.clone(), table);
+            next.past.insert(name.clone(), past);
         }
         if let Some((name, _)) = old
             .ordered
@@ -156,6 +152,12 @@ impl Catalog {
         }
     }
 
+    /// The versions of a table that answer calls which name them: the one that serves, then those that are held.
+    pub fn versions<'c>(&'c self, table: &str) -> impl Iterator<Item = &'c Arc<Table>> {
+        let held = self.past.get(table).into_iter().flat_map(|past| &past.held);
+        self.tables.get(table).into_iter().chain(held)
+    }
+
     /// The models that `other` does not have.
     pub(crate) fn models_beside<'c>(
         &'c self,
@@ -185,6 +187,7 @@ impl Catalog {
         for pipeline in self.pipelines.values() {
             pipeline.forget_counts();
         }
+        self.tables.values().for_each(|table| table.forget_counts());
     }
 
     /// Ends every model and store at the same time: finishes what they have taken in, for as long as there is time. Returns those
@@ -236,19 +239,6 @@ fn kept<S: PartialEq, T: Clone>(
 ) -> Option<T> {
     sections.get(name).filter(|old| *old == section)?;
     opened.get(name).cloned()
-}
-
-/// Opens a version and makes it ready, which checks every byte that `served` does not have, too.
-fn open_table(name: &str, section: &features::Section, served: Option<&Table>) -> Result<Table, Error> {
-    let mut table = section.open(served).map_err(Error::part("features", name))?;
-    let (version, rows, dim) = (table.version(), table.rows(), table.dim());
-    tracing::info!(table = name, version, rows, dim, "table opened");
-    let started = Instant::now();
-    section.ready(&mut table).map_err(Error::part("features", name))?;
-    let ms = started.elapsed().as_millis() as u64;
-    let memory = section.memory.unwrap_or_default().as_str();
-    tracing::info!(table = name, ms, memory, "table ready, checksums right");
-    Ok(table)
 }
 
 /// Opens a store, and logs what its log held.

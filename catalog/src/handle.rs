@@ -58,13 +58,22 @@ impl Handle {
     /// # Errors
     /// As [`Handle::change`].
     pub fn activate(&self, table: &str, version: u64) -> Result<(), Error> {
-        self.change(|sections| match sections.features.get_mut(table) {
-            Some(section) => {
-                section.version = Some(version);
-                Ok(())
-            }
-            None => Err(not_served("features", table)),
-        })
+        self.prepare_version(table, version)?.commit(|_| ());
+        Ok(())
+    }
+
+    /// Opens another version of a table beside the one that serves, and warms what reads it; [`Prepared::commit`] switches.
+    ///
+    /// # Errors
+    /// As [`Handle::change`].
+    pub fn prepare_version(&self, table: &str, version: u64) -> Result<Prepared<'_>, Error> {
+        let before = self.lock();
+        let mut sections = self.pin().sections().clone();
+        match sections.features.get_mut(table) {
+            Some(section) => section.version = Some(version),
+            None => return Err(not_served("features", table)),
+        }
+        self.prepare(before, sections, None)
     }
 
     /// Serves a model under that name, in the place of the one that it may have now. It is loaded whatever serves: its file may
@@ -127,21 +136,53 @@ impl Handle {
     /// Serves these sections; the model `anew` is loaded even if its section is what it was.
     fn serve(
         &self,
-        mut before: MutexGuard<'_, Option<Sections>>,
+        before: MutexGuard<'_, Option<Sections>>,
         sections: Sections,
         anew: Option<&str>,
     ) -> Result<(), Error> {
-        sections.check().map_err(|problem| Error::Unfit(problem.text))?;
-        let next = {
-            let current = self.pin();
-            let next = Catalog::open(sections, &current, anew, &self.resources)?;
-            next.warm(&current)?;
-            Arc::new(next)
-        };
-        let old = self.current.swap(Arc::clone(&next));
-        *before = Some(old.sections().clone());
-        retire(&old, &next, Instant::now() + self.resources.drain);
+        self.prepare(before, sections, anew)?.commit(|_| ());
         Ok(())
+    }
+
+    fn prepare<'h>(
+        &'h self,
+        before: MutexGuard<'h, Option<Sections>>,
+        sections: Sections,
+        anew: Option<&str>,
+    ) -> Result<Prepared<'h>, Error> {
+        sections.check().map_err(|problem| Error::Unfit(problem.text))?;
+        let current = self.pin();
+        let next = Catalog::open(sections, &current, anew, &self.resources)?;
+        next.warm(&current)?;
+        Ok(Prepared {
+            handle: self,
+            before,
+            next: Arc::new(next),
+        })
+    }
+}
+
+/// The next catalog, open and warm beside the one that serves. No other change begins while it is there; dropped, it leaves
+/// everything as it was.
+pub struct Prepared<'h> {
+    handle: &'h Handle,
+    before: MutexGuard<'h, Option<Sections>>,
+    next: Arc<Catalog>,
+}
+
+impl Prepared<'_> {
+    /// Serves it. `on_switch` is called at once; then this waits for the calls that hold what was taken away, as long as
+    /// [`Resources::drain`] allows.
+    pub fn commit(self, on_switch: impl FnOnce(&Catalog)) {
+        let Prepared {
+            handle,
+            mut before,
+            next,
+        } = self;
+        let old = handle.current.swap(Arc::clone(&next));
+        *before = Some(old.sections().clone());
+        on_switch(&next);
+        retire(&old, &next, Instant::now() + handle.resources.drain);
     }
 }
 

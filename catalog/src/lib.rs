@@ -29,11 +29,13 @@ mod handle;
 mod model;
 mod sections;
 mod store_failures;
+mod versions;
 
 pub use catalog::{Catalog, LoadedModel, Resources};
 pub use error::Error;
-pub use handle::{Handle, Pinned};
+pub use handle::{Handle, Pinned, Prepared};
 pub use millpond_backends_onnxruntime::Library;
 pub use model::{Backend, Given, ModelSection};
 pub use sections::{Problem, Sections, paths_mut};
 pub use store_failures::StoreFailures;
+pub use versions::{Past, SwitchCounts};

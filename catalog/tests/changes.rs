@@ -27,12 +27,15 @@ fn write(dir: &Path, version: u64) {
 
 /// A catalog with that version of the table of that folder.
 fn films(dir: &Path, version: Option<u64>) -> Handle {
+    films_that_hold(dir, version, 2)
+}
+
+/// The same with another number of versions that stay.
+fn films_that_hold(dir: &Path, version: Option<u64>, versions_held: usize) -> Handle {
     let section = features::Section {
-        path: dir.to_owned(),
         version,
-        memory: None,
-        resp_database: None,
-        resp_keys: None,
+        versions_held,
+        ..features::Section::of(dir.to_owned())
     };
     let sections = Sections {
         features: BTreeMap::from([("films".to_owned(), section)]),
@@ -98,7 +101,7 @@ fn a_change_outlasts_those_who_hold_what_it_replaced() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 1);
     write(dir.path(), 2);
-    let handle = films(dir.path(), Some(1));
+    let handle = films_that_hold(dir.path(), Some(1), 0);
     let pinned = handle.pin();
     let table = Arc::downgrade(&pinned.tables["films"]);
     thread::scope(|scope| {
@@ -112,6 +115,98 @@ fn a_change_outlasts_those_who_hold_what_it_replaced() {
         change.join().unwrap().unwrap();
     });
     assert!(table.upgrade().is_none());
+}
+
+/// The versions that are open, the one that serves first.
+fn open(handle: &Handle) -> Vec<u64> {
+    let pinned = handle.pin();
+    pinned.versions("films").map(|table| table.version()).collect()
+}
+
+#[test]
+fn versions_that_were_served_are_held_and_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    (1..=4).for_each(|version| write(dir.path(), version));
+    let handle = films(dir.path(), Some(1));
+    let first = Arc::as_ptr(&handle.pin().tables["films"]);
+    handle.activate("films", 2).unwrap();
+    assert_eq!(open(&handle), [2, 1]);
+    let before = |handle: &Handle| handle.pin().past["films"].before;
+    assert_eq!(before(&handle), Some(1));
+    // The files of one that is held may be gone or damaged.
+    let path = dir.path().join("00000001/shard-00001.mpf");
+    fs::write(&path, b"damaged").unwrap();
+    handle.activate("films", 1).unwrap();
+    assert_eq!(Arc::as_ptr(&handle.pin().tables["films"]), first);
+    assert_eq!((open(&handle), before(&handle)), (vec![1, 2], Some(2)));
+    handle.activate("films", 1).unwrap();
+    assert_eq!(
+        (open(&handle), before(&handle)),
+        (vec![1, 2], Some(2)),
+        "nothing to do"
+    );
+    handle.activate("films", 3).unwrap();
+    handle.activate("films", 4).unwrap();
+    assert_eq!(open(&handle), [4, 3, 1], "two of them beside");
+    // It was built anew meanwhile, so what is held is another one.
+    fs::remove_dir_all(dir.path().join("00000003")).unwrap();
+    let mut writer = Writer::create(dir.path(), "films", 3, Schema::floats(DIM), 1).unwrap();
+    writer.push(1, &[33.0; DIM]).unwrap();
+    writer.finish().unwrap();
+    handle.activate("films", 3).unwrap();
+    assert_eq!(handle.pin().tables["films"].rows(), 1);
+    assert_eq!(open(&handle), [3, 4, 1]);
+}
+
+#[test]
+fn a_version_of_other_columns_is_not_activated() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    let handle = films(dir.path(), None);
+    let check = |version: u64, name: &str, schema: Schema, words: &str| {
+        let dim = schema.dim();
+        let mut writer = Writer::create(dir.path(), name, version, schema, 1).unwrap();
+        writer.push(1, &vec![0.5; dim]).unwrap();
+        writer.finish().unwrap();
+        let error = handle.activate("films", version).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(open(&handle), [1]);
+    };
+    check(
+        2,
+        "films",
+        Schema::floats(DIM + 1),
+        "version 2 has the columns vector (5), expected vector (4) as in version 1",
+    );
+    check(
+        3,
+        "actors",
+        Schema::floats(DIM),
+        "version 3 is of table \"actors\", expected \"films\"",
+    );
+    // Callers do not see how numbers are stored.
+    let mut schema = Schema::floats(DIM);
+    schema.columns[0].numbers = features::Numbers::F16;
+    Writer::create(dir.path(), "films", 4, schema, 1)
+        .unwrap()
+        .finish()
+        .unwrap();
+    handle.activate("films", 4).unwrap();
+}
+
+#[test]
+fn what_is_prepared_serves_when_it_is_committed_and_never_else() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = films(dir.path(), Some(1));
+    drop(handle.prepare_version("films", 2).unwrap());
+    assert_eq!(open(&handle), [1]);
+    let prepared = handle.prepare_version("films", 2).unwrap();
+    assert_eq!(open(&handle), [1]);
+    prepared.commit(|_| assert_eq!(open(&handle), [2, 1]));
+    assert!(handle.prepare_version("films", 3).is_err());
+    assert_eq!(open(&handle), [2, 1]);
 }
 
 /// Looks up all keys again and again; returns how often.

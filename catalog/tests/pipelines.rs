@@ -36,13 +36,7 @@ fn open(dim: usize, stages: &str) -> Result<Handle, String> {
             {stages}
         ]"
     );
-    let table = features::Section {
-        path: folder.path().to_owned(),
-        version: None,
-        memory: None,
-        resp_database: None,
-        resp_keys: None,
-    };
+    let table = features::Section::of(folder.path().to_owned());
     let sections = Sections {
         features: BTreeMap::from([("t".to_owned(), table)]),
         models: BTreeMap::from([

@@ -113,6 +113,35 @@ pub enum Error {
         /// The lowest delta on it.
         delta: u64,
     },
+    /// A start serves the version, so it cannot go.
+    #[error(
+        "version {version} in {} is the active one, which a start serves; activate another one first",
+        path.display()
+    )]
+    IsActive {
+        /// The table folder.
+        path: PathBuf,
+        /// The version.
+        version: u64,
+    },
+    /// `ACTIVE` names no version that can be served.
+    #[error(
+        "{} says which version to serve, and cannot be followed: {problem}; write it anew with `millpond features activate`, \
+         or remove it to serve the highest version",
+        path.display()
+    )]
+    Active {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No version was served before.
+    #[error("nothing was active before in {}, so there is nothing to roll back; name a version to activate", path.display())]
+    NothingBefore {
+        /// The table folder.
+        path: PathBuf,
+    },
     /// A version of this number is there already; versions never change.
     #[error("version {version} is already in {}; choose another number or remove that folder", path.display())]
     VersionExists {

@@ -32,6 +32,8 @@
 //! # }
 //! ```
 
+mod active;
+mod counts;
 mod error;
 mod format1;
 mod guard;
@@ -52,6 +54,7 @@ mod table;
 mod versions;
 pub mod write;
 
+pub use active::{Active, activate_at_start, delete_unused_version, roll_back_at_start, version_at_start};
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
@@ -59,4 +62,4 @@ pub use projection::{Answered, Projection};
 pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, Schema};
 pub use section::{Memory, RespKeys, Section};
 pub use table::{LAYERS_MAX, ShardInfo, Table};
-pub use versions::{VersionInfo, delete_version, version_infos, versions};
+pub use versions::{Described, VersionInfo, delete_version, describe_versions, version_infos, versions};

@@ -142,6 +142,13 @@ impl Schema {
         self.columns.iter().map(|column| column.dim).sum()
     }
 
+    /// Whether answers look alike: columns of the same names, as long. How numbers are stored is not seen in them.
+    pub fn answers_like(&self, other: &Schema) -> bool {
+        let mut pairs = self.columns.iter().zip(&other.columns);
+        self.columns.len() == other.columns.len()
+            && pairs.all(|(one, other)| (&one.name, one.dim) == (&other.name, other.dim))
+    }
+
     /// Bytes of a row.
     pub(crate) fn row_bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()

@@ -2,7 +2,7 @@
 //!
 //! It watches no folder. Its invariant: a section that passes [`Section::check`] names a folder that was there.
 
-use crate::{Error, Table};
+use crate::{Error, Table, version_at_start};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Section {
     /// The table's folder, as `millpond features build` made it.
     pub path: PathBuf,
-    /// The version to serve; the highest when left out.
+    /// The version to serve; the active one when left out, and the highest where none was made active.
     pub version: Option<u64>,
     /// Where its rows are while they are served; [`Memory::Resident`] when left out.
     pub memory: Option<Memory>,
@@ -20,6 +20,9 @@ pub struct Section {
     pub resp_database: Option<u32>,
     /// How its keys are written there; [`RespKeys::Decimal`] when left out.
     pub resp_keys: Option<RespKeys>,
+    /// Versions that stay open when another is switched to, for calls that name them and for the way back.
+    #[serde(default = "versions_held")]
+    pub versions_held: usize,
 }
 
 /// How keys are written in RESP's commands.
@@ -31,6 +34,13 @@ pub enum RespKeys {
     Decimal,
     /// The eight bytes of the number, little-endian.
     Raw,
+}
+
+/// Versions held at most: each takes memory like the one that serves.
+const VERSIONS_HELD_MAX: usize = 16;
+
+fn versions_held() -> usize {
+    2
 }
 
 /// Where the rows of a served table are.
@@ -55,6 +65,18 @@ impl Memory {
 }
 
 impl Section {
+    /// The table in that folder, with the defaults for everything else.
+    pub fn of(path: PathBuf) -> Section {
+        Section {
+            path,
+            version: None,
+            memory: None,
+            versions_held: versions_held(),
+            resp_database: None,
+            resp_keys: None,
+        }
+    }
+
     /// What is known to be wrong before anything is opened. `at` is the section, as in `features.films`.
     ///
     /// # Errors
@@ -63,6 +85,12 @@ impl Section {
         if self.resp_keys.is_some() && self.resp_database.is_none() {
             return Err(format!(
                 "{at}.resp_keys says nothing without {at}.resp_database; give the number that SELECT calls it by"
+            ));
+        }
+        if self.versions_held > VERSIONS_HELD_MAX {
+            return Err(format!(
+                "{at}.versions_held is {}; expected at most {VERSIONS_HELD_MAX}",
+                self.versions_held
             ));
         }
         if self.path.is_dir() {
@@ -78,9 +106,13 @@ impl Section {
     /// was made ready in the same way, it shares.
     ///
     /// # Errors
-    /// As [`Table::open_version`].
+    /// As [`Table::open_version`] and [`version_at_start`].
     pub fn open(&self, served: Option<&Table>) -> Result<Table, Error> {
-        Table::open_beside(&self.path, self.version, served)
+        let version = match self.version {
+            Some(version) => version,
+            None => version_at_start(&self.path)?,
+        };
+        Table::open_beside(&self.path, Some(version), served)
     }
 
     /// Reads and verifies every byte of an opened version, into memory unless the section says otherwise.

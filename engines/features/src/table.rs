@@ -7,7 +7,10 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::active::not_found;
+use crate::counts::Counts;
 use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
@@ -41,6 +44,8 @@ pub struct Table {
     layers: Vec<Arc<Layer>>,
     /// Whether a shard is mapped, so that its file being cut would matter.
     is_mapped: bool,
+    /// What lookups counted.
+    counts: Counts,
 }
 
 /// What is known of a shard without reading its data.
@@ -79,6 +84,48 @@ impl Table {
         .max(),
     ];
 
+    /// What a page has of each version that is open, the held ones too.
+    pub const VERSION_METRICS: &'static [Metric<Table>] = &[
+        Metric::counter(
+            "millpond_table_keys_total",
+            "Keys that this version was asked for.",
+            |table: &Table| table.counts.keys() as f64,
+        ),
+        Metric::counter(
+            "millpond_table_hits_total",
+            "Keys of these that it has.",
+            |table: &Table| table.counts.hits() as f64,
+        ),
+        Metric::counter(
+            "millpond_table_misses_total",
+            "Keys of these that it does not have.",
+            |table: &Table| table.counts.keys().saturating_sub(table.counts.hits()) as f64,
+        ),
+        Metric::gauge(
+            "millpond_table_created_seconds",
+            "When the version was written, in seconds of Unix time; 0 where it does not say.",
+            |table: &Table| table.created_unix_s as f64,
+        )
+        .max(),
+        Metric::gauge(
+            "millpond_table_age_seconds",
+            "Seconds since the version was written; 0 where it does not say.",
+            |table: &Table| table.age_s() as f64,
+        )
+        .max(),
+        Metric::gauge(
+            "millpond_table_bytes",
+            "Length of the files of the version and of those it was built on.",
+            |table: &Table| table.bytes() as f64,
+        )
+        .max(),
+        Metric::gauge(
+            "millpond_table_resident_bytes",
+            "Of these, what stands in memory of the server's own; the rest is mapped.",
+            |table: &Table| table.resident_bytes() as f64,
+        ),
+    ];
+
     /// Opens a version in a table's folder; `None` is the highest one present.
     ///
     /// # Errors
@@ -100,11 +147,7 @@ impl Table {
         let available = versions(table_dir)?;
         let version = version.or(available.last().copied()).unwrap_or_default();
         if !available.contains(&version) {
-            return Err(Error::VersionNotFound {
-                path: table_dir.to_path_buf(),
-                version,
-                available,
-            });
+            return Err(not_found(table_dir, version, available));
         }
         open_layers(&table_dir.join(folder(version)), opened)
     }
@@ -159,6 +202,38 @@ impl Table {
     /// Whether a file of it is mapped, so that a lookup may meet a place that is gone ([`Table::check_whole`]).
     pub fn is_mapped(&self) -> bool {
         self.is_mapped
+    }
+
+    /// Counts a lookup: keys asked for, and found. It takes no lock.
+    #[inline]
+    pub fn count(&self, keys: usize, hits: usize) {
+        self.counts.add(keys, hits);
+    }
+
+    /// Lets its counts begin at zero.
+    pub fn forget_counts(&self) {
+        self.counts.forget();
+    }
+
+    /// Seconds since it was written; 0 where it does not say, or says a time to come.
+    fn age_s(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_secs());
+        match self.created_unix_s {
+            0 => 0,
+            created => now.saturating_sub(created),
+        }
+    }
+
+    /// Length of its files, its base's among them.
+    pub fn bytes(&self) -> u64 {
+        self.shards().map(Shard::file_bytes).sum()
+    }
+
+    /// Bytes of these that stand in memory of this process's own. What versions share counts for each of them.
+    pub fn resident_bytes(&self) -> u64 {
+        let resident = self.shards().filter(|shard| !shard.is_mapped());
+        resident.map(Shard::file_bytes).sum()
     }
 
     /// Whether what lookups have read so far was all there. A mapped file that is cut reads as zeros where it is gone;
@@ -316,8 +391,11 @@ impl Table {
         }
     }
 
-    /// Whether the version of its number in that folder is this one.
-    pub(crate) fn check_stands_in(&self, table_dir: &Path) -> Result<(), Error> {
+    /// Whether the version of its number in that folder is this one, as far as manifests tell.
+    ///
+    /// # Errors
+    /// [`Error::Base`] with what is there instead.
+    pub fn check_stands_in(&self, table_dir: &Path) -> Result<(), Error> {
         let path = table_dir.join(folder(self.version()));
         let problem = match Manifest::read(&path) {
             Ok((_, checksum)) if checksum == self.as_base().checksum => return Ok(()),
@@ -400,6 +478,7 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         .any(Shard::is_mapped);
     Ok(Table {
         is_mapped,
+        counts: Counts::default(),
         name: top.name,
         format: top.format,
         dim: schema.dim(),

@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::process;
 
+use crate::active::not_found;
 use crate::error::Error;
 use crate::manifest::Manifest;
 
@@ -68,11 +69,23 @@ pub struct VersionInfo {
     pub source: String,
 }
 
+/// A version's number, and what is known of it.
+pub type Described = (u64, Result<VersionInfo, Error>);
+
 /// Describes the versions in a table folder, ascending.
 ///
 /// # Errors
 /// As [`versions`]; a manifest that cannot be read.
 pub fn version_infos(table_dir: &Path) -> Result<Vec<VersionInfo>, Error> {
+    let described = describe_versions(table_dir)?.into_iter();
+    described.map(|(_, info)| info).collect()
+}
+
+/// The same where a version whose manifest cannot be read is to hide no other: each number with what is known of it.
+///
+/// # Errors
+/// As [`versions`].
+pub fn describe_versions(table_dir: &Path) -> Result<Vec<Described>, Error> {
     let describe = |version| {
         let (manifest, _) = Manifest::read(&table_dir.join(folder(version)))?;
         Ok(VersionInfo {
@@ -84,7 +97,8 @@ pub fn version_infos(table_dir: &Path) -> Result<Vec<VersionInfo>, Error> {
             source: manifest.source,
         })
     };
-    versions(table_dir)?.into_iter().map(describe).collect()
+    let all = versions(table_dir)?.into_iter();
+    Ok(all.map(|version| (version, describe(version))).collect())
 }
 
 /// Deletes a version. Whoever has it open keeps it whole.
@@ -95,11 +109,7 @@ pub fn version_infos(table_dir: &Path) -> Result<Vec<VersionInfo>, Error> {
 pub fn delete_version(table_dir: &Path, version: u64) -> Result<(), Error> {
     let available = versions(table_dir)?;
     if !available.contains(&version) {
-        return Err(Error::VersionNotFound {
-            path: table_dir.to_path_buf(),
-            version,
-            available,
-        });
+        return Err(not_found(table_dir, version, available));
     }
     for other in available.into_iter().filter(|other| *other > version) {
         let (manifest, _) = Manifest::read(&table_dir.join(folder(other)))?;

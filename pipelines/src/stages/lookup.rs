@@ -118,7 +118,7 @@ impl Stage for LookingUp {
                 let rows = offsets.len().saturating_sub(1);
                 let mut values = vec![0.0_f32; floats(&self.name, rows, dim)?];
                 let pooled = table.lookup_pooled(keys, offsets, pool, &mut values, &mut found);
-                pooled.map_err(|error| internal(error.to_string()))?;
+                table.count(keys.len(), pooled.map_err(|error| internal(error.to_string()))?);
                 (rows, values)
             }
             (None, Some(_)) if keys.len() != 1 && given.request_rows().is_some() => {
@@ -131,7 +131,8 @@ impl Stage for LookingUp {
             }
             _ => {
                 let mut values = vec![0.0_f32; floats(&self.name, keys.len(), dim)?];
-                table.lookup(keys, &mut values, &mut found);
+                let hits = table.lookup(keys, &mut values, &mut found);
+                table.count(keys.len(), hits);
                 (keys.len(), values)
             }
         };

@@ -1,0 +1,163 @@
+//! What is kept of a table beside the version that serves: versions that were served before it.
+//!
+//! It decides no switch. Its invariant: a version that is held was verified when it was opened, and answers as long as it is
+//! held, whatever becomes of its files.
+
+use crate::{Catalog, Error};
+use millpond_engines_features::{self as features, Active, Schema, Table};
+use std::sync::Arc;
+use std::time::Instant;
+
+millpond_metrics::counters! {
+    /// What a table's switches have come to.
+    #[derive(Debug, Default)]
+    pub struct SwitchCounts {
+        /// For the page of metrics.
+        METRICS {
+            pub done: std::sync::atomic::AtomicU64 = counter("millpond_table_switches_total",
+                "Switches to another version that this table's callers asked for, and that were made."),
+            pub failed: std::sync::atomic::AtomicU64 = counter("millpond_table_switches_failed_total",
+                "Switches that were asked for, and after which the version before went on serving."),
+        }
+    }
+}
+
+/// The past of a table that is served.
+#[derive(Clone, Default)]
+pub struct Past {
+    /// Versions that still answer calls that name them, the one served last first.
+    pub held: Vec<Arc<Table>>,
+    /// The version served before, to which a way back leads; it may be held no more.
+    pub before: Option<u64>,
+    /// The table's own, whatever version it has.
+    pub counts: Arc<SwitchCounts>,
+}
+
+impl Past {
+    /// The version of that number, if it is held.
+    pub fn held(&self, version: u64) -> Option<&Arc<Table>> {
+        self.held.iter().find(|table| table.version() == version)
+    }
+}
+
+/// What serves under a name before a change.
+pub(crate) struct Served<'c> {
+    section: &'c features::Section,
+    table: &'c Arc<Table>,
+    past: Past,
+}
+
+impl<'c> Served<'c> {
+    pub(crate) fn of(catalog: &'c Catalog, name: &str) -> Option<Served<'c>> {
+        Some(Served {
+            section: catalog.sections().features.get(name)?,
+            table: catalog.tables.get(name)?,
+            past: catalog.past.get(name).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// What it held, and is to hold beside `table`, which serves now.
+    fn past_of(self, table: &Arc<Table>, held_max: usize) -> Past {
+        let mut past = self.past;
+        if !Arc::ptr_eq(self.table, table) {
+            past.before = Some(self.table.version());
+            past.held.insert(0, Arc::clone(self.table));
+        }
+        past.held.retain(|held| held.version() != table.version());
+        past.held.truncate(held_max);
+        past
+    }
+
+    /// The version that it has open under that number, if that is still the one of the folder; one whose folder is gone is
+    /// the last there is of it.
+    fn opened(&self, section: &features::Section) -> Option<Arc<Table>> {
+        let version = section.version?;
+        if version == self.table.version() {
+            return Some(Arc::clone(self.table));
+        }
+        let held = self.past.held(version)?;
+        let is_the_same = held.check_stands_in(&section.path).is_ok() || !held.path().exists();
+        (is_the_same && held.check_whole().is_ok()).then(|| Arc::clone(held))
+    }
+
+    /// What may replace it while it is served: callers and pipelines see rows of the same columns.
+    fn check_fits(&self, name: &str, next: &Table) -> Result<(), Error> {
+        let columns = |schema: &Schema| {
+            let columns = schema.columns.iter();
+            let columns = columns.map(|column| format!("{} ({})", column.name, column.dim));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        let problem = if next.name() != self.table.name() {
+            format!("is of table {:?}, expected {:?}", next.name(), self.table.name())
+        } else if !next.schema().answers_like(self.table.schema()) {
+            format!(
+                "has the columns {}, expected {} as in version {}, which serves",
+                columns(next.schema()),
+                columns(self.table.schema()),
+                self.table.version()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unfit(format!(
+            "features.{name}: version {} {problem}; a table keeps its columns while it is served: restart the server with that version \
+             (`millpond features activate`), or build one that fits",
+            next.version()
+        )))
+    }
+}
+
+/// The table of a section, and its past: `served` of the same folder is shared as far as it is the same.
+pub(crate) fn open(
+    name: &str,
+    section: &features::Section,
+    served: Option<Served<'_>>,
+) -> Result<(Arc<Table>, Past), Error> {
+    let of_this_folder = |served: &Served<'_>| {
+        (&served.section.path, served.section.memory) == (&section.path, section.memory)
+    };
+    let (counts, served) = match served {
+        Some(served) => (
+            Arc::clone(&served.past.counts),
+            Some(served).filter(of_this_folder),
+        ),
+        None => (Arc::default(), None),
+    };
+    let Some(served) = served else {
+        let table = Arc::new(opened(name, section, None)?);
+        let active = Active::read(&section.path).map_err(Error::part("features", name))?;
+        let active = active.filter(|active| active.version == table.version());
+        let past = Past {
+            held: Vec::new(),
+            before: active.and_then(|active| active.before),
+            counts,
+        };
+        return Ok((table, past));
+    };
+    let table = match served.opened(section) {
+        Some(table) => table,
+        None => {
+            let table = opened(name, section, Some(&served))?;
+            Arc::new(table)
+        }
+    };
+    let past = served.past_of(&table, section.versions_held);
+    Ok((table, past))
+}
+
+/// Opens a version and makes it ready, which checks every byte that what is served does not have, too.
+fn opened(name: &str, section: &features::Section, served: Option<&Served<'_>>) -> Result<Table, Error> {
+    let beside = served.map(|served| &**served.table);
+    let mut table = section.open(beside).map_err(Error::part("features", name))?;
+    if let Some(served) = served {
+        served.check_fits(name, &table)?;
+    }
+    let (version, rows, dim) = (table.version(), table.rows(), table.dim());
+    tracing::info!(table = name, version, rows, dim, "table opened");
+    let started = Instant::now();
+    section.ready(&mut table).map_err(Error::part("features", name))?;
+    let ms = started.elapsed().as_millis() as u64;
+    let memory = section.memory.unwrap_or_default().as_str();
+    tracing::info!(table = name, ms, memory, "table ready, checksums right");
+    Ok(table)
+}

@@ -1,0 +1,283 @@
+//! `ACTIVE` in a table's folder: which version a start serves, and which one was served before it.
+//!
+//! Not a setting of people: switches write it, on a server or by the command line. Invariant: a reader finds the file of one
+//! switch whole, or that of the switch before; a file that says anything else is an error, never a guess.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Error;
+use crate::versions::{delete_version, versions};
+
+/// The name of the file in a table's folder.
+pub(crate) const FILE: &str = "ACTIVE";
+/// More than any such file has.
+const BYTES_MAX: u64 = 256;
+
+/// What the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Active {
+    /// The version that a start serves.
+    pub version: u64,
+    /// The version that was served before, to which a way back leads.
+    pub before: Option<u64>,
+}
+
+impl Active {
+    /// The bytes of the file.
+    fn encode(self) -> String {
+        let before = self
+            .before
+            .map_or_else(|| "none".to_owned(), |before| before.to_string());
+        let said = format!("format 1\nversion {}\nbefore {before}\n", self.version);
+        let checksum = xxh3_64(said.as_bytes());
+        format!("{said}checksum {checksum:016x}\n")
+    }
+
+    fn decode(text: &str) -> Option<Active> {
+        let mut lines = text.lines().skip(1);
+        let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
+        let before = match lines.next()?.strip_prefix("before ")? {
+            "none" => None,
+            before => Some(before.parse().ok()?),
+        };
+        let active = Active { version, before };
+        // One way of writing it, checksum and all.
+        (active.encode() == text).then_some(active)
+    }
+
+    /// What a table's folder says; nothing where no switch has been written there.
+    ///
+    /// # Errors
+    /// [`Error::Active`] where the file holds something else, [`Error::Io`] where it cannot be read.
+    pub fn read(table_dir: &Path) -> Result<Option<Active>, Error> {
+        let path = table_dir.join(FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", &path)(error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(Error::io("read", &path))?;
+        let active = std::str::from_utf8(&bytes).ok().and_then(Active::decode);
+        active.map(Some).ok_or_else(|| Error::Active {
+            path,
+            problem: "it is not as a switch wrote it".to_owned(),
+        })
+    }
+
+    /// Writes the file: whole and on the disk when this returns, or as it was.
+    ///
+    /// # Errors
+    /// [`Error::VersionNotFound`] where the version has no folder, so that a start could not serve it; [`Error::Io`].
+    pub fn write(self, table_dir: &Path) -> Result<(), Error> {
+        let available = versions(table_dir)?;
+        if !available.contains(&self.version) {
+            return Err(not_found(table_dir, self.version, available));
+        }
+        let (path, unfinished) = (
+            table_dir.join(FILE),
+            table_dir.join(format!(".{FILE}.{}.unfinished", process::id())),
+        );
+        let written = File::create(&unfinished).and_then(|mut file| {
+            file.write_all(self.encode().as_bytes())?;
+            file.sync_all()
+        });
+        let renamed = written
+            .map_err(Error::io("write", &unfinished))
+            .and_then(|()| fs::rename(&unfinished, &path).map_err(Error::io("write", &path)));
+        if renamed.is_err() {
+            // Readers ignore what is left of it.
+            let _ = fs::remove_file(&unfinished);
+        }
+        renamed?;
+        let synced = File::open(table_dir).and_then(|dir| dir.sync_all());
+        synced.map_err(Error::io("sync", table_dir))
+    }
+}
+
+/// The version that a start serves: what [`Active`] says, or the highest there is.
+///
+/// # Errors
+/// [`Error::NoVersions`]; [`Error::Active`] where the file is damaged or names a version that is not there.
+pub fn version_at_start(table_dir: &Path) -> Result<u64, Error> {
+    let available = versions(table_dir)?;
+    let highest = available.last().copied().unwrap_or_default();
+    match Active::read(table_dir)? {
+        None => Ok(highest),
+        Some(active) if available.contains(&active.version) => Ok(active.version),
+        Some(active) => Err(Error::Active {
+            path: table_dir.join(FILE),
+            problem: format!("version {} is not there: found {available:?}", active.version),
+        }),
+    }
+}
+
+/// Says that a start is to serve another version, the highest when left out. Returns what is written: a running server does
+/// not read it.
+///
+/// # Errors
+/// As [`version_at_start`] and [`Active::write`].
+pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Active, Error> {
+    let available = versions(table_dir)?;
+    // A damaged file, or one that names a version that is gone, is what this replaces.
+    let old = version_at_start(table_dir).ok();
+    let version = version.or(available.last().copied()).unwrap_or_default();
+    let before = match old {
+        Some(old) if old == version => Active::read(table_dir)?.and_then(|active| active.before),
+        old => old,
+    };
+    let active = Active { version, before };
+    active.write(table_dir)?;
+    Ok(active)
+}
+
+/// Says that a start is to serve what was served before the last switch; a second time undoes the first.
+///
+/// # Errors
+/// [`Error::NothingBefore`]; as [`Active::read`] and [`Active::write`].
+pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
+    let active = Active::read(table_dir)?;
+    let Some((version, now)) = active.and_then(|active| Some((active.before?, active.version))) else {
+        return Err(Error::NothingBefore {
+            path: table_dir.to_path_buf(),
+        });
+    };
+    let active = Active {
+        version,
+        before: Some(now),
+    };
+    active.write(table_dir)?;
+    Ok(active)
+}
+
+/// Deletes a version that neither a delta nor a start needs ([`delete_version`]).
+///
+/// # Errors
+/// [`Error::IsActive`] where `ACTIVE` names it; otherwise as [`delete_version`].
+pub fn delete_unused_version(table_dir: &Path, version: u64) -> Result<(), Error> {
+    // A file that cannot be read names no version that may go.
+    match Active::read(table_dir)? {
+        Some(active) if active.version == version => Err(Error::IsActive {
+            path: table_dir.to_path_buf(),
+            version,
+        }),
+        _ => delete_version(table_dir, version),
+    }
+}
+
+pub(crate) fn not_found(table_dir: &Path, version: u64, available: Vec<u64>) -> Error {
+    Error::VersionNotFound {
+        path: table_dir.to_path_buf(),
+        version,
+        available,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::versions::folder;
+
+    fn folder_of(versions: &[u64]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for version in versions {
+            fs::create_dir(dir.path().join(folder(*version))).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let dir = folder_of(&[3, u64::MAX]);
+        assert_eq!(Active::read(dir.path()).unwrap(), None);
+        for active in [
+            Active {
+                version: 3,
+                before: None,
+            },
+            Active {
+                version: u64::MAX,
+                before: Some(3),
+            },
+        ] {
+            active.write(dir.path()).unwrap();
+            assert_eq!(Active::read(dir.path()).unwrap(), Some(active));
+        }
+        let names: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names.len(), 3, "nothing unfinished is left: {names:?}");
+        assert_eq!(versions(dir.path()).unwrap(), [3, u64::MAX]);
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_cut_is_an_error() {
+        let dir = folder_of(&[12, 13]);
+        Active {
+            version: 12,
+            before: Some(13),
+        }
+        .write(dir.path())
+        .unwrap();
+        let path = dir.path().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, bytes).unwrap();
+            let error = version_at_start(dir.path()).unwrap_err().to_string();
+            assert!(
+                error.contains("ACTIVE") && error.contains("features activate"),
+                "{error}"
+            );
+        }
+        for end in 0..whole.len() {
+            fs::write(&path, &whole[..end]).unwrap();
+            assert!(Active::read(dir.path()).is_err(), "{end} bytes");
+        }
+        fs::write(&path, [&whole[..], b"\n"].concat()).unwrap();
+        assert!(Active::read(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_start_serves_the_active_version_or_the_highest() {
+        let dir = folder_of(&[1, 2, 3]);
+        let check = |done: Result<Active, Error>, version: u64, before: Option<u64>| {
+            assert_eq!(done.unwrap(), Active { version, before });
+            assert_eq!(version_at_start(dir.path()).unwrap(), version);
+        };
+        assert_eq!(version_at_start(dir.path()).unwrap(), 3);
+        assert!(matches!(
+            roll_back_at_start(dir.path()),
+            Err(Error::NothingBefore { .. })
+        ));
+        check(activate_at_start(dir.path(), Some(1)), 1, Some(3));
+        check(activate_at_start(dir.path(), Some(2)), 2, Some(1));
+        check(activate_at_start(dir.path(), Some(2)), 2, Some(1));
+        check(roll_back_at_start(dir.path()), 1, Some(2));
+        check(roll_back_at_start(dir.path()), 2, Some(1));
+        check(activate_at_start(dir.path(), None), 3, Some(2));
+        let refused = activate_at_start(dir.path(), Some(9)).unwrap_err().to_string();
+        assert!(
+            refused.contains("version 9 is not in") && refused.contains("[1, 2, 3]"),
+            "{refused}"
+        );
+        assert!(matches!(
+            delete_unused_version(dir.path(), 3),
+            Err(Error::IsActive { version: 3, .. })
+        ));
+        fs::remove_dir(dir.path().join(folder(3))).unwrap();
+        let gone = version_at_start(dir.path()).unwrap_err().to_string();
+        assert!(gone.contains("version 3 is not there"), "{gone}");
+        check(activate_at_start(dir.path(), None), 2, None);
+    }
+}
