@@ -29,6 +29,8 @@ mod serving {
     pub(crate) mod resp;
     mod run;
     mod stopping;
+    mod switches;
+    pub(crate) mod versions;
 }
 
 mod overload {
@@ -44,6 +46,7 @@ mod access {
 mod fleet {
     mod processes;
     mod resp;
+    mod versions;
 }
 
 mod tables {

@@ -28,7 +28,9 @@ struct Gate {
     encrypted_only: bool,
     /// Only the admin's token opens it.
     admin: bool,
-    /// Tokens that open it, by place; with none it is open.
+    /// Nobody opens it without a token: it is off where none is set.
+    token: bool,
+    /// Tokens that open it, by place; with none it is open, unless it is off.
     groups: Vec<usize>,
     /// It asks none of these.
     is_open: bool,
@@ -63,8 +65,9 @@ impl Access {
         let gate = |(method, name): (MethodId, &str)| {
             let callers = methods.entry(method).callers;
             let mut gate = Gate {
-                private_only: callers != Callers::Any,
+                private_only: matches!(callers, Callers::Private | Callers::Admin),
                 admin: callers == Callers::Admin,
+                token: callers == Callers::Token,
                 ..Gate::default()
             };
             for (_, rule) in access
@@ -75,14 +78,19 @@ impl Access {
                 gate.private_only |= rule.private_only;
                 gate.encrypted_only |= rule.encrypted_only;
             }
-            let opens = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+            // A token that was given out for reading is not to change what is read.
+            let means = |pattern: &String| match gate.token {
+                true => pattern == name,
+                false => matches(pattern, name),
+            };
+            let opens = |patterns: &[String]| patterns.iter().any(means);
             let groups = access.tokens.values().enumerate();
             gate.groups = groups
                 .filter(|(_, group)| opens(&group.methods))
                 .map(|(at, _)| at)
                 .collect();
-            gate.is_open =
-                !(gate.private_only || gate.encrypted_only || gate.admin) && gate.groups.is_empty();
+            gate.is_open = !(gate.private_only || gate.encrypted_only || gate.admin || gate.token)
+                && gate.groups.is_empty();
             gate
         };
         Access {
@@ -157,13 +165,19 @@ impl Access {
     /// [`Code::Unauthenticated`] with how to send, or set, a token.
     pub fn open(&self, method: MethodId, name: &str, given: Option<&str>) -> Result<(), Status> {
         let gate = &self.gates[method.index()];
-        if !gate.admin && gate.groups.is_empty() {
+        if !gate.admin && !gate.token && gate.groups.is_empty() {
             return Ok(());
         }
         let refused = |ex: String| Err(Status::new(Code::Unauthenticated, ex));
         if gate.admin && self.admin.is_empty() {
             return refused(format!(
                 "{name} is off, because no token is set for it; set admin.token or admin.token_file in the configuration"
+            ));
+        }
+        if gate.token && gate.groups.is_empty() && self.admin.is_empty() {
+            return refused(format!(
+                "{name} is off, because no token opens it; name it in access.tokens.GROUP.methods (its whole name: PREFIX* does \
+                 not), or set admin.token or admin.token_file in the configuration"
             ));
         }
         let Some(given) = given else {
@@ -177,7 +191,8 @@ impl Access {
             .iter()
             .filter(|group| self.tokens[**group].1.is(given));
         let opened = by_group.count() > 0;
-        if (gate.admin && self.admin.is(given)) || (!gate.admin && opened) {
+        let by_admin = (gate.admin || gate.token) & self.admin.is(given);
+        if by_admin || (!gate.admin && opened) {
             return Ok(());
         }
         refused(format!("the token does not open {name}; send one that does"))
@@ -221,12 +236,21 @@ mod tests {
             let all = methods.all().filter(|(method, _)| access.is_open(*method));
             all.map(|(_, name)| name).collect::<Vec<_>>()
         };
-        assert_eq!(open(), ["*ping", "features.lookup", "features.scan", "run"]);
+        assert_eq!(
+            open(),
+            [
+                "*ping",
+                "features.lookup",
+                "features.scan",
+                "features.versions",
+                "run"
+            ]
+        );
         let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
-            (ListChange::Add(net), 4),
+            (ListChange::Add(net), 5),
             (ListChange::Enable(true), 0),
-            (ListChange::Enable(false), 4),
+            (ListChange::Enable(false), 5),
         ] {
             access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);
@@ -266,6 +290,37 @@ mod tests {
         check("*tune", Some("k-3"), Ok(()));
         check("*tune", Some("k-1"), Err("does not open"));
         assert!(!format!("{access:?}").contains("k-2"));
+    }
+
+    #[test]
+    fn what_changes_versions_is_off_until_a_token_names_it() {
+        let check = |text: &str, admin: &str, given: Option<&str>, expected: Result<(), &str>| {
+            let methods = method::tests::methods();
+            let access = Access::new(&toml::from_str(text).unwrap(), Secret::new(admin), &methods);
+            let activate = methods.named("features.activate").unwrap();
+            assert!(!access.is_open(activate));
+            match (access.open(activate, "features.activate", given), expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(status), Err(word)) => {
+                    assert_eq!(status.code, Code::Unauthenticated);
+                    assert!(status.ex.contains(word), "{status}");
+                }
+                (found, _) => panic!("{text} {given:?}: {found:?}"),
+            }
+        };
+        let by_prefix = "[tokens.a]\ntoken = \"k-1\"\nmethods = [\"features.*\"]";
+        let by_name = "[tokens.a]\ntoken = \"k-1\"\nmethods = [\"features.activate\"]";
+        for given in [None, Some(""), Some("k-1")] {
+            check("", "", given, Err("access.tokens.GROUP.methods"));
+            check(by_prefix, "", given, Err("its whole name"));
+        }
+        check(by_name, "", None, Err("needs a token"));
+        check(by_name, "", Some("k-"), Err("does not open"));
+        check(by_name, "", Some("k-1"), Ok(()));
+        check(by_name, "k-9", Some("k-9"), Ok(()));
+        check(by_prefix, "k-9", Some("k-1"), Err("does not open"));
+        check("", "k-9", Some(""), Err("does not open"));
+        check("", "k-9", Some("k-9"), Ok(()));
     }
 
     #[test]

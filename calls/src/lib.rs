@@ -66,7 +66,7 @@ pub use admission::{Admission, Permit};
 pub use call::{Call, Caller, Meta};
 pub use calls::Calls;
 pub use clock::Clock;
-pub use host::{Host, NoHost, OnDecision, Tuned};
+pub use host::{Host, NoHost, OnDecision, OnVersions, Tuned, VersionChange, VersionsCall};
 pub use method::{
     Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,
 };

@@ -53,6 +53,8 @@ pub enum Callers {
     Private,
     /// Of these, who has the admin's token.
     Admin,
+    /// Who has a token of a group that has the method's whole name, or the admin's. Without either it is off.
+    Token,
 }
 
 /// What a call costs the net thread.
@@ -199,6 +201,7 @@ pub(crate) mod tests {
             changes: false,
             callers: match name {
                 "*tune" => Callers::Admin,
+                "features.activate" | "features.rollback" | "features.delete" => Callers::Token,
                 "*status" | "*infos" => Callers::Private,
                 _ => Callers::Any,
             },

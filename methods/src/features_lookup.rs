@@ -9,6 +9,7 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Status, features_lookup as schema};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
@@ -66,8 +67,7 @@ impl<'c> Part<'c> {
         lookup: schema::Lookup<'_>,
         bytes: &mut usize,
     ) -> Result<Part<'c>, Status> {
-        let table = find("feature table", &catalog.tables, &lookup.table)?;
-        check_version(table, &lookup)?;
+        let table = table(catalog, &lookup)?;
         let projection = projection(table, &lookup)?;
         let keys = keys(table, lookup.keys, lookup.texts)?;
         let (keys, inverse) = match lookup.unique {
@@ -114,8 +114,7 @@ impl<'c> Part<'c> {
         let row_bytes = self.projection.row_bytes();
         let mut values = vec![0; self.rows * row_bytes];
         let Some(pool) = pool else {
-            self.table
-                .lookup_bytes(&self.keys, &self.projection, &mut values, &mut found);
+            self.look_up(&mut values, &mut found);
             return Ok((found, values));
         };
         let dim = self.table.dim();
@@ -123,11 +122,18 @@ impl<'c> Part<'c> {
         let done = self
             .table
             .lookup_pooled(&self.keys, offsets, pool, &mut pooled, &mut found);
-        done.map_err(bad_argument)?;
+        self.table.count(self.keys.len(), done.map_err(bad_argument)?);
         for (bytes, row) in values.chunks_exact_mut(row_bytes).zip(pooled.chunks_exact(dim)) {
             self.projection.write_numbers(row, bytes);
         }
         Ok((found, values))
+    }
+
+    fn look_up(&self, values: &mut [u8], found: &mut [u8]) {
+        let hits = self
+            .table
+            .lookup_bytes(&self.keys, &self.projection, values, found);
+        self.table.count(self.keys.len(), hits);
     }
 
     fn write(&self, out: &mut Encoder<'_>) {
@@ -144,10 +150,7 @@ impl<'c> Part<'c> {
                 found.copy_from_slice(bits);
                 values.copy_from_slice(rows);
             }
-            None => {
-                self.table
-                    .lookup_bytes(&self.keys, &self.projection, values, found);
-            }
+            None => self.look_up(values, found),
         });
     }
 }
@@ -203,15 +206,27 @@ fn bad_argument(error: Error) -> Status {
     Status::new(Code::BadArgument, error.to_string())
 }
 
-fn check_version(table: &Table, lookup: &schema::Lookup<'_>) -> Result<(), Status> {
+/// The table that answers: the version that serves, or one that is still held.
+fn table<'c>(catalog: &'c Catalog, lookup: &schema::Lookup<'_>) -> Result<&'c Table, Status> {
+    let table = find("feature table", &catalog.tables, &lookup.table)?;
     match lookup.at_version {
-        Some(version) if version != table.version() => {
-            let (name, serves) = (&lookup.table, table.version());
-            let ex = format!("table {name:?} serves version {serves}, not {version}");
-            Err(Status::new(Code::VersionGone, ex))
-        }
-        _ => Ok(()),
+        Some(version) if version != table.version() => held(catalog, &lookup.table, version),
+        _ => Ok(table),
     }
+}
+
+/// A version that serves no more and is still open.
+fn held<'c>(catalog: &'c Catalog, table: &str, version: u64) -> Result<&'c Table, Status> {
+    let mut versions = catalog.versions(table);
+    let held = versions.find(|table| table.version() == version).map(Arc::as_ref);
+    held.ok_or_else(|| {
+        let open: Vec<u64> = catalog.versions(table).map(|table| table.version()).collect();
+        let (active, held) = open.split_first().unwrap_or((&0, &[]));
+        let ex = format!(
+            "table {table:?} serves version {active} and holds {held:?}, and has not version {version} open"
+        );
+        Status::new(Code::VersionGone, ex)
+    })
 }
 
 fn check_bytes(bytes: usize, limit: usize) -> Result<(), Status> {

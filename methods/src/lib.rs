@@ -5,8 +5,12 @@
 
 mod candidates;
 mod configured;
+mod features_activate;
+mod features_delete;
 mod features_lookup;
+mod features_rollback;
 mod features_scan;
+mod features_versions;
 mod infer;
 mod infos;
 mod model_run;
@@ -22,7 +26,7 @@ mod tune;
 pub use configured::{Kind, Section, check};
 pub use run::{answered, asked};
 
-use millpond_calls::Callers::{Admin, Any, Private};
+use millpond_calls::Callers::{Admin, Any, Private, Token};
 use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
 use millpond_calls::Serve::{Always, Ready, UntilStop};
 use millpond_calls::{Backing, MethodSpec, Methods};
@@ -31,8 +35,9 @@ use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
-    Code, FeaturesLookup, FeaturesScan, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan,
-    Ping, Rank, Run, ServerStatus, Status, Tune,
+    Code, FeaturesActivate, FeaturesDelete, FeaturesLookup, FeaturesRollback, FeaturesScan, FeaturesVersions,
+    Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run, ServerStatus, Status,
+    Tune,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -61,6 +66,10 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<Tune>(Admin, Detached, UntilStop(tune::serve)),
     MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve)),
     MethodSpec::of::<FeaturesScan>(Any, Unbounded, Ready(features_scan::serve)),
+    MethodSpec::of::<FeaturesVersions>(Any, Detached, Ready(features_versions::serve)),
+    MethodSpec::of::<FeaturesActivate>(Token, Detached, Ready(features_activate::serve)),
+    MethodSpec::of::<FeaturesRollback>(Token, Detached, Ready(features_rollback::serve)),
+    MethodSpec::of::<FeaturesDelete>(Token, Detached, Ready(features_delete::serve)),
     MethodSpec::of::<OrderedGet>(Any, Short, Ready(ordered_get::serve)),
     MethodSpec::of::<OrderedPut>(Any, Detached, Ready(ordered_put::serve)),
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),

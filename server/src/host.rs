@@ -1,8 +1,8 @@
 //! What the process says of itself: what its methods ask it, and `/v2/health` on the data port.
 //! It serves no method. Its invariant: it blocks no net thread.
 
-use crate::{Shared, infos, tune};
-use millpond_calls::{Host, Reply, Tuned};
+use crate::{Shared, infos, switch, tune};
+use millpond_calls::{Host, OnVersions, Reply, Tuned, VersionsCall};
 use millpond_wire_schema::{Code, Status, system::AllInfos, tune::Call};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +18,10 @@ impl Host for Shared {
 
     fn tune(self: Arc<Self>, call: &Call<'_>, keeps: Option<IpAddr>) -> Result<Tuned, Status> {
         tune::tune(&self, call, keeps)
+    }
+
+    fn versions(self: Arc<Self>, call: VersionsCall, on_done: OnVersions) {
+        switch::serve(self, call, on_done);
     }
 
     fn visit(&self, verb: &str, path: &str, reply: Reply<'_>) {

@@ -28,6 +28,7 @@ mod program;
 mod rehearsal;
 mod resp;
 mod stop;
+mod switch;
 mod tls;
 mod tune;
 mod watch;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     started: Instant,
     data_counted: OnceLock<Counted>,
     certificate: OnceLock<Arc<tls::Certificate>>,
+    switching: switch::Switching,
     program: Program,
 }
 
@@ -84,6 +86,7 @@ impl Shared {
             started: Instant::now(),
             data_counted: OnceLock::new(),
             certificate: OnceLock::new(),
+            switching: switch::Switching::default(),
             program,
             config,
         }
@@ -180,7 +183,7 @@ impl Server {
     fn open(config: Config, program: Program) -> Result<Server, Error> {
         raise_files(config.server.connections_max);
         let port = data_port(&config)?;
-        let engines = Handle::open(config.sections(), config.resources())?;
+        let engines = Arc::new(Handle::open(config.sections(), config.resources())?);
         let bind = match program.member {
             Some(_) => Listener::bind_shared,
             None => Listener::bind,
@@ -256,10 +259,11 @@ impl Server {
         })
     }
 
-    fn warm(&self, engines: &Handle) -> Result<(), Error> {
+    fn warm(&self, engines: &Arc<Handle>) -> Result<(), Error> {
         engines.warm()?;
         rehearsal::hold(&self.shared, &engines.pin());
         engines.pin().forget_counts();
+        let _ = self.shared.switching.engines.set(Arc::clone(engines));
         self.shared.calls.open(engines.current());
         let ms = self.shared.started.elapsed().as_millis() as u64;
         tracing::info!(ms, "ready");
@@ -271,7 +275,9 @@ impl Server {
         let Some(member) = &self.shared.program.member else {
             return Ok(());
         };
-        member.wait_to_serve(&self.shared)?;
+        for (table, version) in member.wait_to_serve(&self.shared)? {
+            switch::follow(&self.shared, &table, version)?;
+        }
         self.data.accept()?;
         member.is_ready();
         tracing::info!("accepting");

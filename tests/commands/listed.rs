@@ -28,6 +28,10 @@ pub const LISTED: &[(&str, &str)] = &[
         "needs the table of the commands before it; the builder's tests fold their own",
     ),
     (
+        "millpond call features.",
+        "needs a token of the server; tests/serving/versions.rs makes these calls",
+    ),
+    (
         "millpond serve --config examples/plugin/plugin.toml",
         "needs the library that make builds before; the tests of plugins build and serve it",
     ),

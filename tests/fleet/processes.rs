@@ -17,7 +17,7 @@ const CONFIG: &str = "[server]\nlisten = \"LISTEN\"\nthreads = 1\n[admin]\nliste
                       [features.embeddings]\npath = \"tables/embeddings\"\n";
 
 /// An address whose port nobody else uses: no other test listens on this one of the loopback addresses.
-fn own_address(host: u8) -> String {
+pub(super) fn own_address(host: u8) -> String {
     let free = TcpListener::bind((format!("127.13.25.{host}"), 0)).unwrap();
     free.local_addr().unwrap().to_string()
 }
@@ -45,7 +45,7 @@ fn infos(http: &mut Http) -> Value {
 }
 
 /// What `/metrics` of the admin port says of a sample.
-fn sample(server: &Millpond, name: &str) -> f64 {
+pub(super) fn sample(server: &Millpond, name: &str) -> f64 {
     let (status, page) = server.admin_get("/metrics");
     assert_eq!(status, 200, "{page}");
     let line = page
@@ -56,13 +56,13 @@ fn sample(server: &Millpond, name: &str) -> f64 {
         .unwrap()
 }
 
-fn pids(server: &Millpond) -> BTreeSet<u32> {
+pub(super) fn pids(server: &Millpond) -> BTreeSet<u32> {
     (0..2)
         .map(|number| sample(server, &format!("millpond_process_pid{{process=\"{number}\"}}")) as u32)
         .collect()
 }
 
-fn wait(what: &str, mut done: impl FnMut() -> bool) {
+pub(super) fn wait(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + WAIT_MAX;
     while !done() {
         assert!(Instant::now() < until, "in vain: {what}");
@@ -90,7 +90,7 @@ fn kill(pid: u32) {
     signal(pid, "-KILL");
 }
 
-fn signal(pid: u32, name: &str) {
+pub(super) fn signal(pid: u32, name: &str) {
     let pid = pid.to_string();
     let sent = std::process::Command::new("kill").args([name, &pid]).status();
     assert!(sent.unwrap().success());

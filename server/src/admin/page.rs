@@ -5,7 +5,7 @@ use crate::Shared;
 use crate::log::LogHandle;
 use crate::tls::Certificate;
 use millpond_calls::{Admission, CallCounts, Host as _};
-use millpond_catalog::LoadedModel;
+use millpond_catalog::{LoadedModel, SwitchCounts};
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
 use millpond_engines_ordered::Store;
@@ -51,6 +51,15 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     });
     let tables = engines.map(|engines| engines.tables.iter());
     let tables = tables.map(|tables| tables.map(|(name, table)| (name, &**table)));
+    let versions = engines.map(|engines| {
+        let of = |name: &String| {
+            let versions = engines.versions(name);
+            let labelled = versions.map(|table| ([name.clone(), table.version().to_string()], &**table));
+            labelled.collect::<Vec<_>>()
+        };
+        engines.tables.keys().flat_map(of).collect::<Vec<_>>()
+    });
+    let switches = engines.map(|engines| engines.past.iter().map(|(name, past)| (name, &*past.counts)));
     let pipelines = engines.map(|engines| engines.pipelines.iter());
     let pipelines = pipelines.map(|pipelines| pipelines.map(|(name, pipeline)| (name, &**pipeline)));
     let mut page = Page::default();
@@ -67,6 +76,8 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     page.labelled(Stats::HISTOGRAMS, ["model", "version"], models);
     page.parts(Pipeline::METRICS, "pipeline", pipelines);
     page.parts(Table::METRICS, "table", tables);
+    page.labelled(Table::VERSION_METRICS, ["table", "version"], versions);
+    page.parts(SwitchCounts::METRICS, "table", switches);
     page.parts(Store::METRICS, "store", engines.map(|engines| &engines.stores));
     page
 }
@@ -99,6 +110,9 @@ mod tests {
             ("millpond_table_version", Merge::Max),
             ("millpond_table_rows", Merge::Max),
             ("millpond_table_cut", Merge::Max),
+            ("millpond_table_created_seconds", Merge::Max),
+            ("millpond_table_age_seconds", Merge::Max),
+            ("millpond_table_bytes", Merge::Max),
         ];
         assert_eq!(found, expected);
     }

@@ -3,6 +3,7 @@
 //! Its invariant: a stop comes as SIGTERM alone, from its parent or because that is gone, and no net thread waits for a pipe.
 
 use super::message::{Order, Said};
+use crate::switch::{self, Plan, Refusal};
 use crate::tune::Setting;
 use crate::{Error, Shared, admin, tune};
 use millpond_fleet::{hear, say};
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Messages that wait for the pipe to the parent.
 const SAID_MAX: usize = 64;
-/// Calls of `*tune` that wait for the parent's word.
+/// Calls of `*tune` and of switches that wait for the parent's word, each.
 const ASKING_MAX: usize = 64;
 
 /// A process's end of the talk with its parent.
@@ -29,17 +30,31 @@ struct Talk {
     shared: OnceLock<Weak<Shared>>,
     /// Hears once that it may accept, or that it never will.
     serve: Mutex<Receiver<()>>,
-    asking: Mutex<Asking>,
+    asking: Mutex<Asking<Result<(), Status>>>,
+    switching: Mutex<Asking<Outcome>>,
+    /// The versions to which the others have switched.
+    follows: Mutex<Vec<(String, u64)>>,
+    /// Who hears whether the switch of that number is made.
+    opened: Mutex<Option<(u64, SyncSender<bool>)>>,
 }
 
-/// Hears what the parent decided.
-type OnDecision = Box<dyn FnOnce(Result<(), Status>) + Send>;
+/// What became of a switch: why a restart will not serve it, if it will not.
+type Outcome = Result<Option<String>, Refusal>;
 
 /// What the parent was asked for and has not decided.
-#[derive(Default)]
-struct Asking {
+struct Asking<D> {
     last: u64,
-    calls: HashMap<u64, OnDecision>,
+    /// Who hears of each.
+    calls: HashMap<u64, Box<dyn FnOnce(D) + Send>>,
+}
+
+impl<D> Default for Asking<D> {
+    fn default() -> Asking<D> {
+        Asking {
+            last: 0,
+            calls: HashMap::new(),
+        }
+    }
 }
 
 impl Member {
@@ -76,6 +91,9 @@ impl Member {
             shared: OnceLock::new(),
             serve: Mutex::new(serve),
             asking: Mutex::default(),
+            switching: Mutex::default(),
+            follows: Mutex::default(),
+            opened: Mutex::default(),
         };
         (Member(Arc::new(talk)), to_say, may_serve)
     }
@@ -85,14 +103,16 @@ impl Member {
         self.0.number
     }
 
-    /// It is warm: waits until the parent has told what was tuned, and this process follows.
-    pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>) -> Result<(), Error> {
+    /// It is warm: waits until the parent has told what was tuned, and this process follows. Returns the tables that were switched,
+    /// with their versions.
+    pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>) -> Result<Vec<(String, u64)>, Error> {
         let _ = self.0.shared.set(Arc::downgrade(shared));
         // It fails only where the parent is gone, which ends this process anyway.
         let _ = self.0.said.send(Said::Warm);
         let serve = self.0.serve.lock().unwrap_or_else(PoisonError::into_inner);
         let stopped = |_| Error::Process(format!("process {} was stopped before it served", self.number()));
-        serve.recv().map_err(stopped)
+        serve.recv().map_err(stopped)?;
+        Ok(std::mem::take(&mut *locked(&self.0.follows)))
     }
 
     /// It accepts.
@@ -127,6 +147,62 @@ impl Member {
         asking.calls.insert(number, Box::new(on_decision));
     }
 
+    /// Has the parent make a switch in all processes or none; `on_outcome` hears when all have, or why not.
+    pub(crate) fn ask_to_switch(&self, plan: Plan, on_outcome: impl FnOnce(Outcome) + Send + 'static) {
+        let mut asking = locked(&self.0.switching);
+        asking.last += 1;
+        let asked = asking.last;
+        if asking.calls.len() >= ASKING_MAX || self.0.said.try_send(Said::Switch { asked, plan }).is_err() {
+            drop(asking);
+            let ex = "the parent of the processes is busy, so nothing was changed; try again";
+            return on_outcome(Err(Refusal::new(Code::Overloaded, ex)));
+        }
+        asking.calls.insert(asked, Box::new(on_outcome));
+    }
+
+    /// Takes the first step of a switch on a thread of its own, which takes the last one when the parent has decided.
+    fn open(&self, shared: Arc<Shared>, number: u64, plan: Plan) {
+        let (decide, decided) = sync_channel(1);
+        *locked(&self.0.opened) = Some((number, decide));
+        let said = self.0.said.clone();
+        let opened = move |refusal| {
+            let _ = said.send(Said::Opened {
+                switch: number,
+                refusal,
+            });
+        };
+        let (said, unable) = (self.0.said.clone(), opened.clone());
+        let thread = std::thread::Builder::new().name("switch".into());
+        let started = thread.spawn(move || {
+            let Some(handle) = shared.switching.engines.get() else {
+                return opened(Some(Refusal::new(Code::NotReady, "a process is warming up")));
+            };
+            match switch::open(handle, &plan) {
+                Ok(next) => {
+                    opened(None);
+                    if decided.recv() == Ok(true) {
+                        next.commit(|| {
+                            let _ = said.send(Said::Closed { switch: number });
+                        });
+                    }
+                }
+                Err(refusal) => opened(Some(refusal)),
+            }
+        });
+        if let Err(error) = started {
+            let ex = format!("a process cannot start a thread: {error}");
+            unable(Some(Refusal::new(Code::Internal, ex)));
+        }
+    }
+
+    /// Tells the thread of a switch what was decided.
+    fn close(&self, number: u64, is_made: bool) {
+        let opened = locked(&self.0.opened).take_if(|(opened, _)| *opened == number);
+        if let Some((_, decide)) = opened {
+            let _ = decide.try_send(is_made);
+        }
+    }
+
     /// The parent has decided, and this process has done it.
     fn decided(&self, asked: u64, decision: Result<(), String>) {
         let call = self.asking().calls.remove(&asked);
@@ -135,8 +211,8 @@ impl Member {
         }
     }
 
-    fn asking(&self) -> MutexGuard<'_, Asking> {
-        self.0.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asking(&self) -> MutexGuard<'_, Asking<Result<(), Status>>> {
+        locked(&self.0.asking)
     }
 
     /// Obeys until the parent is gone, and with it the input.
@@ -180,8 +256,18 @@ impl Member {
             }
             (Order::Set { setting, asked }, Some(shared)) => self.set(&shared, &setting, asked),
             (Order::Refuse { asked, problem }, Some(_)) => self.decided(asked, Err(problem)),
+            (Order::Follow { table, version }, _) => locked(&self.0.follows).push((table, version)),
+            (Order::Open { switch, plan }, Some(shared)) => self.open(shared, switch, plan),
+            (Order::Close { switch, is_made }, _) => self.close(switch, is_made),
+            (Order::Switched { asked, outcome }, _) => {
+                let call = locked(&self.0.switching).calls.remove(&asked);
+                if let Some(on_outcome) = call {
+                    on_outcome(outcome);
+                }
+            }
             // Nothing is asked of a process that has not said that it is warm.
-            (Order::Metrics { .. } | Order::Set { .. } | Order::Refuse { .. }, None) => {}
+            (Order::Metrics { .. } | Order::Set { .. } | Order::Refuse { .. } | Order::Open { .. }, None) => {
+            }
         }
         Ok(())
     }
@@ -197,6 +283,10 @@ impl Member {
             self.decided(asked, done);
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes to the parent until it reads no more.

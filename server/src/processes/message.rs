@@ -3,6 +3,7 @@
 //! A process is asked to stop by SIGTERM, as any other, so that needs no message. Its invariant: nothing here has versions,
 //! because both ends are the same program.
 
+use crate::switch::{Plan, Refusal};
 use crate::tune::Setting;
 use millpond_metrics::Values;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,18 @@ pub(super) enum Order {
     Set { setting: Setting, asked: Option<u64> },
     /// The call of `*tune` of this number changed nothing.
     Refuse { asked: u64, problem: String },
+    /// Before this process accepts: serve that version of a table, to which the others have switched.
+    Follow { table: String, version: u64 },
+    /// Take the first step of a switch.
+    Open { switch: u64, plan: Plan },
+    /// The switch of this number is decided: take its last step, or drop what was opened for it.
+    Close { switch: u64, is_made: bool },
+    /// The call of this process of this number, which asked for a switch, has come to this: why a restart will not serve it, if
+    /// it will not, or why it was not made.
+    Switched {
+        asked: u64,
+        outcome: Result<Option<String>, Refusal>,
+    },
     /// Read the files of `server.tls` again.
     Reload,
     /// Everything that was tuned is told: begin to accept.
@@ -46,6 +59,12 @@ pub(super) enum Said {
         /// The address that must be able to call after it.
         keeps: Option<IpAddr>,
     },
+    /// A switch is asked for here, in the call of this number.
+    Switch { asked: u64, plan: Plan },
+    /// What the switch of this number takes is open here, or cannot be opened.
+    Opened { switch: u64, refusal: Option<Refusal> },
+    /// The last step of the switch of this number is taken here.
+    Closed { switch: u64 },
 }
 
 #[cfg(test)]

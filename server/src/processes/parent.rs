@@ -5,6 +5,7 @@
 
 mod heartbeat;
 mod pages;
+mod switches;
 
 use super::admin::State;
 use super::message::{Order, Said};
@@ -13,6 +14,7 @@ use crate::Error;
 use crate::admin::page;
 use crate::log::LogHandle;
 use crate::stop::{GONE_LATE, KILL_LATE};
+use crate::switch::Refusal;
 use crate::tune::{Asked, Setting};
 use crate::watch::BEAT;
 use millpond_calls::Ticket;
@@ -25,6 +27,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
+use switches::Switches;
 
 /// A process that was ready for so long has shown that it can live: its next end is a first one.
 const SOUND: Duration = Duration::from_secs(30);
@@ -38,6 +41,8 @@ pub(super) enum Event {
     Heard(Who, Heard<Said>),
     /// Somebody asks for the metrics.
     Page(Ticket),
+    /// The step of the switch of that number that cannot be taken back is taken, or was refused.
+    Decided(u64, Result<Option<String>, Refusal>),
     /// Files are to be read again.
     Reload,
     /// Everything is to stop.
@@ -120,6 +125,7 @@ pub(super) struct Parent {
     ended: Page,
     restarts: u64,
     tuned: Settings,
+    switches: Switches,
     round: Round,
     /// The parent's own threads that did not turn last.
     stuck: Vec<String>,
@@ -142,6 +148,7 @@ impl Parent {
             ended: Page::default(),
             restarts: 0,
             tuned: Settings::new(beginning.configured.clone()),
+            switches: Switches::default(),
             round: Round::default(),
             beat_at: Instant::now() + BEAT,
             beats: 0,
@@ -200,6 +207,7 @@ impl Parent {
                     self.ask_for_pages();
                 }
             }
+            Event::Decided(number, decision) => self.decided(number, decision),
             Event::Reload => {
                 tracing::info!("the processes read their files again");
                 self.fleet
@@ -276,6 +284,9 @@ impl Parent {
                 value,
                 keeps,
             } => self.tune(number, asked, Asked::read(&key, &value, keeps)),
+            Said::Switch { asked, plan } => self.switch(number, asked, plan),
+            Said::Opened { switch, refusal } => self.opened(number, switch, refusal),
+            Said::Closed { switch } => self.closed(number, switch),
         }
     }
 
@@ -301,12 +312,18 @@ impl Parent {
 
     /// A process may accept when it is as the others are.
     fn warm(&mut self, number: usize) {
+        if self.switches.waits_for_end(number) {
+            return;
+        }
         let Some(worker) = self.fleet.worker(number) else {
             return;
         };
         self.members[number].life.is_warm = true;
         for setting in self.tuned.iter() {
             must_hear(worker, set(setting, None));
+        }
+        for (table, version) in self.switches.made() {
+            must_hear(worker, Order::Follow { table, version });
         }
         must_hear(worker, Order::Serve);
     }
@@ -350,6 +367,7 @@ impl Parent {
             self.ended.merge(&page.without_gauges());
         }
         let life = std::mem::take(&mut member.life);
+        self.left_switch(number);
         let Some((pid, status)) = self.fleet.take(number) else {
             return;
         };

@@ -46,7 +46,7 @@ schema! {
         keys: Optional<Block<u64>>,
         /// Keys of a table whose keys are texts.
         texts: Optional<List<Bytes>>,
-        /// Refuse to answer from another version.
+        /// Answer from this version or not at all: the one that serves, or one that is still held.
         at_version: Optional<UInt>,
         /// How the rows of a bag become one; "none" when absent: one row a key. A mean is over the keys that were found.
         pool: OrDefault<Pool>,

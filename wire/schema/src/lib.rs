@@ -13,8 +13,12 @@
 //! ```
 
 mod declare;
+pub mod features_activate;
+pub mod features_delete;
 pub mod features_lookup;
+pub mod features_rollback;
 pub mod features_scan;
+pub mod features_versions;
 pub mod field;
 pub mod infer;
 mod method;
@@ -41,6 +45,10 @@ method::methods! {
     Tune: "*tune" changes, tune::Call<'static> => tune::Answer<'static>;
     FeaturesLookup: "features.lookup" reads, features_lookup::Call<'static> => features_lookup::Answer<'static>;
     FeaturesScan: "features.scan" reads, features_scan::Call<'static> => features_scan::Answer<'static>;
+    FeaturesVersions: "features.versions" reads, features_versions::Call<'static> => features_versions::Answer<'static>;
+    FeaturesActivate: "features.activate" changes, features_activate::Call<'static> => features_versions::Answer<'static>;
+    FeaturesRollback: "features.rollback" changes, features_rollback::Call<'static> => features_versions::Answer<'static>;
+    FeaturesDelete: "features.delete" changes, features_delete::Call<'static> => features_versions::Answer<'static>;
     OrderedGet: "ordered.get" reads, ordered_get::Call<'static> => ordered_get::Answer<'static>;
     OrderedPut: "ordered.put" changes, ordered_put::Call<'static> => ordered_put::Answer<'static>;
     OrderedScan: "ordered.scan" reads, ordered_scan::Call<'static> => ordered_scan::Answer<'static>;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Level;
 use crate::processes::Supervisor;
+use crate::switch::{Plan, Step, busy};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
@@ -277,4 +278,121 @@ fn a_parent_that_stands_still_holds_up_no_stop() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(end);
+}
+
+fn plan(folder: &Path) -> Plan {
+    Plan {
+        table: "films".to_owned(),
+        version: 2,
+        folder: folder.to_owned(),
+        step: Step::Activate {
+            before: Some(1),
+            is_fixed: false,
+        },
+    }
+}
+
+fn asks_to_switch(number: usize, folder: &Path) -> Event {
+    let plan = plan(folder);
+    said(number, Said::Switch { asked: 5, plan })
+}
+
+fn opened(number: usize, refusal: Option<Refusal>) -> Event {
+    said(number, Said::Opened { switch: 1, refusal })
+}
+
+fn damaged() -> Refusal {
+    Refusal::new(millpond_wire_schema::Code::StorageFailed, "it is damaged")
+}
+
+#[test]
+fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("00000002")).unwrap();
+    let mut parent = parent(folder.path());
+    parent.on(asks_to_switch(0, folder.path()));
+    let open = Order::Open {
+        switch: 1,
+        plan: plan(folder.path()),
+    };
+    for number in 0..2 {
+        assert_eq!(orders(folder.path(), number, 2), [Order::Serve, open.clone()]);
+    }
+    // There is one at a time.
+    parent.on(asks_to_switch(1, folder.path()));
+    let busy = Order::Switched {
+        asked: 5,
+        outcome: Err(busy()),
+    };
+    assert_eq!(orders(folder.path(), 1, 3)[2], busy);
+    parent.on(opened(0, None));
+    assert!(!folder.path().join("ACTIVE").exists());
+    parent.on(opened(1, None));
+    // The shells close their outputs, which is heard first and means nothing here.
+    let decided = loop {
+        match parent.beginning.heard.recv_timeout(WAIT_MAX).unwrap() {
+            Event::Heard(..) => {}
+            decided => break decided,
+        }
+    };
+    assert!(
+        folder.path().join("ACTIVE").exists(),
+        "before anything is swapped"
+    );
+    // One that gets warm while the others swap waits.
+    parent.on(Event::Heard(Who { number: 1, life: 1 }, Heard::Gone(None)));
+    std::fs::remove_file(told(folder.path(), 1)).unwrap();
+    parent.start(1);
+    parent.on(decided);
+    parent.on(Event::Heard(Who { number: 1, life: 2 }, Heard::Said(Said::Warm)));
+    let close = Order::Close {
+        switch: 1,
+        is_made: true,
+    };
+    assert_eq!(orders(folder.path(), 0, 3)[2], close);
+    parent.on(said(0, Said::Closed { switch: 1 }));
+    let switched = Order::Switched {
+        asked: 5,
+        outcome: Ok(None),
+    };
+    assert_eq!(orders(folder.path(), 0, 4)[3], switched);
+    let follow = Order::Follow {
+        table: "films".to_owned(),
+        version: 2,
+    };
+    assert_eq!(orders(folder.path(), 1, 2), [follow, Order::Serve]);
+}
+
+#[test]
+fn a_process_that_cannot_open_or_ends_has_the_others_drop_what_they_opened() {
+    let check = |fails: Event, words: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("00000002")).unwrap();
+        let mut parent = parent(folder.path());
+        parent.on(asks_to_switch(0, folder.path()));
+        parent.on(opened(0, None));
+        parent.on(fails);
+        let told = orders(folder.path(), 0, 4);
+        let close = Order::Close {
+            switch: 1,
+            is_made: false,
+        };
+        assert_eq!(told[2], close);
+        let Order::Switched {
+            asked: 5,
+            outcome: Err(refusal),
+        } = &told[3]
+        else {
+            panic!("{told:?}")
+        };
+        assert!(refusal.ex.contains(words), "{refusal:?}");
+        assert!(!folder.path().join("ACTIVE").exists());
+        // What comes late belongs to nothing.
+        parent.on(opened(1, None));
+        parent.on(said(0, Said::Closed { switch: 1 }));
+        assert_eq!(parent.switches.made(), []);
+    };
+    check(opened(1, Some(damaged())), "process 1: it is damaged");
+    let gone = Event::Heard(Who { number: 1, life: 1 }, Heard::Gone(None));
+    check(gone, "process 1 ended while it opened the version");
 }

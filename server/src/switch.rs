@@ -1,0 +1,486 @@
+//! Switches of feature tables to other versions, one at a time: what a call means, the steps of it, and the answer.
+//!
+//! The steps: open and warm beside what serves; write `ACTIVE`, which is the point of no return; swap. Of several processes
+//! each does the first and the last, and their parent the one between. Its invariants: no net thread waits for a step; until
+//! `ACTIVE` is written everything is as it was; and a start after a kill at any moment serves the old version or the new one.
+
+use crate::Shared;
+use millpond_calls::{OnVersions, VersionChange, VersionsCall};
+use millpond_catalog::{self as catalog, Catalog, Handle, Prepared};
+use millpond_engines_features::{self as features, Active, Table};
+use millpond_wire_schema::features_versions::{Answer, Version};
+use millpond_wire_schema::{Code, Status};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// Calls that are worked on at a time, each on a thread of its own.
+const CALLS_MAX: usize = 16;
+
+/// What a process keeps for switches.
+#[derive(Default)]
+pub(crate) struct Switching {
+    /// Set once everything is open and warm.
+    pub(crate) engines: OnceLock<Arc<Handle>>,
+    is_busy: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+/// The one switch that goes on.
+struct Turn(Arc<AtomicBool>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// One of the calls that are worked on.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Switching {
+    fn begin(&self) -> Result<Turn, Refusal> {
+        match self.is_busy.swap(true, Ordering::AcqRel) {
+            true => Err(busy()),
+            false => Ok(Turn(Arc::clone(&self.is_busy))),
+        }
+    }
+
+    fn enter(&self) -> Option<Place> {
+        let before = self.calls.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(&self.calls));
+        (before < CALLS_MAX).then_some(place)
+    }
+}
+
+pub(crate) fn busy() -> Refusal {
+    let ex = "another switch goes on, and there is one at a time; nothing was changed, try again when it has ended";
+    Refusal::new(Code::Conflict, ex)
+}
+
+/// Why a switch was not made, as one process tells another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    code: u32,
+    pub(crate) ex: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, ex: impl Into<String>) -> Refusal {
+        let (code, ex) = (code.number(), ex.into());
+        Refusal { code, ex }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Status {
+        let code = Code::from_number(u64::from(refusal.code)).unwrap_or(Code::Internal);
+        Status::new(code, refusal.ex)
+    }
+}
+
+/// What the caller can do about an error decides the code.
+impl From<&features::Error> for Refusal {
+    fn from(error: &features::Error) -> Refusal {
+        use features::Error::{IsActive, IsBase, NoVersions, VersionNotFound};
+        let code = match error {
+            VersionNotFound { .. } | NoVersions { .. } => Code::NotFound,
+            IsBase { .. } | IsActive { .. } => Code::Conflict,
+            _ => Code::StorageFailed,
+        };
+        Refusal::new(code, error.to_string())
+    }
+}
+
+impl From<catalog::Error> for Refusal {
+    fn from(error: catalog::Error) -> Refusal {
+        let code = match &error {
+            catalog::Error::Unfit(_) => Code::Conflict,
+            catalog::Error::Part { source, .. } => match source.downcast_ref::<features::Error>() {
+                Some(error) => return Refusal::from(error),
+                None => Code::Internal,
+            },
+        };
+        Refusal::new(code, error.to_string())
+    }
+}
+
+/// A switch as it was understood; the same for all processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) table: String,
+    pub(crate) version: u64,
+    pub(crate) folder: PathBuf,
+    pub(crate) step: Step,
+}
+
+/// What becomes of the version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Step {
+    /// It serves.
+    Activate {
+        /// The version that a way back leads to then.
+        before: Option<u64>,
+        /// The configuration names the version that a start serves, so nothing is written.
+        is_fixed: bool,
+    },
+    /// It goes.
+    Delete,
+}
+
+impl Plan {
+    /// Reads no table.
+    fn of(shared: &Shared, handle: &Handle, call: &VersionsCall) -> Result<Plan, Refusal> {
+        let catalog = handle.pin();
+        let (active, past, section) = parts(&catalog, &call.table)?;
+        let (folder, now) = (section.path.clone(), active.version());
+        let fixed = fixed(shared, &call.table);
+        let version = match call.change {
+            VersionChange::Activate(Some(version)) | VersionChange::Delete(version) => version,
+            VersionChange::None => now,
+            VersionChange::RollBack => past.before.ok_or_else(|| {
+                let ex = format!(
+                    "table {:?} has served version {now} alone, so there is nothing to roll back; name a version to \
+                     features.activate",
+                    call.table
+                );
+                Refusal::new(Code::Conflict, ex)
+            })?,
+            VersionChange::Activate(None) => {
+                let there = features::versions(&folder).map_err(|error| Refusal::from(&error))?;
+                there.last().copied().unwrap_or(now)
+            }
+        };
+        let step = match call.change {
+            VersionChange::Delete(_) if fixed == Some(version) => {
+                let ex = format!(
+                    "version {version} is the one that features.{}.version of the configuration names",
+                    call.table
+                );
+                return Err(Refusal::new(Code::Conflict, ex));
+            }
+            VersionChange::Delete(_) => Step::Delete,
+            _ => {
+                let before = if version == now { past.before } else { Some(now) };
+                if fixed.is_none() && matches!(Active::read(&folder), Ok(None)) {
+                    // From now on a start serves what serves now, whatever newer versions there are: one of them may be what
+                    // is refused. Where it cannot be written, the answer says so in the end.
+                    let _ = Active {
+                        version: now,
+                        before: past.before,
+                    }
+                    .write(&folder);
+                }
+                let is_fixed = fixed.is_some();
+                Step::Activate { before, is_fixed }
+            }
+        };
+        Ok(Plan {
+            table: call.table.clone(),
+            version,
+            folder,
+            step,
+        })
+    }
+
+    /// The step that cannot be taken back; reads no table. Says why a start will not serve what serves then, where it will not.
+    pub(crate) fn decide(&self) -> Result<Option<String>, Refusal> {
+        match self.step {
+            Step::Activate { is_fixed: true, .. } => Ok(None),
+            Step::Activate { before, .. } => {
+                let version = self.version;
+                let written = Active { version, before }.write(&self.folder);
+                Ok(written.err().map(|error| error.to_string()))
+            }
+            Step::Delete => features::delete_unused_version(&self.folder, self.version)
+                .map(|()| None)
+                .map_err(|error| Refusal::from(&error)),
+        }
+    }
+}
+
+/// What a plan has opened in this process.
+pub(crate) enum Opened<'h> {
+    Next(Prepared<'h>),
+    /// Nothing is to be opened.
+    Nothing,
+}
+
+impl Opened<'_> {
+    /// Takes the last step; `on_switch` is called when it is taken.
+    pub(crate) fn commit(self, on_switch: impl FnOnce()) {
+        match self {
+            Opened::Next(prepared) => prepared.commit(|_| on_switch()),
+            Opened::Nothing => on_switch(),
+        }
+    }
+}
+
+/// Takes the first step in this process.
+pub(crate) fn open<'h>(handle: &'h Handle, plan: &Plan) -> Result<Opened<'h>, Refusal> {
+    let (table, version) = (&plan.table, plan.version);
+    match plan.step {
+        Step::Activate { .. } => Ok(Opened::Next(handle.prepare_version(table, version)?)),
+        Step::Delete => {
+            let catalog = handle.pin();
+            match catalog.versions(table).position(|open| open.version() == version) {
+                None => Ok(Opened::Nothing),
+                Some(place) => {
+                    let what = if place == 0 {
+                        "serves"
+                    } else {
+                        "is held, as one that served before"
+                    };
+                    let ex = format!("version {version} of table {table:?} {what}; it cannot be deleted yet");
+                    Err(Refusal::new(Code::Conflict, ex))
+                }
+            }
+        }
+    }
+}
+
+/// Serves that version before the process accepts: the others switched to it while this one started.
+pub(crate) fn follow(shared: &Shared, table: &str, version: u64) -> Result<(), catalog::Error> {
+    let Some(handle) = shared.switching.engines.get() else {
+        return Ok(());
+    };
+    let serves = handle.pin().tables.get(table).map(|table| table.version());
+    match serves == Some(version) {
+        true => Ok(()),
+        false => handle.activate(table, version),
+    }
+}
+
+/// Does what a call asks for, on a thread of its own.
+pub(crate) fn serve(shared: Arc<Shared>, call: VersionsCall, on_done: OnVersions) {
+    let Some(place) = shared.switching.enter() else {
+        let ex = format!("{CALLS_MAX} calls on versions are worked on already; try again later");
+        return on_done(Err(Status::new(Code::Overloaded, ex)));
+    };
+    let thread = std::thread::Builder::new().name("versions".into());
+    // Where there is no thread, the call is dropped, and that answers it.
+    let _ = thread.spawn(move || {
+        let _place = place;
+        let Some(handle) = shared.switching.engines.get() else {
+            return on_done(Err(Status::new(Code::NotReady, "the server is warming up")));
+        };
+        match call.change {
+            VersionChange::None => on_done(answer(&shared, handle, &call.table, None)),
+            _ => switch(&shared, handle, &call, on_done),
+        }
+    });
+}
+
+fn switch(shared: &Arc<Shared>, handle: &Handle, call: &VersionsCall, on_done: OnVersions) {
+    let began = Instant::now();
+    let turn = match shared.switching.begin() {
+        Ok(turn) => turn,
+        Err(refusal) => return on_done(Err(refusal.into())),
+    };
+    let finish = |outcome: Result<(&Plan, Option<String>), Refusal>| {
+        drop(turn);
+        note(handle, call, &outcome, began);
+        on_done(match outcome {
+            Ok((_, why_not)) => answer(shared, handle, &call.table, why_not),
+            Err(refusal) => Err(refusal.into()),
+        });
+    };
+    let plan = match Plan::of(shared, handle, call) {
+        Ok(plan) => plan,
+        Err(refusal) => return finish(Err(refusal)),
+    };
+    if let Some(member) = &shared.program.member {
+        let (told, decided) = sync_channel(1);
+        member.ask_to_switch(plan.clone(), move |outcome| {
+            let _ = told.try_send(outcome);
+        });
+        let gone = |_| {
+            Err(Refusal::new(
+                Code::Stopping,
+                "the parent of the processes is gone",
+            ))
+        };
+        let outcome = decided.recv().unwrap_or_else(gone);
+        return finish(outcome.map(|why_not| (&plan, why_not)));
+    }
+    let decided = open(handle, &plan).and_then(|opened| {
+        if shared.calls.is_stopping() {
+            return Err(Refusal::new(
+                Code::Stopping,
+                "the server is stopping; nothing was changed",
+            ));
+        }
+        Ok((opened, plan.decide()?))
+    });
+    match decided {
+        Ok((opened, why_not)) => opened.commit(|| finish(Ok((&plan, why_not)))),
+        Err(refusal) => finish(Err(refusal)),
+    }
+}
+
+/// Counts and logs how a switch has ended.
+fn note(
+    handle: &Handle,
+    call: &VersionsCall,
+    outcome: &Result<(&Plan, Option<String>), Refusal>,
+    began: Instant,
+) {
+    let table = call.table.as_str();
+    let catalog = handle.pin();
+    let serves = catalog.tables.get(table).map_or(0, |table| table.version());
+    let counts = catalog.past.get(table).map(|past| Arc::clone(&past.counts));
+    let is_deletion = matches!(call.change, VersionChange::Delete(_));
+    match outcome {
+        Ok((plan, why_not)) => {
+            let (version, ms) = (plan.version, began.elapsed().as_millis() as u64);
+            if is_deletion {
+                return tracing::info!(table, version, "version deleted");
+            }
+            if let Some(counts) = counts {
+                counts.done.fetch_add(1, Ordering::Relaxed);
+            }
+            match why_not {
+                None => tracing::info!(table, version, ms, "table switched"),
+                Some(why_not) => {
+                    tracing::warn!(
+                        table,
+                        version,
+                        ms,
+                        why_not,
+                        "table switched, and a restart will not serve this version"
+                    );
+                }
+            }
+        }
+        Err(refusal) => {
+            if let Some(counts) = counts.filter(|_| !is_deletion) {
+                counts.failed.fetch_add(1, Ordering::Relaxed);
+            }
+            let (change, problem) = (&call.change, &refusal.ex);
+            tracing::error!(
+                table,
+                serves,
+                ?change,
+                problem,
+                "versions of the table stay as they are"
+            );
+        }
+    }
+}
+
+type Parts<'c> = (&'c Table, catalog::Past, &'c features::Section);
+
+fn parts<'c>(catalog: &'c Catalog, table: &str) -> Result<Parts<'c>, Refusal> {
+    let active = catalog.tables.get(table);
+    let section = catalog.sections().features.get(table);
+    let past = catalog.past.get(table).cloned().unwrap_or_default();
+    match active.zip(section) {
+        Some((active, section)) => Ok((active, past, section)),
+        None => Err(Refusal::new(
+            Code::NotFound,
+            format!("no feature table {table:?} is served"),
+        )),
+    }
+}
+
+/// The version that the configuration has a start serve.
+fn fixed(shared: &Shared, table: &str) -> Option<u64> {
+    shared.config.features.get(table)?.version
+}
+
+/// What there is now. `why_not`: what kept the last switch from being written.
+fn answer(
+    shared: &Shared,
+    handle: &Handle,
+    table: &str,
+    why_not: Option<String>,
+) -> Result<Answer<'static>, Status> {
+    let catalog = handle.pin();
+    let (active, past, section) = parts(&catalog, table)?;
+    let at_start = match fixed(shared, table) {
+        Some(version) => Ok((
+            version,
+            format!("features.{table}.version of the configuration is {version}"),
+        )),
+        None => features::version_at_start(&section.path)
+            .map(|version| (version, format!("a restart serves version {version}"))),
+    };
+    let why_not = match at_start {
+        Ok((version, _)) if version == active.version() => None,
+        Ok((_, derived)) => Some(why_not.unwrap_or(derived)),
+        Err(error) => Some(why_not.unwrap_or_else(|| error.to_string())),
+    };
+    let described = features::describe_versions(&section.path).unwrap_or_default();
+    let mut versions: Vec<Version<'static>> = described.into_iter().map(on_disk).collect();
+    for open in catalog.versions(table) {
+        match versions
+            .iter_mut()
+            .find(|version| version.version == open.version())
+        {
+            Some(version) => version.held = true,
+            None => versions.push(in_memory(open)),
+        }
+    }
+    versions.sort_by_key(|version| version.version);
+    Ok(Answer {
+        active: active.version(),
+        before: past.before,
+        persistent: why_not.is_none(),
+        why_not: why_not.map(Into::into),
+        versions,
+    })
+}
+
+fn on_disk((version, info): features::Described) -> Version<'static> {
+    let none = Version {
+        version,
+        base: None,
+        rows: 0,
+        bytes: 0,
+        created: 0,
+        source: None,
+        held: false,
+        problem: None,
+    };
+    match info {
+        Ok(info) => Version {
+            base: info.base,
+            rows: info.rows,
+            bytes: info.bytes,
+            created: info.created_unix_s,
+            source: Some(info.source)
+                .filter(|source| !source.is_empty())
+                .map(Into::into),
+            ..none
+        },
+        Err(error) => Version {
+            problem: Some(error.to_string().into()),
+            ..none
+        },
+    }
+}
+
+/// A version whose folder is gone.
+fn in_memory(table: &Table) -> Version<'static> {
+    let source = Some(table.source().to_owned());
+    Version {
+        version: table.version(),
+        base: table.chain().get(1).copied(),
+        rows: table.rows(),
+        bytes: table.own_shards().map(|shard| shard.bytes).sum(),
+        created: table.created_unix_s(),
+        source: source.filter(|source| !source.is_empty()).map(Into::into),
+        held: true,
+        problem: Some("its folder is gone".into()),
+    }
+}
