@@ -30,6 +30,7 @@ mod serving {
     mod run;
     mod stopping;
     mod switches;
+    mod version_commands;
     pub(crate) mod versions;
 }
 

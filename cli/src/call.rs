@@ -1,14 +1,14 @@
 //! `millpond call METHOD JSON`: one call over the native protocol, its answer printed as JSON.
 //! Its invariant: an error answer is printed with its code, and the exit code is 1.
 
+use crate::connect::{TlsFiles, connect, runtime};
 use anyhow::Context as _;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
+use millpond_client_rust::Encoding;
 use millpond_client_rust::schema::{METHODS, Method as _, OrderedGet, OrderedScan};
-use millpond_client_rust::{Client, Encoding, Options, Tls, TlsIdentity};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -41,18 +41,8 @@ pub(crate) struct Call {
     /// Print the answer as it came, on one line.
     #[arg(long)]
     raw: bool,
-    /// Certificates (PEM) of the authorities that a tls:// server's certificate must come from.
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// The name in the server's certificate, where it is not the address' host.
-    #[arg(long, value_name = "NAME", requires = "tls_ca")]
-    tls_name: Option<String>,
-    /// A certificate (PEM) to show to a server that asks for one.
-    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
-    tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFiles,
 }
 
 pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
@@ -70,15 +60,12 @@ pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
     };
     let deadline = Duration::from_millis(deadline_ms);
     let payload = Value::Object(payload).to_string();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start a runtime")?;
+    let runtime = runtime()?;
     if arguments.oneway {
         return runtime.block_on(send(arguments, &payload, deadline));
     }
     let answer = runtime.block_on(async {
-        let client = connect(arguments).await?;
+        let client = connect(&arguments.addr, &arguments.tls).await?;
         let payload = payload.as_bytes();
         let answer = client.call_raw(&arguments.method, Encoding::Json, payload, Some(deadline));
         anyhow::Ok(answer.await?)
@@ -147,7 +134,7 @@ fn payload(given: &str) -> anyhow::Result<Cow<'_, str>> {
 
 async fn send(arguments: &Call, payload: &str, deadline: Duration) -> anyhow::Result<()> {
     let sent = async {
-        let client = connect(arguments).await?;
+        let client = connect(&arguments.addr, &arguments.tls).await?;
         client
             .oneway_raw(&arguments.method, Encoding::Json, payload.as_bytes())
             .await?;
@@ -161,20 +148,6 @@ async fn send(arguments: &Call, payload: &str, deadline: Duration) -> anyhow::Re
         )
     };
     tokio::time::timeout(deadline, sent).await.with_context(late)?
-}
-
-async fn connect(arguments: &Call) -> anyhow::Result<Client> {
-    let identity = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
-    let tls = arguments.tls_ca.clone().map(|ca| Tls {
-        ca,
-        server_name: arguments.tls_name.clone(),
-        identity: identity.map(|(certificate, key)| TlsIdentity { certificate, key }),
-    });
-    let options = Options {
-        tls,
-        ..Options::default()
-    };
-    Ok(Client::connect(&arguments.addr, options).await?)
 }
 
 #[cfg(test)]

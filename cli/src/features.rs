@@ -1,12 +1,13 @@
-//! `millpond features`: builds tables and deltas, says what they hold, deletes versions.
+//! `millpond features`: builds tables and deltas, says what they hold, switches and deletes versions.
 //! It prints what the builder and the tables say of themselves.
 
 mod progress;
+mod versions;
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
     Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, Numbers, RandomOptions, Source, Summary,
-    VersionInfo, build, compact, delete_version, diff, export, inspect, random, verify, version_infos,
+    build, compact, diff, export, inspect, random, verify,
 };
 use std::path::PathBuf;
 
@@ -35,11 +36,23 @@ Examples:
 
 const VERSIONS_EXAMPLES: &str = "\
 Examples:
-  millpond features versions tables/embeddings";
+  millpond features versions tables/embeddings
+  millpond features versions embeddings --server 127.0.0.1:13500";
+
+const ACTIVATE_EXAMPLES: &str = "\
+Examples:
+  millpond features activate tables/embeddings
+  millpond features activate embeddings 3 --server 127.0.0.1:13500 --token-file deploy.token";
+
+const ROLLBACK_EXAMPLES: &str = "\
+Examples:
+  millpond features rollback tables/embeddings
+  millpond features rollback embeddings --server 127.0.0.1:13500 --token-file deploy.token";
 
 const DELETE_EXAMPLES: &str = "\
 Examples:
-  millpond features delete tables/embeddings 3";
+  millpond features delete tables/embeddings 3
+  millpond features delete embeddings 3 --server 127.0.0.1:13500 --token-file deploy.token";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -68,16 +81,22 @@ pub(crate) enum Features {
     Verify(Table),
     /// List the versions of a table.
     #[command(after_help = VERSIONS_EXAMPLES)]
-    Versions(Table),
+    Versions(versions::Place),
     /// Say which keys two versions of a table do not share, and which have other rows.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
     /// Write a version of a table to a Parquet, CSV or JSON lines file.
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(Export),
-    /// Delete a version that no delta stands on; a server that has it open goes on.
+    /// Have a running server serve another version, or the next start.
+    #[command(after_help = ACTIVATE_EXAMPLES)]
+    Activate(versions::Activate),
+    /// Go back to the version that served before; a second time undoes the first.
+    #[command(after_help = ROLLBACK_EXAMPLES)]
+    Rollback(versions::Place),
+    /// Delete a version that is not active and that no delta stands on; a server that has it open goes on.
     #[command(after_help = DELETE_EXAMPLES)]
-    Delete(Delete),
+    Delete(versions::Delete),
 }
 
 /// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of numbers, or several of numbers.
@@ -235,15 +254,6 @@ pub(crate) struct Table {
     dir: PathBuf,
 }
 
-/// One version of a table.
-#[derive(Args)]
-pub(crate) struct Delete {
-    /// The table's folder.
-    dir: PathBuf,
-    /// The version.
-    version: u64,
-}
-
 /// Compares version TO with version FROM: counts of keys, and the lowest of each. Rows are compared by their bytes. Both versions are
 /// read whole and verified.
 #[derive(Args)]
@@ -294,21 +304,16 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
                 None => crate::print("the table is there already, and was kept"),
             }
         }
-        Features::Versions(table) => {
-            for info in version_infos(&table.dir)? {
-                crate::print(&line(&info));
-            }
-        }
         Features::Diff(Diff { dir, from, to, show }) => {
             crate::print(&diff(&dir, from, to, show)?.to_string());
         }
         Features::Export(Export { dir, version, output }) => {
             crate::print(&export(&dir, version, &output)?.to_string());
         }
-        Features::Delete(Delete { dir, version }) => {
-            delete_version(&dir, version)?;
-            crate::print(&format!("version {version} is deleted"));
-        }
+        Features::Versions(place) => versions::list(&place)?,
+        Features::Activate(arguments) => versions::activate(&arguments)?,
+        Features::Rollback(place) => versions::roll_back(&place)?,
+        Features::Delete(arguments) => versions::delete(&arguments)?,
         Features::Inspect(table) => crate::print(inspect(&table.dir)?.to_string().trim_end()),
         Features::Verify(table) => {
             let inspection = verify(&table.dir)?;
@@ -368,18 +373,4 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
     let built = build(&options, &mut |progress| shown.show(progress));
     drop(shown);
     Ok(built?)
-}
-
-fn line(info: &VersionInfo) -> String {
-    let base = info
-        .base
-        .map_or(String::new(), |base| format!(", delta on {base}"));
-    let source = match info.source.as_str() {
-        "" => String::new(),
-        source => format!(", from {source}"),
-    };
-    let VersionInfo {
-        version, rows, bytes, ..
-    } = info;
-    format!("{version}: {rows} rows, {bytes} bytes{base}{source}")
 }

@@ -4,6 +4,7 @@
 
 mod allocator;
 mod call;
+mod connect;
 mod doctor;
 mod features;
 mod ordered;

@@ -28,9 +28,10 @@ pub const LISTED: &[(&str, &str)] = &[
         "needs the table of the commands before it; the builder's tests fold their own",
     ),
     (
-        "millpond call features.",
-        "needs a token of the server; tests/serving/versions.rs makes these calls",
+        "millpond features activate embeddings",
+        "needs a server's token; tests/serving/version_commands.rs runs it",
     ),
+    ("millpond features rollback embeddings", "the same"),
     (
         "millpond serve --config examples/plugin/plugin.toml",
         "needs the library that make builds before; the tests of plugins build and serve it",

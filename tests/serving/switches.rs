@@ -3,6 +3,7 @@
 use super::versions::{DIM, ROWS, folder, served, switched};
 use crate::harness::{Http, Millpond};
 use millpond_client_rust::schema::features_lookup::{Call, Lookup};
+use millpond_client_rust::schema::infer::Data;
 use millpond_client_rust::{Client, Options};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

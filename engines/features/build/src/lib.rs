@@ -40,7 +40,10 @@ pub use export::{Exported, export};
 pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
-pub use millpond_engines_features::{Keys, Numbers, ShardInfo, VersionInfo, delete_version, version_infos};
+pub use millpond_engines_features::{
+    Active, Described, Keys, Numbers, ShardInfo, VersionInfo, activate_at_start, delete_unused_version,
+    delete_version, describe_versions, roll_back_at_start, version_at_start, version_infos,
+};
 pub use random::{RandomOptions, random};
 
 /// Writes a version that has all rows of another, the highest unless `of` says which, and is no delta.

@@ -1,0 +1,207 @@
+//! `millpond features versions`, `activate`, `rollback` and `delete`: on a table's folder, or on a running server.
+//! Its invariant: without --server nothing that runs is changed, and what is printed says so.
+
+use crate::connect::{TlsFiles, connect, runtime};
+use anyhow::Context as _;
+use clap::Args;
+use millpond_client_rust::Encoding;
+use millpond_client_rust::schema::features_versions::{Answer, Version};
+use millpond_client_rust::schema::payload::Payload;
+use millpond_client_rust::schema::{
+    FeaturesActivate, FeaturesDelete, FeaturesRollback, FeaturesVersions, Field as _, Method,
+};
+use millpond_engines_features_build::{
+    Active, Described, activate_at_start, delete_unused_version, describe_versions, roll_back_at_start,
+    version_at_start,
+};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A table, and the server that has it.
+#[derive(Args)]
+pub(crate) struct Place {
+    /// The table's folder; with --server its name there.
+    #[arg(value_name = "TABLE")]
+    table: String,
+    #[command(flatten)]
+    at: Server,
+}
+
+/// A table and perhaps a version, and the server that has it.
+#[derive(Args)]
+pub(crate) struct Activate {
+    /// The table's folder; with --server its name there.
+    #[arg(value_name = "TABLE")]
+    table: String,
+    /// The version; the highest in the folder when left out.
+    version: Option<u64>,
+    #[command(flatten)]
+    at: Server,
+}
+
+/// A table and a version of it, and the server that has it.
+#[derive(Args)]
+pub(crate) struct Delete {
+    /// The table's folder; with --server its name there.
+    #[arg(value_name = "TABLE")]
+    table: String,
+    /// The version.
+    version: u64,
+    #[command(flatten)]
+    at: Server,
+}
+
+/// A running server.
+#[derive(Args)]
+struct Server {
+    /// Have a running server do it: HOST:PORT, unix:PATH or tls://HOST:PORT. Without it the folder alone changes, and a server
+    /// follows when it is started again.
+    #[arg(long, value_name = "ADDRESS")]
+    server: Option<String>,
+    /// The file that holds the server's token for it.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    token_file: Option<PathBuf>,
+    /// Give up after this long; the server goes on.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", requires = "server",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout_s: u64,
+    #[command(flatten)]
+    tls: TlsFiles,
+}
+
+impl Server {
+    /// Has the server do it, where one is named.
+    fn ask<M: Method>(&self, mut payload: serde_json::Value) -> anyhow::Result<Option<String>> {
+        let Some(addr) = &self.server else {
+            anyhow::ensure!(
+                !self.tls.are_named(),
+                "--tls-ca says how to reach a server: name it by --server"
+            );
+            return Ok(None);
+        };
+        if let Some(file) = &self.token_file {
+            let token =
+                std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            payload["_token"] = json!(token.trim());
+        }
+        let timeout = Duration::from_secs(self.timeout_s);
+        let payload = payload.to_string();
+        let answer = runtime()?.block_on(async {
+            let client = connect(addr, &self.tls).await?;
+            let called = client.call_raw(M::NAME, Encoding::Json, payload.as_bytes(), Some(timeout));
+            anyhow::Ok(called.await?)
+        })?;
+        let payload = Payload::new(Encoding::Json, &answer).context("the answer is not JSON")?;
+        let (answer, _) = <Answer<'static>>::decode(&payload).context("the answer is not understood")?;
+        Ok(Some(told(&answer)))
+    }
+}
+
+pub(crate) fn list(place: &Place) -> anyhow::Result<()> {
+    let told = match place.at.ask::<FeaturesVersions>(json!({"table": place.table}))? {
+        Some(told) => told,
+        None => listed(Path::new(&place.table))?,
+    };
+    crate::print(&told);
+    Ok(())
+}
+
+pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
+    let mut payload = json!({"table": arguments.table});
+    if let Some(version) = arguments.version {
+        payload["version"] = json!(version);
+    }
+    let told = match arguments.at.ask::<FeaturesActivate>(payload)? {
+        Some(told) => told,
+        None => at_start(activate_at_start(Path::new(&arguments.table), arguments.version)?),
+    };
+    crate::print(&told);
+    Ok(())
+}
+
+pub(crate) fn roll_back(place: &Place) -> anyhow::Result<()> {
+    let told = match place.at.ask::<FeaturesRollback>(json!({"table": place.table}))? {
+        Some(told) => told,
+        None => at_start(roll_back_at_start(Path::new(&place.table))?),
+    };
+    crate::print(&told);
+    Ok(())
+}
+
+pub(crate) fn delete(arguments: &Delete) -> anyhow::Result<()> {
+    let Delete { table, version, at } = arguments;
+    let told = match at.ask::<FeaturesDelete>(json!({"table": table, "version": version}))? {
+        Some(told) => told,
+        None => {
+            delete_unused_version(Path::new(table), *version)?;
+            format!("version {version} is deleted")
+        }
+    };
+    crate::print(&told);
+    Ok(())
+}
+
+fn at_start(active: Active) -> String {
+    let before = active
+        .before
+        .map_or(String::new(), |before| format!(" (before: {before})"));
+    format!(
+        "a start serves version {}{before}; a server that runs goes on with its own, --server switches it",
+        active.version
+    )
+}
+
+/// The versions of a folder, a line each.
+fn listed(table_dir: &Path) -> anyhow::Result<String> {
+    let described = describe_versions(table_dir)?;
+    // A damaged ACTIVE is to hide no version.
+    let active = version_at_start(table_dir);
+    let line = |(version, info): Described| {
+        let active = match &active {
+            Ok(active) if *active == version => ", a start serves it",
+            _ => "",
+        };
+        match info {
+            Ok(info) => shown(version, info.rows, info.bytes, info.base, &info.source) + active,
+            Err(error) => format!("{version}: {error}{active}"),
+        }
+    };
+    let mut lines: Vec<String> = described.into_iter().map(line).collect();
+    lines.extend(active.as_ref().err().map(ToString::to_string));
+    Ok(lines.join("\n"))
+}
+
+/// What a server says, a line a version.
+fn told(answer: &Answer<'_>) -> String {
+    let line = |version: &Version<'_>| {
+        let source = version.source.as_deref().unwrap_or_default();
+        let figures = shown(version.version, version.rows, version.bytes, version.base, source);
+        let state = match version.held {
+            _ if version.version == answer.active => ", serves",
+            true => ", held",
+            false => "",
+        };
+        match &version.problem {
+            Some(problem) => format!("{}: {problem}{state}", version.version),
+            None => figures + state,
+        }
+    };
+    let mut lines: Vec<String> = answer.versions.iter().map(line).collect();
+    if let Some(why_not) = &answer.why_not {
+        lines.push(format!(
+            "a restart will not serve version {}: {why_not}",
+            answer.active
+        ));
+    }
+    lines.join("\n")
+}
+
+fn shown(version: u64, rows: u64, bytes: u64, base: Option<u64>, source: &str) -> String {
+    let base = base.map_or(String::new(), |base| format!(", delta on {base}"));
+    let source = match source {
+        "" => String::new(),
+        source => format!(", from {source}"),
+    };
+    format!("{version}: {rows} rows, {bytes} bytes{base}{source}")
+}

@@ -1,0 +1,107 @@
+//! `millpond features versions`, `activate`, `rollback` and `delete`: on a folder, and on a running server.
+
+use super::versions::{folder, served};
+use crate::harness::Millpond;
+use std::path::Path;
+
+/// What it prints, and on which stream.
+fn features(arguments: &[&str]) -> Result<String, String> {
+    let done = crate::harness::millpond()
+        .arg("features")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    match done.status.code() {
+        Some(0) => Ok(text(done.stdout)),
+        _ => Err(text(done.stderr)),
+    }
+}
+
+fn check(found: Result<String, String>, words: &[&str]) {
+    let found = found.unwrap_or_else(|error| panic!("{error}"));
+    for word in words {
+        assert!(found.contains(word), "{word:?} is not in {found}");
+    }
+}
+
+fn refused(found: Result<String, String>, word: &str) {
+    let error = found.unwrap_err();
+    assert!(error.contains(word), "{word:?} is not in {error}");
+}
+
+fn path(folder: &Path) -> String {
+    folder.join("tables/films").display().to_string()
+}
+
+#[test]
+fn a_folder_says_what_the_next_start_serves() {
+    let folder = folder(&[1, 2, 3]);
+    let films = path(folder.path());
+    check(
+        features(&["versions", &films]),
+        &["1: 301 rows, ", "3: 303 rows, "],
+    );
+    refused(features(&["rollback", &films]), "nothing was active before");
+    check(
+        features(&["activate", &films, "1"]),
+        &["a start serves version 1 (before: 3)", "--server"],
+    );
+    check(
+        features(&["versions", &films]),
+        &["bytes, a start serves it\n2: 302 rows"],
+    );
+    refused(features(&["activate", &films, "9"]), "version 9 is not in");
+    refused(features(&["delete", &films, "1"]), "is the active one");
+    let server = Millpond::start(folder.path(), &[]);
+    assert_eq!(served(&server), 1);
+    check(
+        features(&["rollback", &films]),
+        &["a start serves version 3 (before: 1)"],
+    );
+    assert_eq!(served(&server), 1, "a server that runs goes on");
+    drop(server);
+    assert_eq!(served(&Millpond::start(folder.path(), &[])), 3);
+    check(features(&["activate", &films]), &["version 3 (before: 1)"]);
+    check(features(&["delete", &films, "2"]), &["version 2 is deleted"]);
+    refused(features(&["versions", &films, "--tls-ca", "ca.pem"]), "--server");
+}
+
+#[test]
+fn a_running_server_is_switched() {
+    let folder = folder(&[1, 2, 3]);
+    let server = Millpond::start(folder.path(), &[]);
+    let token = folder.path().join("deploy.token");
+    std::fs::write(&token, "s3cret\n").unwrap();
+    let token = token.display().to_string();
+    let at = |arguments: &[&str]| {
+        let whole = [arguments, &["--server", &server.addr, "--token-file", &token]].concat();
+        features(&whole)
+    };
+    check(
+        at(&["activate", "films", "1"]),
+        &[
+            "1: 301 rows, ",
+            "bytes, serves\n2: 302 rows",
+            "3: 303 rows",
+            ", held",
+        ],
+    );
+    assert_eq!(served(&server), 1);
+    check(
+        at(&["rollback", "films"]),
+        &["1: 301 rows", ", held\n2: 302", ", serves"],
+    );
+    assert_eq!(served(&server), 3);
+    refused(at(&["delete", "films", "1"]), "is held");
+    check(at(&["delete", "films", "2"]), &["3: 303 rows"]);
+    refused(at(&["activate", "films", "9"]), "version 9 is not in");
+    refused(at(&["activate", "actors"]), "actors");
+    let without = ["activate", "films", "1", "--server", &server.addr];
+    refused(features(&without), "needs a token");
+    check(
+        features(&["versions", "films", "--server", &server.addr]),
+        &[", serves"],
+    );
+    assert_eq!(served(&server), 3);
+}
