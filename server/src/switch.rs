@@ -398,7 +398,8 @@ fn fixed(shared: &Shared, table: &str) -> Option<u64> {
     shared.config.features.get(table)?.version
 }
 
-/// What there is now. `why_not`: what kept the last switch from being written.
+/// What there is now; `why_not` is what kept the last switch from being written. But for that it names no file of this machine:
+/// who lists versions needs no token.
 fn answer(
     shared: &Shared,
     handle: &Handle,
@@ -418,7 +419,9 @@ fn answer(
     let why_not = match at_start {
         Ok((version, _)) if version == active.version() => None,
         Ok((_, derived)) => Some(why_not.unwrap_or(derived)),
-        Err(error) => Some(why_not.unwrap_or_else(|| error.to_string())),
+        Err(_) => Some(why_not.unwrap_or_else(|| {
+            "ACTIVE in the table's folder is damaged, or names a version that is not there".to_owned()
+        })),
     };
     let described = features::describe_versions(&section.path).unwrap_or_default();
     let mut versions: Vec<Version<'static>> = described.into_iter().map(on_disk).collect();
@@ -463,8 +466,8 @@ fn on_disk((version, info): features::Described) -> Version<'static> {
                 .map(Into::into),
             ..none
         },
-        Err(error) => Version {
-            problem: Some(error.to_string().into()),
+        Err(_) => Version {
+            problem: Some("its manifest cannot be read; `millpond features verify` says why".into()),
             ..none
         },
     }

@@ -234,6 +234,18 @@ fn a_bad_version_is_refused_and_the_old_one_serves_on() {
     server.wait_for_metric("millpond_table_switches_failed_total{table=\"films\"} 5");
     let (_, listed) = server.call("features.versions", &json!({"table": "films"}));
     assert_eq!((&listed["active"], held(&listed)), (&json!(2), vec![2]));
+    // A version whose manifest nobody can read hides no other, and who may list sees no path.
+    fs::write(table.join("00000001/manifest.json"), b"{}").unwrap();
+    let (status, listed) = server.call("features.versions", &json!({"table": "films"}));
+    assert_eq!(
+        (status, those(&listed, |version| version["problem"].is_string())),
+        (200, vec![1]),
+        "{listed}"
+    );
+    assert!(
+        !listed.to_string().contains(folder.path().to_str().unwrap()),
+        "{listed}"
+    );
     // The next start does not stumble over the highest, which was refused.
     drop(server);
     let server = Millpond::start(folder.path(), &[]);

@@ -226,6 +226,7 @@ impl Parent {
         if self.round.until.is_some_and(|until| now >= until) {
             self.end_round();
         }
+        self.end_late_switch(now);
         while let Some(number) = self.fleet.take_due(now) {
             self.start(number);
         }

@@ -8,6 +8,10 @@ use super::{Event, Order, Parent, must_hear};
 use crate::switch::{Plan, Refusal, Step, busy};
 use millpond_wire_schema::Code;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long processes may open a version. A disk that never answers is not to end all switches.
+const OPEN_MAX: Duration = Duration::from_secs(600);
 
 /// The switch that goes on, and what those before it came to.
 #[derive(Default)]
@@ -30,6 +34,7 @@ struct Going {
     /// Those of them that have not taken the step that goes on.
     waiting: BTreeSet<usize>,
     stage: Stage,
+    began: Instant,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -96,7 +101,26 @@ impl Parent {
             waiting: parts.clone(),
             parts,
             stage: Stage::Opening,
+            began: Instant::now(),
         });
+    }
+
+    /// Ends a switch that takes too long to open.
+    pub(super) fn end_late_switch(&mut self, now: Instant) {
+        let going = self.switches.going.as_ref();
+        let is_late = |going: &&Going| {
+            going.stage == Stage::Opening && now.saturating_duration_since(going.began) > OPEN_MAX
+        };
+        let Some(going) = going.filter(is_late) else {
+            return;
+        };
+        let waiting: Vec<String> = going.waiting.iter().map(ToString::to_string).collect();
+        let ex = format!(
+            "processes {} have not opened the version within {} s; nothing was changed",
+            waiting.join(", "),
+            OPEN_MAX.as_secs()
+        );
+        self.end_switch(Err(Refusal::new(Code::StorageFailed, ex)));
     }
 
     /// A process has opened what the switch takes, or cannot.

@@ -396,3 +396,26 @@ fn a_process_that_cannot_open_or_ends_has_the_others_drop_what_they_opened() {
     let gone = Event::Heard(Who { number: 1, life: 1 }, Heard::Gone(None));
     check(gone, "process 1 ended while it opened the version");
 }
+
+#[test]
+fn a_process_that_never_opens_a_version_ends_that_switch_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut parent = parent(folder.path());
+    parent.on(asks_to_switch(0, folder.path()));
+    parent.on(opened(0, None));
+    parent.end_late_switch(Instant::now());
+    assert_eq!(orders(folder.path(), 0, 2).len(), 2, "it has time");
+    parent.end_late_switch(Instant::now() + Duration::from_secs(3600));
+    let Order::Switched {
+        outcome: Err(refusal),
+        ..
+    } = &orders(folder.path(), 0, 4)[3]
+    else {
+        panic!("it is refused")
+    };
+    assert!(refusal.ex.contains("processes 1 have not opened"), "{refusal:?}");
+    parent.on(opened(1, None));
+    parent.on(asks_to_switch(0, folder.path()));
+    let told = orders(folder.path(), 1, 4);
+    assert!(matches!(told[3], Order::Open { switch: 2, .. }), "{told:?}");
+}
