@@ -242,15 +242,16 @@ mod tests {
                 "*ping",
                 "features.lookup",
                 "features.scan",
+                "features.inspect",
                 "features.versions",
                 "run"
             ]
         );
         let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
-            (ListChange::Add(net), 5),
+            (ListChange::Add(net), 6),
             (ListChange::Enable(true), 0),
-            (ListChange::Enable(false), 5),
+            (ListChange::Enable(false), 6),
         ] {
             access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);

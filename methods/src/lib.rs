@@ -7,6 +7,7 @@ mod candidates;
 mod configured;
 mod features_activate;
 mod features_delete;
+mod features_inspect;
 mod features_lookup;
 mod features_rollback;
 mod features_scan;
@@ -35,9 +36,9 @@ use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
-    Code, FeaturesActivate, FeaturesDelete, FeaturesLookup, FeaturesRollback, FeaturesScan, FeaturesVersions,
-    Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run, ServerStatus, Status,
-    Tune,
+    Code, FeaturesActivate, FeaturesDelete, FeaturesInspect, FeaturesLookup, FeaturesRollback, FeaturesScan,
+    FeaturesVersions, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run,
+    ServerStatus, Status, Tune,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -66,6 +67,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<Tune>(Admin, Detached, UntilStop(tune::serve)),
     MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve)),
     MethodSpec::of::<FeaturesScan>(Any, Unbounded, Ready(features_scan::serve)),
+    MethodSpec::of::<FeaturesInspect>(Any, Short, Ready(features_inspect::serve)),
     MethodSpec::of::<FeaturesVersions>(Any, Detached, Ready(features_versions::serve)),
     MethodSpec::of::<FeaturesActivate>(Token, Detached, Ready(features_activate::serve)),
     MethodSpec::of::<FeaturesRollback>(Token, Detached, Ready(features_rollback::serve)),

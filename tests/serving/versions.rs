@@ -124,6 +124,8 @@ fn a_version_is_activated_and_rolled_back_and_a_restart_serves_it() {
     let (_, listed) = server.call("features.versions", &json!({"table": "films"}));
     assert_eq!(listed, answer, "anybody may list");
     assert!(server.terminate().success());
+    let log = fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    assert_eq!(log.matches("table switched").count(), 2, "{log}");
 
     // Not the highest any more, and the way back is known too.
     let server = Millpond::start(folder.path(), &[]);
@@ -133,8 +135,6 @@ fn a_version_is_activated_and_rolled_back_and_a_restart_serves_it() {
     drop(server);
     let server = Millpond::start(folder.path(), &[]);
     assert_eq!(served(&server), 3, "after a kill, too");
-    let log = fs::read_to_string(folder.path().join("millpond.log")).unwrap();
-    assert_eq!(log.matches("table switched").count(), 3, "{log}");
 }
 
 #[test]
@@ -343,6 +343,35 @@ fn a_lookup_may_name_a_version_as_long_as_it_is_held() {
     let (_, page) = server.admin_get("/metrics");
     assert!(!page.contains("version=\"4\""), "{page}");
     assert!(page.contains(&of("resident_bytes", 3)), "{page}");
+}
+
+#[test]
+fn a_table_says_what_it_is() {
+    let folder = folder(&[1, 2]);
+    let server = Millpond::start(folder.path(), &[]);
+    switched(&server, "features.activate", &json!({"version": 1}));
+    let (status, answer) = server.call("features.inspect", &json!({}));
+    assert_eq!(status, 200, "{answer}");
+    let films = &answer["tables"][0];
+    let columns = json!([{"name": "vector", "type": "f32", "dim": DIM}]);
+    assert_eq!(
+        (&films["table"], &films["columns"], &films["dim"]),
+        (&json!("films"), &columns, &json!(DIM))
+    );
+    assert_eq!(
+        (&films["version"], &films["held"], &films["rows"]),
+        (&json!(1), &json!([2]), &json!(ROWS + 1))
+    );
+    assert_eq!(
+        (&films["cut"], &films["bytes"]),
+        (&json!(false), &films["resident_bytes"])
+    );
+    assert_eq!(
+        server.call("features.inspect", &json!({"table": "films"})).1["tables"][0]["rows"],
+        films["rows"]
+    );
+    let (_, absent) = server.call("features.inspect", &json!({"table": "actors"}));
+    assert_eq!(absent["code"], json!(30105), "{absent}");
 }
 
 #[test]

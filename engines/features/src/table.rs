@@ -216,7 +216,7 @@ impl Table {
     }
 
     /// Seconds since it was written; 0 where it does not say, or says a time to come.
-    fn age_s(&self) -> u64 {
+    pub fn age_s(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_secs());
         match self.created_unix_s {

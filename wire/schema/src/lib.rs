@@ -15,6 +15,7 @@
 mod declare;
 pub mod features_activate;
 pub mod features_delete;
+pub mod features_inspect;
 pub mod features_lookup;
 pub mod features_rollback;
 pub mod features_scan;
@@ -45,6 +46,7 @@ method::methods! {
     Tune: "*tune" changes, tune::Call<'static> => tune::Answer<'static>;
     FeaturesLookup: "features.lookup" reads, features_lookup::Call<'static> => features_lookup::Answer<'static>;
     FeaturesScan: "features.scan" reads, features_scan::Call<'static> => features_scan::Answer<'static>;
+    FeaturesInspect: "features.inspect" reads, features_inspect::Call<'static> => features_inspect::Answer<'static>;
     FeaturesVersions: "features.versions" reads, features_versions::Call<'static> => features_versions::Answer<'static>;
     FeaturesActivate: "features.activate" changes, features_activate::Call<'static> => features_versions::Answer<'static>;
     FeaturesRollback: "features.rollback" changes, features_rollback::Call<'static> => features_versions::Answer<'static>;

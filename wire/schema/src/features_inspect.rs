@@ -1,0 +1,64 @@
+//! `features.inspect`: what the feature tables of a server are: columns, version, size and age.
+//! Its invariant: the figures of a table are of the version that it names.
+
+use crate::declare::schema;
+use crate::field::{Bool, List, Optional, Text, UInt};
+
+schema! {
+    /// A call.
+    #[derive(Default)]
+    call Call {
+        /// The table; all when absent.
+        table: Optional<Text>,
+    }
+}
+
+schema! {
+    /// An answer.
+    answer Answer {
+        /// The tables, by name.
+        tables: List<Table<'static>>,
+    }
+}
+
+schema! {
+    /// A table.
+    answer Table {
+        /// Its name.
+        table: Text,
+        /// The version that serves.
+        version: UInt,
+        /// Versions that served before and still answer at_version, the last one first.
+        held: List<UInt>,
+        /// What a row has, in this order.
+        columns: List<Column<'static>>,
+        /// Numbers of a row of an answer: of all columns together.
+        dim: UInt,
+        /// Rows.
+        rows: UInt,
+        /// Length of the files, those of the base of a delta among them.
+        bytes: UInt,
+        /// Of these, what stands in memory of the server's own; the rest is mapped.
+        resident_bytes: UInt,
+        /// When the version was written, in seconds of Unix time; 0 where it does not say.
+        created: UInt,
+        /// Seconds since then.
+        age_s: UInt,
+        /// What it was built from.
+        source: Optional<Text>,
+        /// Whether a mapped file was cut: lookups fail until another version serves.
+        cut: Bool,
+    }
+}
+
+schema! {
+    /// A column.
+    answer Column {
+        /// Its name.
+        name: Text,
+        /// How its numbers are stored.
+        numbers ("type"): Text,
+        /// How many numbers of a row it has.
+        dim: UInt,
+    }
+}
