@@ -5,6 +5,7 @@
 //! crate with every file of `corpus/TARGET` (`make test`). Its invariant: the same bytes give the same outcome, whatever
 //! ran before, so that a finding is a file.
 
+mod bucket_map;
 mod client_link;
 mod connection;
 mod cuts;
@@ -21,6 +22,7 @@ mod strict;
 mod unread;
 mod websocket;
 
+pub use bucket_map::bucket_map;
 pub use client_link::client_link;
 pub use connection::connection;
 pub use exchange::close;
@@ -46,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     ("connection", connection),
     ("client_link", client_link),
     ("image", image),
+    ("bucket_map", bucket_map),
     #[cfg(feature = "fpnn-encryption")]
     ("key", key),
 ];

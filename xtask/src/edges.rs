@@ -170,6 +170,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fronts/*",
             "wire/*",
             "client/rust",
+            "nodes",
             "pipelines",
             "tensor",
         ],
