@@ -57,12 +57,12 @@ pub const SHORT: &[(&str, &str)] = &[
     ),
     (
         "r2-single.toml",
-        "keys.count=2000 requests.count=100 load.rate=[500,2000] load.duration_s=0.3 load.warmup_s_max=0.1 scenario.repeats=1 \
+        "keys.count=2000 requests.count=100 load.rate=[500,2000] load.duration_s=0.4 scenario.repeats=1 \
          load.client_threads=1 load.client_cpus=[] check.share=1.0",
     ),
     (
         "r2-batch.toml",
-        "keys.count=2000 requests.count=100 load.rate=[200,500] load.duration_s=0.3 load.warmup_s_max=0.1 scenario.repeats=1 \
+        "keys.count=2000 requests.count=100 load.rate=[200,500] load.duration_s=0.4 scenario.repeats=1 \
          load.client_threads=1 load.client_cpus=[] check.share=1.0",
     ),
     (
