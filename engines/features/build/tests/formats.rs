@@ -338,41 +338,6 @@ fn what_is_wrong_in_arrays_is_named() {
 }
 
 #[test]
-fn a_damaged_arrow_file_ends_in_a_table_or_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let rows: Vec<(u64, Vec<f32>)> = (0..20_u64).map(|key| (key, vec![key as f32, 1.0])).collect();
-    for (way, write) in WAYS.iter().filter(|(way, _)| way.contains("Arrow")) {
-        let input = write(dir.path(), &rows);
-        let whole = fs::read(&input).unwrap();
-        let mut refused = 0;
-        let mut check = |bytes: &[u8], must_fail: bool| {
-            fs::write(&input, bytes).unwrap();
-            let options = options(dir.path(), &[&input]);
-            match build(&options, &mut |_| {}) {
-                Ok(_) => {
-                    assert!(!must_fail, "{way}: {} bytes", bytes.len());
-                    fs::remove_dir_all(&options.out_dir).unwrap();
-                }
-                Err(_) => refused += 1,
-            }
-            let left = fs::read_dir(&options.out_dir).map_or(0, Iterator::count);
-            assert_eq!(left, 0, "{way}");
-        };
-        for bit in (0..whole.len() * 8).step_by(61) {
-            let mut flipped = whole.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            check(&flipped, false);
-        }
-        let is_file = !way.contains("stream");
-        // The end of a stream says only that nothing follows.
-        for length in (0..whole.len() - 8).step_by(31) {
-            check(&whole[..length], is_file);
-        }
-        assert!(refused > whole.len() / 31, "{way}: {refused} refused");
-    }
-}
-
-#[test]
 fn inputs_that_do_not_go_together_are_named() {
     let refused = Refused::new();
     let write = |name: &str, text: &str| fs::write(refused.0.path().join(name), text).unwrap();
