@@ -3,6 +3,8 @@
 //! Invariant: a checked schema has a row of at least one byte and at most [`ROW_BYTES_MAX`], and its columns follow
 //! each other without gaps.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -105,6 +107,15 @@ impl Keys {
         match self {
             Keys::U64 => None,
             Keys::Text { slot } => Some(text_key(slot, text)),
+        }
+    }
+}
+
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Keys::U64 => f.write_str("numbers"),
+            Keys::Text { slot } => write!(f, "texts, hashed in slot {slot:?}"),
         }
     }
 }

@@ -335,7 +335,7 @@ fn open_base(options: &BuildOptions, base: Base) -> Result<Arc<Table>, Error> {
     match &options.keys {
         Some(keys) if keys != base.keys() => Err(Error::Base {
             path: base.path().to_path_buf(),
-            problem: format!("its keys are {:?}, those of the delta {keys:?}", base.keys()),
+            problem: format!("its keys are {}; those of the delta, {keys}", base.keys()),
         }),
         _ => Ok(Arc::new(base)),
     }

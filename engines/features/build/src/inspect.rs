@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use millpond_engines_features::{Keys, Schema, ShardInfo, Table, versions};
+use millpond_engines_features::{Schema, ShardInfo, Table, versions};
 
 use crate::error::Error;
 
@@ -104,9 +104,7 @@ impl fmt::Display for Inspection {
             writeln!(f, "delta on  {below:?}")?;
         }
         writeln!(f, "rows      {}", self.rows)?;
-        if let Keys::Text { slot } = &self.schema.keys {
-            writeln!(f, "keys      texts, hashed in slot {slot:?}")?;
-        }
+        writeln!(f, "keys      {}", self.schema.keys)?;
         for column in &self.schema.columns {
             let (name, numbers) = (&column.name, column.numbers.as_str());
             writeln!(f, "column    {name}: {} of {numbers}", column.dim)?;

@@ -180,7 +180,7 @@ fn deltas_have_the_keys_of_their_base() {
         delta.keys = Some(keys);
         check_refused(
             &delta,
-            "cannot be the base of this delta: its keys are Text { slot: \"\" }, those of the delta ",
+            "cannot be the base of this delta: its keys are texts, hashed in slot \"\"; those of the delta, ",
         );
     }
     let mut numbers = place.options("numbers.jsonl", "{\"key\": 7, \"vector\": [1]}");
