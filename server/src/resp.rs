@@ -87,6 +87,7 @@ fn databases(config: &Config) -> Databases {
             holds: Holds::Table(match section.resp_keys.unwrap_or_default() {
                 RespKeys::Decimal => Keys::Decimal,
                 RespKeys::Raw => Keys::Raw,
+                RespKeys::Text => Keys::Text,
             }),
         })
     });

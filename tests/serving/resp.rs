@@ -1,7 +1,7 @@
 //! RESP through the real binary, byte by byte: rows, pipelines, cursors, refusals, and what ends a connection.
 
 use crate::harness::Millpond;
-use millpond_engines_features::{Column, Numbers, Schema, write::Writer};
+use millpond_engines_features::{Column, Keys, Numbers, Schema, write::Writer};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -107,6 +107,48 @@ impl Redis {
         self.0.read_to_end(&mut rest).unwrap();
         rest
     }
+}
+
+#[test]
+fn texts_are_keys_of_a_table_of_texts() {
+    let folder = folder(&format!(
+        "{CONFIG}\n[features.genres]\npath = \"tables/genres\"\nresp_database = 5\nresp_keys = \"text\"\n"
+    ));
+    let schema = Schema {
+        keys: Keys::Text {
+            slot: "genre".to_owned(),
+        },
+        ..Schema::floats(2)
+    };
+    let mut writer = Writer::create(&folder.path().join("tables/genres"), "genres", 1, schema, 2).unwrap();
+    let long = "long".repeat(2_000);
+    for (number, text) in ["drama", "", "7", "a b", &long].into_iter().enumerate() {
+        writer.push_text(text, &[number as f32, 0.5]).unwrap();
+    }
+    writer.finish().unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    redis.line("SELECT 5", "+OK\r\n");
+    let rows = [&b"*4\r\n"[..], &row(4), b"$-1\r\n", &row(1), &row(0)].concat();
+    redis.check(
+        &command(&[b"MGET", long.as_bytes(), b"war", b"", b"drama"]),
+        &rows,
+    );
+    // A pipeline is joined to one lookup.
+    let gets = [
+        command(&[b"GET", b"a b"]),
+        command(&[b"GET", &[0xff]]),
+        command(&[b"GET", b"7"]),
+    ]
+    .concat();
+    redis.check(&gets, &[&row(3)[..], b"$-1\r\n", &row(2)].concat());
+    redis.line("DBSIZE", ":5\r\n");
+    redis.line(
+        "SCAN 0",
+        "-ERR table 'genres' has the hashes of its keys and not their texts, so SCAN cannot list them\r\n",
+    );
+    redis.line("SELECT 0", "+OK\r\n");
+    redis.check(&command(&[b"GET", b"7"]), &row(7));
 }
 
 #[test]

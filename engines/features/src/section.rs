@@ -34,6 +34,8 @@ pub enum RespKeys {
     Decimal,
     /// The eight bytes of the number, little-endian.
     Raw,
+    /// The text that the table's keys are the hashes of.
+    Text,
 }
 
 /// Versions held at most: each takes memory like the one that serves.

@@ -104,8 +104,10 @@ pub(crate) struct Asking<'a> {
     pub(crate) database: Option<&'static Database>,
     /// The map of the call, empty at first.
     pub(crate) payload: &'a mut Vec<u8>,
-    /// Where the block of keys begins in it.
+    /// Where the keys begin in it.
     pub(crate) block: usize,
+    /// Keys so far.
+    pub(crate) keys: usize,
 }
 
 /// A call that is ready to be made, and how it is replied.

@@ -29,6 +29,8 @@ pub enum Keys {
     Decimal,
     /// The eight bytes of a number, little-endian.
     Raw,
+    /// Any bytes, of which the table has the hash alone.
+    Text,
 }
 
 /// All databases, in the order of their numbers.
@@ -84,6 +86,7 @@ impl Keys {
         let key = match self {
             Keys::Decimal => decimal(word),
             Keys::Raw => word.try_into().ok().map(u64::from_le_bytes),
+            Keys::Text => None,
         };
         key.ok_or_else(|| self.refuse(table, word))
     }
@@ -93,6 +96,7 @@ impl Keys {
         let expected = match self {
             Keys::Decimal => "digits of a number up to 18446744073709551615",
             Keys::Raw => "8 bytes, as resp_keys = \"raw\" has them",
+            Keys::Text => "a text",
         };
         let shown = word.get(..64).unwrap_or(word).escape_ascii();
         format!("ERR key '{shown}' of table '{table}' is none; expected {expected}")
@@ -102,7 +106,8 @@ impl Keys {
     pub(crate) fn write(self, key: u64, out: &mut Vec<u8>) {
         out.clear();
         match self {
-            Keys::Decimal => out.extend_from_slice(key.to_string().as_bytes()),
+            // Nobody has the text of a hash; SCAN is refused there.
+            Keys::Decimal | Keys::Text => out.extend_from_slice(key.to_string().as_bytes()),
             Keys::Raw => out.extend_from_slice(&key.to_le_bytes()),
         }
     }

@@ -173,6 +173,7 @@ impl Commands {
             database: databases.find(self.state.database),
             payload,
             block: 0,
+            keys: 0,
         };
         let mut asked = match ask(&mut asking, words) {
             Ok(asked) => asked,

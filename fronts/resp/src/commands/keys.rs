@@ -12,6 +12,8 @@ use millpond_wire_schema::{FeaturesLookup, Method as _};
 
 /// The head of a block of bytes with a 32-bit length, msgpack's bin 32.
 const BIN32: [u8; 5] = [0xc6, 0, 0, 0, 0];
+/// That of an array with as long a count, msgpack's array 32.
+const ARRAY32: [u8; 5] = [0xdd, 0, 0, 0, 0];
 
 pub(super) fn get(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
     look_up(asking, words, write_rows)
@@ -53,12 +55,13 @@ pub(super) fn join(asking: &mut Asking<'_>, words: RespWords<'_>) -> bool {
     let Some(database) = asking.database else {
         return false;
     };
-    let before = asking.payload.len();
-    let pushed = push(asking.payload, database, words).is_ok();
+    let (bytes, keys) = (asking.payload.len(), asking.keys);
+    let pushed = push(asking, database, words).is_ok();
     if !pushed {
-        asking.payload.truncate(before);
+        asking.payload.truncate(bytes);
+        asking.keys = keys;
     }
-    set_length(asking.payload, asking.block);
+    set_length(asking, database);
     pushed
 }
 
@@ -66,38 +69,56 @@ fn look_up(asking: &mut Asking<'_>, words: RespWords<'_>, write: Write) -> Resul
     let Some(database) = asking.database else {
         return Err("ERR nothing is selected".to_owned());
     };
+    let Holds::Table(keys) = database.holds;
     let mut out = Encoder::new(asking.payload, Encoding::Msgpack, false);
     out.begin_map(3);
     out.key("table");
     out.text(&database.name);
     out.key("type");
     out.text("u8");
-    out.key("keys");
-    out.raw(&BIN32);
-    asking.block = asking.payload.len();
-    push(asking.payload, database, words)?;
-    set_length(asking.payload, asking.block);
-    let count = (asking.payload.len() - asking.block) / size_of::<u64>();
+    match keys {
+        Keys::Decimal | Keys::Raw => {
+            out.key("keys");
+            out.raw(&BIN32);
+        }
+        Keys::Text => {
+            out.key("texts");
+            out.raw(&ARRAY32);
+        }
+    }
+    (asking.block, asking.keys) = (asking.payload.len(), 0);
+    push(asking, database, words)?;
+    set_length(asking, database);
     Ok(Asked {
-        count,
+        count: asking.keys,
         ..Asked::of(FeaturesLookup::NAME, write)
     })
 }
 
-fn push(payload: &mut Vec<u8>, database: &Database, words: RespWords<'_>) -> Result<(), String> {
+fn push(asking: &mut Asking<'_>, database: &Database, words: RespWords<'_>) -> Result<(), String> {
     let Holds::Table(keys) = database.holds;
     for word in words {
-        let key: u64 = Keys::read(keys, &database.name, word)?;
-        payload.extend_from_slice(&key.to_le_bytes());
+        if keys == Keys::Text {
+            Encoder::new(asking.payload, Encoding::Msgpack, false).bytes(word);
+        } else {
+            let key = keys.read(&database.name, word)?;
+            asking.payload.extend_from_slice(&key.to_le_bytes());
+        }
+        asking.keys += 1;
     }
     Ok(())
 }
 
-/// Says how long the block is that begins there and ends the map.
-fn set_length(payload: &mut [u8], block: usize) {
-    let bytes = u32::try_from(payload.len() - block).unwrap_or(u32::MAX);
-    if let Some(length) = payload.get_mut(block - 4..block) {
-        length.copy_from_slice(&bytes.to_be_bytes());
+/// Says how long the block of keys is that ends the map: the bytes of numbers, or how many texts there are.
+fn set_length(asking: &mut Asking<'_>, database: &Database) {
+    let Holds::Table(keys) = database.holds;
+    let length = match keys {
+        Keys::Decimal | Keys::Raw => asking.payload.len() - asking.block,
+        Keys::Text => asking.keys,
+    };
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    if let Some(place) = asking.payload.get_mut(asking.block - length.len()..asking.block) {
+        place.copy_from_slice(&length);
     }
 }
 

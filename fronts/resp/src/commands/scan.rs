@@ -4,7 +4,7 @@
 //! TYPE leave keys out of a page and change no cursor.
 
 use super::{Asked, Asking, SYNTAX, integer};
-use crate::databases::{Holds, Keys};
+use crate::databases::{Database, Holds, Keys};
 use crate::glob::matches;
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::{Encoder, PayloadError, Read};
@@ -18,6 +18,16 @@ const COUNT: i64 = 10;
 const TYPE: &[u8] = b"string";
 
 pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<Asked, String> {
+    if let Some(Database {
+        name,
+        holds: Holds::Table(Keys::Text),
+        ..
+    }) = asking.database
+    {
+        return Err(format!(
+            "ERR table '{name}' has the hashes of its keys and not their texts, so SCAN cannot list them"
+        ));
+    }
     let cursor = words
         .next()
         .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
