@@ -16,7 +16,6 @@ mod serving {
     mod drain;
     mod duplex;
     mod failing_disk;
-    mod features;
     mod infer;
     mod logging;
     mod lookups;
@@ -28,6 +27,7 @@ mod serving {
     mod redis;
     pub(crate) mod resp;
     mod run;
+    mod scans;
     mod stopping;
     mod switches;
     mod version_commands;

@@ -6,8 +6,8 @@ mod versions;
 
 use clap::{Args, Subcommand};
 use millpond_engines_features_build::{
-    Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, Numbers, RandomOptions, Source, Summary,
-    build, compact, diff, export, inspect, random, verify,
+    Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, NotFinite, Numbers, RandomOptions, Source,
+    Summary, build, compact, diff, export, inspect, random, verify,
 };
 use std::path::PathBuf;
 
@@ -142,6 +142,13 @@ pub(crate) struct Build {
     /// base's.
     #[arg(long = "type", value_name = "TYPE", value_parser = numbers)]
     numbers: Option<Numbers>,
+    /// Keep NaN and infinities, which are refused otherwise; a delta does as its base.
+    #[arg(long, conflicts_with_all = ["delta", "base", "compact"])]
+    keep_not_finite: bool,
+    /// The row that lookups answer for keys that are not there, as 0.5,-1,0: a number for each of all columns. Zeros when left out; a
+    /// delta has its base's.
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["delta", "base", "compact"])]
+    default_row: Vec<f32>,
     /// What becomes of rows that have the same key: error, first (the row that is read first stays) or last.
     #[arg(long, value_name = "KEPT", default_value = "error", value_parser = duplicates)]
     duplicates: Duplicates,
@@ -362,6 +369,11 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
             }),
         },
         columns,
+        not_finite: match arguments.keep_not_finite {
+            true => NotFinite::Kept,
+            false => NotFinite::Refused,
+        },
+        default_row: Some(arguments.default_row).filter(|row| !row.is_empty()),
         duplicates: arguments.duplicates,
         base: base.map(Base::Version).or(newest),
         remove: arguments.remove,

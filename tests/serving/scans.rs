@@ -1,4 +1,4 @@
-//! Feature tables by their methods: the keys of a version page by page, and rows as they are stored.
+//! `features.scan`: the keys of a version, page by page.
 
 use crate::harness::Millpond;
 use crate::serving::resp::{ROWS, folder};
@@ -42,18 +42,4 @@ fn a_scan_pages_through_the_keys_of_a_version() {
         refused(json!({"table": "small", "limit": 10_001})),
         (400, Some(30104))
     );
-}
-
-#[test]
-fn rows_come_as_floats_or_as_they_are_stored() {
-    let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &[]);
-    let (_, floats) = server.call("features.lookup", &json!({"table": "small", "keys": [2, 1000]}));
-    let expected = json!({"version": 1, "dim": 2, "found": [1], "values": [2.0, 0.5, 0.0, 0.0]});
-    assert_eq!(floats, expected);
-    let call = json!({"table": "small", "keys": [2, 1000], "type": "stored"});
-    let (_, stored) = server.call("features.lookup", &call);
-    let expected =
-        json!({"version": 1, "dim": 2, "found": [1], "values": [], "stored": [0, 64, 0, 56, 0, 0, 0, 0]});
-    assert_eq!(stored, expected);
 }

@@ -33,6 +33,11 @@ pub struct BuildOptions {
     pub keys: Option<Keys>,
     /// The columns of the table, in the order in which a row has them.
     pub columns: Vec<ColumnOptions>,
+    /// Whether rows may hold NaN and infinities; a delta has what its base has.
+    pub not_finite: NotFinite,
+    /// The row that a lookup answers for keys that are not there, a number for each of all columns; zeros where it is not said. A delta
+    /// has its base's.
+    pub default_row: Option<Vec<f32>>,
     /// What becomes of rows that have the same key, in the order of the inputs; a removal comes behind all of them.
     pub duplicates: Duplicates,
     /// Builds a delta: what the input has is put into that version, of which everything else stays.
@@ -57,6 +62,8 @@ impl BuildOptions {
             key_column: "key".to_owned(),
             keys: None,
             columns: vec![ColumnOptions::new(Source::Usual)],
+            not_finite: NotFinite::Refused,
+            default_row: None,
             duplicates: Duplicates::Refused,
             base: None,
             remove: Vec::new(),
@@ -130,6 +137,9 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
         key: &options.key_column,
         keys,
         sources: &sources,
+        not_finite: base
+            .as_deref()
+            .map_or(options.not_finite, |base| base.schema().not_finite),
     };
     let mut rows = Rows::new(options, base.clone());
     each_block(&inputs, &wanted, progress, &mut |input, block| {
@@ -171,6 +181,7 @@ fn each_block(
 ) -> Result<(), Error> {
     let bytes_total: u64 = inputs.iter().map(|input| input.bytes).sum();
     let (mut block, mut rows, mut bytes) = (Block::default(), 0, 0);
+    block.not_finite = wanted.not_finite;
     let mut is_text = wanted.keys.map(|keys| match keys {
         Keys::U64 => false,
         Keys::Text { slot } => {
@@ -332,6 +343,12 @@ fn open_base(options: &BuildOptions, base: Base) -> Result<Arc<Table>, Error> {
         Base::Version(version) => Some(version),
     };
     let base = Table::open_version(&options.out_dir.join(&options.name), version)?;
+    if options.default_row.is_some() && options.default_row != base.schema().default_row {
+        return Err(Error::Base {
+            path: base.path().to_path_buf(),
+            problem: "its default row is another; a delta has its base's, so leave it out".to_owned(),
+        });
+    }
     match &options.keys {
         Some(keys) if keys != base.keys() => Err(Error::Base {
             path: base.path().to_path_buf(),
@@ -364,8 +381,8 @@ fn create(
             let schema = Schema {
                 keys: keys.unwrap_or_default(),
                 columns: columns.collect(),
-                not_finite: NotFinite::Refused,
-                default_row: None,
+                not_finite: options.not_finite,
+                default_row: options.default_row.clone(),
             };
             Writer::create(table_dir, &options.name, version, schema, options.shards)?
         }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use millpond_engines_features::write::TEXT_BYTES_MAX;
-use millpond_engines_features::{Keys, text_key};
+use millpond_engines_features::{Keys, NotFinite, text_key};
 
 use crate::error::{Error, Place, Problem};
 pub(crate) use files::expand;
@@ -97,6 +97,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) keys: Option<&'a Keys>,
     /// The numbers of each column of the table; none where the keys alone are read.
     pub(crate) sources: &'a [&'a Source],
+    /// What becomes of NaN and infinities in them.
+    pub(crate) not_finite: NotFinite,
 }
 
 /// The columns of a file that are read, by number.
@@ -196,6 +198,8 @@ pub(crate) struct Block {
     texts: Texts,
     /// What texts are hashed in.
     pub(crate) slot: String,
+    /// What becomes of NaN and infinities among its numbers.
+    pub(crate) not_finite: NotFinite,
     /// For each source its numbers.
     pub(crate) columns: Vec<Lists>,
     /// The number of the first row in its file.
@@ -213,7 +217,10 @@ impl Block {
         self.lines.clear();
         self.first = first;
         self.columns.resize_with(sources, Lists::default);
-        self.columns.iter_mut().for_each(Lists::clear);
+        for lists in &mut self.columns {
+            lists.clear();
+            lists.not_finite = self.not_finite;
+        }
     }
 
     /// Adds a row's key, a number.
@@ -286,6 +293,8 @@ pub(crate) struct Lists {
     numbers: Vec<f32>,
     /// Where each list ends.
     ends: Vec<usize>,
+    /// What becomes of NaN and infinities.
+    not_finite: NotFinite,
 }
 
 impl Lists {
@@ -297,7 +306,8 @@ impl Lists {
     /// Adds a number to the list that is not ended.
     fn push(&mut self, value: f64) -> Result<(), Problem> {
         let narrow = value as f32;
-        if !narrow.is_finite() {
+        // A number that becomes infinite by being narrowed was lost, which is never asked for.
+        if !narrow.is_finite() && (value.is_finite() || self.not_finite == NotFinite::Refused) {
             let position = self.open_len();
             return Err(Problem::NotFinite { position, value });
         }
@@ -361,6 +371,7 @@ mod tests {
             let wanted = Wanted {
                 key,
                 keys: None,
+                not_finite: NotFinite::Refused,
                 sources: &sources,
             };
             let found = wanted.find(Path::new("in"), &available, others);

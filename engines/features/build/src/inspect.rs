@@ -5,9 +5,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use millpond_engines_features::{Schema, ShardInfo, Table, versions};
+use millpond_engines_features::{NotFinite, Schema, ShardInfo, Table, versions};
 
 use crate::error::Error;
+
+/// Numbers of the default row that are shown.
+const SHOWN_MAX: usize = 8;
 
 /// One version of a table, described.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +111,14 @@ impl fmt::Display for Inspection {
         for column in &self.schema.columns {
             let (name, numbers) = (&column.name, column.numbers.as_str());
             writeln!(f, "column    {name}: {} of {numbers}", column.dim)?;
+        }
+        if self.schema.not_finite == NotFinite::Kept {
+            writeln!(f, "numbers   may be NaN and infinite")?;
+        }
+        if let Some(row) = &self.schema.default_row {
+            let shown: Vec<String> = row.iter().take(SHOWN_MAX).map(f32::to_string).collect();
+            let more = if row.len() > SHOWN_MAX { ", …" } else { "" };
+            writeln!(f, "default   {}{more}", shown.join(", "))?;
         }
         if !self.source.is_empty() {
             writeln!(f, "source    {}", self.source)?;
