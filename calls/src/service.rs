@@ -37,6 +37,15 @@ pub trait Service: Clone + Send + 'static {
         reply.error(&Status::new(Code::UnknownMethod, ex));
     }
 
+    /// Whether the peer may call anything: for what its front answers itself.
+    ///
+    /// # Errors
+    /// Where it may not.
+    fn admits(&self, peer: Peer) -> Result<(), Status> {
+        let _ = peer;
+        Ok(())
+    }
+
     /// What is known of a token that a connection logs in with: that of the named group, or of any.
     ///
     /// # Errors
@@ -245,6 +254,10 @@ impl<S: Backing> Service for MethodService<S> {
             Ok(()) => self.host.visit(verb, path, reply),
             Err(status) => reply.error(&status),
         }
+    }
+
+    fn admits(&self, peer: Peer) -> Result<(), Status> {
+        self.calls.access.admit_peer(peer)
     }
 
     fn login(&self, peer: Peer, group: Option<&str>, token: &str) -> Result<Login, Status> {

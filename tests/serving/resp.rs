@@ -152,6 +152,54 @@ fn texts_are_keys_of_a_table_of_texts() {
 }
 
 #[test]
+fn what_one_command_takes_is_bounded() {
+    let folder = folder(CONFIG);
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    let pattern = "*".repeat(257);
+    redis.line(
+        &format!("SCAN 0 MATCH {pattern}"),
+        "-ERR the pattern has 257 bytes; at most 256 are matched\r\n",
+    );
+    // Of another type there is no key, so nothing is looked at.
+    redis.line("SCAN 0 COUNT 10 TYPE hash", "*2\r\n$1\r\n0\r\n*0\r\n");
+    for (words, name) in [
+        ("COMMAND DOCS", "command"),
+        ("CONFIG GET", "config"),
+        ("INFO", "info"),
+    ] {
+        let many = " get".repeat(300);
+        let count = words.split(' ').count() + 300;
+        redis.line(
+            &format!("{words}{many}"),
+            &format!("-ERR '{name}' has {count} words; at most 256 are read\r\n"),
+        );
+    }
+    // Keys are words of another kind.
+    let keys = " 1".repeat(1000);
+    redis.line(&format!("EXISTS{keys}"), ":1000\r\n");
+}
+
+#[test]
+fn an_address_that_is_not_allowed_is_answered_nothing_else() {
+    let folder = folder(CONFIG);
+    let server = Millpond::start(folder.path(), &["access.ip_allow=[\"10.0.0.0/8\"]"]);
+    let mut redis = Redis::connect(&server);
+    let refused = "-NOPERM this server takes no calls from this address; its operator lists addresses in access.ip_allow\r\n";
+    for command in [
+        "ECHO a",
+        "COMMAND COUNT",
+        "CONFIG GET save",
+        "CLIENT ID",
+        "HELLO 3",
+        "PING",
+        "GET 1",
+    ] {
+        redis.line(command, refused);
+    }
+}
+
+#[test]
 fn rows_are_strings_of_their_stored_bytes() {
     let folder = folder(CONFIG);
     let server = Millpond::start(folder.path(), &[]);

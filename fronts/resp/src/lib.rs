@@ -19,7 +19,9 @@ use form::Form;
 use millpond_calls::{Call, Service};
 use millpond_fronts_answer::{Serving, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
-use millpond_wire_frame::{Encoding, Limits, Parsed, RespCommand, RespReply, RespWords, parse_resp};
+use millpond_wire_frame::{
+    Encoding, Limits, Parsed, RespCommand, RespReply, RespWords, parse_resp, parse_resp_on,
+};
 use state::State;
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ use std::sync::Arc;
 const NOT_RESP: &str = "bytes that are no RESP";
 const WEB_PAGE: &str = "HTTP on the RESP port";
 
+/// Words of a command at most, beside those whose words are keys: what answers them may do something for each.
+const WORDS_MAX: usize = 256;
 /// Characters of an unknown command, and of its arguments together, that its answer quotes, as Redis does.
 const QUOTED_MAX: usize = 128;
 
@@ -62,7 +66,7 @@ struct Commands {
 
 impl<S: Service> Session<Serving<S>> for Commands {
     fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
-        let (command, len) = match parse_resp(input, self.options.limits) {
+        let (command, len) = match parse_resp_on(input, self.options.limits, &mut self.state.parsed) {
             Ok(Parsed::Whole { message, len }) => (message, len),
             Ok(Parsed::Partial { needed }) => return Received::More(needed),
             Err(error) => {
@@ -127,6 +131,15 @@ impl Commands {
         command: &RespCommand<'_>,
         behind: &[u8],
     ) -> usize {
+        if !matches!(row.run, Run::Keys(_)) && command.len() > WORDS_MAX {
+            let text = format!(
+                "ERR '{}' has {} words; at most {WORDS_MAX} are read",
+                row.name,
+                command.len()
+            );
+            self.fail(turn, &text);
+            return 0;
+        }
         let mut words = command.words();
         words.next();
         let ask = match &row.run {
@@ -245,6 +258,9 @@ impl Commands {
             return self.fail(turn, &format!("OVERLOADED {why}"));
         }
         let peer = turn.peer();
+        if let Err(status) = local.service.admits(peer.0.into()) {
+            return self.fail(turn, &format!("NOPERM {}", status.ex));
+        }
         let mut here = Here {
             state: &mut self.state,
             options: &self.options,

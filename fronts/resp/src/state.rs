@@ -1,7 +1,7 @@
 //! What a connection keeps between its commands.
 //! Its invariant: the texts of a client are bounded, and no log shows its token.
 
-use millpond_wire_frame::RespVersion;
+use millpond_wire_frame::{RespProgress, RespVersion};
 
 /// Bytes of a client's name, and of each text of CLIENT SETINFO.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(crate) database: u32,
     /// What AUTH has brought; every call has it.
     pub(crate) token: Option<Box<str>>,
+    /// How far the command is checked that is not whole.
+    pub(crate) parsed: RespProgress,
     /// CLIENT SETNAME.
     pub(crate) name: Box<str>,
     /// CLIENT SETINFO lib-name and lib-ver.

@@ -31,7 +31,10 @@ pub use http::{
     write_preflight, write_switching,
 };
 pub use millpond_wire_payload::Encoding;
-pub use resp::{RespCommand, RespReply, RespVersion, RespWords, parse_resp, write_resp_command};
+pub use resp::{
+    RespCommand, RespProgress, RespReply, RespVersion, RespWords, parse_resp, parse_resp_on,
+    write_resp_command,
+};
 
 /// What a peer may make this side hold, checked before anything is allocated.
 #[derive(Debug, Clone, Copy)]

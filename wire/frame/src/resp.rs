@@ -84,20 +84,46 @@ impl<'c> Iterator for RespWords<'c> {
     }
 }
 
+/// How far a command is checked that is not whole, so that what comes behind does not have all of it checked again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RespProgress {
+    arguments: usize,
+    /// Where the next one begins.
+    at: usize,
+}
+
 /// Reads the command at the front of `input`.
 ///
 /// # Errors
 /// [`RespError`]: nothing behind it can be trusted.
 #[inline]
 pub fn parse_resp(input: &[u8], limits: Limits) -> Result<Parsed<RespCommand<'_>>, RespError> {
+    parse_resp_on(input, limits, &mut RespProgress::default())
+}
+
+/// Reads the command at the front of `input` as [`parse_resp`] does, which begins with the input that was partial before, if
+/// `progress` was left by that. A whole command leaves it at the beginning.
+///
+/// # Errors
+/// As [`parse_resp`].
+#[inline]
+pub fn parse_resp_on<'b>(
+    input: &'b [u8],
+    limits: Limits,
+    progress: &mut RespProgress,
+) -> Result<Parsed<RespCommand<'b>>, RespError> {
     match input.first() {
         None => Ok(Parsed::Partial { needed: 1 }),
-        Some(b'*') => parse_array(input, limits.frame_bytes_max),
+        Some(b'*') => parse_array(input, limits.frame_bytes_max, progress),
         Some(_) => inline::parse(input, limits.frame_bytes_max),
     }
 }
 
-fn parse_array(input: &[u8], bytes_max: usize) -> Result<Parsed<RespCommand<'_>>, RespError> {
+fn parse_array<'b>(
+    input: &'b [u8],
+    bytes_max: usize,
+    progress: &mut RespProgress,
+) -> Result<Parsed<RespCommand<'b>>, RespError> {
     let more = |least: usize| {
         let needed = least.max(input.len() + 1);
         Ok(Parsed::Partial { needed })
@@ -110,8 +136,8 @@ fn parse_array(input: &[u8], bytes_max: usize) -> Result<Parsed<RespCommand<'_>>
     if count > bytes_max / ARGUMENT_BYTES_MIN {
         return Err(RespError::Count);
     }
-    let mut at = begin;
-    for left in (0..count).rev() {
+    let mut at = begin.max(progress.at);
+    for left in (0..count.saturating_sub(progress.arguments)).rev() {
         let behind = left * ARGUMENT_BYTES_MIN;
         match input.get(at) {
             None => return more(at + ARGUMENT_BYTES_MIN + behind),
@@ -127,11 +153,15 @@ fn parse_array(input: &[u8], bytes_max: usize) -> Result<Parsed<RespCommand<'_>>
             return Err(RespError::Length);
         }
         match input.get(end - 2..end) {
-            Some(b"\r\n") => at = end,
+            Some(b"\r\n") => {
+                at = end;
+                (progress.arguments, progress.at) = (progress.arguments + 1, end);
+            }
             Some(_) => return Err(RespError::LineEnd),
             None => return more(end + behind),
         }
     }
+    *progress = RespProgress::default();
     let bytes = input.get(begin..at).unwrap_or_default();
     Ok(Parsed::Whole {
         message: RespCommand(Form::Bulks { count, bytes }),

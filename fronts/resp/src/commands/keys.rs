@@ -16,23 +16,23 @@ const BIN32: [u8; 5] = [0xc6, 0, 0, 0, 0];
 const ARRAY32: [u8; 5] = [0xdd, 0, 0, 0, 0];
 
 pub(super) fn get(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, write_rows)
+    look_up(asking, words, "u8", write_rows)
 }
 
 pub(super) fn mget(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, write_array)
+    look_up(asking, words, "u8", write_array)
 }
 
 pub(super) fn exists(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, |answer, form, reply| {
-        let rows = Rows::read(answer, form.asked.count)?;
-        reply.integer(rows.found().filter(|found| *found).count() as i64);
+    look_up(asking, words, "none", |answer, form, reply| {
+        let found = found(answer, form.asked.count)?;
+        reply.integer(found.filter(|found| *found).count() as i64);
         Ok(())
     })
 }
 
 pub(super) fn strlen(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, |answer, form, reply| {
+    look_up(asking, words, "u8", |answer, form, reply| {
         let rows = Rows::read(answer, form.asked.count)?;
         let bytes = rows.each().map(|row| row.map_or(0, <[u8]>::len));
         bytes.for_each(|bytes| reply.integer(bytes as i64));
@@ -41,9 +41,8 @@ pub(super) fn strlen(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<As
 }
 
 pub(super) fn kind(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, |answer, form, reply| {
-        let rows = Rows::read(answer, form.asked.count)?;
-        for found in rows.found() {
+    look_up(asking, words, "none", |answer, form, reply| {
+        for found in found(answer, form.asked.count)? {
             reply.status(if found { "string" } else { "none" });
         }
         Ok(())
@@ -65,7 +64,13 @@ pub(super) fn join(asking: &mut Asking<'_>, words: RespWords<'_>) -> bool {
     pushed
 }
 
-fn look_up(asking: &mut Asking<'_>, words: RespWords<'_>, write: Write) -> Result<Asked, String> {
+/// A lookup of the keys that the words are, whose rows come as `row_type` says.
+fn look_up(
+    asking: &mut Asking<'_>,
+    words: RespWords<'_>,
+    row_type: &str,
+    write: Write,
+) -> Result<Asked, String> {
     let Some(database) = asking.database else {
         return Err("ERR nothing is selected".to_owned());
     };
@@ -75,7 +80,7 @@ fn look_up(asking: &mut Asking<'_>, words: RespWords<'_>, write: Write) -> Resul
     out.key("table");
     out.text(&database.name);
     out.key("type");
-    out.text("u8");
+    out.text(row_type);
     match keys {
         Keys::Decimal | Keys::Raw => {
             out.key("keys");
@@ -146,17 +151,7 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     fn read(answer: &'a Payload<'_>, count: usize) -> Read<Rows<'a>> {
-        let (mut found, mut stored): (&[u8], &[u8]) = (&[], &[]);
-        answer.read(|reader| {
-            reader.map("a map", |reader, key| {
-                match key {
-                    b"found" => found = bytes(reader.token()?)?,
-                    b"values" => stored = bytes(reader.token()?)?,
-                    _ => reader.skip()?,
-                }
-                Ok(())
-            })
-        })?;
+        let [found, stored] = blocks(answer)?;
         let row_bytes = stored.len() / count.max(1);
         let is_whole = found.len() == count.div_ceil(8) && row_bytes * count == stored.len();
         if !is_whole || (count > 0 && row_bytes == 0) {
@@ -174,18 +169,11 @@ impl<'a> Rows<'a> {
         })
     }
 
-    fn found(&self) -> impl Iterator<Item = bool> {
-        let bits = self
-            .found
-            .iter()
-            .flat_map(|bits| (0..8).map(move |bit| bits >> bit & 1 == 1));
-        bits.take(self.count)
-    }
-
     /// Each key's row, where it was found.
     fn each(&self) -> impl Iterator<Item = Option<&'a [u8]>> {
         let rows = self.stored.chunks_exact(self.row_bytes.max(1));
-        rows.zip(self.found()).map(|(row, found)| found.then_some(row))
+        rows.zip(bits(self.found, self.count))
+            .map(|(row, found)| found.then_some(row))
     }
 
     #[inline]
@@ -197,6 +185,42 @@ impl<'a> Rows<'a> {
             }
         }
     }
+}
+
+/// The bitmap of an answer, and its rows.
+fn blocks<'a>(answer: &'a Payload<'_>) -> Read<[&'a [u8]; 2]> {
+    let (mut found, mut stored): (&[u8], &[u8]) = (&[], &[]);
+    answer.read(|reader| {
+        reader.map("a map", |reader, key| {
+            match key {
+                b"found" => found = bytes(reader.token()?)?,
+                b"values" => stored = bytes(reader.token()?)?,
+                _ => reader.skip()?,
+            }
+            Ok(())
+        })
+    })?;
+    Ok([found, stored])
+}
+
+/// Which of so many keys an answer without rows has found.
+fn found<'a>(answer: &'a Payload<'_>, count: usize) -> Read<impl Iterator<Item = bool> + 'a> {
+    let [found, _] = blocks(answer)?;
+    if found.len() != count.div_ceil(8) {
+        let given = format!("{} bytes of bits", found.len());
+        return Err(PayloadError::invalid(
+            given,
+            format!("a bit for each of {count} keys"),
+        ));
+    }
+    Ok(bits(found, count))
+}
+
+fn bits(found: &[u8], count: usize) -> impl Iterator<Item = bool> + '_ {
+    let bits = found
+        .iter()
+        .flat_map(|bits| (0..8).map(move |bit| bits >> bit & 1 == 1));
+    bits.take(count)
 }
 
 fn bytes(token: Token<'_>) -> Read<&[u8]> {

@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// COUNT where it is left out.
 const COUNT: i64 = 10;
+/// Bytes of a pattern at most, and keys of a page that is held against one: together they bound what a page takes.
+const PATTERN_BYTES_MAX: usize = 256;
+const MATCHED_MAX: usize = 1000;
 /// What a row is.
 const TYPE: &[u8] = b"string";
 
@@ -42,17 +45,30 @@ pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<
                     return Err(SYNTAX.to_owned());
                 }
             }
-            option if option.eq_ignore_ascii_case(b"match") => pattern = Some(value),
+            option if option.eq_ignore_ascii_case(b"match") && value.len() > PATTERN_BYTES_MAX => {
+                return Err(format!(
+                    "ERR the pattern has {} bytes; at most {PATTERN_BYTES_MAX} are matched",
+                    value.len()
+                ));
+            }
+            option if option.eq_ignore_ascii_case(b"match") => {
+                pattern = Some(value).filter(|pattern| *pattern != b"*")
+            }
             option if option.eq_ignore_ascii_case(b"type") => is_string = value.eq_ignore_ascii_case(TYPE),
             _ => return Err(SYNTAX.to_owned()),
         }
     }
-    let limit = usize::try_from(count).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
+    let limit_max = match (is_string, pattern) {
+        // Of another type there is no key.
+        (false, _) => 1,
+        (true, Some(_)) => MATCHED_MAX,
+        (true, None) => LIMIT_MAX,
+    };
+    let limit = usize::try_from(count).unwrap_or(limit_max).min(limit_max);
     ask(asking, Some(cursor).filter(|cursor| *cursor > 0), limit);
     Ok(Asked {
-        // Of another type there is no key.
         count: usize::from(is_string),
-        text: pattern.filter(|pattern| *pattern != b"*").map(Arc::from),
+        text: pattern.map(Arc::from),
         ..Asked::of(FeaturesScan::NAME, |answer, form, reply| {
             let page = Answer::decode(answer)?.0;
             let Some(Holds::Table(keys)) = form.database.map(|database| database.holds) else {
@@ -66,7 +82,10 @@ pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<
                 form.asked.count > 0 && is_wanted(&word)
             };
             let found: Vec<u64> = page.keys.into_iter().filter(|key| wanted(key)).collect();
-            let next = number(page.cursor.as_deref())?;
+            let next = match form.asked.count {
+                0 => 0,
+                _ => number(page.cursor.as_deref())?,
+            };
             reply.array(2);
             reply.bulk(next.to_string().as_bytes());
             reply.array(found.len());

@@ -12,11 +12,16 @@ type Read = (Vec<Vec<Vec<u8>>>, Option<RespError>);
 /// Reads pieces as they would come from a socket.
 fn read<'p>(limits: Limits, pieces: impl IntoIterator<Item = &'p [u8]>) -> Read {
     let (mut input, mut found) = (Vec::new(), Vec::new());
+    let mut progress = RespProgress::default();
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
-            match parse_resp(&input, limits) {
+            let parsed = parse_resp_on(&input, limits, &mut progress);
+            let anew = parse_resp(&input, limits);
+            assert_eq!(format!("{parsed:?}"), format!("{anew:?}"));
+            match parsed {
                 Ok(Parsed::Whole { message, len }) => {
+                    assert_eq!((progress.arguments, progress.at), (0, 0));
                     let words: Vec<Vec<u8>> = message.words().map(<[u8]>::to_vec).collect();
                     assert_eq!(words.len(), message.len());
                     assert_eq!(words.is_empty(), message.is_empty());
