@@ -87,10 +87,15 @@ impl<'c> Part<'c> {
             None => keys.len(),
             Some(_) => lookup.offsets.len().saturating_sub(1),
         };
-        let inverse_bytes = inverse.as_deref().map_or(0, size_of_val);
+        // Rows that are pooled have all columns at first.
+        let row_bytes = match pool {
+            None if lookup.row_type == schema::RowType::None => 0,
+            None => projection.row_bytes(),
+            Some(_) => projection.row_bytes().max(table.dim() * size_of::<f32>()),
+        };
         *bytes = bytes
-            .saturating_add(rows.saturating_mul(projection.row_bytes()))
-            .saturating_add(inverse_bytes);
+            .saturating_add(rows.saturating_mul(row_bytes))
+            .saturating_add(inverse.as_deref().map_or(0, size_of_val));
         check_bytes(*bytes, call.calls.answer_bytes_max)?;
         let mut part = Part {
             table,
@@ -112,7 +117,7 @@ impl<'c> Part<'c> {
     fn read(&self, pool: Option<Pool>, offsets: &[u32]) -> Result<(Vec<u8>, Vec<u8>), Status> {
         let mut found = vec![0; self.keys.len().div_ceil(8)];
         let row_bytes = self.projection.row_bytes();
-        let mut values = vec![0; self.rows * row_bytes];
+        let mut values = vec![0; self.rows * self.dim() * self.row_type.bytes()];
         let Some(pool) = pool else {
             self.look_up(&mut values, &mut found);
             return Ok((found, values));
@@ -129,17 +134,28 @@ impl<'c> Part<'c> {
         Ok((found, values))
     }
 
+    /// Numbers of an answer's row.
+    fn dim(&self) -> usize {
+        match self.row_type {
+            schema::RowType::None => 0,
+            _ => self.projection.dim(),
+        }
+    }
+
     fn look_up(&self, values: &mut [u8], found: &mut [u8]) {
-        let hits = self
-            .table
-            .lookup_bytes(&self.keys, &self.projection, values, found);
+        let hits = match self.row_type {
+            schema::RowType::None => self.table.find(&self.keys, found),
+            _ => self
+                .table
+                .lookup_bytes(&self.keys, &self.projection, values, found),
+        };
         self.table.count(self.keys.len(), hits);
     }
 
     fn write(&self, out: &mut Encoder<'_>) {
         let header = schema::Header {
             version: self.table.version(),
-            dim: self.projection.dim(),
+            dim: self.dim(),
             row_type: self.row_type,
             keys: self.keys.len(),
             rows: self.rows,
@@ -191,8 +207,10 @@ fn distinct(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
 /// What the answer has of the table's rows.
 fn projection<'c>(table: &'c Table, lookup: &schema::Lookup<'_>) -> Result<Cow<'c, Projection>, Status> {
     let answered = match lookup.row_type {
-        schema::RowType::F32 if lookup.columns.is_empty() => return Ok(Cow::Borrowed(table.floats())),
-        schema::RowType::F32 => Answered::F32,
+        schema::RowType::F32 | schema::RowType::None if lookup.columns.is_empty() => {
+            return Ok(Cow::Borrowed(table.floats()));
+        }
+        schema::RowType::F32 | schema::RowType::None => Answered::F32,
         schema::RowType::F64 => Answered::F64,
         schema::RowType::F16 => Answered::F16,
         schema::RowType::Bf16 => Answered::Bf16,

@@ -96,6 +96,49 @@ fn answers_have_the_columns_types_and_rows_that_were_asked_for() {
 }
 
 #[test]
+fn keys_may_be_asked_for_without_their_rows() {
+    for memory in ["resident", "mapped"] {
+        let (_folder, server) = start(&format!("memory = \"{memory}\""));
+        let found = json!({"dim": 0, "type": "none", "found": [5], "values": []});
+        check(&server, json!({"keys": [3, 0, 9], "type": "none"}), found);
+    }
+}
+
+/// Of a row that is pooled all columns are worked on, whatever the answer has of them.
+#[test]
+fn what_a_call_works_on_is_bounded_before_it_is_allocated() {
+    let folder = tempfile::tempdir().unwrap();
+    let column = |name: &str, dim| Column {
+        name: name.to_owned(),
+        numbers: Numbers::F32,
+        dim,
+    };
+    let schema = Schema {
+        columns: vec![column("short", 1), column("long", 5000)],
+        ..Schema::floats(1)
+    };
+    let mut writer = Writer::create(&folder.path().join("films"), "films", 1, schema, 1).unwrap();
+    writer.push(3, &[1.0; 5001]).unwrap();
+    writer.finish().unwrap();
+    std::fs::write(folder.path().join("millpond.toml"), CONFIG).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let bags = |count: usize| json!({"keys": [], "columns": ["short"], "pool": "sum", "offsets": vec![0; count + 1]});
+    check(
+        &server,
+        bags(2),
+        json!({"dim": 1, "found": [], "values": [0.0, 0.0]}),
+    );
+    let mut payload = bags(500);
+    payload["table"] = json!("films");
+    let (status, answer) = server.call("features.lookup", &payload);
+    assert_eq!(status, 413, "{answer}");
+    let many = json!({"lookups": vec![json!({"table": "films", "keys": []}); 257]});
+    let (status, answer) = server.call("features.lookup", &many);
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer["ex"].as_str().unwrap().contains("at most 256"), "{answer}");
+}
+
+#[test]
 fn texts_are_keys_of_tables_whose_keys_are_texts() {
     let folder = tempfile::tempdir().unwrap();
     let schema = Schema {

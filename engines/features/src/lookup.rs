@@ -65,6 +65,12 @@ impl Table {
         })
     }
 
+    /// Says which of `keys` (n) are there, as [`Table::lookup`] does, and reads no row.
+    pub fn find(&self, keys: &[u64], found: &mut [u8]) -> usize {
+        debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
+        self.each::<BLOCK, true>(keys, found, |_| ())
+    }
+
     /// [`Table::lookup`] for an answer's bytes: writes what `projection` has of the rows to `values`
     /// (n × [`Projection::row_bytes`]).
     pub fn lookup_bytes(

@@ -8,6 +8,8 @@ use crate::error::Error;
 use crate::rows::{self, Row};
 use crate::schema::{Column, Numbers, Schema};
 
+/// Characters of an unknown name that an error shows.
+const NAME_CHARS_SHOWN: usize = 64;
 /// Numbers converted at a time.
 const STEP: usize = 64;
 
@@ -126,7 +128,7 @@ impl Projection {
             let Some(source) = at.and_then(|at| all.columns.get(at)) else {
                 let known: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
                 let expected = format!("some of {known:?}");
-                return Err(Error::argument("columns", expected, format!("{name:?}")));
+                return Err(Error::argument("columns", expected, format!("{:?}", shown(name))));
             };
             if columns.iter().any(|other| other.begin == source.begin) {
                 let found = format!("{name:?} twice");
@@ -202,6 +204,11 @@ impl Projection {
             out = left;
         }
     }
+}
+
+/// The beginning of a name that is none.
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_CHARS_SHOWN).collect()
 }
 
 /// Writes numbers in another form.

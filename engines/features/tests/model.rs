@@ -113,6 +113,8 @@ proptest! {
         prop_assert_eq!(table.lookup_bytes(&keys, table.floats(), &mut bytes, &mut got_found), count);
         let expected: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         prop_assert_eq!((&bytes, &got_found), (&expected, &found));
+        got_found.fill(0xff);
+        prop_assert_eq!((table.find(&keys, &mut got_found), &got_found), (count, &found));
     }
 
     #[test]

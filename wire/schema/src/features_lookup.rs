@@ -9,6 +9,9 @@ use crate::declare::{either, schema};
 use crate::field::{Block, Bool, Bytes, Field, List, Optional, OrDefault, Text, UInt};
 use crate::payload::{Encoder, Number as _, PayloadError, Read, Reader};
 
+/// Tables one call may ask.
+pub const LOOKUPS_MAX: usize = 256;
+
 either! {
     /// A call, for one table or for several.
     Call {
@@ -33,7 +36,7 @@ schema! {
     /// A call for several tables.
     call Lookups {
         /// One lookup a table, in the order of the answer.
-        lookups: List<Lookup<'static>>,
+        lookups: List<Lookup<'static>, LOOKUPS_MAX>,
     }
 }
 
@@ -54,7 +57,7 @@ schema! {
         offsets: OrDefault<Block<u32>>,
         /// Columns of the table, in the order of the answer's rows; all when absent.
         columns: OrDefault<List<Text>>,
-        /// As what the numbers of the answer come; "u8" are the bytes of the rows as they are stored.
+        /// As what the numbers of the answer come; "u8" are the bytes of the rows as they are stored, "none" says only which keys are there.
         row_type ("type"): OrDefault<RowType>,
         /// One row for each different key, in the order in which they come first, and `inverse` beside them.
         unique: OrDefault<Bool>,
@@ -147,7 +150,7 @@ fn fits(lookup: &Lookup<'_>) -> Read<()> {
         if lookup.unique {
             return one_row_a_key("unique", "no `unique` with a pool: its rows are of bags");
         }
-        if lookup.row_type == RowType::U8 {
+        if let RowType::U8 | RowType::None = lookup.row_type {
             return one_row_a_key("type", "a type of floats with a pool");
         }
     }

@@ -96,6 +96,7 @@ fn rows_read_to_their_place_are_the_same_answer() {
         (RowType::F16, Data::F16(vec![f16::from_f32(1.5); 20])),
         (RowType::Bf16, Data::Bf16(vec![bf16::from_f32(1.5); 20])),
         (RowType::U8, Data::U8(vec![7; 20])),
+        (RowType::None, Data::U8(Vec::new())),
     ];
     for ((row_type, values), encoding) in kinds
         .into_iter()
@@ -129,6 +130,7 @@ fn rows_read_to_their_place_are_the_same_answer() {
             RowType::F16 => f16::from_f32(1.5).to_le_bytes().to_vec(),
             RowType::Bf16 => bf16::from_f32(1.5).to_le_bytes().to_vec(),
             RowType::U8 => vec![7],
+            RowType::None => Vec::new(),
         };
         let filled = written(&|out| {
             header.write(out, |found, places| {

@@ -23,35 +23,45 @@ pub enum RowType {
     Bf16,
     /// The bytes of the rows, as the table stores them.
     U8,
+    /// No rows: which keys were found is all that is asked.
+    None,
 }
 
 impl RowType {
-    const ALL: [(RowType, ElementType, usize); 5] = [
-        (RowType::F32, ElementType::F32, 4),
-        (RowType::F64, ElementType::F64, 8),
-        (RowType::F16, ElementType::F16, 2),
-        (RowType::Bf16, ElementType::Bf16, 2),
-        (RowType::U8, ElementType::U8, 1),
+    const ALL: [(RowType, &str); 6] = [
+        (RowType::F32, "f32"),
+        (RowType::F64, "f64"),
+        (RowType::F16, "f16"),
+        (RowType::Bf16, "bf16"),
+        (RowType::U8, "u8"),
+        (RowType::None, "none"),
     ];
-
-    fn row(self) -> (RowType, ElementType, usize) {
-        let [first, rest @ ..] = RowType::ALL;
-        let found = rest.into_iter().find(|(row_type, ..)| *row_type == self);
-        found.unwrap_or(first)
-    }
 
     /// Bytes of a number.
     pub fn bytes(self) -> usize {
-        self.row().2
+        match self {
+            RowType::F64 => 8,
+            RowType::F32 => 4,
+            RowType::F16 | RowType::Bf16 => 2,
+            RowType::U8 => 1,
+            RowType::None => 0,
+        }
     }
 
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
-        self.element_type().as_str()
+        let named = RowType::ALL.into_iter().find(|(row_type, _)| *row_type == self);
+        named.map_or("f32", |(_, name)| name)
     }
 
     fn element_type(self) -> ElementType {
-        self.row().1
+        match self {
+            RowType::F32 => ElementType::F32,
+            RowType::F64 => ElementType::F64,
+            RowType::F16 => ElementType::F16,
+            RowType::Bf16 => ElementType::Bf16,
+            RowType::U8 | RowType::None => ElementType::U8,
+        }
     }
 
     /// The numbers of a block; none where bytes are left over.
@@ -62,7 +72,7 @@ impl RowType {
             RowType::F64 => Data::F64(f64::of_block(block)?),
             RowType::F16 => Data::F16(f16::of_block(block)?),
             RowType::Bf16 => Data::Bf16(bf16::of_block(block)?),
-            RowType::U8 => Data::U8(block.to_vec()),
+            RowType::U8 | RowType::None => Data::U8(block.to_vec()),
         })
     }
 }
@@ -71,15 +81,15 @@ impl Field for RowType {
     type Of<'a> = RowType;
 
     fn notation() -> String {
-        "\"f32\", \"f64\", \"f16\", \"bf16\" or \"u8\"".to_owned()
+        "\"f32\", \"f64\", \"f16\", \"bf16\", \"u8\" or \"none\"".to_owned()
     }
 
     fn read(reader: &mut Reader<'_>) -> Read<RowType> {
         let text = reader.text()?;
         let mut known = RowType::ALL.into_iter();
-        let found = known.find(|(_, element_type, _)| element_type.as_str() == text);
+        let found = known.find(|(_, name)| *name == text);
         found
-            .map(|(row_type, ..)| row_type)
+            .map(|(row_type, _)| row_type)
             .ok_or_else(|| PayloadError::invalid(format!("{text:?}"), RowType::notation()))
     }
 
