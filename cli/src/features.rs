@@ -149,7 +149,8 @@ pub(crate) struct Build {
     /// delta has its base's.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["delta", "base", "compact"])]
     default_row: Vec<f32>,
-    /// What becomes of rows that have the same key: error, first (the row that is read first stays) or last.
+    /// What becomes of rows that have the same key: error, first (the row that is read first stays) or last. A removal counts as a row
+    /// behind all others.
     #[arg(long, value_name = "KEPT", default_value = "error", value_parser = duplicates)]
     duplicates: Duplicates,
     /// Build a delta on the highest version: the input's rows replace those of the same keys, or add to them.
@@ -167,7 +168,7 @@ pub(crate) struct Build {
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
     shards: u32,
-    /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row come on top.
+    /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row or removal come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
     memory: usize,
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod arrange;
 mod compact;
+mod removals;
 mod shard;
 mod texts;
 mod unfinished;
@@ -60,7 +61,7 @@ impl Duplicates {
 /// Writes one version of a table.
 ///
 /// Rows go to disk as they come, and are read again when all are there, to be written in the order of their slots. Up to 24
-/// bytes a row stay in memory; a writer that is dropped before it has finished removes what it wrote.
+/// bytes a row or removal stay in memory; a writer that is dropped before it has finished removes what it wrote.
 pub struct Writer {
     table_dir: PathBuf,
     name: String,
@@ -259,7 +260,8 @@ impl Writer {
         self.push_encoded(key)
     }
 
-    /// Removes the key of a delta's base; whether there is such a row. A key that has none takes no space.
+    /// Removes the key of a delta's base; whether there is such a row. Where there is none, the removal counts against rows of
+    /// the key that are pushed, as [`Writer::duplicates`] says, and takes no space in the version.
     ///
     /// # Errors
     /// [`Error::Argument`] where this is no delta or keys are texts; [`Error::Io`].
@@ -274,11 +276,10 @@ impl Writer {
     /// As [`Writer::remove`]; [`Error::Argument`] for a text that is too long, or where keys are numbers.
     pub fn remove_text(&mut self, text: &str) -> Result<bool, Error> {
         let key = self.key_of(text)?;
-        let is_there = self.remove_key(key)?;
-        if is_there {
+        if self.base.is_some() {
             self.keep_text(key, text)?;
         }
-        Ok(is_there)
+        self.remove_key(key)
     }
 
     fn check_number(&self, key: u64) -> Result<(), Error> {
@@ -327,6 +328,8 @@ impl Writer {
             return Err(Error::argument("keys to remove", expected, key));
         };
         if !base.contains(key) {
+            let number = shard_of(hash(key), self.shards.len() as u32);
+            self.shards[number as usize].remove_absent(key);
             return Ok(false);
         }
         self.row.clear();

@@ -167,7 +167,10 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
         })
     })?;
     writer.finish().map_err(|error| match error {
-        features::Error::DuplicateKey { key } => duplicate(&inputs, &keys_alone, key),
+        features::Error::DuplicateKey { key } => {
+            let all: Vec<Input> = inputs.iter().chain(&remove).cloned().collect();
+            duplicate(&all, &keys_alone, key)
+        }
         other => other.into(),
     })
 }
@@ -305,7 +308,7 @@ impl Rows<'_> {
     }
 }
 
-/// Reads the inputs again for the second row that has a key.
+/// Reads the inputs again, those of removals behind the others, for the second row that has a key.
 fn duplicate(inputs: &[Input], wanted: &Wanted<'_>, key: u64) -> Error {
     let mut first: Option<String> = None;
     let found = each_block(inputs, wanted, &mut |_| {}, &mut |input, block| {

@@ -3,7 +3,7 @@
 //! Invariant checked: the bytes of a table are those of the rows that stay, whatever the memory and the shards.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -90,15 +90,20 @@ proptest! {
             let mut expected = base.clone();
             let put = kept(&rows, duplicates);
             expected.extend(&put);
-            // A removal is a row that comes last, where the base has the key.
+            // A removal is a row that comes last, whether the base has the key or not.
             for key in &gone {
-                if duplicates == Duplicates::Last && base.contains_key(key) || !put.contains_key(key) {
+                if duplicates == Duplicates::Last || !put.contains_key(key) {
                     expected.remove(key);
                 }
             }
             let table = Table::open(&built(&options).path).unwrap();
             table.verify().unwrap();
             prop_assert_eq!(table.rows(), expected.len() as u64);
+            // What is put or removed for the base has a slot, and no key else: a removal of nothing is nowhere.
+            let changed: BTreeSet<u64> = put.keys().chain(&gone).copied().collect();
+            let slots = changed.iter().filter(|key| base.contains_key(key) || expected.contains_key(key));
+            let slots_found: u64 = table.own_shards().map(|shard| shard.rows).sum();
+            prop_assert_eq!(slots_found, slots.count() as u64);
             let keys: Vec<u64> = (0..30).collect();
             let (mut values, mut found) = ([0.0; 30], [0; 4]);
             prop_assert_eq!(table.lookup(&keys, &mut values, &mut found), expected.len());
@@ -128,4 +133,23 @@ fn two_rows_of_a_key_are_named_with_their_files() {
         "{error}"
     );
     assert!(!options.out_dir.join("films").exists());
+}
+
+#[test]
+fn a_key_that_is_put_and_removed_is_there_twice_whether_the_base_has_it_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = BuildOptions::new(dir.path().join("tables"), "films");
+    options.inputs = vec![csv(&dir.path().join("base.csv"), &[(1, 1), (2, 2)])];
+    built(&options);
+    options.base = Some(Base::Newest);
+    for key in [2, 5] {
+        options.inputs = vec![csv(&dir.path().join("in.csv"), &[(9, 9), (key, 7)])];
+        options.remove = vec![csv(&dir.path().join("gone.csv"), &[(1, 0), (8, 0), (key, 0)])];
+        let error = build(&options, &mut |_| {}).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("gone.csv, line 4, column \"key\": key {key} is in ")),
+            "{error}"
+        );
+        assert!(error.contains("in.csv, line 3 already"), "{error}");
+    }
 }

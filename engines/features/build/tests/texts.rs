@@ -192,6 +192,33 @@ fn deltas_have_the_keys_of_their_base() {
 }
 
 #[test]
+fn a_text_that_is_put_and_removed_is_held_against_the_other() {
+    let place = Place::new();
+    built(&place.options("in.csv", "key,x\nHeat,2\n"));
+    let mut delta = place.options("changed.csv", &format!("key,x\nSolaris,4\n{},5\n", MET[0]));
+    delta.base = Some(Base::Newest);
+    let gone = place.0.path().join("gone.csv");
+    delta.remove = vec![gone.display().to_string()];
+    fs::write(&gone, "key\nAlien\nSolaris\n").unwrap();
+    check_refused(
+        &delta,
+        "gone.csv, line 3, column \"key\": key \"Solaris\" is in ",
+    );
+    fs::write(&gone, format!("key\n{}\n", MET[1])).unwrap();
+    for duplicates in [Duplicates::Refused, Duplicates::First, Duplicates::Last] {
+        delta.duplicates = duplicates;
+        check_refused(
+            &delta,
+            "the texts \"s9YUnHpEmBF\" and \"7MQZR649emD\" have the same key",
+        );
+    }
+    fs::write(&gone, "key\nAlien\nSolaris\n").unwrap();
+    let table = built(&delta);
+    assert_eq!((table.rows(), find(&table, "Solaris")), (2, None));
+    assert_eq!(find(&table, MET[0]), Some(vec![5.0]));
+}
+
+#[test]
 fn texts_and_numbers_do_not_mix() {
     let place = Place::new();
     let number = "{\"key\": 7, \"vector\": [1]}\n";

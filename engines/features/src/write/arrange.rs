@@ -58,6 +58,19 @@ impl Keys {
         met
     }
 
+    /// Whether the key is there, after [`Keys::fold`].
+    pub(crate) fn has(&self, key: u64) -> bool {
+        self.hashes.binary_search(&hash(key)).is_ok()
+    }
+
+    /// Takes out the keys `gone`, which are in order.
+    pub(crate) fn take_out(&mut self, gone: &[u64]) {
+        if !gone.is_empty() {
+            self.hashes
+                .retain(|&hash| gone.binary_search(&key_of(hash)).is_err());
+        }
+    }
+
     /// Finds a slot for each. `path` is for messages.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Duplicates;
 use super::arrange::{Identity, Kept, Keys};
+use super::removals::{Removals, key_of_slot};
 use super::texts::Texts;
 use crate::error::Error;
 use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
@@ -28,6 +29,8 @@ pub(super) struct ShardWriter {
     /// Over all rows: what is read again must be what was written.
     written: Xxh3Default,
     keys: Keys,
+    /// Of keys that the base lacks.
+    removals: Removals,
     /// Of keys that are texts.
     texts: Option<Texts>,
 }
@@ -57,11 +60,17 @@ impl ShardWriter {
             rows: BufWriter::with_capacity(buffer_bytes.min(BUFFER_BYTES), file),
             written: Xxh3Default::new(),
             keys: Keys::default(),
+            removals: Removals::default(),
             texts: None,
         })
     }
 
-    /// Keeps the text of a key that is pushed.
+    /// Removes a key that the base lacks.
+    pub(super) fn remove_absent(&mut self, key: u64) {
+        self.removals.push(key, self.keys.len());
+    }
+
+    /// Keeps the text of a key that is pushed or removed.
     pub(super) fn push_text(&mut self, slot: &str, text: &str) -> Result<(), Error> {
         let texts = match &mut self.texts {
             Some(texts) => texts,
@@ -86,39 +95,35 @@ impl ShardWriter {
 
     /// Writes the shard with at most `memory_bytes` of its slots in memory at a time.
     pub(super) fn finish(
-        mut self,
+        self,
         identity: Identity,
         duplicates: Duplicates,
         base: Option<&Table>,
         memory_bytes: usize,
     ) -> Result<Finished, Error> {
-        let (rows_path, path) = (self.rows_path, self.dir.join(shard_file(self.number)));
+        let path = self.dir.join(shard_file(self.number));
         let rows = self.rows.into_inner().map_err(|error| error.into_error());
-        let mut rows = rows.map_err(Error::io("write", &rows_path))?;
-        let written = self.written.digest();
-        if duplicates != Duplicates::Refused || self.texts.is_some() {
-            let met = self.keys.fold();
-            if let Some(texts) = self.texts {
-                texts.check(&met, memory_bytes)?;
-            }
-            if let (Duplicates::Refused, Some(&key)) = (duplicates, met.first()) {
-                return Err(Error::DuplicateKey { key });
-            }
-        }
-        let mut arrangement = self.keys.arrange(&path)?;
+        let mut rows = Rows {
+            file: rows.map_err(Error::io("write", &self.rows_path))?,
+            path: self.rows_path,
+            slot_bytes: KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta),
+            written: self.written.digest(),
+        };
+        let mut keys = self.keys;
+        let taken_out = settle(
+            &mut keys,
+            self.removals,
+            self.texts,
+            duplicates,
+            memory_bytes,
+            &mut rows,
+        )?;
+        let mut arrangement = keys.arrange(&path)?;
         arrangement.keep_first = duplicates == Duplicates::First;
-        let slot_bytes = KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta);
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
         file.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
-        let mut slots = |visit: &mut dyn FnMut(&[u8])| {
-            let read = each(&mut rows, slot_bytes, visit).map_err(Error::io("read", &rows_path))?;
-            if read == written {
-                return Ok(());
-            }
-            let (expected, found) = (format!("checksum {written:016x}"), format!("{read:016x}"));
-            Err(Error::damaged(&rows_path, "rows, read again", expected, found))
-        };
+        let mut slots = |visit: &mut dyn FnMut(&[u8])| rows.each_but(&taken_out, visit);
         let (mut added, mut removed) = (0, 0);
         let mut kept = |key: u64, row: &[u8]| {
             let is_there = base.is_some_and(|base| base.contains(key));
@@ -139,7 +144,7 @@ impl ShardWriter {
             .and_then(|()| file.metadata())
             .map_err(Error::io("write", &path))
             .and_then(|metadata| {
-                fs::remove_file(&rows_path).map_err(Error::io("remove", &rows_path))?;
+                fs::remove_file(&rows.path).map_err(Error::io("remove", &rows.path))?;
                 let entry = ShardEntry {
                     file: shard_file(self.number),
                     bytes: metadata.len(),
@@ -152,6 +157,69 @@ impl ShardWriter {
                     removed,
                 })
             })
+    }
+}
+
+/// Decides between the rows and removals of the same key; returns the keys of which a removal stays, taken out of `keys`.
+fn settle(
+    keys: &mut Keys,
+    removals: Removals,
+    texts: Option<Texts>,
+    duplicates: Duplicates,
+    memory_bytes: usize,
+    rows: &mut Rows,
+) -> Result<Vec<u64>, Error> {
+    if duplicates == Duplicates::Refused && texts.is_none() && removals.is_empty() {
+        // Two rows of a key are found when the keys are arranged.
+        return Ok(Vec::new());
+    }
+    let mut met = keys.fold();
+    let with_rows = removals.with_rows(keys);
+    met.extend(&with_rows);
+    met.sort_unstable();
+    met.dedup();
+    if let Some(texts) = texts {
+        texts.check(&met, memory_bytes)?;
+    }
+    if let (Duplicates::Refused, Some(&key)) = (duplicates, met.first()) {
+        return Err(Error::DuplicateKey { key });
+    }
+    let keep_first = duplicates == Duplicates::First;
+    let stay = removals.that_stay(with_rows, keep_first, &mut |visit| rows.each(visit))?;
+    keys.take_out(&stay);
+    Ok(stay)
+}
+
+/// The file of rows, to be read again.
+struct Rows {
+    path: PathBuf,
+    file: File,
+    slot_bytes: usize,
+    /// The checksum of what was written.
+    written: u64,
+}
+
+impl Rows {
+    /// Visits all slots, in the order in which they came.
+    fn each(&mut self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        let read = each(&mut self.file, self.slot_bytes, visit).map_err(Error::io("read", &self.path))?;
+        if read == self.written {
+            return Ok(());
+        }
+        let (expected, found) = (format!("checksum {:016x}", self.written), format!("{read:016x}"));
+        Err(Error::damaged(&self.path, "rows, read again", expected, found))
+    }
+
+    /// Visits the slots of all keys but those `taken_out`, which are in order.
+    fn each_but(&mut self, taken_out: &[u64], visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        if taken_out.is_empty() {
+            return self.each(visit);
+        }
+        self.each(&mut |slot| {
+            if key_of_slot(slot).is_none_or(|key| taken_out.binary_search(&key).is_err()) {
+                visit(slot);
+            }
+        })
     }
 }
 
