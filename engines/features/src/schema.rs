@@ -199,6 +199,12 @@ impl Schema {
         if dim > DIM_MAX {
             return Err(Error::argument("dim", format!("1 to {DIM_MAX}"), dim));
         }
+        // As many floats as there may be fit; the scales of columns beside them may not.
+        let bytes = self.row_bytes();
+        if bytes > ROW_BYTES_MAX {
+            let expected = format!("at most {ROW_BYTES_MAX}, all columns and their scales together");
+            return Err(Error::argument("bytes of a row", expected, bytes));
+        }
         self.default_bytes().map(drop)
     }
 
@@ -283,6 +289,26 @@ mod tests {
             "name of a column: expected 1 to 128 letters",
         );
         Schema::floats(DIM_MAX).check().unwrap();
+    }
+
+    #[test]
+    fn scales_count_as_bytes_of_a_row() {
+        // Each of the small columns has one byte more than a float would.
+        let columns = |floats: usize| -> Vec<Column> {
+            let small = (0..255).map(|at| column(&format!("s{at}"), Numbers::I8Scaled, 1));
+            small.chain([column("f", Numbers::F32, floats)]).collect()
+        };
+        check(
+            columns(DIM_MAX - 255),
+            "bytes of a row: expected at most 262144, all columns and their scales together, found 262399",
+        );
+        let widest = (ROW_BYTES_MAX - 255 * 5) / 4;
+        let schema = Schema {
+            columns: columns(widest),
+            ..Schema::floats(1)
+        };
+        schema.check().unwrap();
+        check(columns(widest + 1), "bytes of a row: ");
     }
 
     #[test]
