@@ -22,8 +22,6 @@ pub(super) struct Texts {
     slot: String,
     path: PathBuf,
     file: BufWriter<File>,
-    /// Bytes of the longest.
-    longest: usize,
 }
 
 impl Texts {
@@ -39,7 +37,6 @@ impl Texts {
             slot: slot.to_owned(),
             path,
             file: BufWriter::with_capacity(BUFFER_BYTES, file),
-            longest: 0,
         })
     }
 
@@ -48,7 +45,6 @@ impl Texts {
             let found = format!("{} bytes", text.len());
             Error::argument("text of a key", format!("at most {TEXT_BYTES_MAX} bytes"), found)
         })?;
-        self.longest = self.longest.max(text.len());
         self.file
             .write_all(&length.to_le_bytes())
             .and_then(|()| self.file.write_all(text.as_bytes()))
@@ -63,34 +59,52 @@ impl Texts {
         let path = self.path;
         let file = self.file.into_inner().map_err(|error| error.into_error());
         let mut file = file.map_err(Error::io("write", &path))?;
-        let at_a_time = (memory_bytes / (self.longest + ENTRY_BYTES)).max(1);
-        for met in met.chunks(at_a_time) {
-            let mut firsts: HashMap<u64, String> = HashMap::new();
-            let mut collision = None;
-            let read = each(&mut file, &mut |text| {
-                let key = text_key(&self.slot, text);
-                if met.binary_search(&key).is_err() {
-                    return;
-                }
-                match firsts.get(&key) {
-                    None => drop(firsts.insert(key, text.to_owned())),
-                    Some(first) if first == text => {}
-                    Some(first) => {
-                        collision = collision.take().or(Some(Error::Collision {
-                            key,
-                            first: first.clone(),
-                            second: text.to_owned(),
-                        }));
-                    }
-                }
-            });
-            read.map_err(Error::io("read", &path))?;
-            if let Some(collision) = collision {
-                return Err(collision);
-            }
+        let mut left = met.to_vec();
+        while !left.is_empty() {
+            pass(&mut file, &path, &self.slot, &mut left, memory_bytes)?;
         }
         fs::remove_file(&path).map_err(Error::io("remove", &path))
     }
+}
+
+/// Checks as many of the keys `left`, which are in order, as fit into memory with their first texts, and takes them out.
+fn pass(
+    file: &mut File,
+    path: &Path,
+    slot: &str,
+    left: &mut Vec<u64>,
+    memory_bytes: usize,
+) -> Result<(), Error> {
+    let mut firsts: HashMap<u64, String> = HashMap::new();
+    let (mut bytes, mut is_full, mut collision) = (0_usize, false, None);
+    let read = each(file, &mut |text| {
+        let key = text_key(slot, text);
+        if left.binary_search(&key).is_err() {
+            return;
+        }
+        match firsts.get(&key) {
+            Some(first) if first == text => {}
+            Some(first) => {
+                collision = collision.take().or(Some(Error::Collision {
+                    key,
+                    first: first.clone(),
+                    second: text.to_owned(),
+                }));
+            }
+            None => {
+                // Once a key had to wait for the next pass, every other does: its later texts would be held against nothing.
+                bytes = bytes.saturating_add(text.len() + ENTRY_BYTES);
+                is_full |= bytes > memory_bytes && !firsts.is_empty();
+                if !is_full {
+                    firsts.insert(key, text.to_owned());
+                }
+            }
+        }
+    });
+    read.map_err(Error::io("read", path))?;
+    // A key that no text has is checked as well.
+    left.retain(|key| is_full && !firsts.contains_key(key));
+    collision.map_or(Ok(()), Err)
 }
 
 /// Visits all texts, in the order in which they came.
@@ -157,6 +171,38 @@ mod tests {
             check("", &[a, a], memory_bytes, None);
             check("film", &["a", a, "b", "a", b, "b"], memory_bytes, None);
         }
+    }
+
+    /// How many times the file is read for keys that are all there twice.
+    fn check_passes(texts: &[String], memory_bytes: usize, expected: usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = Texts::create(dir.path(), 0, "").unwrap();
+        for text in texts.iter().chain(texts) {
+            all.push(text).unwrap();
+        }
+        let mut left: Vec<u64> = texts.iter().map(|text| text_key("", text)).collect();
+        left.sort_unstable();
+        let mut file = all.file.into_inner().unwrap();
+        let mut passes = 0;
+        while !left.is_empty() {
+            pass(&mut file, &all.path, "", &mut left, memory_bytes).unwrap();
+            passes += 1;
+        }
+        assert_eq!(passes, expected);
+    }
+
+    #[test]
+    fn the_bytes_of_texts_fill_the_memory_not_the_longest_of_them() {
+        let mut texts: Vec<String> = (10_000..12_000).map(|number| number.to_string()).collect();
+        // 69 bytes each.
+        check_passes(&texts, 2000 * 69, 1);
+        check_passes(&texts, 1000 * 69, 2);
+        check_passes(&texts, 2000 * 69 - 1, 2);
+        texts.push("a".repeat(TEXT_BYTES_MAX));
+        check_passes(&texts, 2000 * 69, 2);
+        texts.rotate_right(1);
+        check_passes(&texts, 2000 * 69, 2);
+        check_passes(&texts[..5], 0, 5);
     }
 
     #[test]
