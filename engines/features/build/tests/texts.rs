@@ -106,6 +106,33 @@ fn texts_of_csv_are_said_to_be_texts() {
 }
 
 #[test]
+fn spaces_are_part_of_a_text_and_not_of_a_number() {
+    let place = Place::new();
+    let csv = "key , x \na, 1 \n\" a \",2\n b,\t3\n\" \",\" [4 ] \"\n";
+    let table = built(&place.options("in.csv", csv));
+    let check = |text: &str, expected: Option<f32>| {
+        assert_eq!(
+            find(&table, text),
+            expected.map(|number| vec![number]),
+            "{text:?}"
+        );
+    };
+    check("a", Some(1.0));
+    check(" a ", Some(2.0));
+    check(" b", Some(3.0));
+    check(" ", Some(4.0));
+    check("b", None);
+    check("", None);
+
+    let mut options = place.options("in.csv", "key,x\n 7 ,\" 5 \"\n\" -1 \",6\n");
+    options.keys = None;
+    let table = built(&options);
+    let (mut values, mut found) = ([0.0; 2], [0]);
+    assert_eq!(table.lookup(&[7, u64::MAX], &mut values, &mut found), 2);
+    assert_eq!(values, [5.0, 6.0]);
+}
+
+#[test]
 fn two_texts_of_one_key_are_named_whatever_is_kept_of_duplicates() {
     let place = Place::new();
     let rows: String = (0..1000).map(|row| format!("text {row},1\n")).collect();
@@ -200,10 +227,7 @@ fn a_text_that_is_put_and_removed_is_held_against_the_other() {
     let gone = place.0.path().join("gone.csv");
     delta.remove = vec![gone.display().to_string()];
     fs::write(&gone, "key\nAlien\nSolaris\n").unwrap();
-    check_refused(
-        &delta,
-        "gone.csv, line 3, column \"key\": key \"Solaris\" is in ",
-    );
+    check_refused(&delta, "gone.csv, line 3, column \"key\": key \"Solaris\" is in ");
     fs::write(&gone, format!("key\n{}\n", MET[1])).unwrap();
     for duplicates in [Duplicates::Refused, Duplicates::First, Duplicates::Last] {
         delta.duplicates = duplicates;

@@ -46,7 +46,7 @@ impl CsvReader {
             limit: Rc::clone(&limit),
         };
         let mut reader = ReaderBuilder::new()
-            .trim(Trim::All)
+            .trim(Trim::Headers)
             .buffer_capacity(BUFFER_BYTES)
             .from_reader(file);
         let header = reader.headers().map_err(|error| wrong(path, 1, error))?;
@@ -77,17 +77,25 @@ impl CsvReader {
             let name = self.names.get(column).map_or("", String::as_str);
             bad(&self.path, Place::Line(line), name, problem)
         };
-        let cell = |column: usize| self.record.get(column).filter(|text| !text.is_empty());
-        let key = cell(self.columns.key).ok_or(Problem::NullKey);
-        let pushed = key.and_then(|text| match self.is_text {
-            true => block.push_text(text),
-            false => block.push_key(key_of_text(text)?),
-        });
+        // Spaces around a number say nothing; those of a text are part of it, as in every other format.
+        let there = |text: &&str| !text.is_empty();
+        let text = |column: usize| self.record.get(column).filter(there);
+        let number = |column: usize| text(column).map(str::trim).filter(there);
+        let pushed = match self.is_text {
+            true => {
+                let key = text(self.columns.key).ok_or(Problem::NullKey);
+                key.and_then(|text| block.push_text(text))
+            }
+            false => {
+                let key = number(self.columns.key).ok_or(Problem::NullKey);
+                key.and_then(|text| block.push_key(key_of_text(text)?))
+            }
+        };
         pushed.map_err(|problem| wrong(self.columns.key, problem))?;
         block.lines.push(line);
         for (source, lists) in self.columns.sources.iter().zip(&mut block.columns) {
             for &column in source {
-                let text = cell(column).ok_or(Problem::NullVector);
+                let text = number(column).ok_or(Problem::NullVector);
                 let added = text.and_then(|text| numbers(text, lists));
                 added.map_err(|problem| wrong(column, problem))?;
             }
