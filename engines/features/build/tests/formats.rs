@@ -120,6 +120,24 @@ fn columns_of_numbers_stand_behind_each_other() {
     }
 }
 
+#[test]
+fn a_byte_order_mark_before_text_is_no_part_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, format!("\u{feff}{text}")).unwrap();
+        let summary = build(&options(dir.path(), &[path.to_str().unwrap()]), &mut |_| {}).unwrap();
+        let table = Table::open(&summary.path).unwrap();
+        let (mut values, mut found) = ([0.0; 2], [0]);
+        assert_eq!(table.lookup(&[7, 8], &mut values, &mut found), 2, "{name}");
+        assert_eq!(values, [1.0, 2.0], "{name}");
+    };
+    check("in.csv", "key,x\n7,1\n8,2\n");
+    let lines = "{\"key\":7,\"vector\":[1]}\n{\"key\":8,\"vector\":[2]}\n";
+    check("in.jsonl", lines);
+    check("blank.jsonl", &format!("\n{lines}"));
+}
+
 /// Builds what is refused, beside a version that stays as it is.
 struct Refused(tempfile::TempDir, Vec<u8>);
 
@@ -249,9 +267,20 @@ fn what_is_wrong_in_json_lines_is_named_by_line_and_column() {
         "{\"key\":1,\"vector\":[[1]]}",
         ", line 1: it is no object such as",
     );
-    check(
+    for twice in [
         "{\"key\":1,\"vector\":[1],\"vector\":[2]}",
-        ", line 1: it is no object such as {\"key\": 7, \"vector\": [0.5, -1]}: it names a column twice",
+        "{\"key\":1,\"vector\":null,\"vector\":[2]}",
+        "{\"key\":1,\"vector\":[1],\"key\":1}",
+        "{\"key\":null,\"key\":1,\"vector\":[1]}",
+    ] {
+        check(
+            twice,
+            ", line 1: it is no object such as {\"key\": 7, \"vector\": [0.5, -1]}: it names a column twice",
+        );
+    }
+    check(
+        "{\"key\":1,\"vector\":[1]}\n\u{feff}{\"key\":2,\"vector\":[1]}",
+        ", line 2: it is no object such as",
     );
     check(
         "{\"key\":1,\"vector\":[1]} {}",

@@ -20,6 +20,9 @@ pub(super) const FORMAT: Format = Format {
 };
 
 const BUFFER_BYTES: usize = 256 * 1024;
+/// What some programs write before a file of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+const TWICE: &str = "it names a column twice";
 
 struct JsonReader {
     path: PathBuf,
@@ -42,6 +45,8 @@ struct Cell {
     numbers: Vec<f64>,
     problem: Option<Problem>,
     is_there: bool,
+    /// With a value or with null.
+    is_named: bool,
 }
 
 impl JsonReader {
@@ -84,6 +89,9 @@ impl JsonReader {
             if count > LINE_BYTES_MAX {
                 return Err(self.wrong(format!("it is longer than {LINE_BYTES_MAX} bytes")));
             }
+            if self.line == 1 && self.text.starts_with(BYTE_ORDER_MARK) {
+                self.text.drain(..BYTE_ORDER_MARK.len());
+            }
             if !self.text.trim_ascii().is_empty() {
                 return Ok(true);
             }
@@ -102,7 +110,7 @@ impl JsonReader {
     fn add(&mut self, block: &mut Block) -> Result<(), Error> {
         for cell in &mut self.cells {
             cell.numbers.clear();
-            (cell.problem, cell.is_there) = (None, false);
+            (cell.problem, cell.is_there, cell.is_named) = (None, false, false);
         }
         let mut json = serde_json::Deserializer::from_slice(&self.text);
         let line = Line {
@@ -180,6 +188,9 @@ impl<'de, 'n, I: Iterator<Item = &'n String> + Clone> Visitor<'de> for Line<'_, 
         let mut key = None;
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             if name == self.key_name {
+                if key.is_some() {
+                    return Err(serde::de::Error::custom(TWICE));
+                }
                 key = Some(map.next_value_seed(ReadKey)?);
                 continue;
             }
@@ -244,10 +255,10 @@ impl<'de> DeserializeSeed<'de> for &mut Cell {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        if self.is_there {
-            return Err(serde::de::Error::custom("it names a column twice"));
+        if self.is_named {
+            return Err(serde::de::Error::custom(TWICE));
         }
-        self.is_there = true;
+        (self.is_there, self.is_named) = (true, true);
         json.deserialize_any(self)
     }
 }
