@@ -1,7 +1,8 @@
 //! Writes a version folder: rows in, an immutable version out.
 //!
 //! Not an updater: a version that has its name is never touched again. Invariant: the version's name appears only when
-//! everything under it is synced; whatever fails before leaves no version and no folder.
+//! everything under it is synced, and so are the folders that new ones were made in; whatever fails before leaves no version
+//! and no folder of one.
 
 pub(crate) mod arrange;
 mod compact;
@@ -11,7 +12,7 @@ mod texts;
 mod unfinished;
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -30,7 +31,7 @@ use arrange::Identity;
 pub use compact::compact;
 use shard::{Finished, ShardWriter};
 pub use texts::TEXT_BYTES_MAX;
-use unfinished::{Unfinished, exists, sync_dir};
+use unfinished::{Unfinished, exists, make_dir, sync_dir};
 
 /// Bytes of rows that are put in order at a time, where nothing else is said.
 pub const MEMORY_BYTES: usize = 1 << 30;
@@ -178,8 +179,7 @@ impl Writer {
         if shards == 0 || shards > SHARDS_MAX {
             return Err(Error::argument("shards", format!("1 to {SHARDS_MAX}"), shards));
         }
-        let is_new = !table_dir.exists();
-        fs::create_dir_all(table_dir).map_err(Error::io("make folder", table_dir))?;
+        let is_new = make_dir(table_dir)?;
         if table_dir.join(folder(version)).exists() {
             return Err(exists(table_dir, version));
         }

@@ -66,7 +66,7 @@ impl fmt::Display for Exported {
 ///
 /// # Errors
 /// [`Error::Table`]: the version is not there, or damaged: it is read whole first. [`Error::ExportFormat`], [`Error::Write`],
-/// [`Error::ExportNumber`]; no file appears then. A file that is there already is [`Error::Write`].
+/// [`Error::ExportNumber`]; no file appears then. A file or a link that is there already, be it one to nothing, is [`Error::Write`].
 pub fn export(table_dir: &Path, version: Option<u64>, output: &Path) -> Result<Exported, Error> {
     let extension = output.extension().and_then(|extension| extension.to_str());
     let format = FORMATS.iter().find(|(name, _)| Some(*name) == extension);
@@ -76,7 +76,8 @@ pub fn export(table_dir: &Path, version: Option<u64>, output: &Path) -> Result<E
     })?;
     let table = Table::open_version(table_dir, version)?;
     table.verify()?;
-    if output.exists() {
+    // Not whether it leads to anything: the rename would replace a link to nothing.
+    if fs::symlink_metadata(output).is_ok() {
         let exists = std::io::ErrorKind::AlreadyExists.into();
         return Err(Error::write(output)(exists));
     }
@@ -99,7 +100,15 @@ pub fn export(table_dir: &Path, version: Option<u64>, output: &Path) -> Result<E
     })?;
     table.check_whole()?;
     writer.finish()?;
-    fs::rename(&unfinished.0, output).map_err(Error::write(output))?;
+    let folder = match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // Opened before the rename: where it cannot be, no file appears.
+    let folder = File::open(folder).map_err(Error::write(output))?;
+    fs::rename(&unfinished.0, output)
+        .and_then(|()| folder.sync_all())
+        .map_err(Error::write(output))?;
     let metadata = fs::metadata(output).map_err(Error::write(output))?;
     Ok(Exported {
         path: output.to_path_buf(),

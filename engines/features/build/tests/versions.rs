@@ -255,4 +255,11 @@ fn an_export_that_fails_leaves_no_file() {
     fs::write(out.join("rows.csv"), "mine").unwrap();
     check(Some(1), "rows.csv", "rows.csv: entity already exists");
     assert_eq!(fs::read_to_string(out.join("rows.csv")).unwrap(), "mine");
+    for to in ["nowhere.csv", "rows.csv"] {
+        std::os::unix::fs::symlink(to, out.join("link.csv")).unwrap();
+        check(Some(1), "link.csv", "link.csv: entity already exists");
+        assert_eq!(fs::read_link(out.join("link.csv")).unwrap(), Path::new(to));
+        fs::remove_file(out.join("link.csv")).unwrap();
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
 }

@@ -64,6 +64,26 @@ impl Drop for Unfinished {
     }
 }
 
+/// Makes a folder and those above it; whether it was not there. The folders in which they were made are synced, so that a power cut cannot
+/// lose what is written in them.
+pub(super) fn make_dir(path: &Path) -> Result<bool, Error> {
+    let parents = parents_of_missing(path);
+    fs::create_dir_all(path).map_err(Error::io("make folder", path))?;
+    parents.iter().try_for_each(|parent| sync_dir(parent))?;
+    Ok(!parents.is_empty())
+}
+
+/// The folder that each missing one of a path will be made in, the lowest first.
+fn parents_of_missing(path: &Path) -> Vec<PathBuf> {
+    let named = path.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let missing = named.take_while(|path| !path.exists());
+    let parent = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    missing.map(parent).collect()
+}
+
 pub(super) fn exists(table_dir: &Path, version: u64) -> Error {
     Error::VersionExists {
         path: table_dir.to_path_buf(),
@@ -75,4 +95,31 @@ pub(super) fn sync_dir(path: &Path) -> Result<(), Error> {
     File::open(path)
         .and_then(|dir| dir.sync_all())
         .map_err(Error::io("sync", path))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_folders_that_new_ones_stand_in_are_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |path: &Path, expected: &[&Path]| assert_eq!(parents_of_missing(path), expected);
+        let path = |name: &str| dir.path().join(name);
+        check(&path("a/b/c"), &[&path("a/b"), &path("a"), dir.path()]);
+        check(
+            Path::new("not-there/films"),
+            &[Path::new("not-there"), Path::new(".")],
+        );
+        check(Path::new("not-there"), &[Path::new(".")]);
+        assert!(make_dir(&path("a/b")).unwrap());
+        assert!(!make_dir(&path("a/b")).unwrap());
+        check(&path("a/b/c"), &[&path("a/b")]);
+        check(&path("a/b"), &[]);
+        check(dir.path(), &[]);
+        fs::write(path("file"), "").unwrap();
+        let error = make_dir(&path("file/films")).unwrap_err().to_string();
+        assert!(error.contains("cannot make folder"), "{error}");
+    }
 }
