@@ -19,6 +19,7 @@ Examples:
   millpond features build --input items.parquet --column image=embedding:f16 --column price=net,gross --out tables --name items
   millpond features build --input keys.npy,rows.npy --out tables --name embeddings
   millpond features build --input changed.parquet --remove gone.parquet --out tables --name embeddings --delta
+  millpond features build --remove gone.parquet --out tables --name embeddings --delta
   millpond features build --compact --out tables --name embeddings";
 
 const RANDOM_EXAMPLES: &str = "\
@@ -106,8 +107,8 @@ pub(crate) enum Features {
 #[derive(Args)]
 pub(crate) struct Build {
     /// A file, a pattern such as 'part-*.parquet' (its files are read in the order of their names), or two NPY files, KEYS.npy,ROWS.npy.
-    /// Repeat it for more: they are read in the order given.
-    #[arg(long, value_name = "FILES", required_unless_present = "compact")]
+    /// Repeat it for more: they are read in the order given. A delta that only removes has none.
+    #[arg(long, value_name = "FILES", required_unless_present_any = ["compact", "remove"])]
     input: Vec<String>,
     /// What the files are: parquet, arrow (IPC files and streams), csv, jsonl or npy; where left out, the end of each name says it.
     #[arg(long, value_parser = format)]
@@ -132,15 +133,15 @@ pub(crate) struct Build {
     slot: Option<String>,
     /// The column of numbers or lists of them, or several with commas between, which stand behind each other in a row. Where left
     /// out: `vector`; or, in a CSV file that has no such column, all but the key's.
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "input")]
     value_column: Vec<String>,
     /// A column of the table: its name; the input's columns that its numbers come from, with commas between; and how they are stored, where
     /// that is not as --type says. Repeat it for more: a row has them in that order.
-    #[arg(long, value_name = "NAME=COLUMNS[:TYPE]", conflicts_with = "value_column", value_parser = column)]
+    #[arg(long, value_name = "NAME=COLUMNS[:TYPE]", conflicts_with = "value_column", requires = "input", value_parser = column)]
     column: Vec<ColumnOptions>,
     /// How numbers are stored: f32 (the default), f16, bf16, or i8_scaled (signed bytes with one scale a row); a delta has its
     /// base's.
-    #[arg(long = "type", value_name = "TYPE", value_parser = numbers)]
+    #[arg(long = "type", value_name = "TYPE", requires = "input", value_parser = numbers)]
     numbers: Option<Numbers>,
     /// Keep NaN and infinities, which are refused otherwise; a delta does as its base.
     #[arg(long, conflicts_with_all = ["delta", "base", "compact"])]
@@ -159,7 +160,7 @@ pub(crate) struct Build {
     /// Build a delta on this version.
     #[arg(long, value_name = "VERSION")]
     base: Option<u64>,
-    /// Files of keys that the delta removes, named as for --input; of NPY the one of keys.
+    /// Files of keys that the delta removes, after all rows of --input, named as for --input; of NPY the one of keys.
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.

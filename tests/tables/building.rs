@@ -163,6 +163,35 @@ fn a_build_whose_disk_is_full_leaves_the_versions_that_were_there() {
 }
 
 #[test]
+fn a_delta_that_only_removes_needs_no_input() {
+    let place = Place::new();
+    let build = |arguments: &[&str]| {
+        let to = ["build", "--out", "tables", "--name", "films"];
+        let output = place.features(&[&to, arguments].concat());
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    };
+    for (arguments, expected) in [
+        (&["--delta"][..], "--input <FILES>"),
+        (&["--remove", "good.csv"], "say which by --delta or --base"),
+        (
+            &["--remove", "good.csv", "--delta", "--type", "f16"],
+            "--input <FILES>",
+        ),
+    ] {
+        let (is_built, said) = build(arguments);
+        assert!(!is_built && said.contains(expected), "{arguments:?}: {said}");
+    }
+    let (is_built, said) = build(&["--remove", "good.csv", "--delta"]);
+    assert!(is_built, "{said}");
+    let inspected = place.features(&["inspect", "tables/films"]);
+    let said = String::from_utf8(inspected.stdout).unwrap();
+    for expected in ["rows      0\n", "source    --remove good.csv\n"] {
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
 fn an_export_whose_disk_is_full_leaves_no_file() {
     let place = Place::new();
     let made = place.features(&[

@@ -17,7 +17,8 @@ use crate::next_version;
 /// What to build from what.
 #[derive(Debug, Clone)]
 pub struct BuildOptions {
-    /// The input, in the order in which it is read: files, patterns such as `part-*.parquet`, pairs `keys.npy,rows.npy`.
+    /// The input, in the order in which it is read: files, patterns such as `part-*.parquet`, pairs `keys.npy,rows.npy`. A delta that
+    /// only removes has none.
     pub inputs: Vec<String>,
     /// The format of all inputs; that which the name of each tells, where it is not said.
     pub format: Option<&'static Format>,
@@ -42,7 +43,7 @@ pub struct BuildOptions {
     pub duplicates: Duplicates,
     /// Builds a delta: what the input has is put into that version, of which everything else stays.
     pub base: Option<Base>,
-    /// Input whose keys a delta removes from its base.
+    /// Input whose keys a delta removes from its base, behind all rows.
     pub remove: Vec<String>,
     /// Shard files, 1 to 1,024.
     pub shards: u32,
@@ -390,8 +391,10 @@ fn create(
             Writer::create(table_dir, &options.name, version, schema, options.shards)?
         }
     };
+    let removed = options.remove.iter().map(|input| format!("--remove {input}"));
+    let source: Vec<String> = options.inputs.iter().cloned().chain(removed).collect();
     Ok(writer
-        .source(options.inputs.join(" "))
+        .source(source.join(" "))
         .duplicates(options.duplicates)
         .memory_bytes(options.memory_bytes))
 }
