@@ -4,7 +4,7 @@
 //! of its tables was read.
 
 use crate::versions::{self, Served};
-use crate::{Error, ModelSection, Past, Sections, StoreFailures};
+use crate::{Error, ModelSection, Past, Sections, Serving, StoreFailures};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
 use millpond_engines_features::{self as features, Table};
 use millpond_engines_ordered::{self as ordered, Store};
@@ -156,6 +156,16 @@ impl Catalog {
     pub fn versions<'c>(&'c self, table: &str) -> impl Iterator<Item = &'c Arc<Table>> {
         let held = self.past.get(table).into_iter().flat_map(|past| &past.held);
         self.tables.get(table).into_iter().chain(held)
+    }
+
+    /// What each table serves.
+    pub fn serving(&self) -> BTreeMap<String, Serving> {
+        let serving = self.tables.iter().map(|(name, table)| {
+            let version = table.version();
+            let before = self.past.get(name).and_then(|past| past.before);
+            (name.clone(), Serving { version, before })
+        });
+        serving.collect()
     }
 
     /// The models that `other` does not have.

@@ -3,9 +3,10 @@
 //! It decides no change. Its invariant: a change either serves whole and warm, or leaves everything as it was; no call waits for
 //! one, and none is refused by one.
 
-use crate::{Catalog, Error, ModelSection, Resources, Sections};
+use crate::{Catalog, Error, ModelSection, Resources, Sections, Serving};
 use arc_swap::{ArcSwap, Guard};
 use millpond_threads::ends_by;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -26,7 +27,30 @@ impl Handle {
     /// # Errors
     /// The first thing that cannot be opened, or does not fit another.
     pub fn open(sections: Sections, resources: Resources) -> Result<Handle, Error> {
-        let catalog = Catalog::open(sections, &Catalog::default(), None, &resources)?;
+        Handle::open_serving(sections, &BTreeMap::new(), resources)
+    }
+
+    /// Like [`Handle::open`], with tables that serve what they serve elsewhere: neither `ACTIVE` nor the highest version there
+    /// is decides about those.
+    ///
+    /// # Errors
+    /// As [`Handle::open`].
+    pub fn open_serving(
+        mut sections: Sections,
+        serving: &BTreeMap<String, Serving>,
+        resources: Resources,
+    ) -> Result<Handle, Error> {
+        for (name, section) in &mut sections.features {
+            if let Some(serving) = serving.get(name) {
+                section.version = Some(serving.version);
+            }
+        }
+        let mut catalog = Catalog::open(sections, &Catalog::default(), None, &resources)?;
+        for (name, past) in &mut catalog.past {
+            if let Some(serving) = serving.get(name) {
+                past.before = serving.before;
+            }
+        }
         Ok(Handle {
             current: Arc::new(ArcSwap::from_pointee(catalog)),
             before: Mutex::new(None),
@@ -157,7 +181,7 @@ impl Handle {
         Ok(Prepared {
             handle: self,
             before,
-            next: Arc::new(next),
+            next: Box::new(next),
         })
     }
 }
@@ -167,10 +191,19 @@ impl Handle {
 pub struct Prepared<'h> {
     handle: &'h Handle,
     before: MutexGuard<'h, Option<Sections>>,
-    next: Arc<Catalog>,
+    next: Box<Catalog>,
 }
 
 impl Prepared<'_> {
+    /// Says which version a way back of the table leads to, where that is known better than by what this handle served.
+    #[must_use]
+    pub fn with_before(mut self, table: &str, before: Option<u64>) -> Self {
+        if let Some(past) = self.next.past.get_mut(table) {
+            past.before = before;
+        }
+        self
+    }
+
     /// Serves it. `on_switch` is called at once; then this waits for the calls that hold what was taken away, as long as
     /// [`Resources::drain`] allows.
     pub fn commit(self, on_switch: impl FnOnce(&Catalog)) {
@@ -179,6 +212,7 @@ impl Prepared<'_> {
             mut before,
             next,
         } = self;
+        let next = Arc::<Catalog>::from(next);
         let old = handle.current.swap(Arc::clone(&next));
         *before = Some(old.sections().clone());
         on_switch(&next);

@@ -38,4 +38,4 @@ pub use millpond_backends_onnxruntime::Library;
 pub use model::{Backend, Given, ModelSection};
 pub use sections::{Problem, Sections, paths_mut};
 pub use store_failures::StoreFailures;
-pub use versions::{Past, SwitchCounts};
+pub use versions::{Past, Serving, SwitchCounts};

@@ -5,6 +5,7 @@
 
 use crate::{Catalog, Error};
 use millpond_engines_features::{self as features, Active, Schema, Table};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +21,15 @@ millpond_metrics::counters! {
                 "Switches that were asked for, and after which the version before went on serving."),
         }
     }
+}
+
+/// What a table serves, and the version that a way back leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// The version that serves.
+    pub version: u64,
+    /// The version that served before it.
+    pub before: Option<u64>,
 }
 
 /// The past of a table that is served.
@@ -125,7 +135,12 @@ pub(crate) fn open(
     };
     let Some(served) = served else {
         let table = Arc::new(opened(name, section, None)?);
-        let active = Active::read(&section.path).map_err(Error::part("features", name))?;
+        let active = match (Active::read(&section.path), section.version) {
+            (Ok(active), _) => active,
+            // It decided nothing: the version is given.
+            (Err(_), Some(_)) => None,
+            (Err(error), None) => return Err(Error::part("features", name)(error)),
+        };
         let active = active.filter(|active| active.version == table.version());
         let past = Past {
             held: Vec::new(),

@@ -48,6 +48,7 @@ use millpond_engines_ordered::Durability;
 use millpond_methods::Engines;
 use millpond_net::{Listener, Transport, raise_file_limit};
 use ports::{Counted, admin_port, data_port};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -183,7 +184,12 @@ impl Server {
     fn open(config: Config, program: Program) -> Result<Server, Error> {
         raise_files(config.server.connections_max);
         let port = data_port(&config)?;
-        let engines = Arc::new(Handle::open(config.sections(), config.resources())?);
+        let serving = match &program.member {
+            Some(member) => member.wait_to_open()?,
+            None => BTreeMap::new(),
+        };
+        let engines = Handle::open_serving(config.sections(), &serving, config.resources())?;
+        let engines = Arc::new(engines);
         let bind = match program.member {
             Some(_) => Listener::bind_shared,
             None => Listener::bind,
@@ -231,7 +237,7 @@ impl Server {
         let mut server = Server::watched(shared, data, admin, tls)?;
         server.resp = resp;
         let warm = server.warm(&engines);
-        match warm.and_then(|()| server.join()) {
+        match warm.and_then(|()| server.join(&engines)) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.close(Instant::now());
@@ -271,13 +277,12 @@ impl Server {
     }
 
     /// One of several processes accepts when it is as the others are.
-    fn join(&mut self) -> Result<(), Error> {
+    fn join(&mut self, engines: &Handle) -> Result<(), Error> {
         let Some(member) = &self.shared.program.member else {
             return Ok(());
         };
-        for (table, version) in member.wait_to_serve(&self.shared)? {
-            switch::follow(&self.shared, &table, version)?;
-        }
+        let serving = member.wait_to_serve(&self.shared, engines.pin().serving())?;
+        switch::follow(engines, serving)?;
         self.data.accept()?;
         member.is_ready();
         tracing::info!("accepting");

@@ -6,11 +6,12 @@
 
 use crate::Shared;
 use millpond_calls::{OnVersions, VersionChange, VersionsCall};
-use millpond_catalog::{self as catalog, Catalog, Handle, Prepared};
+use millpond_catalog::{self as catalog, Catalog, Handle, Prepared, Serving};
 use millpond_engines_features::{self as features, Active, Table};
 use millpond_wire_schema::features_versions::{Answer, Version};
 use millpond_wire_schema::{Code, Status};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -230,7 +231,10 @@ impl Opened<'_> {
 pub(crate) fn open<'h>(handle: &'h Handle, plan: &Plan) -> Result<Opened<'h>, Refusal> {
     let (table, version) = (&plan.table, plan.version);
     match plan.step {
-        Step::Activate { .. } => Ok(Opened::Next(handle.prepare_version(table, version)?)),
+        Step::Activate { before, .. } => {
+            let next = handle.prepare_version(table, version)?;
+            Ok(Opened::Next(next.with_before(table, before)))
+        }
         Step::Delete => {
             let catalog = handle.pin();
             match catalog.versions(table).position(|open| open.version() == version) {
@@ -249,16 +253,16 @@ pub(crate) fn open<'h>(handle: &'h Handle, plan: &Plan) -> Result<Opened<'h>, Re
     }
 }
 
-/// Serves that version before the process accepts: the others switched to it while this one started.
-pub(crate) fn follow(shared: &Shared, table: &str, version: u64) -> Result<(), catalog::Error> {
-    let Some(handle) = shared.switching.engines.get() else {
-        return Ok(());
-    };
-    let serves = handle.pin().tables.get(table).map(|table| table.version());
-    match serves == Some(version) {
-        true => Ok(()),
-        false => handle.activate(table, version),
+/// Serves what the others serve before the process accepts: they may have switched while it started.
+pub(crate) fn follow(handle: &Handle, all: BTreeMap<String, Serving>) -> Result<(), catalog::Error> {
+    let own = handle.pin().serving();
+    for (table, serving) in all {
+        if own.get(&table).is_some_and(|own| *own != serving) {
+            let next = handle.prepare_version(&table, serving.version)?;
+            next.with_before(&table, serving.before).commit(|_| ());
+        }
     }
+    Ok(())
 }
 
 /// Does what a call asks for, on a thread of its own.

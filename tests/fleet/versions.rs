@@ -114,6 +114,42 @@ fn all_processes_switch_and_those_that_start_later_follow() {
     assert!(server.terminate().success());
 }
 
+/// Nothing was switched by a call: what the others serve decides, not what the folder has by now.
+#[test]
+fn a_process_that_is_started_again_serves_what_the_others_serve() {
+    let (folder, server) = start(34, &[1]);
+    let table = table(folder.path());
+    write_version(&table, 2);
+    // A start by the folder would fail.
+    write_version(&table, 3);
+    let shard = table.join("00000003/shard-00001.mpf");
+    let bytes = fs::read(&shard).unwrap();
+    fs::write(&shard, &bytes[..bytes.len() / 2]).unwrap();
+    let kill_one = |restarts: f64| {
+        signal(*pids(&server).iter().next().unwrap(), "-KILL");
+        wait("it is noticed", || {
+            sample(&server, "millpond_process_restarts_total") >= restarts
+        });
+        wait("all are ready", || server.admin_get("/readyz").0 == 200);
+    };
+    kill_one(1.0);
+    assert_eq!(served(&server), BTreeSet::from([1]), "not the highest");
+    assert_eq!(sample(&server, "millpond_process_restarts_total"), 1.0);
+    let (status, answer) = server.call("features.activate", &activate(2));
+    assert_eq!((status, &answer["before"]), (200, &json!(1)), "{answer}");
+    kill_one(2.0);
+    for process in 0..2 {
+        let list = json!({"table": "films"});
+        let (_, listed) = connection_to(&server, process).call("features.versions", &list);
+        assert_eq!(
+            (&listed["active"], &listed["before"]),
+            (&json!(2), &json!(1)),
+            "a way back leads to the same version on every process: {listed}"
+        );
+    }
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn where_one_process_cannot_open_a_version_none_switches() {
     let (folder, server) = start(32, &[1, 2]);

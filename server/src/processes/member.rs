@@ -6,10 +6,11 @@ use super::message::{Order, Said};
 use crate::switch::{self, Plan, Refusal};
 use crate::tune::Setting;
 use crate::{Error, Shared, admin, tune};
+use millpond_catalog::Serving;
 use millpond_fleet::{hear, say};
 use millpond_wire_schema::{Code, Status};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -28,15 +29,16 @@ struct Talk {
     number: usize,
     said: SyncSender<Said>,
     shared: OnceLock<Weak<Shared>>,
-    /// Hears once that it may accept, or that it never will.
-    serve: Mutex<Receiver<()>>,
+    /// Hears twice what is served: that it may open, and that it may accept; or that it never will.
+    may_go_on: Mutex<Receiver<Served>>,
     asking: Mutex<Asking<Result<(), Status>>>,
     switching: Mutex<Asking<Outcome>>,
-    /// The versions to which the others have switched.
-    follows: Mutex<Vec<(String, u64)>>,
     /// Who hears whether the switch of that number is made.
     opened: Mutex<Option<(u64, SyncSender<bool>)>>,
 }
+
+/// The versions of the tables that all processes serve.
+type Served = BTreeMap<String, Serving>;
 
 /// What became of a switch: why a restart will not serve it, if it will not.
 type Outcome = Result<Option<String>, Refusal>;
@@ -69,7 +71,7 @@ impl Member {
         };
         // Should the parent be killed and this process be stuck elsewhere than in reading its input.
         set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| failed(error.into()))?;
-        let (member, to_say, may_serve) = Member::new(number, SAID_MAX);
+        let (member, to_say, go_on) = Member::new(number, SAID_MAX);
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("to-parent").spawn(move || tell(&to_say)).map_err(failed)?;
         let obeying = member.clone();
@@ -77,25 +79,24 @@ impl Member {
             let _ = kill_process(getpid(), signal);
         };
         thread("from-parent")
-            .spawn(move || obeying.obey(BufReader::new(std::io::stdin()), may_serve, signal))
+            .spawn(move || obeying.obey(BufReader::new(std::io::stdin()), go_on, signal))
             .map_err(failed)?;
         Ok(member)
     }
 
-    fn new(number: usize, said_max: usize) -> (Member, Receiver<Said>, SyncSender<()>) {
+    fn new(number: usize, said_max: usize) -> (Member, Receiver<Said>, SyncSender<Served>) {
         let (said, to_say) = sync_channel(said_max);
-        let (may_serve, serve) = sync_channel(1);
+        let (go_on, may_go_on) = sync_channel(2);
         let talk = Talk {
             number,
             said,
             shared: OnceLock::new(),
-            serve: Mutex::new(serve),
+            may_go_on: Mutex::new(may_go_on),
             asking: Mutex::default(),
             switching: Mutex::default(),
-            follows: Mutex::default(),
             opened: Mutex::default(),
         };
-        (Member(Arc::new(talk)), to_say, may_serve)
+        (Member(Arc::new(talk)), to_say, go_on)
     }
 
     /// Its number, from 0.
@@ -103,16 +104,19 @@ impl Member {
         self.0.number
     }
 
-    /// It is warm: waits until the parent has told what was tuned, and this process follows. Returns the tables that were switched,
-    /// with their versions.
-    pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>) -> Result<Vec<(String, u64)>, Error> {
+    /// Before it opens anything: waits until the parent has told which versions the others serve.
+    pub(crate) fn wait_to_open(&self) -> Result<Served, Error> {
+        let stopped = |_| Error::Process(format!("process {} was stopped before it served", self.number()));
+        locked(&self.0.may_go_on).recv().map_err(stopped)
+    }
+
+    /// It is warm, with these versions: waits until the parent has told what was tuned, and this process follows. Returns
+    /// the versions that the others serve by now.
+    pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>, serving: Served) -> Result<Served, Error> {
         let _ = self.0.shared.set(Arc::downgrade(shared));
         // It fails only where the parent is gone, which ends this process anyway.
-        let _ = self.0.said.send(Said::Warm);
-        let serve = self.0.serve.lock().unwrap_or_else(PoisonError::into_inner);
-        let stopped = |_| Error::Process(format!("process {} was stopped before it served", self.number()));
-        serve.recv().map_err(stopped)?;
-        Ok(std::mem::take(&mut *locked(&self.0.follows)))
+        let _ = self.0.said.send(Said::Warm { serving });
+        self.wait_to_open()
     }
 
     /// It accepts.
@@ -216,7 +220,7 @@ impl Member {
     }
 
     /// Obeys until the parent is gone, and with it the input.
-    fn obey(&self, mut input: impl BufRead, may_serve: SyncSender<()>, signal: impl Fn(Signal)) {
+    fn obey(&self, mut input: impl BufRead, go_on: SyncSender<Served>, signal: impl Fn(Signal)) {
         while let Some(heard) = hear(&mut input) {
             let order = match heard {
                 Ok(order) => order,
@@ -225,11 +229,11 @@ impl Member {
                     break;
                 }
             };
-            if self.follow(order, &may_serve, &signal).is_err() {
+            if self.follow(order, &go_on, &signal).is_err() {
                 break;
             }
         }
-        drop(may_serve);
+        drop(go_on);
         signal(Signal::TERM);
     }
 
@@ -237,14 +241,14 @@ impl Member {
     fn follow(
         &self,
         order: Order,
-        may_serve: &SyncSender<()>,
+        go_on: &SyncSender<Served>,
         signal: impl Fn(Signal),
     ) -> Result<(), std::sync::mpsc::SendError<Said>> {
         let shared = self.0.shared.get().and_then(Weak::upgrade);
         match (order, shared) {
             (Order::Reload, _) => signal(Signal::HUP),
-            (Order::Serve, _) => {
-                let _ = may_serve.try_send(());
+            (Order::Begin { serving } | Order::Serve { serving }, _) => {
+                let _ = go_on.try_send(serving);
             }
             (Order::Beat, shared) => {
                 let why_not_ready = shared.and_then(|shared| shared.health.complaint());
@@ -256,7 +260,6 @@ impl Member {
             }
             (Order::Set { setting, asked }, Some(shared)) => self.set(&shared, &setting, asked),
             (Order::Refuse { asked, problem }, Some(_)) => self.decided(asked, Err(problem)),
-            (Order::Follow { table, version }, _) => locked(&self.0.follows).push((table, version)),
             (Order::Open { switch, plan }, Some(shared)) => self.open(shared, switch, plan),
             (Order::Close { switch, is_made }, _) => self.close(switch, is_made),
             (Order::Switched { asked, outcome }, _) => {
@@ -311,15 +314,37 @@ mod tests {
         for order in [Order::Beat, Order::Reload, Order::Beat] {
             say(&mut orders, &order).unwrap();
         }
-        let (member, told, may_serve) = Member::new(0, SAID_MAX);
+        let (member, told, go_on) = Member::new(0, SAID_MAX);
         let signals = RefCell::default();
-        member.obey(orders.as_slice(), may_serve, |signal| {
+        member.obey(orders.as_slice(), go_on, |signal| {
             Vec::push(&mut signals.borrow_mut(), signal);
         });
         drop(member);
         let beats = Said::Beats { why_not_ready: None };
         assert_eq!(told.iter().collect::<Vec<_>>(), [beats.clone(), beats]);
         assert_eq!(signals.into_inner(), [Signal::HUP, Signal::TERM]);
+    }
+
+    /// It opens what the first order says, and never what the folder alone would have it open.
+    #[test]
+    fn a_process_opens_what_it_is_told_and_then_serves_what_it_is_told() {
+        let serving = |version| {
+            let before = Some(1);
+            Served::from([("films".to_owned(), Serving { version, before })])
+        };
+        let mut orders = Vec::new();
+        for order in [
+            Order::Begin { serving: serving(2) },
+            Order::Serve { serving: serving(3) },
+        ] {
+            say(&mut orders, &order).unwrap();
+        }
+        let (member, _told, go_on) = Member::new(0, SAID_MAX);
+        member.obey(orders.as_slice(), go_on, |_| ());
+        assert_eq!(member.wait_to_open().unwrap(), serving(2));
+        assert_eq!(member.wait_to_open().unwrap(), serving(3));
+        let stopped = member.wait_to_open().unwrap_err().to_string();
+        assert!(stopped.contains("was stopped before it served"), "{stopped}");
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 use crate::switch::{Plan, Refusal};
 use crate::tune::Setting;
+use millpond_catalog::Serving;
 use millpond_metrics::Values;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// What a parent tells a process.
@@ -21,8 +23,6 @@ pub(super) enum Order {
     Set { setting: Setting, asked: Option<u64> },
     /// The call of `*tune` of this number changed nothing.
     Refuse { asked: u64, problem: String },
-    /// Before this process accepts: serve that version of a table, to which the others have switched.
-    Follow { table: String, version: u64 },
     /// Take the first step of a switch.
     Open { switch: u64, plan: Plan },
     /// The switch of this number is decided: take its last step, or drop what was opened for it.
@@ -35,16 +35,18 @@ pub(super) enum Order {
     },
     /// Read the files of `server.tls` again.
     Reload,
-    /// Everything that was tuned is told: begin to accept.
-    Serve,
+    /// The first order of all: open these versions, which the others serve. Other tables are opened as a lone process does it.
+    Begin { serving: BTreeMap<String, Serving> },
+    /// Everything that was tuned is told: switch to these versions where the others have meanwhile, and begin to accept.
+    Serve { serving: BTreeMap<String, Serving> },
 }
 
 /// What a process tells its parent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    /// It is warm; it accepts nothing before it is told to.
-    Warm,
+    /// It is warm, with these versions; it accepts nothing before it is told to.
+    Warm { serving: BTreeMap<String, Serving> },
     /// It accepts.
     Ready,
     /// It hears; and its threads turn, or not.
@@ -76,7 +78,16 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_said() {
         let said = [
-            Said::Warm,
+            Said::Warm {
+                serving: [(
+                    "films".to_owned(),
+                    Serving {
+                        version: u64::MAX,
+                        before: None,
+                    },
+                )]
+                .into(),
+            },
             Said::Ready,
             Said::Beats { why_not_ready: None },
             Said::Beats {
@@ -114,7 +125,11 @@ mod tests {
         let mut bytes = Vec::new();
         say(&mut bytes, &level).unwrap();
         assert_eq!(hear(&mut bytes.as_slice()), Some(Ok(level)));
-        assert_eq!(hear(&mut "\"serve\"\n".as_bytes()), Some(Ok(Order::Serve)));
+        let serve = Order::Serve {
+            serving: BTreeMap::new(),
+        };
+        let said = "{\"serve\":{\"serving\":{}}}\n";
+        assert_eq!(hear(&mut said.as_bytes()), Some(Ok(serve)));
         let unknown = hear::<Order>(&mut "\"no such order\"\n".as_bytes());
         assert!(unknown.is_some_and(|heard| heard.is_err()));
     }

@@ -243,6 +243,8 @@ impl Parent {
             Ok(worker) => {
                 let pid = worker.process().pid();
                 tracing::info!(process = number, pid, "started");
+                let serving = self.switches.serving().clone();
+                must_hear(worker, Order::Begin { serving });
                 self.members[number].life = Life {
                     pid,
                     ..Life::default()
@@ -270,7 +272,10 @@ impl Parent {
         let number = who.number;
         self.heard_of(number);
         match said {
-            Said::Warm => self.warm(number),
+            Said::Warm { serving } => {
+                self.switches.learn(serving);
+                self.warm(number);
+            }
             Said::Ready => self.ready(number),
             Said::Beats { why_not_ready } => self.has_beaten(number, why_not_ready.as_deref()),
             Said::Metrics { round, values } => {
@@ -323,10 +328,8 @@ impl Parent {
         for setting in self.tuned.iter() {
             must_hear(worker, set(setting, None));
         }
-        for (table, version) in self.switches.made() {
-            must_hear(worker, Order::Follow { table, version });
-        }
-        must_hear(worker, Order::Serve);
+        let serving = self.switches.serving().clone();
+        must_hear(worker, Order::Serve { serving });
     }
 
     fn ready(&mut self, number: usize) {

@@ -1,11 +1,12 @@
 //! Switches of feature tables in all processes or in none.
 //!
 //! All open, the parent takes the step that cannot be taken back, all swap. Its invariants: there is one switch at a time; a
-//! process that fails or ends while all open ends the switch everywhere; and one that starts later accepts with the versions
-//! of the others.
+//! process that fails or ends while all open ends the switch everywhere; and one that starts later opens the versions of the
+//! others, whatever the tables' folders have by then, and accepts with them.
 
 use super::{Event, Order, Parent, must_hear};
 use crate::switch::{Plan, Refusal, Step, busy};
+use millpond_catalog::Serving;
 use millpond_wire_schema::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ pub(super) struct Switches {
     /// Of the last switch that began.
     number: u64,
     going: Option<Going>,
-    /// The version of each table that was switched.
-    made: BTreeMap<String, u64>,
+    /// What each table serves in all processes: what the first of them opened, then what was switched to.
+    serving: BTreeMap<String, Serving>,
     /// Processes that got warm meanwhile.
     warm: Vec<usize>,
 }
@@ -56,9 +57,16 @@ impl Switches {
         self.going.is_some()
     }
 
-    /// The version of each table that was switched.
-    pub(super) fn made(&self) -> Vec<(String, u64)> {
-        self.made.clone().into_iter().collect()
+    /// A process that got warm has opened these. What others serve already stays: it follows.
+    pub(super) fn learn(&mut self, serving: BTreeMap<String, Serving>) {
+        for (table, serving) in serving {
+            self.serving.entry(table).or_insert(serving);
+        }
+    }
+
+    /// What each table serves, as far as it is known: a process that starts is to open that.
+    pub(super) fn serving(&self) -> &BTreeMap<String, Serving> {
+        &self.serving
     }
 
     fn going(&mut self, switch: u64, stage: &Stage) -> Option<&mut Going> {
@@ -160,9 +168,9 @@ impl Parent {
         };
         going.stage = Stage::Closing(why_not);
         going.waiting = going.parts.clone();
-        if let Step::Activate { .. } = going.plan.step {
+        if let Step::Activate { before, .. } = going.plan.step {
             let Plan { table, version, .. } = going.plan.clone();
-            self.switches.made.insert(table, version);
+            self.switches.serving.insert(table, Serving { version, before });
         }
         self.close_all(true);
         self.end_when_closed();

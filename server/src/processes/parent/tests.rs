@@ -4,6 +4,8 @@ use super::*;
 use crate::config::Level;
 use crate::processes::Supervisor;
 use crate::switch::{Plan, Step, busy};
+use millpond_catalog::Serving;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
@@ -40,7 +42,7 @@ fn parent(folder: &Path) -> Parent {
     // The second one is started when the first is ready.
     parent.start(0);
     for number in 0..2 {
-        parent.on(said(number, Said::Warm));
+        parent.on(said(number, warm()));
         parent.on(said(number, Said::Ready));
     }
     parent
@@ -64,8 +66,30 @@ fn asks(number: usize, asked: u64, key: &str, value: &str) -> Event {
     )
 }
 
-/// What a process was told, when it is so much.
+/// The table `films` with that version.
+fn serving(version: u64, before: Option<u64>) -> BTreeMap<String, Serving> {
+    [("films".to_owned(), Serving { version, before })].into()
+}
+
+fn warm() -> Said {
+    let serving = serving(1, None);
+    Said::Warm { serving }
+}
+
+fn serve(version: u64) -> Order {
+    let serving = serving(version, None);
+    Order::Serve { serving }
+}
+
+/// What a process was told after what it is to open, when it is so much.
 fn orders(folder: &Path, number: usize, count: usize) -> Vec<Order> {
+    let mut orders = all_orders(folder, number, count + 1);
+    let first = orders.remove(0);
+    assert!(matches!(first, Order::Begin { .. }), "{first:?}");
+    orders
+}
+
+fn all_orders(folder: &Path, number: usize, count: usize) -> Vec<Order> {
     let until = Instant::now() + WAIT_MAX;
     loop {
         let bytes = std::fs::read(told(folder, number)).unwrap_or_default();
@@ -87,21 +111,38 @@ fn calls_that_cross_have_one_order_everywhere() {
     let set = |level, asked| set(&Setting::LogLevel(level), asked);
     assert_eq!(
         orders(folder.path(), 0, 3),
-        [Order::Serve, set(Level::Debug, Some(7)), set(Level::Error, None)]
+        [serve(1), set(Level::Debug, Some(7)), set(Level::Error, None)]
     );
     assert_eq!(
         orders(folder.path(), 1, 3),
-        [Order::Serve, set(Level::Debug, None), set(Level::Error, Some(9))]
+        [serve(1), set(Level::Debug, None), set(Level::Error, Some(9))]
     );
     // One that starts again hears what holds before it may accept, once.
     parent.on(Event::Heard(Who { number: 1, life: 1 }, Heard::Gone(None)));
     std::fs::remove_file(told(folder.path(), 1)).unwrap();
     parent.start(1);
-    parent.on(Event::Heard(Who { number: 1, life: 2 }, Heard::Said(Said::Warm)));
+    parent.on(Event::Heard(Who { number: 1, life: 2 }, Heard::Said(warm())));
+    assert_eq!(orders(folder.path(), 1, 2), [set(Level::Error, None), serve(1)]);
+}
+
+/// The folder may have newer versions by then, and what the first process opened it need not be.
+#[test]
+fn a_process_that_starts_later_opens_what_the_first_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut parent = parent(folder.path());
+    let nothing = Order::Begin {
+        serving: BTreeMap::new(),
+    };
     assert_eq!(
-        orders(folder.path(), 1, 2),
-        [set(Level::Error, None), Order::Serve]
+        all_orders(folder.path(), 0, 2),
+        [nothing, serve(1)],
+        "the first decides"
     );
+    parent.on(Event::Heard(Who { number: 0, life: 1 }, Heard::Gone(None)));
+    std::fs::remove_file(told(folder.path(), 0)).unwrap();
+    parent.start(0);
+    let serving = serving(1, None);
+    assert_eq!(all_orders(folder.path(), 0, 1), [Order::Begin { serving }]);
 }
 
 #[test]
@@ -250,7 +291,7 @@ fn a_parent_that_stands_still_holds_up_no_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (asked, pid) = (folder.path().join("asked"), folder.path().join("pid"));
     let drains = format!(
-        "trap 'echo asked > {}' TERM; echo $$ > {}; echo '\"warm\"'; echo '\"ready\"'; while :; do sleep 0.01; done",
+        "trap 'echo asked > {}' TERM; echo $$ > {}; echo '{{\"warm\":{{\"serving\":{{}}}}}}'; echo '\"ready\"'; while :; do sleep 0.01; done",
         asked.display(),
         pid.display()
     );
@@ -316,7 +357,7 @@ fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
         plan: plan(folder.path()),
     };
     for number in 0..2 {
-        assert_eq!(orders(folder.path(), number, 2), [Order::Serve, open.clone()]);
+        assert_eq!(orders(folder.path(), number, 2), [serve(1), open.clone()]);
     }
     // There is one at a time.
     parent.on(asks_to_switch(1, folder.path()));
@@ -344,7 +385,7 @@ fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
     std::fs::remove_file(told(folder.path(), 1)).unwrap();
     parent.start(1);
     parent.on(decided);
-    parent.on(Event::Heard(Who { number: 1, life: 2 }, Heard::Said(Said::Warm)));
+    parent.on(Event::Heard(Who { number: 1, life: 2 }, Heard::Said(warm())));
     let close = Order::Close {
         switch: 1,
         is_made: true,
@@ -356,11 +397,8 @@ fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
         outcome: Ok(None),
     };
     assert_eq!(orders(folder.path(), 0, 4)[3], switched);
-    let follow = Order::Follow {
-        table: "films".to_owned(),
-        version: 2,
-    };
-    assert_eq!(orders(folder.path(), 1, 2), [follow, Order::Serve]);
+    let serving = serving(2, Some(1));
+    assert_eq!(orders(folder.path(), 1, 1), [Order::Serve { serving }]);
 }
 
 #[test]
@@ -390,7 +428,7 @@ fn a_process_that_cannot_open_or_ends_has_the_others_drop_what_they_opened() {
         // What comes late belongs to nothing.
         parent.on(opened(1, None));
         parent.on(said(0, Said::Closed { switch: 1 }));
-        assert_eq!(parent.switches.made(), []);
+        assert_eq!(parent.switches.serving(), &serving(1, None));
     };
     check(opened(1, Some(damaged())), "process 1: it is damaged");
     let gone = Event::Heard(Who { number: 1, life: 1 }, Heard::Gone(None));
