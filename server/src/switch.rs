@@ -18,8 +18,8 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Calls that are worked on at a time, each on a thread of its own.
-const CALLS_MAX: usize = 16;
+/// Listings that are worked on at a time, each on a thread of its own. Of changes there is one.
+const LISTINGS_MAX: usize = 16;
 
 /// What a process keeps for switches.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Switching {
     /// Set once everything is open and warm.
     pub(crate) engines: OnceLock<Arc<Handle>>,
     is_busy: Arc<AtomicBool>,
-    calls: Arc<AtomicUsize>,
+    listings: Arc<AtomicUsize>,
 }
 
 /// The one switch that goes on.
@@ -39,7 +39,7 @@ impl Drop for Turn {
     }
 }
 
-/// One of the calls that are worked on.
+/// One of the listings that are worked on.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
@@ -57,9 +57,9 @@ impl Switching {
     }
 
     fn enter(&self) -> Option<Place> {
-        let before = self.calls.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(&self.calls));
-        (before < CALLS_MAX).then_some(place)
+        let before = self.listings.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(&self.listings));
+        (before < LISTINGS_MAX).then_some(place)
     }
 }
 
@@ -265,32 +265,43 @@ pub(crate) fn follow(handle: &Handle, all: BTreeMap<String, Serving>) -> Result<
     Ok(())
 }
 
-/// Does what a call asks for, on a thread of its own.
+/// Does what a call asks for, on a thread of its own. Listings need no token, so they keep no change from its turn.
 pub(crate) fn serve(shared: Arc<Shared>, call: VersionsCall, on_done: OnVersions) {
-    let Some(place) = shared.switching.enter() else {
-        let ex = format!("{CALLS_MAX} calls on versions are worked on already; try again later");
-        return on_done(Err(Status::new(Code::Overloaded, ex)));
-    };
+    match call.change {
+        VersionChange::None => match shared.switching.enter() {
+            Some(place) => on_thread(shared, on_done, move |shared, handle, on_done| {
+                let _place = place;
+                on_done(answer(shared, handle, &call.table, None));
+            }),
+            None => {
+                let ex = format!("{LISTINGS_MAX} tables are listed already; try again later");
+                on_done(Err(Status::new(Code::Overloaded, ex)));
+            }
+        },
+        _ => match shared.switching.begin() {
+            Ok(turn) => on_thread(shared, on_done, move |shared, handle, on_done| {
+                switch(shared, handle, &call, turn, on_done);
+            }),
+            Err(refusal) => on_done(Err(refusal.into())),
+        },
+    }
+}
+
+fn on_thread(
+    shared: Arc<Shared>,
+    on_done: OnVersions,
+    work: impl FnOnce(&Arc<Shared>, &Handle, OnVersions) + Send + 'static,
+) {
     let thread = std::thread::Builder::new().name("versions".into());
     // Where there is no thread, the call is dropped, and that answers it.
-    let _ = thread.spawn(move || {
-        let _place = place;
-        let Some(handle) = shared.switching.engines.get() else {
-            return on_done(Err(Status::new(Code::NotReady, "the server is warming up")));
-        };
-        match call.change {
-            VersionChange::None => on_done(answer(&shared, handle, &call.table, None)),
-            _ => switch(&shared, handle, &call, on_done),
-        }
+    let _ = thread.spawn(move || match shared.switching.engines.get() {
+        Some(handle) => work(&shared, handle, on_done),
+        None => on_done(Err(Status::new(Code::NotReady, "the server is warming up"))),
     });
 }
 
-fn switch(shared: &Arc<Shared>, handle: &Handle, call: &VersionsCall, on_done: OnVersions) {
+fn switch(shared: &Arc<Shared>, handle: &Handle, call: &VersionsCall, turn: Turn, on_done: OnVersions) {
     let began = Instant::now();
-    let turn = match shared.switching.begin() {
-        Ok(turn) => turn,
-        Err(refusal) => return on_done(Err(refusal.into())),
-    };
     let finish = |outcome: Result<(&Plan, Option<String>), Refusal>| {
         drop(turn);
         note(handle, call, &outcome, began);
@@ -491,3 +502,6 @@ fn in_memory(table: &Table) -> Version<'static> {
         problem: Some("its folder is gone".into()),
     }
 }
+
+#[cfg(test)]
+mod tests;
