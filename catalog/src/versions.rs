@@ -90,7 +90,7 @@ impl<'c> Served<'c> {
         (is_the_same && held.check_whole().is_ok()).then(|| Arc::clone(held))
     }
 
-    /// What may replace it while it is served: callers and pipelines see rows of the same columns.
+    /// What may replace it while it is served: callers and pipelines see the same keys and columns.
     fn check_fits(&self, name: &str, next: &Table) -> Result<(), Error> {
         let columns = |schema: &Schema| {
             let columns = schema.columns.iter();
@@ -99,6 +99,13 @@ impl<'c> Served<'c> {
         };
         let problem = if next.name() != self.table.name() {
             format!("is of table {:?}, expected {:?}", next.name(), self.table.name())
+        } else if next.keys() != self.table.keys() {
+            format!(
+                "has keys that are {}, expected {} as in version {}, which serves",
+                next.keys(),
+                self.table.keys(),
+                self.table.version()
+            )
         } else if !next.schema().answers_like(self.table.schema()) {
             format!(
                 "has the columns {}, expected {} as in version {}, which serves",
@@ -110,8 +117,8 @@ impl<'c> Served<'c> {
             return Ok(());
         };
         Err(Error::Unfit(format!(
-            "features.{name}: version {} {problem}; a table keeps its columns while it is served: restart the server with that version \
-             (`millpond features activate`), or build one that fits",
+            "features.{name}: version {} {problem}; a table keeps its keys and columns while it is served: restart the server with that \
+             version (`millpond features activate`), or build one that fits",
             next.version()
         )))
     }

@@ -159,7 +159,7 @@ fn versions_that_were_served_are_held_and_not_read_again() {
 }
 
 #[test]
-fn a_version_of_other_columns_is_not_activated() {
+fn a_version_of_other_columns_or_keys_is_not_activated() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 1);
     let handle = films(dir.path(), None);
@@ -184,6 +184,20 @@ fn a_version_of_other_columns_is_not_activated() {
         Schema::floats(DIM),
         "version 3 is of table \"actors\", expected \"films\"",
     );
+    let keys = features::Keys::Text {
+        slot: "genre".to_owned(),
+    };
+    let texts = Schema {
+        keys,
+        ..Schema::floats(DIM)
+    };
+    let mut writer = Writer::create(dir.path(), "films", 5, texts, 1).unwrap();
+    writer.push_text("drama", &[0.5; DIM]).unwrap();
+    writer.finish().unwrap();
+    let error = handle.activate("films", 5).unwrap_err().to_string();
+    let words =
+        "version 5 has keys that are texts, hashed in slot \"genre\", expected numbers as in version 1";
+    assert!(error.contains(words), "{error}");
     // Callers do not see how numbers are stored.
     let mut schema = Schema::floats(DIM);
     schema.columns[0].numbers = features::Numbers::F16;

@@ -153,10 +153,12 @@ impl Schema {
         self.columns.iter().map(|column| column.dim).sum()
     }
 
-    /// Whether answers look alike: columns of the same names, as long. How numbers are stored is not seen in them.
+    /// Whether calls and answers look alike: keys of one kind, and columns of the same names, as long. How numbers are stored
+    /// is not seen in them.
     pub fn answers_like(&self, other: &Schema) -> bool {
         let mut pairs = self.columns.iter().zip(&other.columns);
-        self.columns.len() == other.columns.len()
+        self.keys == other.keys
+            && self.columns.len() == other.columns.len()
             && pairs.all(|(one, other)| (&one.name, one.dim) == (&other.name, other.dim))
     }
 
@@ -309,6 +311,28 @@ mod tests {
         };
         schema.check().unwrap();
         check(columns(widest + 1), "bytes of a row: ");
+    }
+
+    #[test]
+    fn tables_that_answer_alike_have_the_same_keys_and_columns() {
+        let text = |slot: &str| Schema {
+            keys: Keys::Text {
+                slot: slot.to_owned(),
+            },
+            ..Schema::floats(2)
+        };
+        let half = Schema {
+            columns: vec![column("vector", Numbers::F16, 2)],
+            ..Schema::floats(2)
+        };
+        let check = |one: &Schema, other: &Schema, expected| {
+            assert_eq!(one.answers_like(other), expected, "{one:?} and {other:?}");
+        };
+        check(&Schema::floats(2), &half, true);
+        check(&Schema::floats(2), &Schema::floats(3), false);
+        check(&Schema::floats(2), &text("genre"), false);
+        check(&text("genre"), &text("genre"), true);
+        check(&text("genre"), &text("tag"), false);
     }
 
     #[test]
