@@ -3,6 +3,7 @@
 //! It decides no change. Its invariant: a change either serves whole and warm, or leaves everything as it was; no call waits for
 //! one, and none is refused by one.
 
+use crate::versions;
 use crate::{Catalog, Error, ModelSection, Resources, Sections, Serving};
 use arc_swap::{ArcSwap, Guard};
 use millpond_threads::ends_by;
@@ -92,6 +93,7 @@ impl Handle {
     /// As [`Handle::change`].
     pub fn prepare_version(&self, table: &str, version: u64) -> Result<Prepared<'_>, Error> {
         let before = self.lock();
+        versions::check_is_of_folder(&self.pin(), table, version)?;
         let mut sections = self.pin().sections().clone();
         match sections.features.get_mut(table) {
             Some(section) => section.version = Some(version),

@@ -50,6 +50,23 @@ impl Past {
     }
 }
 
+/// Whether the version of that number that serves is the one of its folder: a switch to it says what a restart serves. A folder
+/// that is gone says nothing else.
+pub(crate) fn check_is_of_folder(catalog: &Catalog, name: &str, version: u64) -> Result<(), Error> {
+    let Some(Served { section, table, .. }) = Served::of(catalog, name) else {
+        return Ok(());
+    };
+    if table.version() != version || !table.path().exists() {
+        return Ok(());
+    }
+    table.check_stands_in(&section.path).map_err(|error| {
+        Error::Unfit(format!(
+            "features.{name}: version {version} serves, and its folder has been replaced since it was opened ({error}); build it \
+             under a number of its own, or restart the server"
+        ))
+    })
+}
+
 /// What serves under a name before a change.
 pub(crate) struct Served<'c> {
     section: &'c features::Section,

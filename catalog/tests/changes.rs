@@ -208,6 +208,29 @@ fn a_version_of_other_columns_or_keys_is_not_activated() {
     handle.activate("films", 4).unwrap();
 }
 
+/// A restart would serve the other rows.
+#[test]
+fn a_version_whose_folder_was_replaced_is_not_activated_as_the_one_that_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 1);
+    write(dir.path(), 2);
+    let handle = films(dir.path(), None);
+    features::delete_version(dir.path(), 2).unwrap();
+    handle.activate("films", 2).unwrap();
+    let mut writer = Writer::create(dir.path(), "films", 2, Schema::floats(DIM), 1).unwrap();
+    writer.push(0, &[7.0; DIM]).unwrap();
+    writer.finish().unwrap();
+    let error = handle.activate("films", 2).unwrap_err().to_string();
+    assert!(
+        error.contains("version 2 serves") && error.contains("has been replaced"),
+        "{error}"
+    );
+    // Once another one serves, the new rows may, too.
+    handle.activate("films", 1).unwrap();
+    handle.activate("films", 2).unwrap();
+    assert_eq!(handle.pin().tables["films"].rows(), 1);
+}
+
 #[test]
 fn what_is_prepared_serves_when_it_is_committed_and_never_else() {
     let dir = tempfile::tempdir().unwrap();
