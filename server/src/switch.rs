@@ -173,14 +173,13 @@ impl Plan {
             VersionChange::Delete(_) => Step::Delete,
             _ => {
                 let before = if version == now { past.before } else { Some(now) };
-                if fixed.is_none() && matches!(Active::read(&folder), Ok(None)) {
+                let is_there = || features::versions(&folder).is_ok_and(|there| there.contains(&version));
+                if fixed.is_none() && matches!(Active::read(&folder), Ok(None)) && is_there() {
                     // From now on a start serves what serves now, whatever newer versions there are: one of them may be what
-                    // is refused. Where it cannot be written, the answer says so in the end.
-                    let _ = Active {
-                        version: now,
-                        before: past.before,
-                    }
-                    .write(&folder);
+                    // is refused. Where it cannot be written, the answer says so in the end. Of several processes another
+                    // one may have switched meanwhile: what was written then stays.
+                    let (version, before) = (now, past.before);
+                    let _ = Active { version, before }.write_first(&folder);
                 }
                 let is_fixed = fixed.is_some();
                 Step::Activate { before, is_fixed }

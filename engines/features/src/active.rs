@@ -4,7 +4,7 @@
 //! switch whole, or that of the switch before; a file that says anything else is an error, never a guess.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::process;
 
@@ -58,7 +58,7 @@ impl Active {
         let path = table_dir.join(FILE);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", &path)(error)),
         };
         let mut bytes = Vec::new();
@@ -77,6 +77,26 @@ impl Active {
     /// # Errors
     /// [`Error::VersionNotFound`] where the version has no folder, so that a start could not serve it; [`Error::Io`].
     pub fn write(self, table_dir: &Path) -> Result<(), Error> {
+        self.put(table_dir, |unfinished, path| fs::rename(unfinished, path))
+    }
+
+    /// Writes the file where there is none, and else leaves it as it is: another process may write at the same time.
+    ///
+    /// # Errors
+    /// As [`Active::write`]; [`Error::Io`] also where the file system has no hard links.
+    pub fn write_first(self, table_dir: &Path) -> Result<(), Error> {
+        self.put(table_dir, |unfinished, path| {
+            let linked = fs::hard_link(unfinished, path);
+            let _ = fs::remove_file(unfinished);
+            match linked {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+                linked => linked,
+            }
+        })
+    }
+
+    /// Gives the file, once it is whole beside, its name.
+    fn put(self, table_dir: &Path, name: impl FnOnce(&Path, &Path) -> io::Result<()>) -> Result<(), Error> {
         let available = versions(table_dir)?;
         if !available.contains(&self.version) {
             return Err(not_found(table_dir, self.version, available));
@@ -89,14 +109,14 @@ impl Active {
             file.write_all(self.encode().as_bytes())?;
             file.sync_all()
         });
-        let renamed = written
+        let named = written
             .map_err(Error::io("write", &unfinished))
-            .and_then(|()| fs::rename(&unfinished, &path).map_err(Error::io("write", &path)));
-        if renamed.is_err() {
+            .and_then(|()| name(&unfinished, &path).map_err(Error::io("write", &path)));
+        if named.is_err() {
             // Readers ignore what is left of it.
             let _ = fs::remove_file(&unfinished);
         }
-        renamed?;
+        named?;
         let synced = File::open(table_dir).and_then(|dir| dir.sync_all());
         synced.map_err(Error::io("sync", table_dir))
     }
@@ -217,6 +237,28 @@ mod tests {
             .collect();
         assert_eq!(names.len(), 3, "nothing unfinished is left: {names:?}");
         assert_eq!(versions(dir.path()).unwrap(), [3, u64::MAX]);
+    }
+
+    #[test]
+    fn the_first_file_replaces_none() {
+        let dir = folder_of(&[1, 2]);
+        let active = |version| Active {
+            version,
+            before: None,
+        };
+        assert!(matches!(
+            active(3).write_first(dir.path()),
+            Err(Error::VersionNotFound { version: 3, .. })
+        ));
+        assert_eq!(Active::read(dir.path()).unwrap(), None);
+        for version in [2, 1] {
+            active(version).write_first(dir.path()).unwrap();
+            assert_eq!(Active::read(dir.path()).unwrap(), Some(active(2)));
+        }
+        active(1).write(dir.path()).unwrap();
+        assert_eq!(Active::read(dir.path()).unwrap(), Some(active(1)));
+        let count = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(count, 3, "nothing unfinished is left");
     }
 
     #[test]
