@@ -193,6 +193,26 @@ impl Plan {
         })
     }
 
+    /// Whether a process that starts later could open what is to serve. A lone process may serve a version that it holds and whose
+    /// folder is gone: its next start serves another one.
+    pub(crate) fn check_lasts(&self) -> Result<(), Refusal> {
+        let Step::Activate { .. } = self.step else {
+            return Ok(());
+        };
+        let (version, there) = (self.version, features::versions(&self.folder));
+        match there {
+            Ok(there) if there.contains(&version) => Ok(()),
+            Ok(there) => {
+                let ex = format!(
+                    "the folder of version {version} is gone, found {there:?}; of several processes one that starts later could not \
+                     serve it"
+                );
+                Err(Refusal::new(Code::Conflict, ex))
+            }
+            Err(error) => Err(Refusal::from(&error)),
+        }
+    }
+
     /// The step that cannot be taken back; reads no table. Says why a start will not serve what serves then, where it will not.
     pub(crate) fn decide(&self) -> Result<Option<String>, Refusal> {
         match self.step {

@@ -147,6 +147,15 @@ fn a_process_that_is_started_again_serves_what_the_others_serve() {
             "a way back leads to the same version on every process: {listed}"
         );
     }
+    // The first process still holds it, and one that starts later could not open it.
+    let (status, answer) = server.call("features.activate", &activate(1));
+    assert_eq!(status, 200, "{answer}");
+    fs::remove_dir_all(table.join("00000002")).unwrap();
+    let (_, answer) = server.call("features.rollback", &json!({"table": "films", "_token": "t"}));
+    assert_eq!(answer["code"], json!(30112), "{answer}");
+    let ex = answer["ex"].as_str().unwrap();
+    assert!(ex.contains("the folder of version 2 is gone"), "{ex}");
+    assert_eq!(served(&server), BTreeSet::from([1]));
     assert!(server.terminate().success());
 }
 

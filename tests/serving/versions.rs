@@ -459,4 +459,14 @@ fn an_answer_says_whether_a_restart_serves_the_version() {
     );
     assert!(answer["why_not"].as_str().unwrap().contains("ACTIVE"), "{answer}");
     assert_eq!(served(&server), 1);
+    // A lone process serves what it holds, folder or not.
+    fs::remove_dir_all(folder.path().join("tables/films/ACTIVE")).unwrap();
+    fs::remove_dir_all(folder.path().join("tables/films/00000002")).unwrap();
+    let answer = switched(&server, "features.rollback", &json!({}));
+    assert_eq!(
+        (&answer["active"], &answer["persistent"]),
+        (&json!(2), &json!(false)),
+        "{answer}"
+    );
+    assert_eq!(served(&server), 2);
 }

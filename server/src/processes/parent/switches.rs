@@ -149,7 +149,8 @@ impl Parent {
         // This thread does not wait for a disk.
         let thread = std::thread::Builder::new().name("switch".into());
         let started = thread.spawn(move || {
-            let _ = events.send(Event::Decided(switch, plan.decide()));
+            let decision = plan.check_lasts().and_then(|()| plan.decide());
+            let _ = events.send(Event::Decided(switch, decision));
         });
         if let Err(error) = started {
             let ex = format!("the parent of the processes cannot start a thread: {error}");
