@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::active::not_found;
@@ -111,7 +111,15 @@ pub fn delete_version(table_dir: &Path, version: u64) -> Result<(), Error> {
     if !available.contains(&version) {
         return Err(not_found(table_dir, version, available));
     }
-    for other in available.into_iter().filter(|other| *other > version) {
+    check_no_base(table_dir, version, &available)?;
+    let nameless = take_name(table_dir, version)?;
+    let synced = File::open(table_dir).and_then(|dir| dir.sync_all());
+    synced.map_err(Error::io("sync", table_dir))?;
+    fs::remove_dir_all(&nameless).map_err(Error::io("delete", &nameless))
+}
+
+fn check_no_base(table_dir: &Path, version: u64, available: &[u64]) -> Result<(), Error> {
+    for other in available.iter().copied().filter(|other| *other > version) {
         let (manifest, _) = Manifest::read(&table_dir.join(folder(other)))?;
         if manifest.base.is_some_and(|base| base.version == version) {
             return Err(Error::IsBase {
@@ -121,19 +129,35 @@ pub fn delete_version(table_dir: &Path, version: u64) -> Result<(), Error> {
             });
         }
     }
+    Ok(())
+}
+
+/// Takes a version's name away, at once: half a version never has one. A delta that got its name meanwhile gives it back.
+fn take_name(table_dir: &Path, version: u64) -> Result<PathBuf, Error> {
     let path = table_dir.join(folder(version));
-    // It loses its name at once; half a version never has one.
     let nameless = table_dir.join(format!(".{}.{}.deleted", folder(version), process::id()));
     fs::rename(&path, &nameless).map_err(Error::io("delete", &path))?;
-    let synced = File::open(table_dir).and_then(|dir| dir.sync_all());
-    synced.map_err(Error::io("sync", table_dir))?;
-    fs::remove_dir_all(&nameless).map_err(Error::io("delete", &nameless))
+    // A build names its delta and then looks whether its base stands; this looks for deltas once the base has gone. So one of
+    // the two sees the other.
+    let left = match versions(table_dir) {
+        Err(Error::NoVersions { .. }) => Ok(Vec::new()),
+        left => left,
+    };
+    match left.and_then(|left| check_no_base(table_dir, version, &left)) {
+        Ok(()) => Ok(nameless),
+        Err(error) => {
+            fs::rename(&nameless, &path).map_err(Error::io("give back its name to", &nameless))?;
+            Err(error)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use crate::{Schema, Table, write::Writer};
+    use std::sync::Arc;
 
     #[test]
     fn only_the_one_name_of_a_number_counts() {
@@ -162,6 +186,33 @@ mod tests {
         }
         fs::write(dir.path().join("00000011"), "a file").unwrap();
         assert_eq!(versions(dir.path()).unwrap(), [2, 10, 123_456_789]);
+    }
+
+    /// The delta got its name after it was looked for.
+    #[test]
+    fn a_base_whose_name_was_taken_gets_it_back_where_a_delta_stands_on_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::create(dir.path(), "films", 1, Schema::floats(2), 1).unwrap();
+        let base = Arc::new(Table::open(&writer.finish().unwrap().path).unwrap());
+        let delta = Writer::create_delta(dir.path(), 2, base, 1).unwrap();
+        delta.finish().unwrap();
+        let refused = take_name(dir.path(), 1).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                Error::IsBase {
+                    version: 1,
+                    delta: 2,
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+        assert_eq!(Table::open_version(dir.path(), None).unwrap().chain(), [2, 1]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        take_name(dir.path(), 2).unwrap();
+        take_name(dir.path(), 1).unwrap();
+        assert!(matches!(versions(dir.path()), Err(Error::NoVersions { .. })));
     }
 
     #[test]

@@ -401,6 +401,9 @@ impl Writer {
             .map_err(Error::io("write", &path))?;
         sync_dir(&self.unfinished.path)?;
         let path = self.unfinished.publish(&self.table_dir, self.version)?;
+        if let Some(base) = &self.base {
+            self.unfinished.stays_on(base, &self.table_dir, &path)?;
+        }
         sync_dir(&self.table_dir)?;
         Ok(Summary {
             path,

@@ -306,3 +306,28 @@ fn a_delta_shares_its_base_with_the_version_before() {
     check(&second, &expected);
     assert_eq!((second.chain(), first.chain()), (vec![2, 1], vec![1]));
 }
+
+/// Deletes a base while a delta on it is built: in no round may both succeed.
+#[test]
+fn a_base_that_goes_while_a_delta_is_built_leaves_no_delta_without_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = Model::from([(1, [1.0; 2])]);
+    for _ in 0..200 {
+        let on = match Table::open_version(dir.path(), Some(1)) {
+            Ok(table) => Arc::new(table),
+            Err(_) => base(dir.path(), &model, 1),
+        };
+        let writer = Writer::create_delta(dir.path(), 2, on, 1).unwrap();
+        let (built, deleted) = std::thread::scope(|scope| {
+            let deleting = scope.spawn(|| delete_version(dir.path(), 1));
+            (writer.finish(), deleting.join().unwrap())
+        });
+        assert!(built.is_err() || deleted.is_err(), "{built:?} {deleted:?}");
+        let left = version_infos(dir.path()).unwrap_or_default();
+        let left: Vec<u64> = left.iter().map(|info| info.version).collect();
+        assert!(!left.contains(&2) || left.contains(&1), "{left:?}");
+        if left.contains(&2) {
+            delete_version(dir.path(), 2).unwrap();
+        }
+    }
+}

@@ -9,6 +9,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
+use crate::table::Table;
 use crate::versions::folder;
 
 /// A folder that is removed unless it is published.
@@ -48,6 +49,19 @@ impl Unfinished {
         })?;
         self.published = true;
         Ok(path)
+    }
+}
+
+impl Unfinished {
+    /// A delta that was published stays where its base stands even now: whoever deletes a version looks for deltas once it has
+    /// no name. Otherwise it loses its name, and goes.
+    pub(super) fn stays_on(&mut self, base: &Table, table_dir: &Path, published: &Path) -> Result<(), Error> {
+        let stands = base.check_stands_in(table_dir);
+        if stands.is_err() {
+            fs::rename(published, &self.path).map_err(Error::io("remove", published))?;
+            self.published = false;
+        }
+        stands
     }
 }
 
@@ -101,6 +115,8 @@ pub(super) fn sync_dir(path: &Path) -> Result<(), Error> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::write::Writer;
+    use crate::{Schema, delete_version, versions};
 
     #[test]
     fn the_folders_that_new_ones_stand_in_are_synced() {
@@ -121,5 +137,28 @@ mod tests {
         fs::write(path("file"), "").unwrap();
         let error = make_dir(&path("file/films")).unwrap_err().to_string();
         assert!(error.contains("cannot make folder"), "{error}");
+    }
+
+    #[test]
+    fn a_delta_whose_base_went_while_it_got_its_name_goes_too() {
+        let dir = tempfile::tempdir().unwrap();
+        for version in [1, 2] {
+            let writer = Writer::create(dir.path(), "films", version, Schema::floats(2), 1).unwrap();
+            writer.finish().unwrap();
+        }
+        let base = Table::open_version(dir.path(), Some(1)).unwrap();
+        let mut unfinished = Unfinished::create(dir.path(), 3, false).unwrap();
+        let path = unfinished.publish(dir.path(), 3).unwrap();
+        unfinished.stays_on(&base, dir.path(), &path).unwrap();
+        // A folder without a manifest would keep the base from being deleted.
+        fs::remove_dir(&path).unwrap();
+        delete_version(dir.path(), 1).unwrap();
+        let mut unfinished = Unfinished::create(dir.path(), 3, false).unwrap();
+        let path = unfinished.publish(dir.path(), 3).unwrap();
+        let gone = unfinished.stays_on(&base, dir.path(), &path).unwrap_err();
+        assert!(matches!(gone, Error::Base { version: 1, .. }), "{gone}");
+        drop(unfinished);
+        assert_eq!(versions(dir.path()).unwrap(), [2]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left");
     }
 }
