@@ -11,6 +11,7 @@ use std::process;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
+use crate::files;
 use crate::versions::{delete_version, versions};
 
 /// The name of the file in a table's folder.
@@ -56,7 +57,7 @@ impl Active {
     /// [`Error::Active`] where the file holds something else, [`Error::Io`] where it cannot be read.
     pub fn read(table_dir: &Path) -> Result<Option<Active>, Error> {
         let path = table_dir.join(FILE);
-        let file = match File::open(&path) {
+        let file = match files::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", &path)(error)),

@@ -2,13 +2,13 @@
 //!
 //! Writes no file. Invariant: a shard that comes of it holds the rows of its file, after every byte was checked.
 
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
+use crate::files;
 use crate::header::{self, HEADER_BYTES, check_start, u32_at, u64_at};
 use crate::manifest::{KeyKind, Manifest, ShardEntry};
 use crate::schema::{DIM_MAX, NotFinite, Schema};
@@ -56,7 +56,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> serde_json::Result<Manifest> {
 
 /// Reads a shard file of that format. Its `header_checksum` is then that of the file.
 pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let bytes = files::read(path).map_err(Error::io("read", path))?;
     let old = Old::decode(&bytes, path)?;
     let mut keys = Keys::default();
     old.each(&mut |key, _| keys.push(key));

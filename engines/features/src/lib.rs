@@ -35,6 +35,7 @@
 mod active;
 mod counts;
 mod error;
+mod files;
 mod format1;
 mod guard;
 mod hash;

@@ -3,13 +3,13 @@
 //! Not a place for settings: the file is written once and an edit is refused. Invariant: a manifest that was read is
 //! byte for byte one that a writer wrote.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
+use crate::files;
 use crate::format1;
 use crate::header::{FORMAT, SHARDS_MAX};
 use crate::schema::{Column, Keys, NotFinite, Schema};
@@ -113,7 +113,7 @@ impl Manifest {
     /// Reads and checks the manifest of a version folder; its checksum, as deltas name it, is given beside it.
     pub(crate) fn read(version_dir: &Path) -> Result<(Manifest, String), Error> {
         let path = version_dir.join(FILE);
-        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        let bytes = files::read(&path).map_err(Error::io("read", &path))?;
         let manifest = Manifest::decode(&bytes, &path)?;
         manifest.check(&path)?;
         let checksum = xxh3_64(bytes.get(HEAD_BYTES..).unwrap_or_default());

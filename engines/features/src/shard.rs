@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
+use crate::files;
 use crate::hash::{Places, hash};
 use crate::header::{HEADER_BYTES, Header, KEY_BYTES, Layout, PILOT_BYTES};
 use crate::map::Bytes;
@@ -36,7 +37,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// Maps a shard file; only its header is read.
     pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
-        let mut file = File::open(path).map_err(Error::io("open", path))?;
+        let mut file = files::open(path).map_err(Error::io("open", path))?;
         let metadata = file.metadata().map_err(Error::io("read", path))?;
         let bytes = header_of(&mut file, metadata.len(), path)?;
         let (header, layout, header_checksum) = Header::decode(&bytes, metadata.len(), path)?;
