@@ -4,11 +4,13 @@
 //! each does the first and the last, and their parent the one between. Its invariants: no net thread waits for a step; until
 //! `ACTIVE` is written everything is as it was; and a start after a kill at any moment serves the old version or the new one.
 
+mod answer;
+
 use crate::Shared;
+use answer::answer;
 use millpond_calls::{OnVersions, VersionChange, VersionsCall};
 use millpond_catalog::{self as catalog, Catalog, Handle, Prepared, Serving};
 use millpond_engines_features::{self as features, Active, Table};
-use millpond_wire_schema::features_versions::{Answer, Version};
 use millpond_wire_schema::{Code, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -430,96 +432,6 @@ fn parts<'c>(catalog: &'c Catalog, table: &str) -> Result<Parts<'c>, Refusal> {
 /// The version that the configuration has a start serve.
 fn fixed(shared: &Shared, table: &str) -> Option<u64> {
     shared.config.features.get(table)?.version
-}
-
-/// What there is now; `why_not` is what kept the last switch from being written. But for that it names no file of this machine:
-/// who lists versions needs no token.
-fn answer(
-    shared: &Shared,
-    handle: &Handle,
-    table: &str,
-    why_not: Option<String>,
-) -> Result<Answer<'static>, Status> {
-    let catalog = handle.pin();
-    let (active, past, section) = parts(&catalog, table)?;
-    let at_start = match fixed(shared, table) {
-        Some(version) => Ok((
-            version,
-            format!("features.{table}.version of the configuration is {version}"),
-        )),
-        None => features::version_at_start(&section.path)
-            .map(|version| (version, format!("a restart serves version {version}"))),
-    };
-    let why_not = match at_start {
-        Ok((version, _)) if version == active.version() => None,
-        Ok((_, derived)) => Some(why_not.unwrap_or(derived)),
-        Err(_) => Some(why_not.unwrap_or_else(|| {
-            "ACTIVE in the table's folder is damaged, or names a version that is not there".to_owned()
-        })),
-    };
-    let described = features::describe_versions(&section.path).unwrap_or_default();
-    let mut versions: Vec<Version<'static>> = described.into_iter().map(on_disk).collect();
-    for open in catalog.versions(table) {
-        match versions
-            .iter_mut()
-            .find(|version| version.version == open.version())
-        {
-            Some(version) => version.held = true,
-            None => versions.push(in_memory(open)),
-        }
-    }
-    versions.sort_by_key(|version| version.version);
-    Ok(Answer {
-        active: active.version(),
-        before: past.before,
-        persistent: why_not.is_none(),
-        why_not: why_not.map(Into::into),
-        versions,
-    })
-}
-
-fn on_disk((version, info): features::Described) -> Version<'static> {
-    let none = Version {
-        version,
-        base: None,
-        rows: 0,
-        bytes: 0,
-        created: 0,
-        source: None,
-        held: false,
-        problem: None,
-    };
-    match info {
-        Ok(info) => Version {
-            base: info.base,
-            rows: info.rows,
-            bytes: info.bytes,
-            created: info.created_unix_s,
-            source: Some(info.source)
-                .filter(|source| !source.is_empty())
-                .map(Into::into),
-            ..none
-        },
-        Err(_) => Version {
-            problem: Some("its manifest cannot be read; `millpond features verify` says why".into()),
-            ..none
-        },
-    }
-}
-
-/// A version whose folder is gone.
-fn in_memory(table: &Table) -> Version<'static> {
-    let source = Some(table.source().to_owned());
-    Version {
-        version: table.version(),
-        base: table.chain().get(1).copied(),
-        rows: table.rows(),
-        bytes: table.own_shards().map(|shard| shard.bytes).sum(),
-        created: table.created_unix_s(),
-        source: source.filter(|source| !source.is_empty()).map(Into::into),
-        held: true,
-        problem: Some("its folder is gone".into()),
-    }
 }
 
 #[cfg(test)]

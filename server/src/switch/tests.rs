@@ -3,6 +3,7 @@
 use super::*;
 use crate::Program;
 use crate::config::Config;
+use millpond_wire_schema::features_versions::Answer;
 use std::sync::mpsc::Receiver;
 
 /// How a call is answered by a server that has nothing open yet.
