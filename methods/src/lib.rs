@@ -123,11 +123,7 @@ fn find<'e, T>(what: &str, named: &'e BTreeMap<String, T>, name: &str) -> Result
         let there: Vec<&str> = named.keys().map(String::as_str).collect();
         Status::new(
             Code::NotFound,
-            // A name may be as long as a payload.
-            format!(
-                "no {what} {:?} is served; there are {there:?}",
-                name.chars().take(64).collect::<String>()
-            ),
+            format!("no {what} {name:?} is served; there are {there:?}"),
         )
     })
 }
