@@ -9,7 +9,7 @@
 //!
 //! let payload = Payload::new(Encoding::Json, br#"{"table": "films", "keys": [1, 2, 3]}"#).unwrap();
 //! let (lookup, _) = Lookup::decode(&payload).unwrap();
-//! assert_eq!(lookup.keys, [1, 2, 3]);
+//! assert_eq!(lookup.keys, Some(vec![1, 2, 3]));
 //! ```
 
 mod declare;
