@@ -41,9 +41,8 @@ pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
 pub use millpond_engines_features::{
-    Active, Described, Keys, NotFinite, Numbers, ShardInfo, VersionInfo, activate_at_start,
-    delete_unused_version, delete_version, describe_versions, roll_back_at_start, version_at_start,
-    version_infos,
+    Active, Described, Keys, NotFinite, Numbers, ShardInfo, activate_at_start, delete_unused_version,
+    describe_versions, roll_back_at_start, version_at_start,
 };
 pub use random::{RandomOptions, random};
 
