@@ -121,7 +121,7 @@ fn look_back(settings: &Settings, life: &Life, number: u64, tally: &Tally) -> an
         round: number + 1,
     };
     match launch.begin()?.ready() {
-        Ok(server) => drop(round::check_store(life, &server, &findings, tally)),
+        Ok(server) => drop(round::check(life, &server, &findings, tally, Kind::Kill)),
         Err(error) => findings.tell(Broken::Died, error.to_string()),
     }
     Ok(findings.into_inner())

@@ -4,6 +4,7 @@
 //! is a constant here, and stands in the text by this file alone.
 
 use crate::certificates::Authority;
+use crate::table::{NAME, TABLES};
 use anyhow::Context as _;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -27,6 +28,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 64 << 10;
 pub const REQUEST_MAX: Duration = Duration::from_secs(4);
 /// How long a connection may ask nothing.
 pub const IDLE_MAX: Duration = Duration::from_secs(20);
+/// The token of methods that switch versions.
+pub const TOKEN: &str = "campaign";
 /// How late the server may be with the end of either.
 pub const OVERDUE_LATE: Duration = Duration::from_secs(5);
 
@@ -43,6 +46,7 @@ pub fn write(folder: &Path, authority: &Authority, with_store: bool) -> anyhow::
          [server.tls]\ncertificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
          [log]\nlevel = 3\nqueue_bytes_max = 1048576\n\
          [models.stand_in]\nbackend = \"practice\"\nbehaviour = \"wait\"\nus = 2000\nbatch_size_max = 4\nqueue_max = 200\nqueue_bytes_max = 4194304\n\
+         [admin]\ntoken = \"{TOKEN}\"\n[features.{NAME}]\npath = \"{TABLES}/{NAME}\"\n\
          [methods.echo]\nkind = \"echo\"\n[methods.large]\nanswer = {{ text = \"{text}\" }}\n",
         DRAIN_MAX.as_millis(),
         IDLE_MAX.as_secs(),
@@ -53,8 +57,8 @@ pub fn write(folder: &Path, authority: &Authority, with_store: bool) -> anyhow::
             config,
             "[ordered.events]\npath = \"store/events\"\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n"
         );
-        std::fs::create_dir_all(folder.join("store")).context("cannot make the store's folder")?;
     }
+    std::fs::create_dir_all(folder.join("store")).context("cannot make the store's folder")?;
     std::fs::write(folder.join("millpond.toml"), config).context("cannot write the configuration")?;
     authority.renew(folder)
 }

@@ -12,6 +12,8 @@ pub enum Broken {
     PutLost,
     /// A put is there in part, with another value, or although it was refused.
     PutWrong,
+    /// A feature table mixed versions, served a wrong one, or a build that was killed left half a version.
+    Version,
     /// A call was not answered, answered twice, or answered something else than it asked.
     Answer,
     /// The server takes more memory than is documented.

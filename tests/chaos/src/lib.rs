@@ -20,4 +20,5 @@ pub mod round;
 pub mod scene;
 pub mod server;
 pub mod settings;
+pub mod table;
 pub mod tally;

@@ -8,6 +8,7 @@ use crate::fault::Disk;
 use crate::invariant::memory::documented_bytes;
 use crate::ledger::Ledger;
 use crate::settings::Settings;
+use crate::table::{self, Served};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,7 @@ pub struct Life {
     folder: PathBuf,
     authority: Authority,
     ledger: Ledger,
+    served: Served,
     disk: Disk,
     documented_bytes: u64,
     is_kept: bool,
@@ -52,13 +54,15 @@ impl Life {
         let authority = Authority::new()?;
         configuration::write(&folder, &authority, place != Place::Nowhere)?;
         let processes = if place == Place::Nowhere { FLEET } else { 1 };
-        let documented_bytes = documented_bytes(&settings.millpond, &folder, processes)?;
         let is_own = settings.can_mount && place == Place::OwnDisk;
         let disk = Disk::new(&folder.join("store"), is_own)?;
+        table::prepare(&settings.millpond, &folder)?;
+        let documented_bytes = documented_bytes(&settings.millpond, &folder, processes)?;
         Ok(Life {
             folder,
             authority,
             ledger: Ledger::default(),
+            served: Served::default(),
             disk,
             documented_bytes,
             is_kept: false,
@@ -92,6 +96,11 @@ impl Life {
     /// What is known of its store.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// What is known of the version of its feature table.
+    pub fn served(&self) -> &Served {
+        &self.served
     }
 
     /// What its store is on.

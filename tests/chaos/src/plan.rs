@@ -109,6 +109,8 @@ pub struct Round {
     pub callers: u32,
     /// Threads that read what is put.
     pub readers: u32,
+    /// Threads that look rows up in the feature table, while one switches its versions and one kills builds.
+    pub lookers: u32,
 }
 
 /// A generator of its own for everything that chooses: seed, and a number for who asks.
@@ -143,10 +145,10 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         Kind::Storm => storm(random),
         Kind::Fleet => fleet(random),
     };
-    let (writers, callers, readers) = match kind {
-        Kind::Kill => (4, 1, 1),
-        Kind::Storm => (3, 4, 1),
-        Kind::Fleet => (0, 5, 0),
+    let (writers, callers, readers, lookers) = match kind {
+        Kind::Kill => (4, 1, 1, 1),
+        Kind::Storm => (3, 4, 1, 2),
+        Kind::Fleet => (0, 5, 0, 3),
     };
     Round {
         number,
@@ -158,6 +160,7 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         writers,
         callers,
         readers,
+        lookers,
     }
 }
 

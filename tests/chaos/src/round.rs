@@ -4,7 +4,7 @@
 
 use crate::fault::{await_moment, inject};
 use crate::finding::{Broken, Finding, Findings};
-use crate::invariant::{memory, ready, service, stop, store};
+use crate::invariant::{memory, ready, service, stop, store, table};
 use crate::life::{FLEET, Life};
 use crate::load;
 use crate::plan::{End, Kind, Moment, Round};
@@ -39,7 +39,7 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
     match starting.ready() {
         Err(error) => findings.tell(Broken::Died, error.to_string()),
         Ok(server) => {
-            let was_checked = round.kind == Kind::Fleet || check_store(life, &server, &findings, tally);
+            let was_checked = check(life, &server, &findings, tally, round.kind);
             if was_checked {
                 serve(settings, life, round, tally, &findings, &server)?;
             }
@@ -51,8 +51,27 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
     Ok(findings.into_inner())
 }
 
+/// Holds what a server has after its start against what is known of it.
+pub fn check(life: &Life, server: &Server, findings: &Findings, tally: &Tally, kind: Kind) -> bool {
+    let store = kind == Kind::Fleet || check_store(life, server, findings, tally);
+    store && check_table(life, server, findings)
+}
+
+/// Holds the version of the feature table against those that may be on the disk.
+fn check_table(life: &Life, server: &Server, findings: &Findings) -> bool {
+    let why = match table::serving(server, &life.authority().client()) {
+        Ok(version) => match life.served().restarted(version) {
+            Ok(()) => return true,
+            Err(possible) => format!("version {version} serves after a start; possible were {possible}"),
+        },
+        Err(error) => format!("the feature table cannot be read: {error:#}"),
+    };
+    findings.tell(Broken::Version, why);
+    false
+}
+
 /// Holds the store against what is known of it, before anybody puts.
-pub fn check_store(life: &Life, server: &Server, findings: &Findings, tally: &Tally) -> bool {
+fn check_store(life: &Life, server: &Server, findings: &Findings, tally: &Tally) -> bool {
     match store::read(server) {
         Ok(found) => {
             life.ledger().check(&found, findings, tally);
@@ -105,6 +124,11 @@ fn act<'scope>(
     for number in 0..u64::from(round.readers) {
         scope.spawn(move || load::read(scene, number));
     }
+    for number in 0..u64::from(round.lookers) {
+        scope.spawn(move || load::look_up(scene, number));
+    }
+    scope.spawn(|| load::switch(scene));
+    scope.spawn(|| load::build(scene));
     for (who, (at, fault)) in (100..).zip(&round.faults) {
         scene.sleep(at.saturating_sub(began.elapsed()));
         inject(scope, scene, life.disk(), *fault, who)?;

@@ -10,6 +10,7 @@ use crate::life::Life;
 use crate::plan::{Kind, Round, generator};
 use crate::server::Server;
 use crate::settings::Settings;
+use crate::table::Served;
 use crate::tally::Tally;
 use rand::rngs::StdRng;
 use rustls::ClientConfig;
@@ -49,6 +50,8 @@ pub struct Scene<'r> {
     pub authority: &'r Authority,
     /// What callers know of the store.
     pub ledger: &'r Ledger,
+    /// What callers know of the version of the feature table.
+    pub served: &'r Served,
     /// What is counted.
     pub tally: &'r Tally,
     /// What is found.
@@ -85,6 +88,7 @@ impl<'r> Scene<'r> {
             folder: life.folder(),
             authority: life.authority(),
             ledger: life.ledger(),
+            served: life.served(),
             tally,
             findings,
             seed: round.seed,

@@ -111,6 +111,14 @@ pub struct Tally {
     pub puts: AtomicU64,
     /// Puts read back after a restart and found whole.
     pub puts_checked: AtomicU64,
+    /// Lookups in the feature table answered.
+    pub lookups: AtomicU64,
+    /// Switches of its version answered.
+    pub switches: AtomicU64,
+    /// Builds of a version that were killed,
+    pub builds: AtomicU64,
+    /// and how many of them had ended before.
+    pub builds_whole: AtomicU64,
     /// Most memory of a server and its processes, in bytes.
     pub resident_bytes_max: AtomicU64,
     /// Longest stop, in milliseconds.
@@ -183,6 +191,14 @@ impl Tally {
             "puts: {} acknowledged, {} times one was looked for after a restart",
             get(&self.puts),
             get(&self.puts_checked)
+        );
+        let _ = writeln!(
+            text,
+            "tables: {} lookups, {} switches, {} builds killed, {} of them with a whole version",
+            get(&self.lookups),
+            get(&self.switches),
+            get(&self.builds),
+            get(&self.builds_whole)
         );
         let _ = writeln!(
             text,

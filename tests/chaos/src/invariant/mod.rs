@@ -7,3 +7,4 @@ pub mod ready;
 pub mod service;
 pub mod stop;
 pub mod store;
+pub mod table;

@@ -1,11 +1,17 @@
 //! Callers that behave: what they are answered is checked.
 
+mod builds;
 mod callers;
+mod lookups;
 mod readers;
+mod switches;
 mod writers;
 
+pub use builds::run as build;
 pub use callers::run as call;
+pub use lookups::run as look_up;
 pub use readers::run as read;
+pub use switches::run as switch;
 pub use writers::run as write;
 
 /// Codes that tell a caller to try again, which any fault may cause.
