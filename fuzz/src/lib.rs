@@ -19,6 +19,8 @@ mod memory;
 mod payload;
 mod resp;
 mod strict;
+mod table;
+mod table_input;
 mod unread;
 mod websocket;
 
@@ -33,6 +35,8 @@ pub use image::image;
 pub use key::key;
 pub use payload::payload;
 pub use resp::resp;
+pub use table::table;
+pub use table_input::table_input;
 pub use websocket::websocket;
 
 /// A target: the name of its folder in `corpus/`, and what is called with each input.
@@ -49,6 +53,8 @@ pub const TARGETS: &[Target] = &[
     ("client_link", client_link),
     ("image", image),
     ("bucket_map", bucket_map),
+    ("table", table),
+    ("table_input", table_input),
     #[cfg(feature = "fpnn-encryption")]
     ("key", key),
 ];

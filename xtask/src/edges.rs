@@ -161,7 +161,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("benches", &["*"]),
-    // It feeds bytes to everything that reads them from a network, images in pipelines too; an engine reads none.
+    // It feeds bytes to everything that reads them from a network: images in pipelines too, and files of tables, which an
+    // object store may send.
     (
         "fuzz",
         &[
@@ -170,6 +171,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fronts/*",
             "wire/*",
             "client/rust",
+            "engines/features",
+            "engines/features/build",
             "nodes",
             "pipelines",
             "tensor",
