@@ -77,6 +77,10 @@ pub type StateHandler<S> = fn(&<S as Backing>::State, &mut Served<'_, S>, &Paylo
 /// A handler that holds what its section of the configuration says.
 pub type ConfiguredHandler<S> = dyn Fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status> + Send + Sync;
 
+/// Has memory fetched that a call will read, given its payload in msgpack, while another call is served before it. It is a
+/// hint: it reads a payload that nobody has checked yet, and whatever it does changes no answer.
+pub type Ahead<S> = fn(&<S as Backing>::State, &[u8]);
+
 /// What serves the calls of a method.
 pub enum Serve<S: Backing> {
     /// The process itself, while it warms up and stops too.
@@ -102,6 +106,8 @@ pub struct MethodSpec<S: Backing> {
     pub cost: Cost,
     /// What serves it.
     pub serve: Serve<S>,
+    /// What is done for a call that waits behind another of the method.
+    pub ahead: Option<Ahead<S>>,
 }
 
 impl<S: Backing> MethodSpec<S> {
@@ -113,7 +119,14 @@ impl<S: Backing> MethodSpec<S> {
             callers,
             cost,
             serve,
+            ahead: None,
         }
+    }
+
+    /// The same, with what is done for a call that waits behind another.
+    pub const fn with_ahead(mut self, ahead: Ahead<S>) -> MethodSpec<S> {
+        self.ahead = Some(ahead);
+        self
     }
 }
 
@@ -210,6 +223,7 @@ pub(crate) mod tests {
                 _ => Cost::Short,
             },
             serve: Serve::Always(|_, _| Ok(())),
+            ahead: None,
         };
         Methods::new(METHODS.iter().map(|method| of(method.name)).collect())
     }

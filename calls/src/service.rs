@@ -8,7 +8,7 @@
 use crate::access::Login;
 use crate::{Call, Calls, Host, MethodId, Peer, Reply, Serve, Served};
 use arc_swap::Guard;
-use millpond_wire_payload::{Payload, Reserved};
+use millpond_wire_payload::{Encoding, Payload, Reserved};
 use millpond_wire_schema::{Code, Status};
 use std::cell::{Ref, RefCell, RefMut};
 use std::sync::Arc;
@@ -29,6 +29,11 @@ pub trait Service: Clone + Send + 'static {
     ///   thread first, which may call the caller by [`Reply::pusher`];
     /// - it keeps [`Reply::later`]'s ticket, which any thread answers when the work is done, and may go on after that.
     fn call(&self, call: &Call<'_>, reply: Reply<'_>);
+
+    /// A call of that method comes next on the connection, with this payload: a hint to fetch what it will read.
+    fn look_ahead(&self, method: MethodId, encoding: Encoding, payload: &[u8]) {
+        let _ = (method, encoding, payload);
+    }
 
     /// Answers an HTTP request of that peer's for a path that is no method's, percent-encoded as it came.
     fn visit(&self, verb: &str, path: &str, peer: Peer, reply: Reply<'_>) {
@@ -246,6 +251,15 @@ impl<S: Backing> Service for MethodService<S> {
         });
         if let Err(status) = served {
             call.refuse(&status);
+        }
+    }
+
+    #[inline]
+    fn look_ahead(&self, method: MethodId, encoding: Encoding, payload: &[u8]) {
+        if let (Some(ahead), Encoding::Msgpack) = (self.calls.methods.entry(method).ahead, encoding)
+            && let Ok(state) = self.state()
+        {
+            ahead(&state, payload);
         }
     }
 

@@ -42,6 +42,7 @@ impl Section {
             callers: Callers::Any,
             cost,
             serve: Serve::Configured(serve),
+            ahead: None,
         }
     }
 }

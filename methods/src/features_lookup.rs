@@ -2,6 +2,10 @@
 //! Its invariants: an answer is checked against the frame limit before its rows are allocated, and rows that cannot go wrong are
 //! copied once, to where the answer leaves from.
 
+mod ahead;
+
+pub(crate) use ahead::ahead;
+
 use crate::{Served, at_once, find};
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Answered, Error, Pool, Projection, Table};

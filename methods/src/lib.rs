@@ -65,7 +65,8 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<ServerStatus>(Private, Short, Always(status::serve)),
     MethodSpec::of::<Infos>(Private, Short, UntilStop(infos::serve)),
     MethodSpec::of::<Tune>(Admin, Detached, UntilStop(tune::serve)),
-    MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve)),
+    MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve))
+        .with_ahead(features_lookup::ahead),
     MethodSpec::of::<FeaturesScan>(Any, Unbounded, Ready(features_scan::serve)),
     MethodSpec::of::<FeaturesInspect>(Any, Short, Ready(features_inspect::serve)),
     MethodSpec::of::<FeaturesVersions>(Any, Detached, Ready(features_versions::serve)),

@@ -224,6 +224,7 @@ fn a_call_that_is_lost_is_answered_an_error_and_counted_as_failed_once() {
         changes: false,
         callers: Callers::Any,
         cost: Cost::Detached,
+        ahead: None,
         serve: Serve::Always(|call, _| {
             let is_ready = call.asked.payload.len() > 2;
             let mut detached = call.detach(None, None)?;

@@ -65,6 +65,16 @@ impl Table {
         })
     }
 
+    /// Begins to fetch what a lookup of `key` will read, where the version is resident; a hint that changes nothing.
+    pub fn prefetch(&self, key: u64) {
+        let hash = hash(key);
+        // A mapped file may have been cut, and its pages may be on the disk.
+        let layers = self.layers().iter().filter(|_| !self.is_mapped());
+        for views in layers.filter_map(|layer| layer.views()) {
+            views.of(hash).slot(hash).prefetch();
+        }
+    }
+
     /// Says which of `keys` (n) are there, as [`Table::lookup`] does, and reads no row.
     pub fn find(&self, keys: &[u64], found: &mut [u8]) -> usize {
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");

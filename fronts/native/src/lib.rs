@@ -16,7 +16,7 @@ pub use channel::Encryption;
 pub use pusher::PUSH_BYTES_MAX;
 
 use form::Form;
-use millpond_calls::{Call, PushAnswer, Pusher, Service};
+use millpond_calls::{Call, MethodId, PushAnswer, Pusher, Service};
 use millpond_fronts_answer::{Duplex, Serving, answer, refuse, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
 use millpond_wire_frame::{
@@ -35,6 +35,8 @@ const KEY_METHOD: &str = "*key";
 const HELD_BYTES_MAX: usize = 64 << 10;
 /// What a held call weighs beside its bytes.
 const HELD_CALL_BYTES: usize = 128;
+/// Bytes of a payload that is looked at before its turn: longer calls gain nothing by it.
+const AHEAD_BYTES_MAX: usize = 128;
 
 /// Bytes of a connection's channel.
 #[cfg(feature = "fpnn-encryption")]
@@ -163,6 +165,18 @@ impl Frames {
     /// Serves a frame; false if the connection is to end.
     #[inline]
     pub fn serve<S: Service>(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, frame: &Frame<'_>) -> bool {
+        self.serve_before(local, turn, frame, &[])
+    }
+
+    /// Serves a frame, with those bytes behind it.
+    #[inline]
+    fn serve_before<S: Service>(
+        &mut self,
+        local: &Serving<S>,
+        turn: &mut Turn<'_>,
+        frame: &Frame<'_>,
+        behind: &[u8],
+    ) -> bool {
         let (encoding, in_message) = (frame.encoding, self.in_message);
         let (form, name) = match frame.kind {
             FrameKind::Oneway { method } => (Form::Oneway, method),
@@ -192,9 +206,26 @@ impl Frames {
             }
         } else {
             let call = local.call(turn, name, encoding, frame.payload);
+            if let Ok(method) = call.method
+                && !behind.is_empty()
+            {
+                self.look_ahead(local, name, method, behind);
+            }
             serve(turn, form, Some(self), |reply| local.service.call(&call, reply));
         }
         true
+    }
+
+    /// Tells of the next call where its frame is there already, is short, and calls the same method.
+    #[inline]
+    fn look_ahead<S: Service>(&self, local: &Serving<S>, name: &str, method: MethodId, behind: &[u8]) {
+        if let Ok(Parsed::Whole { message, .. }) = parse_frame(behind, self.options.limits)
+            && message.payload.len() <= AHEAD_BYTES_MAX
+            && matches!(message.kind, FrameKind::Twoway { method, .. } if method == name)
+        {
+            let service = &local.service;
+            service.look_ahead(method, message.encoding, message.payload);
+        }
     }
 
     /// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
@@ -331,10 +362,12 @@ impl Duplex for Frames {
 impl<S: Service> Session<Serving<S>> for Frames {
     fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
         match parse_frame(input, self.options.limits) {
-            Ok(Parsed::Whole { message, len }) => match self.serve(local, turn, &message) {
-                true => Received::Served(len),
-                false => Received::Malformed,
-            },
+            Ok(Parsed::Whole { message, len }) => {
+                match self.serve_before(local, turn, &message, input.get(len..).unwrap_or_default()) {
+                    true => Received::Served(len),
+                    false => Received::Malformed,
+                }
+            }
             Ok(Parsed::Partial { needed }) => Received::More(needed),
             Err(error) => {
                 let what = match error.problem {
