@@ -89,6 +89,9 @@ pub(crate) const FEATURES: &[Group] = &[
     Group::of("features-in-process", scenario::of_many_features),
     Group::of("features-100", scenario::of_features),
     Group::of("features-1", scenario::of_features),
+    Group::of("features-many", scenario::of_many_features),
+    Group::of("features-switching", scenario::of_switched_features),
+    Group::of("features-build", scenario::of_many_features),
 ];
 
 #[cfg(test)]

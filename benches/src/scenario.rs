@@ -9,6 +9,7 @@ use crate::{child, r1};
 use anyhow::{Context as _, ensure};
 use millpond_press_lab::run_until;
 use rustix::process::{Resource, getrlimit};
+use std::path::Path;
 use std::process::Command;
 
 /// What a look at the bench itself needs.
@@ -156,12 +157,26 @@ pub(crate) fn of_many_features(setup: &Setup) -> anyhow::Result<Vec<String>> {
     of_features(setup)
 }
 
+/// A table of two versions with the same million rows.
+pub(crate) fn of_switched_features(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    random_features(setup, "switched", 1_000_000)?;
+    let second = Path::new(".demo/bench/features-2/switched/00000002");
+    if !second.exists() {
+        build_random(setup, "switched", 1_000_000, &[])?;
+    }
+    Ok(Vec::new())
+}
+
 /// A table that is kept between runs: its folder says the format of its files.
 fn random_features(setup: &Setup, name: &str, rows: u64) -> anyhow::Result<()> {
+    build_random(setup, name, rows, &["--keep"])
+}
+
+fn build_random(setup: &Setup, name: &str, rows: u64, more: &[&str]) -> anyhow::Result<()> {
     let mut random = Command::new(&setup.millpond);
     random.args(["features", "random", "--out", ".demo/bench/features-2"]);
     random.args(["--name", name, "--rows", &rows.to_string()]);
-    random.args(["--dim", "10", "--seed", "7", "--keep"]);
+    random.args(["--dim", "10", "--seed", "7"]).args(more);
     child::run(setup, &format!("features-{name}"), random)
 }
 
