@@ -52,6 +52,8 @@ pub(crate) fn lookup(folder: &Path, count: u64) -> anyhow::Result<()> {
             keys: keys.len(),
             rows: keys.len(),
             inverse: None,
+            active: None,
+            missing: &[],
         };
         header.write(out, |found, values| {
             table.lookup_bytes(&keys, table.floats(), values, found);

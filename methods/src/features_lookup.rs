@@ -52,6 +52,8 @@ pub(crate) fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Resul
 /// One table's part of the answer, of a call that is answered for certain.
 struct Part<'c> {
     table: &'c Table,
+    /// The version that serves, where another one answers.
+    active: Option<u64>,
     projection: Cow<'c, Projection>,
     row_type: schema::RowType,
     /// Those asked for; with `unique`, each of them once.
@@ -103,6 +105,7 @@ impl<'c> Part<'c> {
         check_bytes(*bytes, call.calls.answer_bytes_max)?;
         let mut part = Part {
             table,
+            active: lookup.at_version.and_then(|_| active(catalog, &lookup.table, table)),
             projection,
             row_type: lookup.row_type,
             keys,
@@ -164,6 +167,8 @@ impl<'c> Part<'c> {
             keys: self.keys.len(),
             rows: self.rows,
             inverse: self.inverse.as_deref(),
+            active: self.active,
+            missing: &[],
         };
         header.write(out, |found, values| match &self.read {
             Some((bits, rows)) => {
@@ -235,6 +240,12 @@ fn table<'c>(catalog: &'c Catalog, lookup: &schema::Lookup<'_>) -> Result<&'c Ta
         Some(version) if version != table.version() => held(catalog, &lookup.table, version),
         _ => Ok(table),
     }
+}
+
+/// The version that serves, where `answers` is another one: who fans calls out learns from it what to ask for next.
+fn active(catalog: &Catalog, name: &str, answers: &Table) -> Option<u64> {
+    let serves = catalog.tables.get(name)?.version();
+    (serves != answers.version()).then_some(serves)
 }
 
 /// A version that serves no more and is still open.

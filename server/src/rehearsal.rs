@@ -226,5 +226,6 @@ fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
         row_type: features_lookup::RowType::F32,
         unique: false,
         offsets: Vec::new(),
+        map: None,
     }
 }

@@ -51,6 +51,7 @@ async fn look_up_until(addr: &str, stop: &AtomicBool, answered: &AtomicU64) {
             columns: Vec::new(),
             row_type: Default::default(),
             unique: false,
+            map: None,
         };
         let rows = client
             .features_lookup(&Call::One(lookup), Some(Duration::from_secs(60)))

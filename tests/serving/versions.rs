@@ -324,6 +324,9 @@ fn a_lookup_may_name_a_version_as_long_as_it_is_held() {
         let (status, answer) = at(version);
         assert_eq!((status, &answer["version"]), (200, &json!(version)));
         assert_eq!(answer["values"], json!(vec![version as f64; DIM]));
+        // The version that serves is said where another one answers.
+        let active = if version == 3 { json!(null) } else { json!(3) };
+        assert_eq!(answer["active"], active, "{answer}");
     }
     // A held version needs no files.
     let shard = folder.path().join("tables/films/00000004/shard-00000.mpf");

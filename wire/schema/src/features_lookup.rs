@@ -1,8 +1,10 @@
 //! `features.lookup`: rows of one table, or of several in one call.
 //! Its invariant: offsets, where given, are ascending and end at the number of keys.
 
+mod missing;
 mod rows;
 
+pub use missing::Missing;
 pub use rows::{Header, RowType, Rows};
 
 use crate::declare::{either, schema};
@@ -61,6 +63,8 @@ schema! {
         row_type ("type"): OrDefault<RowType>,
         /// One row for each different key, in the order in which they come first, and `inverse` beside them.
         unique: OrDefault<Bool>,
+        /// The version of the bucket map by which the caller split its keys over nodes: the server then answers from its own tables alone.
+        map: Optional<UInt>,
     }
     check fits
 }

@@ -82,6 +82,8 @@ codes! {
     OutcomeUnknown = 30113, 500, false;
     /// A store may hold no more; nothing was written, and nothing will be until there is space.
     Full = 30114, 507, false;
+    /// A node that holds keys of the call could not be reached, or did not answer in time.
+    NodeUnavailable = 30116, 503, true;
 }
 
 /// An error as it goes over the wire: `{code, ex, retryable}`.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use features_lookup::{Lookup, Lookups, ManyRows, Pool, RowType, Rows};
+use features_lookup::{Lookup, Lookups, ManyRows, Missing, Pool, RowType, Rows};
 use infer::{Data, bf16, f16};
 use payload::{Encoder, Encoding, Map, Payload, Value};
 use proptest::prelude::*;
@@ -54,6 +54,7 @@ fn lookups_round_trip() {
         columns: vec![],
         row_type: RowType::F32,
         unique: false,
+        map: None,
     };
     let call = features_lookup::Call::One(lookup(Pool::Sum, &[0, 2]));
     let json = round_trip::<features_lookup::Call<'_>>(&call);
@@ -66,6 +67,7 @@ fn lookups_round_trip() {
         columns: vec!["a".into(), "b".into()],
         row_type: RowType::Bf16,
         unique: true,
+        map: Some(12),
         keys: None,
         texts: Some(vec![Cow::Borrowed(b"drama"), Cow::Borrowed(&[0xff])]),
         ..lookup(Pool::None, &[])
@@ -78,6 +80,8 @@ fn lookups_round_trip() {
         found: Cow::Borrowed(&[3]),
         values: Data::F32(vec![0.5, 1.0, -2.0, 3.5]),
         inverse: None,
+        active: None,
+        missing: Vec::new(),
     };
     let json = round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::One(rows(2)));
     assert_eq!(
@@ -103,6 +107,12 @@ fn rows_read_to_their_place_are_the_same_answer() {
         .flat_map(|kind| [(kind.clone(), Encoding::Msgpack), (kind, Encoding::Json)])
     {
         let inverse = (row_type == RowType::F16).then(|| vec![0, 1, 0]);
+        let missing = vec![Missing {
+            node: "b".into(),
+            keys: vec![3, u64::MAX],
+            code: 30116,
+            ex: "the connection closed".into(),
+        }];
         let rows = Rows {
             version: 7,
             dim: 2,
@@ -110,6 +120,8 @@ fn rows_read_to_their_place_are_the_same_answer() {
             found: Cow::Borrowed(&[0x81, 2]),
             values,
             inverse: inverse.clone(),
+            active: Some(9),
+            missing: missing.clone(),
         };
         let header = features_lookup::Header {
             version: 7,
@@ -118,6 +130,8 @@ fn rows_read_to_their_place_are_the_same_answer() {
             keys: 10,
             rows: 10,
             inverse: inverse.as_deref(),
+            active: Some(9),
+            missing: &missing,
         };
         let written = |write: &dyn Fn(&mut Encoder<'_>)| {
             let mut bytes = vec![b'1'];
@@ -169,7 +183,7 @@ fn lookups_are_checked() {
     check(r#"{"table":"t","keys":[1],"kezs":2}"#, "\"kezs\" is unknown");
     check(
         r#"{"lookups":[{"table":"t","keys":[1],"kezs":2}]}"#,
-        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, texts, at_version, pool, offsets, columns, type, unique (and",
+        "key \"lookups[0].kezs\" is unknown here; known keys: table, keys, texts, at_version, pool, offsets, columns, type, unique, map (and",
     );
     check(
         r#"{"table":"t","keys":[1],"table":"u"}"#,

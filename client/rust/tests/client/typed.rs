@@ -63,6 +63,7 @@ async fn lookups_read_rows() {
         columns: Vec::new(),
         row_type: features_lookup::RowType::F32,
         unique: false,
+        map: None,
     };
     let rows = features_lookup::Rows {
         version: 1,
@@ -71,6 +72,8 @@ async fn lookups_read_rows() {
         found: vec![1].into(),
         values: infer::Data::F32(vec![0.5, 0.0]),
         inverse: None,
+        active: None,
+        missing: Vec::new(),
     };
     let both = [rows.clone(), rows.clone()].to_vec();
     for (call, answer, expected) in [

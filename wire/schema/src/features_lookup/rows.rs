@@ -3,7 +3,8 @@
 
 use crate::Key;
 use crate::declare::{Slot, fill, key, notation, other, take};
-use crate::field::{Block, Bytes, Field, Optional, OrDefault, UInt, Within};
+use super::Missing;
+use crate::field::{Block, Bytes, Field, List, Optional, OrDefault, UInt, Within};
 use crate::infer::{Data, ElementType, read_elements, write_elements};
 use crate::payload::{Encoder, PayloadError, Read, Reader};
 use millpond_tensor::{bf16, f16};
@@ -117,8 +118,14 @@ pub struct Rows<'a> {
     pub values: Data,
     /// Of a call with `unique`: which row each key has.
     pub inverse: Option<Vec<u32>>,
+    /// The version that serves, where another one answered.
+    pub active: Option<u64>,
+    /// Keys without an answer, by the node that was asked last. Their rows are zeros, and they count as not found.
+    pub missing: Vec<Missing<'static>>,
 }
 
+type Active = Optional<UInt>;
+type AllMissing = OrDefault<List<Missing<'static>>>;
 type Dim = Within<0, 0xffff_ffff>;
 type Inverse = Optional<Block<u32>>;
 
@@ -136,6 +143,7 @@ impl Field for Rows<'static> {
     fn read<'a>(reader: &mut Reader<'a>) -> Read<Rows<'a>> {
         let (mut version, mut dim, mut row_type) = (Slot::Unseen, Slot::Unseen, Slot::Unseen);
         let (mut found, mut inverse, mut values) = (Slot::Unseen, Slot::Unseen, None);
+        let (mut active, mut missing) = (Slot::Unseen, Slot::Unseen);
         reader.map("a map", |reader, key| match key {
             b"version" => fill::<UInt>(&mut version, reader, "version"),
             b"dim" => fill::<Dim>(&mut dim, reader, "dim"),
@@ -145,6 +153,8 @@ impl Field for Rows<'static> {
             // Their type may stand behind them.
             b"values" => reader.later().map(|later| values = Some(later)),
             b"inverse" => fill::<Inverse>(&mut inverse, reader, "inverse"),
+            b"active" => fill::<Active>(&mut active, reader, "active"),
+            b"missing" => fill::<AllMissing>(&mut missing, reader, "missing"),
             _ => other(reader, key, &mut None),
         })?;
         let row_type = take::<OrDefault<RowType>>(row_type, "type")?;
@@ -159,6 +169,8 @@ impl Field for Rows<'static> {
             found: take::<Bytes>(found, "found")?,
             values: values.map_err(|error| error.under("values"))?,
             inverse: take::<Inverse>(inverse, "inverse")?,
+            active: take::<Active>(active, "active")?,
+            missing: AllMissing::own(take::<AllMissing>(missing, "missing")?),
         })
     }
 
@@ -169,7 +181,7 @@ impl Field for Rows<'static> {
             out.bytes(&rows.found);
             out.key("values");
             write_elements(rows.values.slice(0..rows.values.len()), out);
-            end(rows.inverse.as_deref(), out);
+            end(rows.inverse.as_deref(), rows.active, &rows.missing, out);
         });
     }
 
@@ -196,6 +208,11 @@ impl Field for Rows<'static> {
                     .to_owned(),
             },
             key::<Inverse>("inverse", "With `unique`: which row each key of the call has."),
+            key::<Active>("active", "The version that serves, where another one answered."),
+            key::<AllMissing>(
+                "missing",
+                "Keys without an answer, by the node that was asked last; they count as not found, and their rows are zeros.",
+            ),
         ]
     }
 }
@@ -209,10 +226,18 @@ fn begin(version: u64, dim: usize, row_type: RowType, out: &mut Encoder<'_>) {
     RowType::write(&row_type, out);
 }
 
-fn end(inverse: Option<&[u32]>, out: &mut Encoder<'_>) {
+fn end(inverse: Option<&[u32]>, active: Option<u64>, missing: &[Missing<'static>], out: &mut Encoder<'_>) {
     if let Some(inverse) = inverse {
         out.key("inverse");
         out.block(inverse);
+    }
+    if let Some(active) = active {
+        out.key("active");
+        out.uint(active);
+    }
+    if !missing.is_empty() {
+        out.key("missing");
+        out.items(missing.iter(), |out, missing| Missing::write(missing, out));
     }
 }
 
@@ -231,6 +256,10 @@ pub struct Header<'a> {
     pub rows: usize,
     /// Of a call with `unique`: which row each key has.
     pub inverse: Option<&'a [u32]>,
+    /// The version that serves, where another one answers.
+    pub active: Option<u64>,
+    /// Keys without an answer.
+    pub missing: &'a [Missing<'static>],
 }
 
 impl Header<'_> {
@@ -249,6 +278,8 @@ impl Header<'_> {
                 found: found.into(),
                 values: self.row_type.numbers(&values).unwrap_or(Data::U8(values)),
                 inverse: self.inverse.map(<[u32]>::to_vec),
+                active: self.active,
+                missing: self.missing.to_vec(),
             };
             return Rows::write(&rows, out);
         }
@@ -261,7 +292,7 @@ impl Header<'_> {
             if let Some([found, values]) = out.places([found, values]) {
                 fill(found, values);
             }
-            end(self.inverse, out);
+            end(self.inverse, self.active, self.missing, out);
         });
     }
 }
