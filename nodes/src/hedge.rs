@@ -3,13 +3,13 @@
 //!
 //! A state machine driven by events; it sends nothing and starts no timer. A failure's second copy is not charged to the budget:
 //! it replaces a copy, so it adds no load. The invariant: a call is sent at most twice, it ends once, and copies sent because of
-//! the time are at most `share_permille` of the calls and the `saved` ones.
+//! the time are at most `share_permille` of the calls and the `saved` ones (and those of the last hedge, where it went to several nodes).
 
 use crate::Latencies;
 use std::time::{Duration, Instant};
 
 /// What a hedge costs; a call earns `share_permille` of it.
-const HEDGE_COST: u64 = 1000;
+const HEDGE_COST: i64 = 1000;
 
 /// How often calls are hedged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +69,12 @@ pub enum Action {
 }
 
 /// What is known from all calls, and the budget of hedges.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Hedging {
     options: HedgeOptions,
     latencies: Latencies,
-    /// Of the budget, in thousandths of a hedge.
-    saved: u64,
+    /// Of the budget, in thousandths of a hedge; below zero where a hedge went to several nodes.
+    saved: i64,
 }
 
 /// One call, from when its first copy is sent.
@@ -116,8 +116,8 @@ impl Hedging {
 
     /// A call's first copy is sent.
     pub fn begin(&mut self, now: Instant) -> Attempt {
-        let share = u64::from(self.options.share_permille).min(HEDGE_COST);
-        let most = u64::from(self.options.saved_max).saturating_mul(HEDGE_COST);
+        let share = i64::from(self.options.share_permille).min(HEDGE_COST);
+        let most = i64::from(self.options.saved_max) * HEDGE_COST;
         self.saved = (self.saved + share).min(most);
         Attempt {
             sent_at: now,
@@ -161,6 +161,13 @@ impl Hedging {
         }
     }
 
+    /// The second copy that the time sent went to so many nodes, as the replicas of its keys differ: each after the first costs
+    /// a hedge too. Hedges that follow wait until they are earned.
+    pub fn spread(&mut self, nodes: usize) {
+        let extra = i64::try_from(nodes.saturating_sub(1)).unwrap_or(i64::MAX);
+        self.saved = self.saved.saturating_sub(extra.saturating_mul(HEDGE_COST));
+    }
+
     fn timer(&mut self, attempt: &mut Attempt, now: Instant) -> Action {
         let due = attempt.timer_at().is_some_and(|at| at <= now);
         if !due {
@@ -168,10 +175,10 @@ impl Hedging {
         }
         // One chance: a call that the budget refuses waits for its first copy.
         attempt.hedge_at = None;
-        let Some(saved) = self.saved.checked_sub(HEDGE_COST) else {
+        if self.saved < HEDGE_COST {
             return Action::Wait;
-        };
-        self.saved = saved;
+        }
+        self.saved -= HEDGE_COST;
         attempt.paid = true;
         attempt.second = State::Outstanding;
         Action::SendSecond

@@ -11,7 +11,7 @@ const SAMPLES_MIN: usize = 100;
 const SAMPLES_FRESH: usize = 32;
 
 /// A window of latencies.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Latencies {
     /// The last ones in microseconds, in a ring.
     samples_us: Box<[u32; SAMPLES_MAX]>,

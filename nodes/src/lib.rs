@@ -1,7 +1,8 @@
 //! Where a key lives, and which node is asked for it.
 //!
 //! A [`BucketMap`] says which nodes hold a key; [`Split`] groups the keys of a call by node; [`Replicas`] chooses among the nodes
-//! of a bucket; [`Hedging`] says when a slow call is sent to a second one. All of it is pure: nothing here opens a socket, starts
+//! of a bucket; [`Hedging`] says when a slow call is sent to a second one; [`Pins`] which version of a table all nodes are asked
+//! for. [`FanOut`] is one call over all of these, of a [`Routing`]. All of it is pure: nothing here opens a socket, starts
 //! a thread or reads a clock; time is passed in. The format of a map is drawn in docs/formats/bucket-map.md.
 //! The invariant: a map that could be made has at least one node for every bucket, and never changes.
 //!
@@ -33,25 +34,31 @@
 mod address;
 mod current;
 mod error;
+mod fan_out;
 mod file;
 mod hash;
 mod hedge;
 mod latencies;
 mod map;
+mod pins;
 mod ranges;
 mod replicas;
+mod routing;
 mod split;
 mod spread;
 
 pub use address::check_address;
 pub use current::CurrentMap;
 pub use error::Error;
+pub use fan_out::{CopyId, FanOut, Missing, Outcome, ToSend, Verdict};
 pub use file::{MapFile, NodeFile};
 pub use hash::{bucket_of, hash};
 pub use hedge::{Action, Attempt, Event, HedgeOptions, Hedging, Sent};
 pub use latencies::Latencies;
 pub use map::{BucketMap, Node, NodeIndex};
-pub use replicas::{Choice, Replicas, RetryOptions};
+pub use pins::Pins;
+pub use replicas::{Asked, Choice, Replicas, RetryOptions};
+pub use routing::Routing;
 pub use split::{Group, Split};
 
 /// Buckets of a map at most.

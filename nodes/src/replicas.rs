@@ -53,6 +53,14 @@ impl Choice {
     }
 }
 
+/// A call that was sent to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    node: NodeIndex,
+    /// Whether it tries a node whose backoff has ended.
+    is_trial: bool,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     /// Calls sent to it that were neither answered nor failed.
@@ -150,12 +158,15 @@ impl Replicas {
         }
     }
 
-    /// A call was sent to a node.
-    pub fn sent(&mut self, node: NodeIndex, now: Instant) {
+    /// A call was sent to a node. Who may cancel the call keeps what this returns, for [`Replicas::abandoned`].
+    pub fn sent(&mut self, node: NodeIndex, now: Instant) -> Asked {
+        let mut is_trial = false;
         if let Some(state) = self.states.get_mut(node.get()) {
             state.outstanding = state.outstanding.saturating_add(1);
-            state.on_trial |= state.retry_at.is_some_and(|at| at <= now);
+            is_trial = !state.on_trial && state.retry_at.is_some_and(|at| at <= now);
+            state.on_trial |= is_trial;
         }
+        Asked { node, is_trial }
     }
 
     /// A node answered a call, however late: it is up.
@@ -179,10 +190,11 @@ impl Replicas {
     }
 
     /// A call to a node ended without saying anything of the node: it was cancelled.
-    pub fn abandoned(&mut self, node: NodeIndex) {
-        if let Some(state) = self.states.get_mut(node.get()) {
+    /// Only the call that tries a node ends its trial: another one may have been under way since before the node failed.
+    pub fn abandoned(&mut self, asked: Asked) {
+        if let Some(state) = self.states.get_mut(asked.node.get()) {
             state.outstanding = state.outstanding.saturating_sub(1);
-            state.on_trial = false;
+            state.on_trial &= !asked.is_trial;
         }
     }
 
@@ -250,14 +262,14 @@ mod tests {
         let (mut replicas, now) = state();
         let chosen: Vec<_> = (0..4).map(|_| replicas.choose(&[A, B], now)).collect();
         assert_eq!(chosen, [A, B, A, B].map(Choice::Ready));
-        replicas.sent(A, now);
+        let asked = replicas.sent(A, now);
         replicas.sent(A, now);
         replicas.sent(B, now);
         for _ in 0..4 {
             assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
         }
         replicas.answered(A);
-        replicas.abandoned(A);
+        replicas.abandoned(asked);
         assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(A));
         assert_eq!(replicas.choose(&[], now), Choice::None);
     }
@@ -275,9 +287,9 @@ mod tests {
             assert_eq!(replicas.choose(&[A, B], now + ms(wait - 1)), Choice::Ready(B));
             now += ms(wait);
             assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(A));
-            replicas.sent(A, now);
+            let trial = replicas.sent(A, now);
             assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
-            replicas.abandoned(A);
+            replicas.abandoned(trial);
         }
         replicas.sent(A, now);
         replicas.answered(A);
@@ -289,6 +301,23 @@ mod tests {
                 until: now + ms(100)
             }
         );
+    }
+
+    #[test]
+    fn only_the_call_that_tries_a_node_ends_its_trial() {
+        let (mut replicas, now) = state();
+        let before = replicas.sent(A, now);
+        replicas.lost(A, now);
+        let later = now + ms(100);
+        let trial = replicas.sent(A, later);
+        let beside = replicas.sent(A, later);
+        for other in [before, beside] {
+            replicas.abandoned(other);
+            assert_eq!(replicas.choose(&[A, B], later), Choice::Ready(B));
+        }
+        replicas.abandoned(trial);
+        assert_eq!(replicas.choose(&[A, B], later), Choice::Ready(A));
+        assert_eq!(replicas.outstanding(A), 0);
     }
 
     #[test]
