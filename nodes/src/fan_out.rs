@@ -413,13 +413,16 @@ impl<E> FanOut<E> {
         let Some(node) = self.copies.get(id).map(|copy| copy.node) else {
             return;
         };
-        let open: Vec<_> = self.copies.pairs(id).filter(|(_, at)| self.keys.is_open(*at)).collect();
+        let open: Vec<_> = self
+            .copies
+            .pairs(id)
+            .filter(|(_, at)| self.keys.is_open(*at))
+            .collect();
         let map = routing.map().clone();
-        let choose =
-            |untried: &[NodeIndex]| match routing.replicas.choose_other(untried, Some(node), now) {
-                Choice::Ready(other) => Some(other),
-                Choice::Resting { .. } | Choice::None => None,
-            };
+        let choose = |untried: &[NodeIndex]| match routing.replicas.choose_other(untried, Some(node), now) {
+            Choice::Ready(other) => Some(other),
+            Choice::Resting { .. } | Choice::None => None,
+        };
         let (groups, _) = self.keys.regroup(&map, open, choose);
         if groups.is_empty() {
             self.report(id, Event::NotSent, routing, now);

@@ -99,8 +99,7 @@ impl Pins {
     fn change(&mut self, table: &str, node: NodeIndex, next: impl FnOnce(Said) -> Said) {
         if !self.tables.contains_key(table) {
             let said = vec![Said::default(); self.nodes];
-            self.tables
-                .insert(table.to_owned(), Table { said, pin: None });
+            self.tables.insert(table.to_owned(), Table { said, pin: None });
         }
         let Some(table) = self.tables.get_mut(table) else {
             return;

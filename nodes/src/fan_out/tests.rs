@@ -37,8 +37,14 @@ impl Bed {
     /// So many keys of each bucket.
     fn keys(&self, counts: [usize; 3]) -> Vec<u64> {
         let map = self.routing.map();
-        let of = |bucket: u32, count| (0_u64..).filter(move |key| map.bucket(*key) == bucket).take(count);
-        let keys = (0_u32..).zip(counts).flat_map(|(bucket, count)| of(bucket, count));
+        let of = |bucket: u32, count| {
+            (0_u64..)
+                .filter(move |key| map.bucket(*key) == bucket)
+                .take(count)
+        };
+        let keys = (0_u32..)
+            .zip(counts)
+            .flat_map(|(bucket, count)| of(bucket, count));
         keys.collect()
     }
 
@@ -103,7 +109,10 @@ fn a_failed_copy_is_split_again_over_the_other_replicas() {
     let lost = Outcome::Lost("closed");
     assert_eq!(call.on(*copy, lost, &mut bed.routing, bed.now), DROP);
     let second = sends(&bed, &mut call);
-    let second: Vec<_> = second.iter().map(|(id, node, _, n)| (*id, node.as_str(), *n)).collect();
+    let second: Vec<_> = second
+        .iter()
+        .map(|(id, node, _, n)| (*id, node.as_str(), *n))
+        .collect();
     let [(b_copy, "b", 2), (c_copy, "c", 3)] = second[..] else {
         panic!("{second:?}")
     };
@@ -174,7 +183,10 @@ fn no_call_mixes_versions() {
     };
     assert_eq!(call.on(first[1].0, rows(1), &mut bed.routing, bed.now), restart);
     let again = sends(&bed, &mut call);
-    assert!(again.iter().all(|(_, _, version, _)| *version == Some(1)), "{again:?}");
+    assert!(
+        again.iter().all(|(_, _, version, _)| *version == Some(1)),
+        "{again:?}"
+    );
     for (copy, node, ..) in &again {
         let held = Outcome::Rows {
             version: 1,

@@ -1,10 +1,14 @@
 //! `features.lookup`: rows of one table, or of several in one call.
 //! Its invariant: offsets, where given, are ascending and end at the number of keys.
 
+mod merge;
 mod missing;
+mod part;
 mod rows;
 
+pub use merge::Merge;
 pub use missing::Missing;
+pub use part::Part;
 pub use rows::{Header, RowType, Rows};
 
 use crate::declare::{either, schema};

@@ -1,9 +1,9 @@
 //! The rows of one table's answer, in the type that was asked for.
 //! Its invariant: what [`Header::write`] writes and what [`Rows`] writes is the same answer.
 
+use super::Missing;
 use crate::Key;
 use crate::declare::{Slot, fill, key, notation, other, take};
-use super::Missing;
 use crate::field::{Block, Bytes, Field, List, Optional, OrDefault, UInt, Within};
 use crate::infer::{Data, ElementType, read_elements, write_elements};
 use crate::payload::{Encoder, PayloadError, Read, Reader};
@@ -66,7 +66,7 @@ impl RowType {
     }
 
     /// The numbers of a block; none where bytes are left over.
-    fn numbers(self, block: &[u8]) -> Option<Data> {
+    pub(super) fn numbers(self, block: &[u8]) -> Option<Data> {
         use crate::payload::Number as _;
         Some(match self {
             RowType::F32 => Data::F32(f32::of_block(block)?),

@@ -1,0 +1,158 @@
+//! Parts merged against the answer of one server that has all keys, and parts that lie.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::Field;
+use crate::features_lookup::Answer;
+use crate::payload::{Encoding, Payload};
+use proptest::prelude::*;
+
+const TYPES: [RowType; 6] = [
+    RowType::F32,
+    RowType::F64,
+    RowType::F16,
+    RowType::Bf16,
+    RowType::U8,
+    RowType::None,
+];
+
+/// The rows of some keys, as a server writes them: key k is found where k is odd, and each byte of its row is k.
+fn answer(keys: &[u64], version: u64, dim: usize, row_type: RowType) -> Vec<u8> {
+    let header = Header {
+        version,
+        dim,
+        row_type,
+        keys: keys.len(),
+        rows: keys.len(),
+        inverse: None,
+        active: None,
+        missing: &[],
+    };
+    let mut bytes = Vec::new();
+    header.write(
+        &mut Encoder::new(&mut bytes, Encoding::Msgpack, false),
+        |found, values| {
+            let row_bytes = dim * row_type.bytes();
+            for (at, key) in keys.iter().enumerate() {
+                found[at / 8] |= ((key % 2) as u8) << (at % 8);
+                values[at * row_bytes..][..row_bytes].fill(*key as u8);
+            }
+        },
+    );
+    bytes
+}
+
+fn add(merge: &mut Merge, answer: &[u8], positions: &[u32], at_version: Option<u64>) -> Result<(), String> {
+    let payload = Payload::new(Encoding::Msgpack, answer).unwrap();
+    let part = Part::decode(&payload).map_err(|error| error.to_string())?;
+    merge
+        .check(&part, positions.len(), at_version)
+        .and_then(|()| merge.place(&part, positions))
+        .map_err(|error| error.to_string())
+}
+
+proptest! {
+    #[test]
+    fn merged_parts_are_the_answer_of_one_server(
+        keys in prop::collection::vec((0_u64..200, 0_usize..4), 1..70),
+        dim in 1_usize..5,
+        row_type in prop::sample::select(&TYPES[..]),
+        missed in 0_usize..5,
+        twice in any::<bool>(),
+    ) {
+        let dim = if row_type == RowType::None { 0 } else { dim };
+        let all: Vec<u64> = keys.iter().map(|(key, _)| *key).collect();
+        let mut merge = Merge::new(all.len(), row_type, 1 << 20);
+        let mut expected_keys = all.clone();
+        let mut missing = Vec::new();
+        for node in 0..4 {
+            let positions: Vec<u32> = (0_u32..).zip(&keys).filter(|(_, (_, of))| *of == node).map(|(at, _)| at).collect();
+            let part: Vec<u64> = positions.iter().map(|at| all[*at as usize]).collect();
+            if node == missed && node > 0 {
+                positions.iter().for_each(|at| expected_keys[*at as usize] = 0);
+                missing = positions;
+                continue;
+            }
+            let bytes = answer(&part, 7, dim, row_type);
+            for _ in 0..=usize::from(twice) {
+                add(&mut merge, &bytes, &positions, Some(7)).unwrap();
+            }
+        }
+        merge.miss(&missing);
+        let mut merged = Vec::new();
+        merge.write(&[], &mut Encoder::new(&mut merged, Encoding::Msgpack, false));
+        prop_assert_eq!(&merged, &answer(&expected_keys, 7, dim, row_type));
+        let payload = Payload::new(Encoding::Msgpack, &merged).unwrap();
+        let Answer::One(rows) = Answer::decode(&payload).unwrap().0 else { panic!("of several tables") };
+        let bytes = |rows: &Rows<'_>| {
+            let mut bytes = Vec::new();
+            Rows::write(rows, &mut Encoder::new(&mut bytes, Encoding::Msgpack, false));
+            bytes
+        };
+        // Bytes and not numbers are compared: some of these rows are NaN.
+        prop_assert_eq!(bytes(&rows), bytes(&merge.into_rows(Vec::new())));
+    }
+
+    #[test]
+    fn a_part_that_was_cut_or_changed_never_panics(at in 0_usize..60, byte in any::<u8>(), cut in any::<bool>()) {
+        let mut bytes = answer(&[1, 2, 3], 7, 2, RowType::F32);
+        let at = at % bytes.len();
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        let mut merge = Merge::new(9, RowType::F32, 1 << 10);
+        let before = merge.values().len();
+        if let Ok(payload) = Payload::new(Encoding::Msgpack, &bytes)
+            && let Ok(part) = Part::decode(&payload)
+            && merge.check(&part, 3, Some(7)).is_ok()
+        {
+            let _ = merge.place(&part, &[0, 4, 8]);
+        }
+        prop_assert!(before == 0 && merge.values().len() <= 1 << 10);
+    }
+}
+
+#[test]
+fn a_part_that_lies_is_refused_whole() {
+    let check = |answer: Vec<u8>, expected: &str| {
+        let mut merge = Merge::new(4, RowType::F32, 1 << 10);
+        add(&mut merge, &self::answer(&[1], 7, 2, RowType::F32), &[0], Some(7)).unwrap();
+        let before = (merge.found().to_vec(), merge.values().to_vec());
+        let error = add(&mut merge, &answer, &[1, 2, 3], Some(7)).unwrap_err();
+        assert!(error.contains(expected), "{error:?} lacks {expected:?}");
+        assert_eq!(before, (merge.found().to_vec(), merge.values().to_vec()));
+    };
+    check(
+        answer(&[1, 2, 3], 8, 2, RowType::F32),
+        "key \"version\" is version 8",
+    );
+    check(answer(&[1, 2, 3], 7, 2, RowType::F16), "key \"type\" is \"f16\"");
+    check(answer(&[1, 2], 7, 2, RowType::F32), "key \"values\" is 16 bytes");
+    check(answer(&[1; 9], 7, 2, RowType::F32), "key \"found\" is 2 bytes");
+    check(
+        answer(&[1, 2, 3], 7, 3, RowType::F32),
+        "key \"dim\" is 3; expected 2",
+    );
+    check(vec![0x80], "version");
+    check(b"\x91\x01".to_vec(), "a map");
+}
+
+#[test]
+fn an_answer_that_would_be_too_large_is_not_allocated() {
+    let mut merge = Merge::new(1 << 10, RowType::U8, 1 << 10);
+    let error = add(&mut merge, &answer(&[1], 7, 2, RowType::U8), &[0], None).unwrap_err();
+    assert!(error.contains("at most 1024 bytes"), "{error}");
+    assert!(merge.values().is_empty());
+}
+
+#[test]
+fn a_call_that_begins_anew_keeps_nothing() {
+    let mut merge = Merge::new(2, RowType::U8, 1 << 10);
+    add(&mut merge, &answer(&[1], 7, 2, RowType::U8), &[0], None).unwrap();
+    merge.reset();
+    assert_eq!((merge.version(), merge.found()), (None, &[0][..]));
+    // Another version may be wider.
+    add(&mut merge, &answer(&[3], 6, 3, RowType::U8), &[1], None).unwrap();
+    assert_eq!(
+        (merge.version(), merge.values()),
+        (Some(6), &[0, 0, 0, 3, 3, 3][..])
+    );
+}
