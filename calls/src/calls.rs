@@ -1,7 +1,7 @@
 //! What the calls of all threads share: the table of methods, access, admission, what serves, and what is counted and logged.
 //! It serves nothing. Its invariant: what a call is counted as, it is logged as.
 
-use crate::{Access, Admission, Arrival, Backing, Methods, Peer, Reply, SlowLog, Spent, Statistics};
+use crate::{Access, Admission, Arrival, Backing, Methods, Nodes, Peer, Reply, SlowLog, Spent, Statistics};
 use arc_swap::{ArcSwap, Guard};
 use millpond_wire_schema::{Code, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,8 @@ pub struct Calls<S: Backing> {
     pub slow: SlowLog,
     /// Bytes that an answer may hold.
     pub answer_bytes_max: usize,
+    /// The servers that share tables with this one; none where it has all of them alone.
+    nodes: OnceLock<Arc<Nodes>>,
     /// Set when the process begins to stop.
     stopping: AtomicBool,
     /// Set once everything is open and warm.
@@ -48,6 +50,7 @@ impl<S: Backing> Calls<S> {
             statistics: Statistics::new(methods.all().count()),
             slow: SlowLog::new(slow_ms),
             answer_bytes_max,
+            nodes: OnceLock::new(),
             stopping: AtomicBool::new(false),
             state: OnceLock::new(),
             methods,
@@ -57,6 +60,17 @@ impl<S: Backing> Calls<S> {
     /// From now on methods are served from that state, which may be another one each turn.
     pub fn open(&self, state: Arc<ArcSwap<S::State>>) {
         let _ = self.state.set(state);
+    }
+
+    /// Tables are spread over those nodes.
+    pub fn spread(&self, nodes: Arc<Nodes>) {
+        let _ = self.nodes.set(nodes);
+    }
+
+    /// The servers that share tables with this one.
+    #[inline]
+    pub fn nodes(&self) -> Option<&Arc<Nodes>> {
+        self.nodes.get()
     }
 
     /// What serves now, if anything does yet.

@@ -53,6 +53,8 @@ mod calls;
 mod clock;
 mod host;
 mod method;
+mod nodes;
+mod outbound;
 mod peer;
 mod push;
 mod reply;
@@ -70,6 +72,8 @@ pub use host::{Host, NoHost, OnDecision, OnVersions, Tuned, VersionChange, Versi
 pub use method::{
     Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,
 };
+pub use nodes::{NodeCounts, Nodes, NodesOptions};
+pub use outbound::{NodeAnswer, NodeCall, NodeError, NodeSink, OnTime, Outbound};
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};

@@ -197,6 +197,7 @@ pub(crate) mod tests {
         type State = ();
         /// So many calls.
         type Batch = u32;
+        type Kept = ();
 
         fn waits(batch: &u32) -> bool {
             *batch > 0

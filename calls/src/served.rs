@@ -5,13 +5,13 @@
 use crate::push::Pusher;
 use crate::reply::lost;
 use crate::{
-    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, Permit, Reply, Spent,
-    Ticket,
+    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, Outbound, Permit, Reply,
+    Spent, Ticket,
 };
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
 use std::cell::RefMut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -143,6 +143,11 @@ impl<'a, S: Backing> Served<'a, S> {
     pub fn batch(&self) -> Option<RefMut<'a, S::Batch>> {
         let waits = self.entry().cost == Cost::Batched && !self.arrival.is_rehearsal;
         waits.then(|| self.service.batch())
+    }
+
+    /// Calls to other servers; of a rehearsal nothing is sent.
+    pub fn outbound(&self) -> Option<(&'a Outbound, &'a Arc<Mutex<S::Kept>>)> {
+        (!self.arrival.is_rehearsal).then_some((&self.service.outbound, &self.service.kept))
     }
 
     /// Takes the call to another thread, or to the end of its turn; it holds the permit until it is answered. `trace` is the payload's own.

@@ -6,12 +6,12 @@
 //! between two turns a service holds nothing.
 
 use crate::access::Login;
-use crate::{Call, Calls, Host, MethodId, Peer, Reply, Serve, Served};
+use crate::{Call, Calls, Host, MethodId, Outbound, Peer, Reply, Serve, Served};
 use arc_swap::Guard;
 use millpond_wire_payload::{Encoding, Payload, Reserved};
 use millpond_wire_schema::{Code, Status};
 use std::cell::{Ref, RefCell, RefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Answers requests. Each net thread has a copy, which must not block it.
@@ -65,6 +65,11 @@ pub trait Service: Clone + Send + 'static {
         let _ = (method, status);
     }
 
+    /// What its thread has on its way to other servers, where it calls any.
+    fn outbound(&self) -> Option<&Outbound> {
+        None
+    }
+
     /// Whether calls wait for the end of the turn.
     fn has_batch(&self) -> bool {
         false
@@ -89,6 +94,8 @@ pub trait Backing: 'static {
     type State: Send + Sync;
     /// Where calls of a net thread's turn wait for its end. Nothing waits in it between turns.
     type Batch: Default + Send;
+    /// What a net thread keeps from turn to turn; calls that are under way to other servers share it.
+    type Kept: Default + Send + 'static;
 
     /// Whether calls wait.
     fn waits(batch: &Self::Batch) -> bool;
@@ -106,6 +113,9 @@ pub struct MethodService<S: Backing> {
     state: RefCell<Option<Guard<Arc<S::State>>>>,
     /// Calls that wait for its end.
     batch: RefCell<S::Batch>,
+    /// Calls to other servers.
+    pub(crate) outbound: Outbound,
+    pub(crate) kept: Arc<Mutex<S::Kept>>,
     /// Calls that were answered at once.
     answered: RefCell<Vec<(MethodId, u32)>>,
 }
@@ -125,6 +135,8 @@ impl<S: Backing> MethodService<S> {
             host,
             state: RefCell::default(),
             batch: RefCell::default(),
+            outbound: Outbound::default(),
+            kept: Arc::default(),
             answered: RefCell::default(),
         }
     }
@@ -284,6 +296,10 @@ impl<S: Backing> Service for MethodService<S> {
             Some(method) => self.calls.statistics.failed(method, status),
             None => self.calls.statistics.unknown(),
         }
+    }
+
+    fn outbound(&self) -> Option<&Outbound> {
+        self.calls.nodes().map(|_| &self.outbound)
     }
 
     fn has_batch(&self) -> bool {

@@ -49,6 +49,7 @@ pub struct Engines;
 impl Backing for Engines {
     type State = Catalog;
     type Batch = Sweep;
+    type Kept = ();
 
     fn waits(batch: &Sweep) -> bool {
         !batch.is_empty()

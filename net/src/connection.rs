@@ -8,6 +8,7 @@
 mod ages;
 mod held;
 mod link;
+mod outward;
 mod parting;
 #[cfg(test)]
 pub(crate) mod rig;
@@ -188,6 +189,9 @@ impl<L> Connection<L> {
         self.is_due = false;
         if self.lingers() {
             return self.discard(buffers);
+        }
+        if !self.is_connected(local) {
+            return self.unconnected();
         }
         let refused = self.link.kind == Kind::Refused;
         self.link.budget = if refused { 1 } else { SERVED_PER_TURN };

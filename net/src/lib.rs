@@ -4,6 +4,7 @@
 //! epoll, until it closes. The [`Front`] that knows its first bytes makes its [`Session`]. A turn of a connection reads once,
 //! serves every complete message and sends the answers at its end; a connection with more to do waits behind the others.
 //! Answers of other threads come through the net thread's mailbox with one wake-up a batch. TLS is per listener.
+//! Sessions may have their thread open connections to others ([`Outward`]), which live on it like the rest.
 //!
 //! Its invariant: a connection holds at most its input limit and its write buffer, and all connections together at most
 //! [`Options::partial_bytes_max`] of partial requests and [`Options::write_buffers_total_bytes_max`] of answers and pushes.
@@ -18,6 +19,7 @@ mod mailbox;
 mod memory;
 mod net_thread;
 mod outlet;
+mod outward;
 mod poller;
 mod pulse;
 mod quiet;
@@ -34,6 +36,7 @@ pub use layer::{Layer, Opened};
 pub use listener::{Bound, Listener, raise_file_limit};
 pub use memory::{MemoryPart, MemoryUse};
 pub use outlet::{Outlet, PushOutlet, Unsent};
+pub use outward::{Outward, Remote};
 pub use pulse::{Pulses, Stuck};
 pub use quiet::{LeftOut, Quiet};
 pub use remote::RemoteAddr;

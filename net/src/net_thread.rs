@@ -4,6 +4,7 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
+mod outward;
 mod room;
 mod roster;
 mod start;
@@ -12,6 +13,7 @@ pub(crate) use start::start;
 
 use crate::connection::{After, Connection, Timed};
 use crate::mailbox::{Delivery, Key, Mailbox, Message, Queues, What};
+use crate::outward::Outward;
 use crate::poller::{Poller, Ready};
 use crate::quiet::{self, limited};
 use crate::session::{Goodbye, Local, Ports};
@@ -21,6 +23,7 @@ use crate::totals::Keepers;
 use crate::{Counters, Mark, Options, RemoteAddr};
 use millpond_threads::{Panic, contain};
 use slab::Slab;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,6 +69,8 @@ pub(crate) enum Kind {
     Served,
     /// Over the connection limit: its first request is answered `Overloaded`, and that is all.
     Refused,
+    /// This side opened it, under that number. It is counted by who asked for it.
+    Opened(u64),
 }
 
 /// The outside's handle to a net thread.
@@ -85,6 +90,7 @@ pub(crate) fn count(counters: &Counters, live: &AtomicUsize, kind: Kind) {
         Kind::Refused => {
             counters.refusing.fetch_add(1, Ordering::Relaxed);
         }
+        Kind::Opened(_) => {}
     }
 }
 
@@ -98,6 +104,7 @@ pub(crate) fn uncount(counters: &Counters, live: &AtomicUsize, kind: Kind) {
         Kind::Refused => {
             counters.refusing.fetch_sub(1, Ordering::Relaxed);
         }
+        Kind::Opened(_) => {}
     }
 }
 
@@ -157,6 +164,10 @@ struct Loop<L: Local> {
     began: Instant,
     timers: Timers,
     closing: Option<Closing>,
+    /// The connections that this side opened, by their numbers.
+    outward: HashMap<u64, Key>,
+    /// What is asked for of these: empty between two turns.
+    asked: Vec<Outward<L>>,
 }
 
 /// A stop under way.
@@ -185,6 +196,8 @@ impl<L: Local> Loop<L> {
             buffers: Buffers::new(),
             drained: Queues::default(),
             closing: None,
+            outward: HashMap::new(),
+            asked: Vec::new(),
         }
     }
 
@@ -201,6 +214,11 @@ impl<L: Local> Loop<L> {
                 mailbox.pulse.wake_up.clear();
                 self.take_mail();
             }
+            let reaches_out = self.local.reaches_out();
+            if reaches_out {
+                // Answers of nodes become answers to callers on this thread.
+                mailbox.set_awake();
+            }
             std::mem::swap(&mut self.due, &mut self.due_next);
             for at in 0..self.due.len() {
                 self.turn(self.due[at]);
@@ -209,6 +227,10 @@ impl<L: Local> Loop<L> {
             self.due.clear();
             if self.local.has_batch() {
                 self.serve_batch();
+            }
+            if reaches_out {
+                self.reach_out();
+                self.send_mail();
             }
             self.local.end(self.buffers.written.drain(..));
             if self.buffers.scratch.capacity() > SCRATCH_BYTES {
@@ -230,6 +252,13 @@ impl<L: Local> Loop<L> {
             Some(RECHECK)
         } else {
             self.timers.next(self.connections.len())
+        };
+        let span = match self.local.wake_at() {
+            None => span,
+            Some(at) => {
+                let until = at.saturating_duration_since(Instant::now());
+                Some(span.map_or(until, |span| span.min(until)))
+            }
         };
         let busy_poll = self.net.options.busy_poll;
         if busy_poll.is_zero() || span == Some(Duration::ZERO) || self.closing.is_some() {
@@ -366,6 +395,11 @@ impl<L: Local> Loop<L> {
             counters.panics.fetch_add(1, Ordering::Relaxed);
             limited!(error, counters.quiet, quiet::PANICKED, [%panic], "the calls at the end of a turn panicked");
         }
+        self.send_mail();
+    }
+
+    /// Sends what came by the mailbox since the thread was set awake.
+    fn send_mail(&mut self) {
         // Connections that want another turn wait for it; those that have answers now only send.
         std::mem::swap(&mut self.due, &mut self.due_next);
         self.take_mail();

@@ -6,8 +6,10 @@ use crate::connection::{Link, Phase};
 use crate::layer::Layer;
 use crate::net_thread::{Kind, Net};
 use crate::outlet::{Outlet, PushOutlet};
+use crate::outward::Outward;
 use crate::timers::Overdue;
 use crate::{Counters, RemoteAddr};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,6 +28,20 @@ pub trait Local: Clone + Send + 'static {
 
     /// Serves them after every connection's turn; their answers leave in this turn.
     fn serve_batch(&self) {}
+
+    /// Whether its sessions open connections.
+    fn reaches_out(&self) -> bool {
+        false
+    }
+
+    /// When [`Local::outward`] is to be asked although no socket is ready.
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What sessions ask for of connections that this side opens, and what is due by the time: asked at the end of each turn,
+    /// until there is nothing more.
+    fn outward(&self, _asked: &mut Vec<Outward<Self>>) {}
 
     /// Ends the turn; its answers have been sent. `written` has the mark of each answer of which the kernel took the last byte in this
     /// turn, and when the answer was ready; answers that gave no such time ([`Outlet::answer`]) are not in it.
@@ -80,6 +96,12 @@ pub trait Session<L> {
 
     /// No further message of the peer is received: calls to it fail.
     fn give_up(&mut self) {}
+
+    /// A connection that this side opened is open.
+    fn opened(&mut self, _local: &L) {}
+
+    /// A connection that this side opened is over, `error` being why it never was open, if it was not. Nothing follows.
+    fn ended(&mut self, _local: &L, _error: Option<io::Error>) {}
 
     /// Whether it awaits an answer of the peer.
     fn awaits_peer(&self) -> bool {

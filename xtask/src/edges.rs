@@ -8,7 +8,7 @@ use crate::workspace::Member;
 
 /// Folder → folders it may use. `*` stands for one path segment, or for everything where it is alone.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("calls", &["wire/schema", "wire/payload"]),
+    ("calls", &["wire/schema", "wire/payload", "nodes"]),
     ("metrics", &[]),
     ("nodes", &[]),
     ("membership", &["nodes"]),
@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "fronts/*",
-        &["calls", "net", "threads", "wire/*", "fronts/answer"],
+        &["calls", "net", "nodes", "threads", "wire/*", "fronts/answer"],
     ),
     ("engines/features", &[]),
     ("engines/features/build", &["engines/features"]),
@@ -70,6 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "calls",
             "catalog",
+            "nodes",
             "wire/payload",
             "wire/schema",
             "engines/*",
@@ -91,6 +92,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "catalog",
             "methods",
             "pipelines",
+            "nodes",
+            "membership",
         ],
     ),
     ("client/rust", &["wire/*"]),

@@ -3,11 +3,12 @@
 //! It knows no protocol: a [`Form`] writes one. Its invariant: what is begun and not finished never leaves.
 
 use millpond_calls::{
-    Answer, Call, Caller, Clock, Later, Meta, MethodId, Peer, PushError, Pusher, Reply, Service, Sink,
+    Answer, Call, Caller, Clock, Later, Meta, MethodId, Outbound, Peer, PushError, Pusher, Reply, Service, Sink,
 };
-use millpond_net::{Local, Mark, Outlet, Turn};
+use millpond_net::{Local, Mark, Outlet, Outward, Turn};
 use millpond_wire_payload::Encoding;
 use millpond_wire_schema::{Code, Status};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -46,18 +47,54 @@ pub trait Duplex {
 }
 
 /// What a net thread serves calls with: its copy of the service, and the clock of its turns.
-#[derive(Clone)]
 pub struct Serving<S> {
     /// What answers.
     pub service: S,
     clock: Clock,
+    /// Takes its calls to other servers, where it may make any.
+    reach: Option<RefCell<Box<dyn Reach<S>>>>,
+}
+
+/// Takes the calls of one net thread to other servers, over connections that it has the thread open.
+pub trait Reach<S>: Send {
+    /// The same for another net thread, without a connection yet.
+    fn another(&self) -> Box<dyn Reach<S>>;
+
+    /// When it is to have a turn although nothing happened.
+    fn wake_at(&self) -> Option<Instant>;
+
+    /// Takes what was sent, looks what is late, and says what is to be done with connections.
+    fn turn(&mut self, outbound: &Outbound, now: Instant, asked: &mut Vec<Outward<Serving<S>>>);
+}
+
+/// Another net thread has a clock and connections of its own.
+impl<S: Clone> Clone for Serving<S> {
+    fn clone(&self) -> Serving<S> {
+        let another = |reach: &RefCell<Box<dyn Reach<S>>>| RefCell::new(reach.borrow().another());
+        Serving {
+            service: self.service.clone(),
+            clock: self.clock.clone(),
+            reach: self.reach.as_ref().map(another),
+        }
+    }
 }
 
 impl<S: Service> Serving<S> {
     /// Serves with copies of that service.
     pub fn new(service: S) -> Serving<S> {
         let clock = Clock::start();
-        Serving { service, clock }
+        Serving {
+            service,
+            clock,
+            reach: None,
+        }
+    }
+
+    /// Its calls to other servers are taken there by that.
+    #[must_use]
+    pub fn reaching(mut self, reach: Option<Box<dyn Reach<S>>>) -> Serving<S> {
+        self.reach = reach.map(RefCell::new);
+        self
     }
 
     /// When this turn began.
@@ -102,6 +139,25 @@ impl<S: Service> Local for Serving<S> {
 
     fn serve_batch(&self) {
         self.service.serve_batch(self.clock.began());
+    }
+
+    fn reaches_out(&self) -> bool {
+        self.reach.is_some()
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let timers = self.service.outbound().and_then(Outbound::wake_at);
+        let reach = self.reach.as_ref();
+        let reach = reach.and_then(|reach| reach.borrow().wake_at());
+        timers.into_iter().chain(reach).min()
+    }
+
+    fn outward(&self, asked: &mut Vec<Outward<Self>>) {
+        if let (Some(reach), Some(outbound)) = (&self.reach, self.service.outbound()) {
+            let now = self.clock.read();
+            outbound.turn(now);
+            reach.borrow_mut().turn(outbound, now, asked);
+        }
     }
 
     fn end(&self, written: impl Iterator<Item = (Mark, Instant)>) {

@@ -9,10 +9,13 @@
 #[cfg(feature = "fpnn-encryption")]
 mod channel;
 mod form;
+mod node;
+mod pool;
 mod pusher;
 
 #[cfg(feature = "fpnn-encryption")]
 pub use channel::Encryption;
+pub use pool::{Names, NodePool, PoolOptions};
 pub use pusher::PUSH_BYTES_MAX;
 
 use form::Form;

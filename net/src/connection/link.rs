@@ -93,6 +93,10 @@ pub(crate) struct Link {
     pub(crate) has_served: bool,
     /// The kernel may have room for its answers.
     pub(super) is_writable: bool,
+    /// This side opens it, and the kernel has not said yet what came of that.
+    pub(crate) is_connecting: bool,
+    /// Why it could not be opened.
+    pub(crate) error: Option<Errno>,
     /// Answers not yet sent, from `sent` on.
     pub(crate) out: Vec<u8>,
     sent: usize,
@@ -121,11 +125,18 @@ impl Link {
             has_served: false,
             // The first event says more.
             is_writable: true,
+            is_connecting: false,
+            error: None,
             out: Vec::new(),
             sent: 0,
             timed: Vec::new(),
             kept: Kept::default(),
         }
+    }
+
+    /// It is being opened by this side: the first event says that it is open, or why not.
+    pub(crate) fn begin_connecting(&mut self) {
+        (self.is_connecting, self.is_writable) = (true, false);
     }
 
     /// Goes on to that phase, unless it is further.
@@ -140,7 +151,9 @@ impl Link {
     /// Whether further messages may be served, as far as their answers go.
     #[inline]
     pub(crate) fn takes_answers(&self) -> bool {
-        self.phase == Phase::Open && !self.has_new_layer && self.unsent() < OUT_BYTES_HIGH
+        // What this side asked for is read whatever it has still to send: each end could else wait for the other.
+        let may_owe = self.unsent() < OUT_BYTES_HIGH || matches!(self.kind, Kind::Opened(_));
+        self.phase == Phase::Open && !self.has_new_layer && may_owe
     }
 
     /// A message was served in this turn; `is_request` if it was more than a piece of one.

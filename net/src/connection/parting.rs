@@ -87,7 +87,7 @@ impl<L> Connection<L> {
         let link = &self.link;
         tracing::trace!(peer = %link.peer, connection = link.key.generation, "connection closed");
         let in_the_middle = self.has_ended && link.phase != Phase::Broken && !self.input.is_empty();
-        if in_the_middle && link.kind != Kind::Refused {
+        if in_the_middle && link.kind == Kind::Served {
             let (peer, bytes) = (link.peer, self.input.len());
             limited!(info, net.counters.quiet, quiet::CUT_SHORT, [%peer, bytes], "connection closed by its peer in the middle of a request");
             net.counters.malformed.fetch_add(1, Ordering::Relaxed);

@@ -19,6 +19,11 @@ use std::time::Duration;
 
 /// The next connection's number in this process.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
+/// A number that no other connection of this process has.
+pub(super) fn next_generation() -> u64 {
+    GENERATION.fetch_add(1, Ordering::Relaxed)
+}
+
 /// How long a refused connection may take to send the request that is answered `Overloaded`.
 const REFUSAL_WAIT: Duration = Duration::from_secs(5);
 /// How long a connection lingers.
@@ -47,7 +52,7 @@ impl<L: Local> Loop<L> {
         let entry = self.connections.vacant_entry();
         let key = Key {
             slot: entry.key(),
-            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
+            generation: next_generation(),
         };
         if let Err(error) = self.poller.add(&socket, key) {
             limited!(warn, self.net.counters.quiet, quiet::DROPPED, [%peer, %error], "connection dropped: it cannot be watched");
@@ -116,11 +121,12 @@ impl<L: Local> Loop<L> {
 
     pub(super) fn remove(&mut self, slot: usize, end: impl FnOnce(Connection<L>, &Net)) {
         self.uncount(slot);
-        let Some(connection) = self.connections.try_remove(slot) else {
+        let Some(mut connection) = self.connections.try_remove(slot) else {
             return;
         };
         let (key, kind, peer) = (connection.link.key, connection.link.kind, connection.link.peer);
         self.timers.set(key, connection.timer, None);
+        self.end_outward(&mut connection);
         // One that lingers was counted apart when that began.
         if connection.lingers() {
             self.net.counters.lingering.fetch_sub(1, Ordering::Relaxed);

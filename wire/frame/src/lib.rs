@@ -18,12 +18,14 @@
 //! }
 //! ```
 
+mod awaited;
 mod error;
 mod fpnn;
 mod http;
 mod resp;
 pub mod websocket;
 
+pub use awaited::{Awaited, Returned};
 pub use error::{FrameError, FrameProblem, HttpError, RespError, WebSocketError};
 pub use fpnn::{Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, write_frame};
 pub use http::{

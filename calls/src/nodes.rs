@@ -1,0 +1,188 @@
+//! What all net threads know of the other servers: the bucket map, which of its nodes this server is, and what is counted of each.
+//!
+//! It sends nothing. Its invariant: a node's counts outlive the maps that it is in.
+
+use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions, Node};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Bucket maps whose calls may still be under way, beside the one in use: a caller may be that far behind.
+const MAPS_KEPT: usize = 4;
+
+millpond_metrics::counters! {
+    /// What became of calls to one node.
+    #[derive(Debug, Default)]
+    pub struct NodeCounts {
+        /// By the node's name.
+        METRICS {
+            pub outstanding: AtomicU64 = gauge("millpond_node_outstanding", "Calls sent to a node that have not ended."),
+            pub calls: AtomicU64 = counter("millpond_node_calls_total", "Calls sent to a node, hedges and repeated ones included."),
+            pub failures: AtomicU64 = counter("millpond_node_failures_total",
+                "Calls to a node that ended without an answer: it could not be reached, was lost, or did not answer in time."),
+            pub hedges: AtomicU64 = counter("millpond_node_hedges_total",
+                "Calls sent to a node because another one was slow."),
+            pub repeats: AtomicU64 = counter("millpond_node_repeats_total",
+                "Calls sent to a node because another one failed."),
+            pub connects: AtomicU64 = counter("millpond_node_connects_total",
+                "Connections opened to a node; after the first ones each stands for one that was lost or idle."),
+        }
+    }
+}
+
+/// What a server does with calls to others.
+#[derive(Debug, Clone)]
+pub struct NodesOptions {
+    /// Which node of the map this server is; a server that only forwards is none.
+    pub name: Option<String>,
+    /// How often slow calls are sent to a second replica.
+    pub hedging: HedgeOptions,
+    /// Tables whose keys are on the nodes of the map.
+    pub tables: Vec<String>,
+}
+
+impl Default for NodesOptions {
+    fn default() -> NodesOptions {
+        NodesOptions {
+            name: None,
+            hedging: HedgeOptions {
+                delay_min: Duration::from_millis(1),
+                ..HedgeOptions::default()
+            },
+            tables: Vec::new(),
+        }
+    }
+}
+
+/// See this module.
+#[derive(Debug)]
+pub struct Nodes {
+    /// What is configured.
+    pub options: NodesOptions,
+    /// The map in use; none until the first is known.
+    current: OnceLock<CurrentMap>,
+    /// Versions of maps that callers may have split by.
+    versions: Mutex<Vec<u64>>,
+    counts: Mutex<BTreeMap<String, Arc<NodeCounts>>>,
+}
+
+impl Nodes {
+    /// Knows no map yet.
+    pub fn new(options: NodesOptions) -> Nodes {
+        Nodes {
+            options,
+            current: OnceLock::new(),
+            versions: Mutex::default(),
+            counts: Mutex::default(),
+        }
+    }
+
+    /// The map for a call that begins now.
+    pub fn map(&self) -> Option<Arc<BucketMap>> {
+        self.current.get().map(CurrentMap::load)
+    }
+
+    /// Begins new calls with that map, unless it is older than the one in use; says whether it did.
+    ///
+    /// # Errors
+    /// As [`CurrentMap::offer`].
+    pub fn offer(&self, map: Arc<BucketMap>) -> Result<bool, millpond_nodes::Error> {
+        let version = map.version();
+        let is_first = self.current.get().is_none();
+        let current = self.current.get_or_init(|| CurrentMap::new(Arc::clone(&map)));
+        let changes = current.offer(map)? || is_first;
+        if changes {
+            let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            versions.push(version);
+            let extra = versions.len().saturating_sub(MAPS_KEPT + 1);
+            versions.drain(..extra);
+        }
+        Ok(changes)
+    }
+
+    /// Whether a caller may have split its call by the map of that version: the one in use, or one before it.
+    pub fn knows(&self, version: u64) -> bool {
+        let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.contains(&version)
+    }
+
+    /// Whether a table's keys are on the nodes of the map.
+    pub fn spreads(&self, table: &str) -> bool {
+        self.options.tables.iter().any(|spread| spread == table)
+    }
+
+    /// Whether a node of the map is this server.
+    pub fn is_this(&self, node: &Node) -> bool {
+        self.options.name.as_ref() == Some(&node.name)
+    }
+
+    /// What is counted of the node of that name.
+    pub fn counts(&self, name: &str) -> Arc<NodeCounts> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        match counts.get(name) {
+            Some(found) => Arc::clone(found),
+            None => Arc::clone(counts.entry(name.to_owned()).or_default()),
+        }
+    }
+
+    /// What is counted of every node that was called.
+    pub fn all_counts(&self) -> Vec<(String, Arc<NodeCounts>)> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = counts.iter().map(|(name, counts)| (name.clone(), Arc::clone(counts)));
+        all.collect()
+    }
+}
+
+impl NodeCounts {
+    /// A call is sent.
+    pub fn sent(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call has ended.
+    pub fn ended(&self, failed: bool) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+        self.failures.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn map(version: u64) -> Arc<BucketMap> {
+        let text = format!("version = {version}\nbuckets = 4\nnodes = [{{ name = \"a\", addresses = [\"a:1\"] }}]");
+        Arc::new(BucketMap::from_toml(&text).unwrap())
+    }
+
+    #[test]
+    fn the_maps_that_callers_may_have_are_known() {
+        let nodes = Nodes::new(NodesOptions::default());
+        assert!(nodes.map().is_none() && !nodes.knows(1));
+        for (version, changes) in [(1, true), (1, false), (2, true), (3, true)] {
+            assert_eq!(nodes.offer(map(version)), Ok(changes));
+        }
+        assert!(nodes.offer(map(2)).is_err());
+        assert!([1, 2, 3].into_iter().all(|version| nodes.knows(version)) && !nodes.knows(4));
+        for version in 4..9 {
+            nodes.offer(map(version)).unwrap();
+        }
+        assert!(nodes.knows(8) && nodes.knows(4) && !nodes.knows(3));
+        assert_eq!(nodes.map().unwrap().version(), 8);
+    }
+
+    #[test]
+    fn counts_stay_with_the_name() {
+        let nodes = Nodes::new(NodesOptions::default());
+        nodes.counts("a").sent();
+        nodes.counts("a").ended(true);
+        let counted = nodes.all_counts();
+        let [(name, counts)] = counted.as_slice() else { panic!("{counted:?}") };
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        assert_eq!(name, "a");
+        assert_eq!((of(&counts.calls), of(&counts.failures), of(&counts.outstanding)), (1, 1, 0));
+    }
+}

@@ -1,0 +1,212 @@
+//! Calls to other servers: what a net thread's methods send, until its front takes it, and their timers.
+//!
+//! It opens no connection and reads no clock. Each net thread has one; answers come to sinks on that thread. Its invariants:
+//! a sink hears once of its call, and never while [`Outbound::send`] runs; a timer is called once, not before its time.
+
+use millpond_nodes::Node;
+use millpond_wire_payload::{Encoding, Payload};
+use millpond_wire_schema::{Code, Status};
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A call to a node.
+pub struct NodeCall {
+    /// Whom it is for.
+    pub node: Arc<Node>,
+    /// The method's name.
+    pub method: &'static str,
+    /// One map, as msgpack.
+    pub payload: Vec<u8>,
+    /// Where the answer goes.
+    pub sink: Box<dyn NodeSink>,
+}
+
+/// Takes what became of a call to a node.
+pub trait NodeSink: Send {
+    /// The call has ended: with an answer, or with why there is none. That is [`Code::NodeUnavailable`] where the node could
+    /// not be reached or was lost; an error that the node answered is an error too.
+    fn ended(self: Box<Self>, outbound: &Outbound, now: Instant, answer: Result<NodeAnswer<'_>, NodeError>);
+}
+
+/// The map that a node answered, not yet decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeAnswer<'a> {
+    /// How it is written.
+    pub encoding: Encoding,
+    /// Its bytes, nobody has looked at them yet.
+    pub payload: &'a [u8],
+}
+
+/// Why a call to a node has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeError {
+    /// What to say of it.
+    pub status: Status,
+    /// The node answered so: it is up.
+    pub is_answer: bool,
+}
+
+impl NodeError {
+    /// The node could not be reached, or was lost: why.
+    pub fn unavailable(node: &str, why: &str) -> NodeError {
+        let ex = format!("node {node:?} {why}");
+        NodeError {
+            status: Status::new(Code::NodeUnavailable, ex),
+            is_answer: false,
+        }
+    }
+
+    /// The error that a node answered.
+    pub fn answered(node: &str, answer: NodeAnswer<'_>) -> NodeError {
+        let read = Payload::new(answer.encoding, answer.payload);
+        let status = read.and_then(|payload| {
+            payload.read(|reader| millpond_wire_payload::Map::read(reader, "an error map").map(|map| Status::decode(&map)))
+        });
+        let said = match status {
+            Ok(status) => Status::new(status.code, format!("node {node:?}: {}", status.ex)),
+            Err(error) => Status::new(
+                Code::Internal,
+                format!("node {node:?} answered an error that cannot be read: {error}"),
+            ),
+        };
+        NodeError {
+            status: said,
+            is_answer: true,
+        }
+    }
+}
+
+/// What a timer does.
+pub type OnTime = Box<dyn FnOnce(&Outbound, Instant) + Send>;
+
+/// A timer; of two the first in time comes first, then the first that was set.
+struct Timer {
+    at: Instant,
+    order: u64,
+    on_time: OnTime,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// What one net thread has on its way to other servers.
+#[derive(Default)]
+pub struct Outbound {
+    calls: RefCell<VecDeque<NodeCall>>,
+    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    next: Cell<u64>,
+}
+
+impl Outbound {
+    /// Sends a call at the end of this turn.
+    pub fn send(&self, call: NodeCall) {
+        self.calls.borrow_mut().push_back(call);
+    }
+
+    /// Calls `on_time` on this thread, at the end of the first turn after `at`.
+    pub fn at(&self, at: Instant, on_time: OnTime) {
+        let order = self.next.get();
+        self.next.set(order + 1);
+        let timer = Timer { at, order, on_time };
+        self.timers.borrow_mut().push(Reverse(timer));
+    }
+
+    /// The next call, for the front that sends it.
+    pub fn take(&self) -> Option<NodeCall> {
+        self.calls.borrow_mut().pop_front()
+    }
+
+    /// When the first timer is due.
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.timers.borrow().peek().map(|Reverse(timer)| timer.at)
+    }
+
+    /// Calls the timers that are due.
+    pub fn turn(&self, now: Instant) {
+        while let Some(on_time) = self.due(now) {
+            on_time(self, now);
+        }
+    }
+
+    fn due(&self, now: Instant) -> Option<OnTime> {
+        let mut timers = self.timers.borrow_mut();
+        timers.peek().filter(|Reverse(timer)| timer.at <= now)?;
+        let Reverse(timer) = timers.pop()?;
+        Some(timer.on_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    #[test]
+    fn timers_come_in_their_order_and_not_before_their_time() {
+        let (outbound, now) = (Outbound::default(), Instant::now());
+        let heard = Arc::<Mutex<Vec<u64>>>::default();
+        for ms in [3, 1, 2, 1] {
+            let heard = Arc::clone(&heard);
+            let on_time = move |_: &Outbound, _: Instant| heard.lock().unwrap().push(ms);
+            outbound.at(now + Duration::from_millis(ms), Box::new(on_time));
+        }
+        let check = |ms, expected: &[u64], next: Option<u64>| {
+            outbound.turn(now + Duration::from_millis(ms));
+            assert_eq!(*heard.lock().unwrap(), expected);
+            let next = next.map(|ms| now + Duration::from_millis(ms));
+            assert_eq!(outbound.wake_at(), next);
+        };
+        check(0, &[], Some(1));
+        check(1, &[1, 1], Some(2));
+        check(9, &[1, 1, 2, 3], None);
+    }
+
+    #[test]
+    fn a_timer_may_set_another() {
+        let (outbound, now) = (Outbound::default(), Instant::now());
+        let again = |outbound: &Outbound, now: Instant| outbound.at(now + Duration::from_secs(1), Box::new(|_, _| ()));
+        outbound.at(now, Box::new(again));
+        outbound.turn(now);
+        assert_eq!(outbound.wake_at(), Some(now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn an_error_of_a_node_names_it() {
+        let mut payload = Vec::new();
+        let mut out = millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
+        Status::new(Code::VersionGone, "gone").encode(&mut out);
+        let check = |payload: &[u8], code, words: &str| {
+            let answer = NodeAnswer {
+                encoding: Encoding::Msgpack,
+                payload,
+            };
+            let error = NodeError::answered("b", answer);
+            assert!(error.is_answer && error.status.code == code, "{error:?}");
+            assert!(error.status.ex.contains(words), "{error:?}");
+        };
+        check(&payload, Code::VersionGone, "node \"b\": gone");
+        check(&[0xc1], Code::Internal, "cannot be read");
+    }
+}

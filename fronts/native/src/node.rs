@@ -1,0 +1,213 @@
+//! The client's session: one connection to a node, the calls that it carries, and what comes back.
+//!
+//! It opens nothing and chooses no node. Its invariant: each call that is given to it ends once, with the node's answer or with
+//! why there is none; a sink is called without any lock held.
+
+use millpond_calls::{NodeAnswer, NodeCall, NodeCounts, NodeError, NodeSink, Service};
+use millpond_fronts_answer::Serving;
+use millpond_net::{Received, Session, Turn, limited};
+use millpond_wire_frame::{Awaited, Encoding, FrameKind, Limits, Parsed};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A line of the log.
+const NOT_ANSWER: &str = "bytes of nodes that are no answer";
+/// What a connection without calls is kept open with.
+const KEEP_ALIVE: (&str, &[u8]) = ("*ping", &[0x80]);
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It is being opened.
+    Opening,
+    /// It is open.
+    Open,
+    /// It is over: it never was open, was lost with calls on it, or the node broke the protocol.
+    Lost,
+    /// It is over, and no call was on it.
+    Closed,
+}
+
+/// A connection, for its session and for the pool that it is of.
+#[derive(Clone)]
+pub(crate) struct Wire(Arc<Mutex<Inner>>);
+
+struct Inner {
+    node: String,
+    counts: Arc<NodeCounts>,
+    state: State,
+    /// A call without a sink keeps the connection open.
+    awaited: Awaited<Option<Box<dyn NodeSink>>>,
+    /// When a byte last came, or the first of the calls that are awaited was sent.
+    heard: Instant,
+    /// Why it is to end.
+    why: Option<String>,
+}
+
+impl Wire {
+    /// To the node of that name.
+    pub(crate) fn new(node: &str, counts: Arc<NodeCounts>, now: Instant) -> Wire {
+        Wire(Arc::new(Mutex::new(Inner {
+            node: node.to_owned(),
+            counts,
+            state: State::Opening,
+            awaited: Awaited::default(),
+            heard: now,
+            why: None,
+        })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.inner().state
+    }
+
+    /// Calls that are not answered.
+    pub(crate) fn awaited(&self) -> usize {
+        self.inner().awaited.len()
+    }
+
+    /// When it was last heard of.
+    pub(crate) fn heard(&self) -> Instant {
+        self.inner().heard
+    }
+
+    /// It is to be ended, for that reason.
+    pub(crate) fn give_up(&self, why: String) {
+        self.inner().why = Some(why);
+    }
+
+    /// Appends a call's frame to `out`.
+    ///
+    /// # Errors
+    /// The sink, where it can be no frame.
+    pub(crate) fn write(
+        &self,
+        call: NodeCall,
+        out: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<(), (String, Box<dyn NodeSink>)> {
+        let mut inner = self.inner();
+        if inner.awaited.is_empty() {
+            inner.heard = now;
+        }
+        let (method, payload) = (call.method, &call.payload);
+        let written = inner
+            .awaited
+            .write(out, Encoding::Msgpack, method, payload, Some(call.sink));
+        match written {
+            Ok(_) => {
+                inner.counts.sent();
+                Ok(())
+            }
+            Err((error, Some(sink))) => Err((error.to_string(), sink)),
+            Err((_, None)) => Ok(()),
+        }
+    }
+
+    /// Appends a call that keeps the connection open.
+    pub(crate) fn write_keep_alive(&self, out: &mut Vec<u8>, now: Instant) {
+        let mut inner = self.inner();
+        let (method, payload) = KEEP_ALIVE;
+        inner.heard = now;
+        // Its name and payload can be a frame.
+        let _ = inner.awaited.write(out, Encoding::Msgpack, method, payload, None);
+    }
+}
+
+/// The session of that connection.
+pub(crate) struct NodeSession {
+    pub(crate) wire: Wire,
+    pub(crate) limits: Limits,
+}
+
+impl<S: Service> Session<Serving<S>> for NodeSession {
+    fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
+        let mut inner = self.wire.inner();
+        inner.heard = local.began();
+        let malformed = |inner: &mut Inner, what: String| {
+            limited!(warn, turn.counters().quiet, NOT_ANSWER, [node = inner.node, what], "connection to a node closed");
+            inner.why = Some(format!("sent what is no answer: {what}"));
+            Received::Malformed
+        };
+        let (returned, len) = match inner.awaited.read(input, self.limits) {
+            Ok(Parsed::Whole { message, len }) => (message, len),
+            Ok(Parsed::Partial { needed }) => return Received::More(needed),
+            Err(error) => return malformed(&mut inner, error.to_string()),
+        };
+        let FrameKind::Answer { status, seq } = returned.frame.kind else {
+            // A server may call its caller; none of its calls is for another server.
+            return Received::Served(len);
+        };
+        let Some(call) = returned.call else {
+            return malformed(&mut inner, format!("an answer to {seq}, which was not asked"));
+        };
+        let Some(sink) = call else {
+            return Received::Served(len);
+        };
+        let answer = NodeAnswer {
+            encoding: returned.frame.encoding,
+            payload: returned.frame.payload,
+        };
+        inner.counts.ended(false);
+        let answer = match status {
+            0 => Ok(answer),
+            _ => Err(NodeError::answered(&inner.node, answer)),
+        };
+        drop(inner);
+        if let Some(outbound) = local.service.outbound() {
+            sink.ended(outbound, local.began(), answer);
+        }
+        Received::Served(len)
+    }
+
+    fn is_full(&self, _: usize) -> bool {
+        false
+    }
+
+    fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], why: &str) {
+        self.wire.give_up(format!("sent an answer for which there is no room: {why}"));
+    }
+
+    fn awaits_peer(&self) -> bool {
+        self.wire.awaited() > 0
+    }
+
+    fn opened(&mut self, local: &Serving<S>) {
+        let mut inner = self.wire.inner();
+        inner.state = State::Open;
+        inner.heard = local.began();
+        inner.counts.connects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn ended(&mut self, local: &Serving<S>, error: Option<io::Error>) {
+        let mut inner = self.wire.inner();
+        let calls = inner.awaited.drain();
+        let is_lost = inner.state == State::Opening || inner.why.is_some() || !calls.is_empty();
+        inner.state = if is_lost { State::Lost } else { State::Closed };
+        let why = match (inner.why.take(), error) {
+            (Some(why), _) => why,
+            (None, Some(error)) => format!("cannot be reached: {error}"),
+            (None, None) => "closed the connection before its answer".to_owned(),
+        };
+        let error = NodeError::unavailable(&inner.node, &why);
+        if is_lost {
+            tracing::debug!(node = inner.node, why, calls = calls.len(), "connection to a node lost");
+        }
+        let counts = Arc::clone(&inner.counts);
+        drop(inner);
+        let sinks: Vec<Box<dyn NodeSink>> = calls.into_iter().flatten().collect();
+        sinks.iter().for_each(|_| counts.ended(true));
+        let Some(outbound) = local.service.outbound() else {
+            return;
+        };
+        for sink in sinks {
+            sink.ended(outbound, local.began(), Err(error.clone()));
+        }
+    }
+}

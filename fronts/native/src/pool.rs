@@ -1,0 +1,370 @@
+//! A net thread's connections to nodes: few to each, opened when a call needs one, kept open, and opened again after a backoff.
+//!
+//! It reads no answer: a connection's session does. Its invariants: a node has at most `connections_max` connections of a
+//! thread, and at most `outstanding_max` calls on each; a call that cannot be sent ends at once.
+
+use crate::node::{NodeSession, State, Wire};
+use arc_swap::ArcSwap;
+use millpond_calls::{NodeCall, NodeError, Nodes, Outbound, Service};
+use millpond_fronts_answer::{Reach, Serving};
+use millpond_net::{Outward, Remote};
+use millpond_nodes::{Node, RetryOptions};
+use millpond_wire_frame::Limits;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks at connections that calls wait for.
+const CHECK: Duration = Duration::from_millis(100);
+/// Calls on each connection of a node before another is opened.
+const SHARED_BY: usize = 64;
+/// Bytes of calls that wait for a connection to open; a call beyond them ends at once.
+const OPENING_BYTES_MAX: usize = 8 << 20;
+
+/// What the connections of a net thread to a node may use.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Connections.
+    pub connections_max: usize,
+    /// Calls unanswered on each of them.
+    pub outstanding_max: usize,
+    /// How long opening one may take.
+    pub connect_timeout: Duration,
+    /// How long a node may send nothing while calls await it.
+    pub answer_timeout: Duration,
+    /// After this long without a call a connection is used for a ping, so that it stays open.
+    pub keep_alive: Duration,
+    /// Between two attempts to open one.
+    pub retry: RetryOptions,
+    /// Sizes of frames.
+    pub limits: Limits,
+}
+
+impl Default for PoolOptions {
+    fn default() -> PoolOptions {
+        PoolOptions {
+            connections_max: 2,
+            outstanding_max: 1024,
+            connect_timeout: Duration::from_millis(1000),
+            answer_timeout: Duration::from_millis(2000),
+            keep_alive: Duration::from_secs(15),
+            retry: RetryOptions {
+                first: Duration::from_millis(50),
+                most: Duration::from_secs(1),
+            },
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What names of the map's addresses are known to mean. Somebody else looks them up: that blocks.
+pub type Names = ArcSwap<HashMap<String, Vec<SocketAddr>>>;
+
+/// See this module.
+pub struct NodePool {
+    nodes: Arc<Nodes>,
+    names: Arc<Names>,
+    options: Arc<PoolOptions>,
+    /// By the nodes' names.
+    links: HashMap<String, Links>,
+    /// The number of the next connection.
+    next: u64,
+    /// When connections are looked at next.
+    check_at: Option<Instant>,
+}
+
+/// The connections to one node.
+struct Links {
+    /// As the map has it. Where that changes, connections to where it was take no more calls.
+    node: Arc<Node>,
+    links: Vec<Link>,
+    /// Connections to where it was, until their calls have ended.
+    old: Vec<Link>,
+    /// Attempts since the last that succeeded.
+    failures: u32,
+    retry_at: Option<Instant>,
+    /// Which address is next.
+    turn: usize,
+}
+
+struct Link {
+    number: u64,
+    wire: Wire,
+    opened_at: Instant,
+    used_at: Instant,
+    /// Bytes that wait for it to open.
+    waiting_bytes: usize,
+    /// What is to be sent at the end of this turn.
+    out: Vec<u8>,
+}
+
+impl NodePool {
+    /// Of a server that shares tables with those nodes; no connection is opened before a call needs it.
+    pub fn new(nodes: Arc<Nodes>, names: Arc<Names>, options: PoolOptions) -> NodePool {
+        NodePool {
+            nodes,
+            names,
+            options: Arc::new(options),
+            links: HashMap::new(),
+            next: 0,
+            check_at: None,
+        }
+    }
+
+    /// Sends a call, or ends it.
+    fn send<S: Service>(
+        &mut self,
+        call: NodeCall,
+        outbound: &Outbound,
+        now: Instant,
+        asked: &mut Vec<Outward<Serving<S>>>,
+    ) {
+        let name = call.node.name.clone();
+        let failed = match self.link(&call.node, now, asked) {
+            Ok(link) => {
+                let before = link.out.len();
+                link.used_at = now;
+                let written = link.wire.write(call, &mut link.out, now);
+                if link.wire.state() == State::Opening {
+                    link.waiting_bytes += link.out.len() - before;
+                }
+                written.err()
+            }
+            Err(why) => Some((why, call.sink)),
+        };
+        if let Some((why, sink)) = failed {
+            sink.ended(outbound, now, Err(NodeError::unavailable(&name, &why)));
+        }
+        let soon = now + CHECK;
+        self.check_at = Some(self.check_at.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// The connection to a node that the next call takes.
+    fn link<S: Service>(
+        &mut self,
+        node: &Arc<Node>,
+        now: Instant,
+        asked: &mut Vec<Outward<Serving<S>>>,
+    ) -> Result<&mut Link, String> {
+        let options = &self.options;
+        let links = self.links.entry(node.name.clone()).or_insert_with(|| Links::new(node));
+        links.moved(node);
+        links.forget_ended(now, options.retry);
+        let fewest = links.links.iter().map(|link| link.wire.awaited()).min();
+        let is_crowded = fewest.is_none_or(|fewest| fewest >= SHARED_BY);
+        if is_crowded && links.links.len() < options.connections_max {
+            match links.dial(&self.names.load(), now) {
+                Ok(to) => {
+                    let number = self.next;
+                    self.next += 1;
+                    let wire = Wire::new(&node.name, self.nodes.counts(&node.name), now);
+                    let session = Box::new(NodeSession {
+                        wire: wire.clone(),
+                        limits: options.limits,
+                    });
+                    asked.push(Outward::Open { number, to, session });
+                    links.links.push(Link::new(number, wire, now));
+                }
+                Err(why) if links.links.is_empty() => return Err(why),
+                Err(_) => {}
+            }
+        }
+        let most = options.outstanding_max;
+        let fewest = links.links.iter_mut().min_by_key(|link| link.wire.awaited());
+        let link = fewest.ok_or_else(|| "has no connection".to_owned())?;
+        if link.wire.awaited() >= most {
+            return Err(format!("has {most} calls to answer already on each connection"));
+        }
+        if link.waiting_bytes > OPENING_BYTES_MAX && link.wire.state() == State::Opening {
+            return Err(format!("is being connected to, and {} bytes wait for that", link.waiting_bytes));
+        }
+        Ok(link)
+    }
+
+    /// Looks at every connection: ends those that let calls wait, and keeps the others open.
+    fn check<S>(&mut self, now: Instant, asked: &mut Vec<Outward<Serving<S>>>) {
+        let options = Arc::clone(&self.options);
+        let mut is_awaited = false;
+        for links in self.links.values_mut() {
+            links.forget_ended(now, options.retry);
+            let idle = links.old.extract_if(.., |link| link.wire.awaited() == 0);
+            asked.extend(idle.map(|link| Outward::Close { number: link.number }));
+            for link in links.links.iter_mut().chain(&mut links.old) {
+                link.check(now, &options, asked);
+                is_awaited |= link.wire.awaited() > 0 || link.wire.state() == State::Opening;
+            }
+        }
+        let open = self.links.values().any(|links| !links.links.is_empty() || !links.old.is_empty());
+        let next = if is_awaited { CHECK } else { options.keep_alive / 4 };
+        self.check_at = open.then(|| now + next.max(CHECK));
+    }
+}
+
+impl<S: Service> Reach<S> for NodePool {
+    fn another(&self) -> Box<dyn Reach<S>> {
+        Box::new(NodePool {
+            nodes: Arc::clone(&self.nodes),
+            names: Arc::clone(&self.names),
+            options: Arc::clone(&self.options),
+            links: HashMap::new(),
+            next: 0,
+            check_at: None,
+        })
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    fn turn(&mut self, outbound: &Outbound, now: Instant, asked: &mut Vec<Outward<Serving<S>>>) {
+        while let Some(call) = outbound.take() {
+            self.send(call, outbound, now, asked);
+        }
+        if self.check_at.is_some_and(|at| at <= now) {
+            self.check(now, asked);
+        }
+        for links in self.links.values_mut() {
+            for link in &mut links.links {
+                if !link.out.is_empty() {
+                    asked.push(Outward::Send {
+                        number: link.number,
+                        bytes: std::mem::take(&mut link.out),
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Links {
+    fn new(node: &Arc<Node>) -> Links {
+        Links {
+            node: Arc::clone(node),
+            links: Vec::new(),
+            old: Vec::new(),
+            failures: 0,
+            retry_at: None,
+            turn: 0,
+        }
+    }
+
+    /// A call has the node as its map says. Where that is elsewhere, the connections here take no further call.
+    fn moved(&mut self, node: &Arc<Node>) {
+        if Arc::ptr_eq(&self.node, node) {
+            return;
+        }
+        if self.node.addresses != node.addresses {
+            self.old.append(&mut self.links);
+            (self.failures, self.retry_at, self.turn) = (0, None, 0);
+        }
+        self.node = Arc::clone(node);
+    }
+
+    /// Drops connections that are over; after one that was lost the next waits.
+    fn forget_ended(&mut self, now: Instant, retry: RetryOptions) {
+        let over = |link: &mut Link| matches!(link.wire.state(), State::Lost | State::Closed);
+        self.old.retain_mut(|link| !over(link));
+        let mut lost = false;
+        for link in self.links.extract_if(.., over) {
+            lost |= link.wire.state() == State::Lost;
+        }
+        if lost {
+            let wait = retry.first.saturating_mul(2_u32.saturating_pow(self.failures));
+            self.failures = self.failures.saturating_add(1);
+            self.retry_at = now.checked_add(wait.min(retry.most));
+        } else if self.links.iter().any(|link| link.wire.state() == State::Open) {
+            (self.failures, self.retry_at) = (0, None);
+        }
+    }
+
+    /// Where the next connection leads.
+    fn dial(&mut self, names: &HashMap<String, Vec<SocketAddr>>, now: Instant) -> Result<Remote, String> {
+        if let Some(at) = self.retry_at.filter(|at| *at > now) {
+            let ms = at.saturating_duration_since(now).as_millis();
+            return Err(format!("was lost, and is connected to again in {ms} ms at the earliest"));
+        }
+        let remotes: Vec<Remote> = self.node.addresses.iter().flat_map(|text| remotes(text, names)).collect();
+        let count = remotes.len();
+        let turn = self.turn;
+        self.turn = turn.wrapping_add(1);
+        let next = turn.checked_rem(count).and_then(|at| remotes.into_iter().nth(at));
+        next.ok_or_else(|| {
+            "has no address that can be used: servers call each other at IP:PORT, unix:PATH or a name that can be looked up, \
+             without TLS"
+                .to_owned()
+        })
+    }
+}
+
+/// Where an address of the map leads: nowhere by TLS, or where its name is not known.
+fn remotes(text: &str, names: &HashMap<String, Vec<SocketAddr>>) -> Vec<Remote> {
+    if text.starts_with("tls://") {
+        return Vec::new();
+    }
+    if let Some(path) = text.strip_prefix("unix:") {
+        return vec![Remote::Unix(path.into())];
+    }
+    match (text.parse(), names.get(text)) {
+        (Ok(address), _) => vec![Remote::Inet(address)],
+        (Err(_), Some(found)) => found.iter().copied().map(Remote::Inet).collect(),
+        (Err(_), None) => Vec::new(),
+    }
+}
+
+impl Link {
+    fn new(number: u64, wire: Wire, now: Instant) -> Link {
+        Link {
+            number,
+            wire,
+            opened_at: now,
+            used_at: now,
+            waiting_bytes: 0,
+            out: Vec::new(),
+        }
+    }
+
+    /// Ends it where it lets calls wait, and uses it where it was idle for long.
+    fn check<S>(&mut self, now: Instant, options: &PoolOptions, asked: &mut Vec<Outward<Serving<S>>>) {
+        let late = |since: Instant, most: Duration| now.saturating_duration_since(since) >= most;
+        let (state, awaited) = (self.wire.state(), self.wire.awaited());
+        let why = match state {
+            State::Opening if late(self.opened_at, options.connect_timeout) => {
+                let ms = options.connect_timeout.as_millis();
+                format!("cannot be reached: no connection within {ms} ms")
+            }
+            State::Open if awaited > 0 && late(self.wire.heard(), options.answer_timeout) => {
+                format!("sent nothing for {} ms", options.answer_timeout.as_millis())
+            }
+            State::Open if awaited == 0 && late(self.used_at, options.keep_alive) => {
+                self.used_at = now;
+                self.wire.write_keep_alive(&mut self.out, now);
+                return;
+            }
+            _ => return,
+        };
+        self.wire.give_up(why);
+        asked.push(Outward::Close { number: self.number });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_where_they_say() {
+        let local: SocketAddr = ([127, 0, 0, 1], 7).into();
+        let names = HashMap::from([("a.example:7".to_owned(), vec![local])]);
+        let check = |text: &str, expected: &[&str]| {
+            let found: Vec<String> = remotes(text, &names).iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        check("127.0.0.1:9", &["127.0.0.1:9"]);
+        check("[::1]:9", &["[::1]:9"]);
+        check("unix:/run/a", &["unix:/run/a"]);
+        check("a.example:7", &["127.0.0.1:7"]);
+        check("b.example:7", &[]);
+        check("tls://127.0.0.1:9", &[]);
+    }
+}
