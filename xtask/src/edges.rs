@@ -18,6 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire/frame", &["wire/payload"]),
     ("wire/schema", &["tensor", "wire/payload"]),
     ("threads", &[]),
+    // The log of every engine that keeps one.
+    ("wal", &["threads"]),
     ("fleet", &["threads"]),
     ("tensor", &[]),
     // It knows no protocol, and no call.
@@ -40,7 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("engines/features", &[]),
     ("engines/features/build", &["engines/features"]),
-    ("engines/ordered", &["threads"]),
+    ("engines/ordered", &["wal"]),
     ("engines/batcher", &["tensor", "threads", "backends/interface"]),
     ("pipelines", &["tensor", "engines/*", "backends/interface"]),
     ("backends/interface", &["tensor"]),

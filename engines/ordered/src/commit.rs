@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::Durability;
-use crate::error::Error;
+use millpond_wal::{Failure, Log, Pending, Queue, Reply};
+
 use crate::index::{Entry, Index, Versioned};
-use crate::log::{Accepted, Failure, Log};
 use crate::put::{Put, PutError, PutOutcome};
-use crate::queue::{Pending, Queue, Reply};
+use crate::record::Accepted;
 use crate::space::Space;
+use crate::{Durability, Error};
 
 /// A group is cut here, so that the first put of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -34,7 +34,7 @@ pub(crate) struct Committer {
 
 /// A put of the group and what becomes of it.
 struct Judged {
-    reply: Reply,
+    reply: Reply<Put>,
     verdict: Verdict,
 }
 
@@ -53,7 +53,7 @@ type Overlay = HashMap<Vec<u8>, u64>;
 
 impl Committer {
     /// Commits groups until the queue is closed and empty.
-    pub fn run(mut self, queue: &Queue) -> Result<(), Error> {
+    pub fn run(mut self, queue: &Queue<Put>) -> Result<(), Error> {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
         while let Some(group) = queue.take(bytes_max) {
@@ -62,7 +62,7 @@ impl Committer {
         self.log.map_or(Ok(()), Log::finish)
     }
 
-    fn commit(&mut self, group: Vec<Pending>) {
+    fn commit(&mut self, group: Vec<Pending<Put>>) {
         if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
             for pending in group {
                 pending.reply.send(Err(PutError::ReadOnly(error.clone())));
@@ -81,15 +81,19 @@ impl Committer {
     }
 
     /// Tests conditions and space in order, each put seeing those before it, and gives out versions.
-    fn judge(&mut self, group: Vec<Pending>) -> Vec<Judged> {
+    fn judge(&mut self, group: Vec<Pending<Put>>) -> Vec<Judged> {
         let mut overlay = group
             .iter()
-            .any(|pending| pending.put.is_conditional())
+            .any(|pending| pending.work.is_conditional())
             .then(Overlay::new);
         let index = self.index.clone();
-        let puts = group.iter().map(|pending| &pending.put);
+        let puts = group.iter().map(|pending| &pending.work);
         let mut space = Space::of_group(&index, self.memory_bytes_max, puts);
-        let mut judge_one = |Pending { put, bytes, reply }: Pending| {
+        let mut judge_one = |Pending {
+                                 work: put,
+                                 bytes,
+                                 reply,
+                             }: Pending<Put>| {
             let conflict = overlay.as_ref().and_then(|overlay| self.conflict(&put, overlay));
             let refused = conflict.or_else(|| space.as_mut()?.take(&put).err());
             if let Some((error, met_group)) = refused {

@@ -2,7 +2,8 @@
 //!
 //! All data is in memory, in key order; the log is what survives. The engine sees neither sockets nor
 //! wire types. Its one invariant: readers see, and callers learn, only what is as durable as
-//! configured. The log's bytes are drawn in docs/formats/ordered-log.md.
+//! configured. The log is
+//! `millpond-wal`'s; its bytes are drawn in docs/formats/ordered-log.md.
 //!
 //! ```
 //! use millpond_engines_ordered::{Options, Put, Scan, Store};
@@ -34,28 +35,21 @@
 //! ```
 
 mod commit;
-mod disk;
-mod error;
 mod index;
-mod log;
 mod put;
-mod queue;
 mod record;
 mod recover;
 mod scan;
 mod section;
-mod segment;
-mod settle;
 mod space;
-mod standing;
 mod store;
 
-pub use error::Error;
 pub use index::Versioned;
+pub use millpond_wal::{Durability, Error, TornTail};
 pub use put::{
     Busy, Done, KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, PutError, PutOutcome, VALUE_BYTES_MAX,
 };
-pub use recover::{Recovery, TornTail};
+pub use recover::Recovery;
 pub use scan::Scan;
 pub use section::Section;
-pub use store::{Durability, Options, Store};
+pub use store::{Options, Store};

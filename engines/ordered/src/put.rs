@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Durability;
-use crate::error::Error;
+use millpond_wal::{QueueError, Work};
+
+use crate::{Durability, Error};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -34,7 +35,7 @@ pub struct Put {
 
 impl Put {
     /// Bytes of the entries as the log writes them.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn entries_bytes(&self) -> usize {
         self.entries
             .iter()
             .map(|(key, value)| key.len() + value.len() + 8)
@@ -54,7 +55,7 @@ impl Put {
             at_most("bytes of a key", key.len(), KEY_BYTES_MAX)?;
             at_most("bytes of a value", value.len(), VALUE_BYTES_MAX)?;
         }
-        at_most("bytes of the put", self.bytes(), PUT_BYTES_MAX)
+        at_most("bytes of the put", self.entries_bytes(), PUT_BYTES_MAX)
     }
 }
 
@@ -70,7 +71,7 @@ fn at_most(what: &'static str, found: usize, max: usize) -> Result<(), PutError>
 /// It runs on the log thread, or, where a put is refused without any work (too large, empty, store
 /// closed), on the caller's thread before [`crate::Store::put`] returns. It holds up every other
 /// put while it runs: it must be short and must not call [`crate::Store::put_wait`].
-pub type Done = Box<dyn FnOnce(Result<PutOutcome, PutError>) + Send + 'static>;
+pub type Done = millpond_wal::Done<Put>;
 
 /// A put that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,6 +178,30 @@ pub enum PutError {
     /// The store is closed or closing.
     #[error("put refused: the store is closed")]
     Closed,
+}
+
+impl Work for Put {
+    type Outcome = PutOutcome;
+    type Error = PutError;
+
+    fn bytes(&self) -> usize {
+        self.entries_bytes()
+    }
+}
+
+impl From<QueueError> for PutError {
+    fn from(error: QueueError) -> PutError {
+        match error {
+            QueueError::Full { max } => PutError::QueueFull { max },
+            QueueError::BytesFull { waiting, bytes, max } => PutError::QueueBytesFull { waiting, bytes, max },
+            QueueError::Stands { waiting, bytes, max } => PutError::QueueStands { waiting, bytes, max },
+            QueueError::Closed => PutError::Closed,
+            QueueError::OutcomeUnknown(cause) => PutError::OutcomeUnknown(cause),
+            QueueError::Failed(cause) => PutError::Storage(cause),
+            // A further one is a refusal: nothing was written.
+            _ => PutError::Storage(Arc::new(Error::LogThreadDied)),
+        }
+    }
 }
 
 /// The queue is full: the put and its `Done`, handed back uncalled.

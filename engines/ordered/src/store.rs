@@ -3,54 +3,27 @@
 //! Holds threads and locks together; the work is in the modules below it. Invariant: every put taken
 //! in is answered, and while a store is open no other can open its folder.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
+use millpond_metrics::Metric;
+use millpond_wal::{
+    Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, create_dir, lock, outcome_unknown,
+    sync_folders,
+};
+
 use crate::commit::Committer;
-use crate::disk::{Disk, RealDisk};
-use crate::error::Error;
 use crate::index::{Index, Versioned};
-use crate::log::{Log, ReadOnly};
 use crate::put::{Busy, Done, Put, PutError, PutOutcome};
-use crate::queue::{self, Queue, Refused};
+use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
 use crate::scan::{Range, Scan};
-use crate::settle::sync_folders;
-use millpond_metrics::Metric;
-use millpond_threads::ends_by;
-use serde::Deserialize;
+use crate::{Durability, Error};
 
 /// Entries of a scan that are collected under one read lock.
 const SCAN_CHUNK_ENTRIES: usize = 1024;
-
-/// What a put has survived to when its `Done` is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// Nothing: there is no log.
-    Memory,
-    /// The death of the process: the put is in the operating system's hands.
-    Logged,
-    /// The loss of power: the disk has confirmed the put.
-    #[default]
-    Synced,
-}
-
-impl Durability {
-    /// "memory", "logged" or "synced".
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Durability::Memory => "memory",
-            Durability::Logged => "logged",
-            Durability::Synced => "synced",
-        }
-    }
-}
 
 /// How a store works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,13 +64,11 @@ pub struct Store {
 
 struct Handle {
     index: Arc<Index>,
-    queue: Arc<Queue>,
+    queue: Arc<Queue<Put>>,
     durability: Durability,
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
-    log_thread: Option<ThreadId>,
-    /// Taken by the first caller that joins; held while joining, so that every caller of close waits for the end.
-    join: Mutex<Option<JoinHandle<Result<(), Error>>>>,
+    thread: LogThread,
 }
 
 impl Store {
@@ -140,16 +111,19 @@ impl Store {
             ..
         } = options;
         if durability == Durability::Memory {
-            return Err(Error::NoLogWanted { dir: dir.to_owned() });
+            return Err(Error::NoLogWanted {
+                keeper: FORMAT.keeper,
+                dir: dir.to_owned(),
+            });
         }
-        create_dir(dir)?;
-        let lock = lock(dir)?;
-        let recovered = recover::read(dir)?;
+        create_dir(&FORMAT, dir)?;
+        let lock = lock(&FORMAT, dir)?;
+        let (recovered, index, recovery) = recover::read(dir)?;
         // The process that made them may have ended before this sync; nothing is shown before it.
-        sync_folders(&*disk, dir)?;
-        let log = Log::open(disk, dir, durability, segment_bytes_max, &recovered)?;
-        let index = Arc::new(recovered.index);
-        let next_version = recovered.next_version;
+        sync_folders(&FORMAT, &*disk, dir)?;
+        let log = Log::open(&FORMAT, disk, dir, durability, segment_bytes_max, &recovered)?;
+        let index = Arc::new(index);
+        let next_version = recovered.next_number;
         let committer = Committer {
             index: index.clone(),
             log: Some(log),
@@ -160,7 +134,7 @@ impl Store {
         };
         let queue = Queue::new(options.queue_max, options.queue_bytes_max);
         let store = Store::start(index, committer, queue, Some(lock))?;
-        Ok((store, recovered.recovery))
+        Ok((store, recovery))
     }
 
     /// A store without a folder: its content ends with it. `options.durability` is taken as
@@ -183,14 +157,13 @@ impl Store {
 
     fn refusing(index: Arc<Index>, error: Error) -> Store {
         let queue = Arc::new(Queue::new(1, 0));
-        queue.refuse(PutError::Storage(Arc::new(error)));
+        queue.refuse(QueueError::Failed(Arc::new(error)));
         let handle = Handle {
             index,
             queue,
             durability: Durability::Memory,
             read_only: ReadOnly::default(),
-            log_thread: None,
-            join: Mutex::new(None),
+            thread: LogThread::none(),
         };
         Store {
             handle: Arc::new(handle),
@@ -200,7 +173,7 @@ impl Store {
     fn start(
         index: Arc<Index>,
         committer: Committer,
-        queue: Queue,
+        queue: Queue<Put>,
         lock: Option<File>,
     ) -> Result<Store, Error> {
         let queue = Arc::new(queue);
@@ -210,29 +183,14 @@ impl Store {
             .as_ref()
             .map(Log::watch_read_only)
             .unwrap_or_default();
-        let taken = queue.clone();
-        let work = move || {
-            // A panic ends the process if the program is set up so; otherwise callers that put receive an error.
-            let ended = catch_unwind(AssertUnwindSafe(|| committer.run(&taken)));
-            taken.abandon();
-            // The folder is free for others only now that nothing writes to it.
-            drop(lock);
-            ended.unwrap_or(Err(Error::LogThreadDied))
-        };
-        let join = thread::Builder::new()
-            .name("ordered-log".into())
-            .spawn(work)
-            .map_err(Error::Thread)?;
-        let log_thread = Some(join.thread().id());
-        let join = Mutex::new(Some(join));
+        let thread = LogThread::start("ordered-log", &queue, lock, move |queue| committer.run(queue))?;
         Ok(Store {
             handle: Arc::new(Handle {
                 index,
                 queue,
                 durability,
                 read_only,
-                log_thread,
-                join,
+                thread,
             }),
         })
     }
@@ -275,9 +233,13 @@ impl Store {
         }
         match self.handle.queue.push(put, done) {
             Ok(()) => Ok(()),
-            Err(Refused::Full(busy)) => Err(busy),
+            Err(Refused::Full(put, done, error)) => Err(Busy {
+                put,
+                done,
+                error: error.into(),
+            }),
             Err(Refused::Ended(done, error)) => {
-                done(Err(error));
+                done(Err(error.into()));
                 Ok(())
             }
         }
@@ -295,10 +257,10 @@ impl Store {
         });
         let mut offered = self.put(put, done);
         while let Err(Busy { put, done, .. }) = offered {
-            self.handle.queue.wait_for_room(put.bytes());
+            self.handle.queue.wait_for_room(put.entries_bytes());
             offered = self.put(put, done);
         }
-        receiver.recv().unwrap_or_else(|_| Err(queue::outcome_unknown()))
+        receiver.recv().unwrap_or_else(|_| Err(outcome_unknown().into()))
     }
 
     /// Number of keys.
@@ -334,7 +296,7 @@ impl Store {
     /// # Errors
     /// The log could not be synced, or was read-only, or the log thread died.
     pub fn close(self) -> Result<(), Error> {
-        self.handle.stop()
+        self.handle.thread.stop(&self.handle.queue)
     }
 
     /// Refuses puts from here on, as [`Store::close`] does first, and waits for nothing.
@@ -348,21 +310,7 @@ impl Store {
     /// # Errors
     /// As [`Store::close`]; [`Error::NotEnded`].
     pub fn close_by(&self, until: Instant) -> Result<(), Error> {
-        self.begin_close();
-        let join = &self.handle.join;
-        let is_over = || match join.try_lock() {
-            Ok(join) => join.as_ref().is_none_or(JoinHandle::is_finished),
-            // Somebody who waits without an end holds it.
-            Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Poisoned(_)) => true,
-        };
-        if ends_by(until, is_over) {
-            return self.handle.stop();
-        }
-        if let Ok(mut join) = join.try_lock() {
-            *join = None;
-        }
-        Err(Error::NotEnded)
+        self.handle.thread.stop_by(&self.handle.queue, until)
     }
 
     /// Whether the log thread has ended by a panic: no put succeeds any more.
@@ -371,56 +319,10 @@ impl Store {
     }
 }
 
-impl Handle {
-    fn stop(&self) -> Result<(), Error> {
-        self.queue.close();
-        if self.log_thread == Some(thread::current().id()) {
-            return Ok(());
-        }
-        let mut join = self.join.lock().unwrap_or_else(PoisonError::into_inner);
-        match join.take() {
-            Some(join) => join.join().unwrap_or(Err(Error::LogThreadDied)),
-            None => Ok(()),
-        }
-    }
-}
-
 impl Drop for Handle {
     fn drop(&mut self) {
         // A caller that needs the result calls `close`.
-        let _ = self.stop();
-    }
-}
-
-fn create_dir(dir: &Path) -> Result<(), Error> {
-    let failed = |source| Error::Folder {
-        dir: dir.to_owned(),
-        action: "create the folder",
-        source,
-    };
-    match std::fs::create_dir(dir) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        Err(source) => Err(failed(source)),
-    }
-}
-
-fn lock(dir: &Path) -> Result<File, Error> {
-    let failed = |source| Error::Folder {
-        dir: dir.to_owned(),
-        action: "lock the folder",
-        source,
-    };
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(dir.join("lock"))
-        .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { dir: dir.to_owned() }),
-        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+        let _ = self.thread.stop(&self.queue);
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tempfile::TempDir;
 
 use super::*;
-use crate::disk::tests::failing::{FailingDisk, Plan};
+use millpond_wal::faults::failing::{FailingDisk, Plan};
 
 pub type Answer = (usize, Result<PutOutcome, PutError>);
 
@@ -140,4 +140,9 @@ pub fn words(answers: &[Answer]) -> Vec<String> {
         .iter()
         .map(|(number, answer)| format!("{number}: {}", word(answer)))
         .collect()
+}
+
+/// Bytes that a put takes in the log.
+pub fn put_record_bytes(put: &Put) -> usize {
+    millpond_wal::FRAME_BYTES + 12 + put.entries_bytes()
 }

@@ -4,8 +4,8 @@
 
 use super::bed::*;
 use super::*;
-use crate::disk::tests::failing::Plan;
-use crate::record::{SEGMENT_HEADER_BYTES, put_record_bytes};
+use millpond_wal::SEGMENT_HEADER_BYTES;
+use millpond_wal::faults::failing::Plan;
 
 fn small_segments() -> Options {
     Options {
@@ -43,7 +43,7 @@ fn a_disk_full_at_any_byte_undoes_the_group() {
     let bed = Bed::new(Options::default());
     bed.store.put_wait(one("a", "kept")).unwrap();
     let length = std::fs::metadata(bed.last_segment()).unwrap().len();
-    let record = put_record_bytes(one("a", "lost").bytes());
+    let record = put_record_bytes(&one("a", "lost"));
     for left in 0..record {
         bed.disk.plan(Plan {
             bytes_left: Some(left),
@@ -351,7 +351,7 @@ fn a_store_that_cannot_be_opened_says_why() {
     ] {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
-        let (disk, shared) = crate::disk::tests::failing::FailingDisk::new();
+        let (disk, shared) = millpond_wal::faults::failing::FailingDisk::new();
         disk.plan(plan);
         let error = Store::open_on(shared.clone(), &dir, Options::default())
             .err()

@@ -276,12 +276,12 @@ fn damaged_group(damage: impl Fn(&mut Vec<u8>, [usize; 4])) -> Result<(Vec<Strin
     let Bed { parent, store, .. } = bed;
     store.close().unwrap();
     let dir = parent.path().join("store");
-    let file = recover::segment_path(&dir, 1);
+    let file = millpond_wal::segment_path(&dir, 1);
     let mut bytes = std::fs::read(&file).unwrap();
-    let record = crate::record::put_record_bytes(one("a", "0").bytes());
+    let record = put_record_bytes(&one("a", "0"));
     damage(
         &mut bytes,
-        [0, 1, 2, 3].map(|i| crate::record::SEGMENT_HEADER_BYTES + i * record),
+        [0, 1, 2, 3].map(|i| millpond_wal::SEGMENT_HEADER_BYTES + i * record),
     );
     std::fs::write(&file, bytes).unwrap();
     let (store, recovery) = Store::open(&dir, Options::default())?;

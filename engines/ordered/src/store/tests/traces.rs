@@ -8,13 +8,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::disk::tests::recording::{Event, Recording};
-use crate::disk::tests::survival::{End, Left, Survival, lay_out};
+use millpond_wal::faults::recording::{Event, Recording};
+use millpond_wal::faults::survival::{End, Left, Survival, lay_out};
 
 const ROUNDS: u64 = 4;
 /// A process of a round ends by one of its crashes, and the next goes on with what is left.

@@ -1,6 +1,6 @@
-//! The bounded queue between those who put and the log thread.
+//! The bounded queue between those who write and the log thread.
 //!
-//! Knows nothing of what a put means. Invariants: a `Reply` is answered exactly once, even if it is
+//! Knows nothing of what a write means. Invariants: a `Reply` is answered exactly once, even if it is
 //! dropped; no `Done` runs while the queue's lock is held.
 
 use millpond_threads::{LeftOut, LineLimit, contain};
@@ -9,100 +9,179 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
-use crate::put::{Busy, Done, Put, PutError, PutOutcome};
 use crate::standing::Standing;
 
+/// What waits for the log.
+pub trait Work: Send + 'static {
+    /// What the caller learns when it was done.
+    type Outcome;
+    /// And when it was not.
+    type Error: From<QueueError>;
+
+    /// What it takes in memory while it waits.
+    fn bytes(&self) -> usize;
+}
+
+/// Called exactly once with the end of a write, on the log thread as a rule.
+pub type Done<W> = Box<dyn FnOnce(Result<<W as Work>::Outcome, <W as Work>::Error>) + Send + 'static>;
+
+/// Why a write was not taken in, or not answered by those who take it out.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// As many wait for the log as may.
+    #[error("{max} writes wait for the log already; try again later, or raise queue_max")]
+    Full {
+        /// How many may.
+        max: usize,
+    },
+
+    /// Those that wait for the log hold too much for this one.
+    #[error(
+        "writes that wait for the log hold {waiting} bytes already, this one has {bytes}, and {max} are allowed; try again later, write less at once, or raise queue_bytes_max"
+    )]
+    BytesFull {
+        /// Bytes that wait.
+        waiting: usize,
+        /// Bytes of this one.
+        bytes: usize,
+        /// How many may wait.
+        max: usize,
+    },
+
+    /// Writes wait for the log, have done so for long, and were refused: until the queue has drained it is shorter.
+    #[error(
+        "more is written than the log takes: writes that wait hold {waiting} bytes already, this one has {bytes}, and {max} are allowed until it has drained; try again later, or write less"
+    )]
+    Stands {
+        /// Bytes that wait.
+        waiting: usize,
+        /// Bytes of this one.
+        bytes: usize,
+        /// How many may wait.
+        max: usize,
+    },
+
+    /// The log is closed or closing.
+    #[error("refused: the log is closed")]
+    Closed,
+
+    /// There is no log thread, or none any more; nothing was written.
+    #[error(transparent)]
+    Failed(Arc<Error>),
+
+    /// The log thread died over it: it may have been written.
+    #[error("the outcome is unknown: {0}")]
+    OutcomeUnknown(Arc<Error>),
+}
+
 /// A `Done` that cannot be forgotten: dropped unanswered, it reports that the log thread died over it.
-pub(crate) struct Reply {
-    done: Option<Done>,
+pub struct Reply<W: Work> {
+    done: Option<Done<W>>,
     /// Bounds the log's lines about panics in callbacks.
     panics: Arc<LineLimit>,
 }
 
-impl Reply {
-    pub fn send(mut self, result: Result<PutOutcome, PutError>) {
+impl<W: Work> Reply<W> {
+    /// Answers.
+    pub fn send(mut self, result: Result<W::Outcome, W::Error>) {
         self.answer(result);
     }
 
-    fn answer(&mut self, result: Result<PutOutcome, PutError>) {
+    fn answer(&mut self, result: Result<W::Outcome, W::Error>) {
         // One caller's panic must not take the log thread from all the others.
         if let Some(done) = self.done.take()
             && let Err(panic) = contain(|| done(result))
             && let Some(LeftOut(left_out)) = self.panics.admits()
         {
-            tracing::error!(%panic, left_out, "the receiver of a put's answer panicked");
+            tracing::error!(%panic, left_out, "the receiver of a write's answer panicked");
         }
     }
 }
 
-impl Drop for Reply {
+impl<W: Work> Drop for Reply<W> {
     fn drop(&mut self) {
         // Its group may have come as far as the disk.
-        self.answer(Err(outcome_unknown()));
+        if self.done.is_some() {
+            self.answer(Err(outcome_unknown().into()));
+        }
     }
 }
 
-/// For a put that the log thread had not begun with.
-pub(crate) fn log_thread_died() -> PutError {
-    PutError::Storage(Arc::new(Error::LogThreadDied))
+/// For a write that the log thread had not begun with.
+pub(crate) fn log_thread_died() -> QueueError {
+    QueueError::Failed(Arc::new(Error::LogThreadDied))
 }
 
-/// For a put that the log thread died over.
-pub(crate) fn outcome_unknown() -> PutError {
-    PutError::OutcomeUnknown(Arc::new(Error::LogThreadDied))
+/// For a write that the log thread died over.
+pub fn outcome_unknown() -> QueueError {
+    QueueError::OutcomeUnknown(Arc::new(Error::LogThreadDied))
 }
 
-/// A put that was taken in.
-pub(crate) struct Pending {
-    pub put: Put,
-    /// `Put::bytes`, counted once.
+/// A write that was taken in.
+pub struct Pending<W: Work> {
+    /// What is to be written.
+    pub work: W,
+    /// [`Work::bytes`], counted once.
     pub bytes: usize,
-    pub reply: Reply,
+    /// Who waits for its end.
+    pub reply: Reply<W>,
 }
 
-/// Why a put was not taken in; its `Done` is uncalled.
-pub(crate) enum Refused {
-    Full(Busy),
-    Ended(Done, PutError),
+/// Why a write was not taken in; its `Done` is uncalled.
+pub enum Refused<W: Work> {
+    /// There is no room: everything comes back.
+    Full(W, Done<W>, QueueError),
+    /// None is taken in any more.
+    Ended(Done<W>, QueueError),
 }
 
-pub(crate) struct Queue {
-    state: Mutex<State>,
+/// The queue.
+pub struct Queue<W: Work> {
+    state: Mutex<State<W>>,
     /// Signalled when there is something to take, or the end has come.
     ready: Condvar,
     /// Signalled when something was taken, or the end has come.
     space: Condvar,
-    puts_max: usize,
+    works_max: usize,
     bytes_max: usize,
     /// Of all replies.
     panics: Arc<LineLimit>,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Pending>,
+struct State<W: Work> {
+    waiting: VecDeque<Pending<W>>,
     bytes: usize,
     /// Whether it is longer than serves anybody.
     standing: Standing,
     /// The error of later puts, once the queue has ended.
-    end: Option<PutError>,
+    end: Option<QueueError>,
 }
 
-impl Queue {
-    /// Bounded in puts and in their bytes; one put always finds an empty queue open.
-    pub fn new(puts_max: usize, bytes_max: usize) -> Queue {
+impl<W: Work> Queue<W> {
+    /// Bounded in writes and in their bytes; one always finds an empty queue open.
+    pub fn new(works_max: usize, bytes_max: usize) -> Queue<W> {
         Queue {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                bytes: 0,
+                standing: Standing::default(),
+                end: None,
+            }),
             ready: Condvar::new(),
             space: Condvar::new(),
-            puts_max: puts_max.max(1),
+            works_max: works_max.max(1),
             bytes_max,
             panics: Arc::default(),
         }
     }
 
-    pub fn push(&self, put: Put, done: Done) -> Result<(), Refused> {
-        let bytes = put.bytes();
+    /// Takes a write in.
+    ///
+    /// # Errors
+    /// It was not taken in, and `done` not called.
+    pub fn push(&self, work: W, done: Done<W>) -> Result<(), Refused<W>> {
+        let bytes = work.bytes();
         let mut state = self.lock();
         if let Some(end) = state.end.clone() {
             drop(state);
@@ -111,12 +190,12 @@ impl Queue {
         if let Some(error) = self.why_no_room(&state, bytes) {
             state.standing.came(true);
             drop(state);
-            return Err(Refused::Full(Busy { put, done, error }));
+            return Err(Refused::Full(work, done, error));
         }
         state.standing.came(false);
         state.bytes += bytes;
         state.waiting.push_back(Pending {
-            put,
+            work,
             bytes,
             reply: Reply {
                 done: Some(done),
@@ -128,29 +207,29 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until a put of this size could be taken in, or the end has come.
+    /// Waits until a write of this size could be taken in, or the end has come.
     pub fn wait_for_room(&self, bytes: usize) {
         let state = self.lock();
-        let full = |state: &mut State| state.end.is_none() && self.why_no_room(state, bytes).is_some();
+        let full = |state: &mut State<W>| state.end.is_none() && self.why_no_room(state, bytes).is_some();
         drop(self.space.wait_while(state, full));
     }
 
-    /// Waits for puts and takes what is there, up to `bytes_max` but at least one. `None`: closed and empty.
-    pub fn take(&self, bytes_max: usize) -> Option<Vec<Pending>> {
+    /// Waits for writes and takes what is there, up to `bytes_max` but at least one. `None`: closed and empty.
+    pub fn take(&self, bytes_max: usize) -> Option<Vec<Pending<W>>> {
         let state = self.lock();
-        let idle = |state: &mut State| state.waiting.is_empty() && state.end.is_none();
+        let idle = |state: &mut State<W>| state.waiting.is_empty() && state.end.is_none();
         let mut state = self
             .ready
             .wait_while(state, idle)
             .unwrap_or_else(PoisonError::into_inner);
         let mut bytes = 0;
-        let fits = |pending: &&Pending| {
+        let fits = |pending: &&Pending<W>| {
             let first = bytes == 0;
             bytes += pending.bytes;
             first || bytes <= bytes_max
         };
         let count = state.waiting.iter().take_while(fits).count();
-        let group: Vec<Pending> = state.waiting.drain(..count).collect();
+        let group: Vec<Pending<W>> = state.waiting.drain(..count).collect();
         state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
         let left = state.bytes;
         state.standing.took(left, bytes_max);
@@ -159,9 +238,9 @@ impl Queue {
         (!group.is_empty()).then_some(group)
     }
 
-    /// No put is taken in from here on; those waiting are still to be taken out.
+    /// None is taken in from here on; those waiting are still to be taken out.
     pub fn close(&self) {
-        self.refuse(PutError::Closed);
+        self.refuse(QueueError::Closed);
     }
 
     /// The log thread is gone: callers that wait receive an error. After a close no caller waits.
@@ -170,12 +249,12 @@ impl Queue {
         let unanswered = mem::take(&mut self.lock().waiting);
         // The lock was given back with the statement before. Nobody had begun to write these.
         for pending in unanswered {
-            pending.reply.send(Err(log_thread_died()));
+            pending.reply.send(Err(log_thread_died().into()));
         }
     }
 
-    /// Tells every put from here on so, unless there was a reason before.
-    pub fn refuse(&self, told: PutError) {
+    /// Tells every write from here on so, unless there was a reason before.
+    pub fn refuse(&self, told: QueueError) {
         self.lock().end.get_or_insert(told);
         self.ready.notify_all();
         self.space.notify_all();
@@ -184,26 +263,26 @@ impl Queue {
     /// Whether the log thread ended before it was stopped.
     pub fn has_died(&self) -> bool {
         let end = self.lock().end.clone();
-        matches!(end, Some(PutError::Storage(error)) if matches!(*error, Error::LogThreadDied))
+        matches!(end, Some(QueueError::Failed(error)) if matches!(*error, Error::LogThreadDied))
     }
 
-    /// What keeps a put of that size out, if anything does.
-    fn why_no_room(&self, state: &State, bytes: usize) -> Option<PutError> {
+    /// What keeps a write of that size out, if anything does.
+    fn why_no_room(&self, state: &State<W>, bytes: usize) -> Option<QueueError> {
         if state.waiting.is_empty() {
             return None;
         }
-        if state.waiting.len() >= self.puts_max {
-            return Some(PutError::QueueFull { max: self.puts_max });
+        if state.waiting.len() >= self.works_max {
+            return Some(QueueError::Full { max: self.works_max });
         }
         let (waiting, max) = (state.bytes, self.bytes_max);
         if bytes > max.saturating_sub(waiting) {
-            return Some(PutError::QueueBytesFull { waiting, bytes, max });
+            return Some(QueueError::BytesFull { waiting, bytes, max });
         }
         let max = state.standing.bytes_max()?;
-        (bytes > max.saturating_sub(waiting)).then_some(PutError::QueueStands { waiting, bytes, max })
+        (bytes > max.saturating_sub(waiting)).then_some(QueueError::Stands { waiting, bytes, max })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,18 +292,25 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
-    fn sized(bytes: usize) -> Put {
-        Put {
-            entries: vec![(Vec::new(), vec![0; bytes - 8])],
-            ..Put::default()
+    /// Takes so many bytes.
+    struct Sized(usize);
+
+    impl Work for Sized {
+        type Outcome = ();
+        type Error = QueueError;
+
+        fn bytes(&self) -> usize {
+            self.0
         }
     }
 
+    type Queue = super::Queue<Sized>;
+
     /// The refusal of a put of that size, if it is refused.
     fn refusal(queue: &Queue, bytes: usize) -> Option<String> {
-        match queue.push(sized(bytes), Box::new(|_| ())) {
+        match queue.push(Sized(bytes), Box::new(|_| ())) {
             Ok(()) => None,
-            Err(Refused::Full(busy)) => Some(busy.to_string()),
+            Err(Refused::Full(_, _, error)) => Some(error.to_string()),
             Err(Refused::Ended(..)) => panic!("it has not ended"),
         }
     }
@@ -270,7 +356,7 @@ mod tests {
         assert!([300, 300, 300].map(|bytes| push(&queue, bytes)) == [true; 3]);
         assert!(!push(&queue, 101) && push(&queue, 100));
         let told = refusal(&queue, 8).unwrap();
-        assert!(told.contains("4 puts wait for the log already"), "{told}");
+        assert!(told.contains("4 writes wait for the log already"), "{told}");
         assert!(told.contains("raise queue_max"), "{told}");
     }
 
@@ -384,13 +470,13 @@ mod tests {
     #[test]
     fn a_reply_that_is_dropped_answers() {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        drop(Reply {
+        drop(Reply::<Sized> {
             done: Some(Box::new(move |result| sender.send(result).unwrap())),
             panics: Arc::default(),
         });
         assert!(matches!(
             receiver.recv().unwrap(),
-            Err(PutError::OutcomeUnknown(_))
+            Err(QueueError::OutcomeUnknown(_))
         ));
     }
 }

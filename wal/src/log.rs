@@ -11,23 +11,16 @@ use std::sync::{Arc, OnceLock};
 use crate::Durability;
 use crate::disk::{Disk, LogFile};
 use crate::error::Error;
-use crate::record::{self, Place, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{self, Body, FRAME_BYTES, Format, Place, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recover::{LastSegment, Recovered, segment_path};
 use crate::settle::settle;
 
 /// The buffer a group is encoded in keeps at most this much memory between groups.
 const BUFFER_KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// A put that met its conditions and has its versions.
-pub(crate) struct Accepted {
-    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// `Put::bytes` of these entries.
-    pub bytes: usize,
-    pub first_version: u64,
-}
-
 /// A group that was not made as durable as configured.
-pub(crate) struct Failure {
+pub struct Failure {
+    /// What failed.
     pub error: Arc<Error>,
     /// What was written of it may still be there: it could not be cut off.
     pub is_in_doubt: bool,
@@ -43,16 +36,18 @@ impl Failure {
 }
 
 /// The failure that ended writing, once there is one.
-pub(crate) type ReadOnly = Arc<OnceLock<Arc<Error>>>;
+pub type ReadOnly = Arc<OnceLock<Arc<Error>>>;
 
-pub(crate) struct Log {
+/// The log that is being written.
+pub struct Log {
+    format: &'static Format,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     durability: Durability,
     segment_bytes_max: u64,
     segment: Segment,
     next_sequence: u64,
-    /// Set once, by the failure that ended writing; the store's handles see it too.
+    /// Set once, by the failure that ended writing; the keeper's handles see it too.
     read_only: ReadOnly,
     buffer: Vec<u8>,
 }
@@ -68,7 +63,11 @@ struct Segment {
 impl Log {
     /// Goes on behind what was recovered: cuts a torn tail, makes durable what is before it, makes the first segment where
     /// there is none.
+    ///
+    /// # Errors
+    /// [`Error::Folder`], [`Error::Unsteady`].
     pub fn open(
+        format: &'static Format,
         disk: Arc<dyn Disk>,
         dir: &Path,
         durability: Durability,
@@ -77,22 +76,23 @@ impl Log {
     ) -> Result<Log, Error> {
         let failed = |action| {
             move |source| Error::Folder {
+                keeper: format.keeper,
                 dir: dir.to_owned(),
                 action,
                 source,
             }
         };
-        let (sequence, version) = (recovered.next_sequence, recovered.next_version);
+        let (sequence, number) = (recovered.next_sequence, recovered.next_number);
         let segment = match &recovered.last {
             LastSegment::Open { path, header, sound } => {
-                if recovered.recovery.torn_tail.is_some() {
+                if recovered.torn_tail.is_some() {
                     disk.open(path)
                         .and_then(|mut file| file.truncate(sound.length))
                         .map_err(failed("cut the torn tail of its log"))?;
                 }
                 Segment {
                     path: path.clone(),
-                    file: settle(&*disk, dir, path, sound)?,
+                    file: settle(format, &*disk, dir, path, sound)?,
                     length: sound.length,
                     marker: header.marker,
                 }
@@ -100,13 +100,14 @@ impl Log {
             LastSegment::Headless { path } => {
                 disk.remove(path)
                     .map_err(failed("remove its unfinished last segment"))?;
-                Segment::create(&*disk, dir, sequence, version)
+                Segment::create(format, &*disk, dir, sequence, number)
                     .map_err(|(_, source)| failed("create a segment")(source))?
             }
-            LastSegment::None => Segment::create(&*disk, dir, sequence, version)
+            LastSegment::None => Segment::create(format, &*disk, dir, sequence, number)
                 .map_err(|(_, source)| failed("create its first segment")(source))?,
         };
         Ok(Log {
+            format,
             disk,
             dir: dir.to_owned(),
             durability,
@@ -129,12 +130,15 @@ impl Log {
     }
 
     /// Writes one group and makes it as durable as configured, or undoes it and says whether that worked.
-    pub fn append(&mut self, group: &[&Accepted]) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// What failed, and whether it left a trace.
+    pub fn append<B: Body>(&mut self, group: &[&B]) -> Result<(), Failure> {
         let Some(first) = group.first() else { return Ok(()) };
-        let bytes: usize = group.iter().map(|put| record::put_record_bytes(put.bytes)).sum();
+        let bytes: usize = group.iter().map(|body| FRAME_BYTES + body.bytes()).sum();
         let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
         if has_records && self.segment.length + bytes as u64 > self.segment_bytes_max {
-            self.roll(first.first_version).map_err(Failure::without_trace)?;
+            self.roll(first.number()).map_err(Failure::without_trace)?;
         }
         self.encode(group);
         if let Err(source) = write_all(&mut *self.segment.file, &self.buffer, self.segment.length) {
@@ -149,6 +153,9 @@ impl Log {
     }
 
     /// Makes everything written durable, whatever the durability; the last call.
+    ///
+    /// # Errors
+    /// [`Error::LastSync`], [`Error::ReadOnly`].
     pub fn finish(mut self) -> Result<(), Error> {
         if self.durability != Durability::Synced && self.read_only().is_none() {
             return self.segment.file.sync().map_err(|source| Error::LastSync {
@@ -165,19 +172,17 @@ impl Log {
         }
     }
 
-    fn encode(&mut self, group: &[&Accepted]) {
+    fn encode<B: Body>(&mut self, group: &[&B]) {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES_MAX);
         let numbers = (self.next_sequence..).zip(0..);
-        for (put, (sequence, group_index)) in group.iter().zip(numbers) {
-            let first_version = put.first_version;
+        for (body, (sequence, group_index)) in group.iter().zip(numbers) {
             let place = Place {
                 marker: self.segment.marker,
                 sequence,
                 group_index,
-                first_version,
             };
-            record::encode_put(&mut self.buffer, place, &put.entries);
+            record::encode(&mut self.buffer, place, *body);
         }
     }
 
@@ -224,9 +229,9 @@ impl Log {
     }
 
     /// Closes the segment for good and begins the next.
-    fn roll(&mut self, first_version: u64) -> Result<(), Arc<Error>> {
+    fn roll(&mut self, number: u64) -> Result<(), Arc<Error>> {
         self.sync_segment()?;
-        match Segment::create(&*self.disk, &self.dir, self.next_sequence, first_version) {
+        match Segment::create(self.format, &*self.disk, &self.dir, self.next_sequence, number) {
             Ok(segment) => {
                 self.segment = segment;
                 Ok(())
@@ -261,21 +266,22 @@ enum CreateStep {
 
 impl Segment {
     fn create(
+        format: &Format,
         disk: &dyn Disk,
         dir: &Path,
         first_sequence: u64,
-        first_version: u64,
+        number: u64,
     ) -> Result<Segment, (CreateStep, io::Error)> {
         let path = segment_path(dir, first_sequence);
         let header = SegmentHeader {
             first_sequence,
-            first_version,
+            number,
             marker: random_marker(),
         };
         let mut file = disk
             .create(&path)
             .map_err(|source| (CreateStep::Undone, source))?;
-        if let Err(source) = write_all(&mut *file, &header.encode(), 0) {
+        if let Err(source) = write_all(&mut *file, &header.encode(format), 0) {
             let removed = disk.remove(&path).and_then(|()| disk.sync_dir(dir));
             let step = if removed.is_ok() {
                 CreateStep::Undone
@@ -297,7 +303,7 @@ impl Segment {
     }
 }
 
-/// Unpredictable to those who choose the values, and never zero, as unwritten blocks are.
+/// Unpredictable to those who choose the bodies, and never zero, as unwritten blocks are.
 fn random_marker() -> u32 {
     RandomState::new().hash_one(0u8) as u32 | 1
 }

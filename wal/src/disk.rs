@@ -8,11 +8,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-#[cfg(test)]
-pub(crate) mod tests;
-
-/// Makes and opens the files of a store's folder.
-pub(crate) trait Disk: Send + Sync {
+/// Makes and opens the files of a log's folder.
+pub trait Disk: Send + Sync {
     /// Creates a file that must not be there yet.
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
     /// Opens an existing file for writing.
@@ -24,7 +21,7 @@ pub(crate) trait Disk: Send + Sync {
 }
 
 /// One file that is being written.
-pub(crate) trait LogFile: Send {
+pub trait LogFile: Send {
     /// Writes at the offset, possibly fewer bytes than given; returns how many.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes written bytes durable.
@@ -34,7 +31,7 @@ pub(crate) trait LogFile: Send {
 }
 
 /// The file system of this machine.
-pub(crate) struct RealDisk;
+pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {

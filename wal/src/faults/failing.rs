@@ -3,17 +3,17 @@
 //! Works on real files, so that what it leaves behind can be recovered. Invariant: what it does not
 //! fail, it does in full, as the real disk does.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::{Disk, LogFile, RealDisk};
+use crate::disk::{Disk, LogFile, RealDisk};
 
 /// Shared by the disk, its files and the test that holds on to it.
 #[derive(Clone, Default)]
-pub(crate) struct FailingDisk {
+pub struct FailingDisk {
     shared: Arc<Shared>,
 }
 
@@ -35,7 +35,7 @@ struct State {
 
 /// What fails from now on.
 #[derive(Default, Clone)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Bytes that can still be written before the disk is full.
     pub bytes_left: Option<usize>,
     /// The most bytes one write takes.
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
 }
 
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     pub writes: usize,
     pub syncs: usize,
     pub truncates: usize,

@@ -12,11 +12,13 @@ use std::path::PathBuf;
 pub enum Error {
     /// The store's folder cannot be created, read or locked.
     #[error(
-        "ordered store {}: cannot {action}: {source}; {}",
+        "{keeper} {}: cannot {action}: {source}; {}",
         dir.display(),
         folder_hint(source)
     )]
     Folder {
+        /// What keeps the log, as in [`crate::Format`].
+        keeper: &'static str,
         /// The store's folder.
         dir: PathBuf,
         /// What was attempted, as a verb phrase.
@@ -27,20 +29,24 @@ pub enum Error {
 
     /// Another process, or another `Store` of this one, has the folder open.
     #[error(
-        "ordered store {}: already open elsewhere (its file \"lock\" is held); stop the other process or choose another folder",
+        "{keeper} {}: already open elsewhere (its file \"lock\" is held); stop the other process or choose another folder",
         dir.display()
     )]
     Locked {
+        /// What keeps the log, as in [`crate::Format`].
+        keeper: &'static str,
         /// The store's folder.
         dir: PathBuf,
     },
 
-    /// [`crate::Store::open`] was asked for a store that keeps no log.
+    /// A folder was named for durability "memory", which keeps no log.
     #[error(
-        "ordered store {}: durability \"memory\" keeps no folder; choose \"logged\" or \"synced\", or open it in memory",
+        "{keeper} {}: durability \"memory\" keeps no folder; choose \"logged\" or \"synced\", or open it in memory",
         dir.display()
     )]
     NoLogWanted {
+        /// What keeps the log, as in [`crate::Format`].
+        keeper: &'static str,
         /// The store's folder.
         dir: PathBuf,
     },
@@ -168,16 +174,16 @@ pub enum Error {
     },
 
     /// The log thread cannot be started.
-    #[error("ordered store: cannot start the log thread: {0}; raise the limit of threads")]
+    #[error("cannot start the log thread: {0}; raise the limit of threads")]
     Thread(io::Error),
 
     /// The log thread ended by a panic; its message is on standard error.
-    #[error("ordered store: the log thread died; restart to recover from the log")]
+    #[error("the log thread died; restart to recover from the log")]
     LogThreadDied,
 
-    /// [`crate::Store::close_by`] gave up: the log thread still writes or syncs.
+    /// A close by a deadline gave up: the log thread still writes or syncs.
     #[error(
-        "ordered store: its log thread has not ended in time, in a write or a sync that hangs; what waited for it was not acknowledged; look at the disk"
+        "the log thread has not ended in time, in a write or a sync that hangs; what waited for it was not acknowledged; look at the disk"
     )]
     NotEnded,
 }
@@ -202,6 +208,7 @@ mod tests {
 
     fn check(kind: io::ErrorKind, expected: &str) {
         let text = Error::Folder {
+            keeper: "ordered store",
             dir: "/d".into(),
             action: "lock the folder",
             source: kind.into(),

@@ -3,7 +3,7 @@
 //! Works on real files, so that what it leaves behind can be recovered, but syncs none: what a sync is worth, `survival`
 //! knows. Invariant: what it records has happened, in that order.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,18 +15,18 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::survival::{Change, Survival};
-use super::{Disk, LogFile};
+use crate::disk::{Disk, LogFile};
 
 /// What happened, in one order.
 #[derive(Debug, Clone)]
-pub(crate) enum Event<N> {
+pub enum Event<N> {
     Disk(Change),
     /// Of the store's callers.
     Note(N),
 }
 
 /// Shared by the disk, its files and the test that holds on to it.
-pub(crate) struct Recording<N> {
+pub struct Recording<N> {
     shared: Arc<Shared<N>>,
 }
 

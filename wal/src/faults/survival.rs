@@ -4,7 +4,7 @@
 //! failed for is taken for clean by every later one, until it is written again. Not the disk itself (`recording`).
 //! Invariant: what it calls durable, no loss of power takes away.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ const SECTOR_BYTES: usize = 512;
 
 /// One thing that was done to the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     Create {
         name: String,
     },
@@ -60,7 +60,7 @@ struct Content {
 
 /// The folder: what is seen of it, and what the disk has.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Survival {
+pub struct Survival {
     contents: Vec<Content>,
     seen: BTreeMap<String, usize>,
     durable: BTreeMap<String, usize>,
@@ -69,7 +69,7 @@ pub(crate) struct Survival {
 
 /// How it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// kill -9: everything that is seen stays.
     Killed,
     /// The power fails, and nothing is left but what is durable.
@@ -79,7 +79,7 @@ pub(crate) enum End {
 }
 
 /// The files that are left; none where the folder itself is not.
-pub(crate) type Left = Option<BTreeMap<String, Vec<u8>>>;
+pub type Left = Option<BTreeMap<String, Vec<u8>>>;
 
 impl Survival {
     /// The file that the name stands for.
@@ -159,7 +159,7 @@ impl Survival {
 }
 
 /// Makes the folder at `dir` of what is left.
-pub(crate) fn lay_out(left: &Left, dir: &Path) {
+pub fn lay_out(left: &Left, dir: &Path) {
     let Some(files) = left else { return };
     std::fs::create_dir(dir).unwrap();
     for (name, bytes) in files {

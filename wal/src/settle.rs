@@ -12,6 +12,7 @@ use std::path::Path;
 use crate::disk::{Disk, LogFile};
 use crate::error::Error;
 use crate::log::write_all;
+use crate::record::Format;
 
 /// Bytes that are read and written again at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -27,6 +28,7 @@ pub(crate) struct Sound {
 /// Writes the first bytes of the last segment once more and syncs them. Segments before it need none of this: each was
 /// synced before the next was begun.
 pub(crate) fn settle(
+    format: &Format,
     disk: &dyn Disk,
     dir: &Path,
     path: &Path,
@@ -34,6 +36,7 @@ pub(crate) fn settle(
 ) -> Result<Box<dyn LogFile>, Error> {
     let failed = |action| {
         move |source| Error::Folder {
+            keeper: format.keeper,
             dir: dir.to_owned(),
             action,
             source,
@@ -50,10 +53,14 @@ pub(crate) fn settle(
     Ok(file)
 }
 
-/// Syncs the store's folder and the folder it lies in: neither its segments nor the store itself may go with the power.
-pub(crate) fn sync_folders(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+/// Syncs the log's folder and the folder it lies in: neither its segments nor the log itself may go with the power.
+///
+/// # Errors
+/// [`Error::Folder`].
+pub fn sync_folders(format: &Format, disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
     let failed = |action| {
         move |source| Error::Folder {
+            keeper: format.keeper,
             dir: dir.to_owned(),
             action,
             source,

@@ -8,10 +8,11 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::record::{self, Fault, MAGIC, RECORD_PREFIX_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{self, Fault, Format, RECORD_PREFIX_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// One segment that is being read.
 pub(crate) struct Segment {
+    format: &'static Format,
     pub path: PathBuf,
     file: BufReader<File>,
     pub length: u64,
@@ -33,12 +34,13 @@ pub(crate) struct Behind {
 }
 
 impl Segment {
-    pub fn open(path: PathBuf) -> Result<Segment, Error> {
+    pub fn open(format: &'static Format, path: PathBuf) -> Result<Segment, Error> {
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         match opened {
             Ok((length, file)) => {
                 let file = BufReader::with_capacity(1 << 20, file);
                 Ok(Segment {
+                    format,
                     path,
                     file,
                     length,
@@ -58,7 +60,7 @@ impl Segment {
     pub fn header(&mut self) -> Result<SegmentHeader, Error> {
         let length = self.length.min(SEGMENT_HEADER_BYTES as u64) as usize;
         self.fill(0, length)?;
-        match SegmentHeader::decode(&self.buffer) {
+        match SegmentHeader::decode(self.format, &self.buffer) {
             Ok(header) => {
                 self.pass();
                 Ok(header)
@@ -79,10 +81,10 @@ impl Segment {
     /// Whether it can be a segment whose header was being written when the writer ended: no longer than a header, and of
     /// the format's first bytes, as far as they had come, and zeros behind those. Any other file is not ours to replace.
     pub fn is_begun(&self) -> bool {
-        let mark = self.buffer.iter().zip(MAGIC);
+        let mark = self.buffer.iter().zip(self.format.magic);
         let come = mark.take_while(|(found, wanted)| found == wanted).count();
         let is_blank_behind = self.buffer.iter().skip(come).all(|byte| *byte == 0);
-        self.length <= SEGMENT_HEADER_BYTES as u64 && (come == MAGIC.len() || is_blank_behind)
+        self.length <= SEGMENT_HEADER_BYTES as u64 && (come == self.format.magic.len() || is_blank_behind)
     }
 
     /// The record at `offset`, or why there is none.
@@ -97,11 +99,11 @@ impl Segment {
         let Some(prefix) = self.buffer.first_chunk() else {
             return Err(self.read_error(io::ErrorKind::UnexpectedEof.into()));
         };
-        match record::record_length(prefix, marker, available) {
+        match record::record_length(self.format, prefix, marker, available) {
             Ok(length) => self.fill(RECORD_PREFIX_BYTES, length)?,
             Err(fault) => return Ok(Err(fault)),
         }
-        Ok(record::decode_record(&self.buffer))
+        Ok(record::decode_record(self.format, &self.buffer))
     }
 
     /// Goes on behind the header or record that was read last: it was sound.
@@ -129,7 +131,7 @@ impl Segment {
         let mut behind = Behind::default();
         let mut at = 1;
         while let Some(candidate) = rest.get(at..).filter(|rest| !rest.is_empty()) {
-            let Some(record) = sound_record(candidate, marker) else {
+            let Some(record) = sound_record(self.format, candidate, marker) else {
                 at += 1;
                 continue;
             };
@@ -166,8 +168,8 @@ impl Segment {
     }
 }
 
-fn sound_record(bytes: &[u8], marker: u32) -> Option<Record<'_>> {
+fn sound_record<'a>(format: &Format, bytes: &'a [u8], marker: u32) -> Option<Record<'a>> {
     let prefix = bytes.first_chunk()?;
-    let length = record::record_length(prefix, marker, bytes.len() as u64).ok()?;
-    record::decode_record(bytes.get(..length)?).ok()
+    let length = record::record_length(format, prefix, marker, bytes.len() as u64).ok()?;
+    record::decode_record(format, bytes.get(..length)?).ok()
 }

@@ -1,0 +1,27 @@
+//! What a write survives. Not how: that is `log`'s. Invariant: the words are those of the configuration and of answers.
+
+use serde::Deserialize;
+
+/// What a write has survived to when its caller learns of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Nothing: there is no log.
+    Memory,
+    /// The death of the process: the write is in the operating system's hands.
+    Logged,
+    /// The loss of power: the disk has confirmed the write.
+    #[default]
+    Synced,
+}
+
+impl Durability {
+    /// "memory", "logged" or "synced".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Logged => "logged",
+            Durability::Synced => "synced",
+        }
+    }
+}

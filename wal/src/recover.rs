@@ -1,0 +1,273 @@
+//! Reads a log's segments back and judges what it finds.
+//!
+//! Changes nothing on disk: cutting a torn tail is `log`'s. Invariant: what its keeper is given is
+//! all records up to one point of the log, each of them sound and following from the one before.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::record::{Fault, Format, Record, SegmentHeader};
+use crate::segment::Segment;
+use crate::settle::Sound;
+
+/// The unfinished end of the last segment: a write that never came to its end and was never acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// The segment.
+    pub file: PathBuf,
+    /// The segment's length after the cut, in bytes.
+    pub offset: u64,
+    /// Bytes dropped.
+    pub bytes: u64,
+    /// Why the first record dropped could not be read.
+    pub found: String,
+    /// Readable records of the same unfinished group among the bytes dropped.
+    pub records: u64,
+}
+
+impl fmt::Display for TornTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cut a torn tail: {} at offset {}, {} bytes dropped ({})",
+            self.file.display(),
+            self.offset,
+            self.bytes,
+            self.found
+        )?;
+        if self.records > 0 {
+            write!(
+                f,
+                ", among them {} readable records of the same unfinished write",
+                self.records
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The state of the log after reading it.
+pub struct Recovered {
+    /// That of the record written next.
+    pub next_sequence: u64,
+    /// The keeper's number as it stands before that record.
+    pub next_number: u64,
+    /// Segments read.
+    pub segments: usize,
+    /// Sound records in them.
+    pub records: u64,
+    /// The unfinished end that is cut off, if there is one.
+    pub torn_tail: Option<TornTail>,
+    pub(crate) format: &'static Format,
+    pub(crate) last: LastSegment,
+}
+
+/// What a keeper does with each record, in order: with its number as it stands before the record, it says what comes after it.
+pub type Apply<'a> = &'a mut dyn FnMut(&Record<'_>, u64) -> Result<u64, BrokenRun>;
+
+/// Where writing goes on.
+pub(crate) enum LastSegment {
+    /// There is no segment yet.
+    None,
+    /// Behind what is sound; the file may be longer by a torn tail.
+    Open {
+        path: PathBuf,
+        header: SegmentHeader,
+        sound: Sound,
+    },
+    /// The segment was never finished; it is written anew.
+    Headless { path: PathBuf },
+}
+
+/// The segment that begins with this sequence.
+pub fn segment_path(dir: &Path, first_sequence: u64) -> PathBuf {
+    dir.join(format!("log-{first_sequence:020}.mpl"))
+}
+
+/// Reads all segments of a folder.
+///
+/// # Errors
+/// The folder cannot be read, or holds what no crash explains; nothing is changed.
+pub fn read(format: &'static Format, dir: &Path, apply: Apply<'_>) -> Result<Recovered, Error> {
+    let numbers = list(format, dir)?;
+    let first = numbers.first().copied().filter(|_| format.may_begin_late);
+    let mut state = Recovered {
+        next_sequence: first.unwrap_or(1).max(1),
+        next_number: format.first_number,
+        segments: numbers.len(),
+        records: 0,
+        torn_tail: None,
+        format,
+        last: LastSegment::None,
+    };
+    for (i, &number) in numbers.iter().enumerate() {
+        let is_last = i + 1 == numbers.len();
+        state.read_segment(segment_path(dir, number), number, is_last, apply)?;
+    }
+    Ok(state)
+}
+
+/// The numbers of the folder's segments, ascending.
+fn list(format: &Format, dir: &Path) -> Result<Vec<u64>, Error> {
+    let failed = |source| Error::Folder {
+        keeper: format.keeper,
+        dir: dir.to_owned(),
+        action: "list the folder",
+        source,
+    };
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        numbers.extend(name.to_str().and_then(segment_number));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("log-")?.strip_suffix(".mpl")?;
+    let all_digits = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| all_digits)
+}
+
+impl Recovered {
+    fn read_segment(
+        &mut self,
+        path: PathBuf,
+        number: u64,
+        is_last: bool,
+        apply: Apply<'_>,
+    ) -> Result<(), Error> {
+        follows(&path, 0, "sequence", self.next_sequence, number)?;
+        let mut segment = Segment::open(self.format, path)?;
+        let header = match segment.header() {
+            Ok(header) => header,
+            // Records are written only after the header is on disk: this segment never had one.
+            Err(Error::Header { found, .. }) if is_last && segment.is_begun() => {
+                self.torn_tail = Some(TornTail {
+                    file: segment.path.clone(),
+                    offset: 0,
+                    bytes: segment.length,
+                    found,
+                    records: 0,
+                });
+                self.last = LastSegment::Headless { path: segment.path };
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        follows(&segment.path, 8, "sequence", number, header.first_sequence)?;
+        follows(
+            &segment.path,
+            16,
+            self.format.number,
+            self.next_number,
+            header.number,
+        )?;
+        self.read_records(&mut segment, header, is_last, apply)?;
+        self.last = LastSegment::Open {
+            path: segment.path,
+            header,
+            sound: Sound {
+                length: segment.offset,
+                crc32c: segment.crc32c,
+            },
+        };
+        Ok(())
+    }
+
+    /// Reads records up to the end or to the torn tail; `segment.offset` is then where it begins.
+    fn read_records(
+        &mut self,
+        segment: &mut Segment,
+        header: SegmentHeader,
+        is_last: bool,
+        apply: Apply<'_>,
+    ) -> Result<(), Error> {
+        while segment.offset < segment.length {
+            let offset = segment.offset;
+            match segment.next(header.marker)? {
+                Ok(record) => {
+                    self.apply(&record, apply)
+                        .map_err(|gap| gap.at(&segment.path, offset))?;
+                    segment.pass();
+                }
+                Err(Fault::Unreadable(found)) if is_last => {
+                    let behind = segment.search_behind(header.marker, self.next_sequence)?;
+                    if let Some(later) = behind.later_group_at {
+                        let found = format!("{found}, yet a sound record follows at offset {later}");
+                        return Err(Error::Damaged {
+                            file: segment.path.clone(),
+                            offset,
+                            found,
+                        });
+                    }
+                    self.torn_tail = Some(TornTail {
+                        file: segment.path.clone(),
+                        offset,
+                        bytes: segment.length - offset,
+                        found,
+                        records: behind.same_group,
+                    });
+                    return Ok(());
+                }
+                Err(fault) => return Err(segment.error(fault, offset)),
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, record: &Record<'_>, apply: Apply<'_>) -> Result<(), BrokenRun> {
+        BrokenRun::check("sequence", self.next_sequence, record.sequence)?;
+        self.next_number = apply(record, self.next_number)?;
+        self.next_sequence += 1;
+        self.records += 1;
+        Ok(())
+    }
+}
+
+/// A number that does not follow from the one before.
+#[derive(Debug)]
+pub struct BrokenRun {
+    what: &'static str,
+    expected: u64,
+    found: u64,
+}
+
+impl BrokenRun {
+    /// Compares the number that had to come with the one that came.
+    ///
+    /// # Errors
+    /// They differ.
+    pub fn check(what: &'static str, expected: u64, found: u64) -> Result<(), BrokenRun> {
+        if expected == found {
+            Ok(())
+        } else {
+            Err(BrokenRun {
+                what,
+                expected,
+                found,
+            })
+        }
+    }
+
+    fn at(self, file: &Path, offset: u64) -> Error {
+        let BrokenRun {
+            what,
+            expected,
+            found,
+        } = self;
+        Error::Gap {
+            file: file.to_owned(),
+            offset,
+            what,
+            expected,
+            found,
+        }
+    }
+}
+
+fn follows(file: &Path, offset: u64, what: &'static str, expected: u64, found: u64) -> Result<(), Error> {
+    BrokenRun::check(what, expected, found).map_err(|gap| gap.at(file, offset))
+}
