@@ -20,11 +20,11 @@ use crate::layer::Opened;
 use crate::mailbox::{Delivery, What};
 use crate::net_thread::{Buffers, Kind, Net};
 use crate::poller::Ready;
-use crate::session::{Received, Session, Turn};
+use crate::session::{Local, Received, Session, Turn};
 use crate::timers::{Ages, Nanos};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that a blocked connection reads ahead to see a last word once its peer has closed.
 const READ_AHEAD_BYTES: usize = 64 << 10;
@@ -32,6 +32,8 @@ const READ_AHEAD_BYTES: usize = 64 << 10;
 const INPUT_SPARE_BYTES: usize = 64 << 10;
 /// Requests served in one turn.
 const SERVED_PER_TURN: usize = 256;
+/// Calls that take long end a connection's turn after this time, so that a pipeline of them holds no other connection up.
+const TURN_MAX: Duration = Duration::from_millis(1);
 
 /// A connection; its net thread's slab holds it.
 pub(crate) struct Connection<L> {
@@ -74,7 +76,7 @@ pub(crate) enum After {
     End,
 }
 
-impl<L> Connection<L> {
+impl<L: Local> Connection<L> {
     pub(crate) fn new(link: Link, session: Box<dyn Session<L>>, now_s: u32) -> Connection<L> {
         Connection {
             link,
@@ -329,6 +331,7 @@ impl<L> Connection<L> {
         }
         let mut used = 0;
         self.needed = 0;
+        let began = local.last_read();
         while used < input.len() && self.link.budget > 0 && !self.blocked() {
             let link = &mut self.link;
             let mut turn = Turn { net, link, scratch };
@@ -336,6 +339,12 @@ impl<L> Connection<L> {
                 Received::Served(len) => {
                     used += len;
                     self.link.count_served(true);
+                    if let (Some(began), Some(last)) = (began, local.last_read())
+                        && last != began
+                        && last.saturating_duration_since(began) > TURN_MAX
+                    {
+                        self.link.budget = 0;
+                    }
                 }
                 Received::Piece(len) => {
                     used += len;
@@ -374,5 +383,30 @@ impl<L> Connection<L> {
         let is_read = self.link.phase > Phase::Open || self.has_ended || self.is_drained;
         let unread = self.link.kind == Kind::Served && !is_read;
         self.link.in_flight == 0 && self.link.unsent() == 0 && !unread && !self.servable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::rig::{CALL, LONG, Nothing, Rig, message};
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn a_pipeline_of_long_calls_gives_way_after_each_and_one_of_short_calls_goes_on() {
+        let check = |kind, expected| {
+            let mut rig = Rig::connected();
+            rig.theirs.write_all(&message(kind, b"").repeat(5)).unwrap();
+            rig.note_ready();
+            let mut turns = 1;
+            while rig.connection.turn(&Nothing, &rig.net, &mut rig.buffers, 0) == After::Again {
+                turns += 1;
+            }
+            assert!(!rig.read_answers().is_empty());
+            assert_eq!(turns, expected);
+        };
+        check(LONG, 5);
+        check(CALL, 1);
     }
 }

@@ -21,6 +21,11 @@ pub trait Local: Clone + Send + 'static {
     /// A turn of the thread begins: reads the clock.
     fn begin(&self) -> Instant;
 
+    /// When the clock was last read in this turn: calls that may take long have it read when they end.
+    fn last_read(&self) -> Option<Instant> {
+        None
+    }
+
     /// Whether calls wait for the end of the turn.
     fn has_batch(&self) -> bool {
         false

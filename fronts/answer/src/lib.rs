@@ -3,7 +3,8 @@
 //! It knows no protocol: a [`Form`] writes one. Its invariant: what is begun and not finished never leaves.
 
 use millpond_calls::{
-    Answer, Call, Caller, Clock, Later, Meta, MethodId, Outbound, Peer, PushError, Pusher, Reply, Service, Sink,
+    Answer, Call, Caller, Clock, Later, Meta, MethodId, Outbound, Peer, PushError, Pusher, Reply, Service,
+    Sink,
 };
 use millpond_net::{Local, Mark, Outlet, Outward, Turn};
 use millpond_wire_payload::Encoding;
@@ -131,6 +132,11 @@ impl<S: Service> Serving<S> {
 impl<S: Service> Local for Serving<S> {
     fn begin(&self) -> Instant {
         self.clock.begin()
+    }
+
+    #[inline]
+    fn last_read(&self) -> Option<Instant> {
+        Some(self.clock.last())
     }
 
     fn has_batch(&self) -> bool {

@@ -6,9 +6,10 @@
 
 use super::Connection;
 use crate::net_thread::Kind;
+use crate::session::Local;
 use crate::timers::{Overdue, Timeouts};
 
-impl<L> Connection<L> {
+impl<L: Local> Connection<L> {
     /// Takes down what came of a turn; `active` if a byte left, or anything was served.
     pub(super) fn age(&mut self, now_s: u32, active: bool) {
         if active {

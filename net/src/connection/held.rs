@@ -6,13 +6,13 @@
 use super::{Connection, Phase};
 use crate::net_thread::{Buffers, Net, SCRATCH_BYTES};
 use crate::quiet::{self, limited};
-use crate::session::Turn;
+use crate::session::{Local, Turn};
 use std::sync::atomic::Ordering;
 
 /// Bytes that each connection may hold whatever the others do: small requests come in pieces at any time.
 pub(crate) const UNCOUNTED_BYTES: usize = 8 << 10;
 
-impl<L> Connection<L> {
+impl<L: Local> Connection<L> {
     /// Reserves so many bytes behind a partial request: doubling like any Vec, but not far past what the request needs.
     pub(super) fn reserve(&mut self, bytes: usize) {
         let (len, capacity) = (self.input.len(), self.input.capacity());

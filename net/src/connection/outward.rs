@@ -4,9 +4,10 @@
 
 use super::{After, Connection, Phase};
 use crate::net_thread::{Buffers, Net};
+use crate::session::Local;
 use std::io;
 
-impl<L> Connection<L> {
+impl<L: Local> Connection<L> {
     /// Whether it is connected, as far as the kernel has said; where connecting failed it is broken.
     pub(super) fn is_connected(&mut self, local: &L) -> bool {
         if !self.link.is_connecting {

@@ -5,13 +5,13 @@
 use super::{After, Connection, Phase};
 use crate::net_thread::{Buffers, Kind, Net};
 use crate::quiet::{self, limited};
-use crate::session::{Goodbye, Turn};
+use crate::session::{Goodbye, Local, Turn};
 use crate::timers::Overdue;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::sync::atomic::Ordering;
 
-impl<L> Connection<L> {
+impl<L: Local> Connection<L> {
     /// Everything is sent: ends the stream, and leaves a peer that has not closed itself time to read.
     pub(super) fn finish(&mut self, net: &Net, buffers: &mut Buffers) -> After {
         self.link.end_layer();

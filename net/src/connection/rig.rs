@@ -11,10 +11,11 @@ use crate::session::{Front, Fronts, Goodbye, Local, Match, Received, Session, Tu
 use crate::totals::Totals;
 use crate::{Hints, Options, Timeouts};
 use crate::{Mark, RemoteAddr};
+use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes before those of a message.
 const HEAD_BYTES: usize = 5;
@@ -29,6 +30,8 @@ pub(crate) const ONEWAY: u8 = b'o';
 pub(crate) const FRAGMENT: u8 = b'f';
 /// What may stand between the pieces, and is answered.
 pub(crate) const PING: u8 = b'p';
+/// What takes two milliseconds to answer, by the clock of this thread's test.
+pub(crate) const LONG: u8 = b'l';
 /// From here on the session has a last word.
 const UPGRADE: u8 = b'u';
 
@@ -38,6 +41,10 @@ pub(crate) fn message(kind: u8, bytes: &[u8]) -> Vec<u8> {
     [&len.to_be_bytes(), [kind].as_slice(), bytes].concat()
 }
 
+thread_local! {
+    static LAST_READ: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
 /// What a net thread has for the sessions: nothing.
 #[derive(Clone)]
 pub(crate) struct Nothing;
@@ -45,6 +52,10 @@ pub(crate) struct Nothing;
 impl Local for Nothing {
     fn begin(&self) -> Instant {
         Instant::now()
+    }
+
+    fn last_read(&self) -> Option<Instant> {
+        LAST_READ.get()
     }
 
     fn end(&self, _: impl Iterator<Item = (Mark, Instant)>) {}
@@ -76,6 +87,11 @@ impl<L> Session<L> for Messages {
             CALL => {
                 (self.is_joining, self.held) = (false, Vec::new());
                 turn.out().extend_from_slice(b"answer");
+            }
+            LONG => {
+                let last = LAST_READ.get().unwrap_or_else(Instant::now);
+                LAST_READ.set(Some(last + Duration::from_millis(2)));
+                turn.out().push(b'l');
             }
             PING => turn.out().extend_from_slice(&message(b'P', bytes)),
             UPGRADE => {
@@ -141,6 +157,7 @@ impl Rig {
     pub(crate) fn connected() -> Rig {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
+        LAST_READ.set(Some(Instant::now()));
         let net = net();
         let key = Key {
             slot: 0,

@@ -26,11 +26,7 @@ impl<L: Local> Loop<L> {
             }
             for one in asked.drain(..) {
                 match one {
-                    Outward::Open {
-                        number,
-                        to,
-                        session,
-                    } => self.open_outward(number, &to, session),
+                    Outward::Open { number, to, session } => self.open_outward(number, &to, session),
                     Outward::Send { number, bytes } => self.send_outward(number, &bytes),
                     Outward::Close { number } => {
                         if let Some(key) = self.outward.get(&number) {
