@@ -31,6 +31,8 @@ pub struct ToSend {
     pub node: NodeIndex,
     /// The version to ask for; `None` where no version is known yet. An answer from another one is an error of the node.
     pub at_version: Option<u64>,
+    /// Another copy of its keys is slow, and still under way.
+    pub is_hedge: bool,
 }
 
 /// How a copy ended.
@@ -135,6 +137,7 @@ impl<E> FanOut<E> {
             copy,
             node: sent.node,
             at_version: sent.at_version,
+            is_hedge: sent.second_of.is_some(),
         })
     }
 

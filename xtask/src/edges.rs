@@ -98,7 +98,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "membership",
         ],
     ),
-    ("client/rust", &["wire/*"]),
+    ("client/rust", &["wire/*", "nodes", "tensor", "membership"]),
     (
         "client/python",
         &[

@@ -172,6 +172,7 @@ fn raised(py: Python<'_>, error: CallError) -> PyErr {
         CallError::TooManyInFlight { addr, .. } => {
             exception(py, "TooManyInFlightError", &text, &[("address", Text(addr))])
         }
+        CallError::Map(_) => exception(py, "Error", &text, &[]),
         CallError::Unsendable { method, .. } => {
             exception(py, "UnsendableError", &text, &[("method", Text(method))])
         }

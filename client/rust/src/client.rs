@@ -47,6 +47,37 @@ impl Client {
         Ok(client)
     }
 
+    /// The same without a connection: calls open them.
+    pub(crate) fn unconnected(addr: &str, options: Options) -> Result<Client, CallError> {
+        Ok(Client {
+            pool: Arc::new(Pool::new(addr, options)?),
+            hedger: None,
+            priority: None,
+        })
+    }
+
+    /// As [`Client::call`], for a caller that waits for another time than the server has: `left` travels in the payload, and after
+    /// `timeout` the server counts as one that does not answer.
+    pub(crate) async fn call_within(
+        &self,
+        method: &str,
+        payload: &[u8],
+        left: Option<Duration>,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, CallError> {
+        let outgoing = Outgoing::new(method, Encoding::Msgpack, payload, left, self.priority);
+        let exchange = async {
+            let reserved = self.pool.ready().await?;
+            self.exchange(reserved, &outgoing).await
+        };
+        let late = |_| CallError::Timeout {
+            method: method.to_owned(),
+            addr: self.pool.addr().to_owned(),
+            deadline: timeout,
+        };
+        tokio::time::timeout(timeout, exchange).await.map_err(late)?
+    }
+
     /// A client of the same connections whose calls say how urgent they are, from 0 (first) to 9: while they wait for a model,
     /// those of a better level go first. Calls without a level have 5. The level travels in the payload as `_priority`, which
     /// payloads must then not hold themselves; the server refuses one above 9. Calls without an answer carry none.

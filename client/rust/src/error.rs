@@ -85,6 +85,12 @@ pub enum CallError {
         /// Connections in the pool.
         connections: usize,
     },
+    /// The bucket map of a client of many nodes cannot be read or used. Nothing was sent.
+    #[error("the bucket map cannot be used: {0}")]
+    Map(
+        /// Where it is from, and what is wrong with it.
+        String,
+    ),
     /// The call cannot be written as a frame. It was not sent.
     #[error("the call to {method:?} cannot be sent: {detail}")]
     Unsendable {
@@ -111,6 +117,7 @@ impl CallError {
             CallError::Connect { .. }
             | CallError::Tls { .. }
             | CallError::TooManyInFlight { .. }
+            | CallError::Map(_)
             | CallError::Unsendable { .. } => false,
             // Nothing is written to what is full, and repeating it helps nobody.
             CallError::Status(status) => !status.code.retryable() && status.code != Code::Full,

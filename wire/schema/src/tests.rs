@@ -92,6 +92,15 @@ fn lookups_round_trip() {
     round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::Many(ManyRows { lookups }));
 }
 
+fn missing() -> Vec<Missing<'static>> {
+    vec![Missing {
+        node: "b".into(),
+        keys: vec![3, u64::MAX],
+        code: 30116,
+        ex: "the connection closed".into(),
+    }]
+}
+
 #[test]
 fn rows_read_to_their_place_are_the_same_answer() {
     let kinds = [
@@ -107,12 +116,7 @@ fn rows_read_to_their_place_are_the_same_answer() {
         .flat_map(|kind| [(kind.clone(), Encoding::Msgpack), (kind, Encoding::Json)])
     {
         let inverse = (row_type == RowType::F16).then(|| vec![0, 1, 0]);
-        let missing = vec![Missing {
-            node: "b".into(),
-            keys: vec![3, u64::MAX],
-            code: 30116,
-            ex: "the connection closed".into(),
-        }];
+        let missing = missing();
         let rows = Rows {
             version: 7,
             dim: 2,

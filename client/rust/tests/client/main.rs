@@ -8,6 +8,7 @@ mod hedging;
 mod hostile;
 mod keep_alive;
 mod limits;
+mod nodes;
 mod peer;
 mod pipelining;
 mod pushes;

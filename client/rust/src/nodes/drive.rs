@@ -1,0 +1,365 @@
+//! One lookup over nodes, from its keys to its rows: sends what `FanOut` says, and tells it what came.
+//!
+//! It decides nothing about nodes. Its invariant: every copy that was sent is reported once, however late, and also where the
+//! caller has gone.
+
+use super::cluster::Cluster;
+use super::{Counted, NodesOptions};
+use crate::{CallError, Code, Status};
+use millpond_nodes::{CopyId, FanOut, NodeIndex, Outcome, ToSend};
+use millpond_wire_schema::features_lookup::{Lookup, Merge, Missing, Part, RowType, Rows};
+use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
+use millpond_wire_schema::{FeaturesLookup, Field as _, Method as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// What is asked, for the time after the caller has gone.
+pub(super) struct Asked {
+    table: String,
+    keys: Vec<u64>,
+    at_version: Option<u64>,
+    columns: Vec<String>,
+    row_type: RowType,
+    deadline: Option<Duration>,
+    started: Instant,
+}
+
+impl Asked {
+    pub(super) fn new(lookup: &Lookup<'_>, keys: Vec<u64>, deadline: Option<Duration>) -> Asked {
+        Asked {
+            table: lookup.table.to_string(),
+            keys,
+            at_version: lookup.at_version,
+            columns: lookup.columns.iter().map(ToString::to_string).collect(),
+            row_type: lookup.row_type,
+            deadline,
+            started: Instant::now(),
+        }
+    }
+
+    fn expires_at(&self) -> Option<Instant> {
+        self.started.checked_add(self.deadline?)
+    }
+
+    fn payload(&self, keys: &[u64], at_version: Option<u64>, map: u64) -> Vec<u8> {
+        let lookup = Lookup {
+            table: self.table.as_str().into(),
+            keys: Some(keys.to_vec()),
+            texts: None,
+            at_version,
+            pool: Default::default(),
+            offsets: Vec::new(),
+            columns: self.columns.iter().map(|column| column.as_str().into()).collect(),
+            row_type: self.row_type,
+            unique: false,
+            map: Some(map),
+        };
+        let mut payload = Vec::new();
+        Lookup::write(&lookup, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+        payload
+    }
+
+    fn late(&self, cluster: &Cluster, node: NodeIndex) -> CallError {
+        CallError::Timeout {
+            method: FeaturesLookup::NAME.to_owned(),
+            addr: cluster.name(node).to_owned(),
+            deadline: self.deadline.unwrap_or_default(),
+        }
+    }
+}
+
+/// Looks keys up. The call goes on in a task of its own, which reports its copies also where the caller leaves.
+pub(super) async fn look_up(
+    cluster: Arc<Cluster>,
+    asked: Asked,
+    options: &NodesOptions,
+    counted: &Arc<Counted>,
+) -> Result<Rows<'static>, CallError> {
+    if asked.keys.is_empty() {
+        return of_no_keys(&cluster, &asked, options).await;
+    }
+    let merge = Merge::new(asked.keys.len(), asked.row_type, options.answer_bytes_max);
+    let begun = {
+        let (mut routing, now) = (cluster.routing(), Instant::now().into_std());
+        FanOut::new(&asked.table, &asked.keys, asked.at_version, &mut routing, now)
+    };
+    let fan_out = begun.map_err(|error| CallError::Unsendable {
+        method: FeaturesLookup::NAME.to_owned(),
+        detail: error.to_string(),
+    })?;
+    let call = Drive {
+        cluster,
+        asked,
+        node_timeout: options.node_timeout,
+        counted: counted.clone(),
+        fan_out,
+        merge,
+        copies: JoinSet::new(),
+    };
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(call.run(answer));
+    answered.await.unwrap_or_else(|_| {
+        Err(CallError::Unsendable {
+            method: FeaturesLookup::NAME.to_owned(),
+            detail: "the runtime of the call has ended".to_owned(),
+        })
+    })
+}
+
+/// A call without keys is answered by any node: the version and how wide rows are.
+async fn of_no_keys(
+    cluster: &Cluster,
+    asked: &Asked,
+    options: &NodesOptions,
+) -> Result<Rows<'static>, CallError> {
+    let payload = asked.payload(&[], asked.at_version, cluster.map().version());
+    let mut last = None;
+    for node in cluster.map().nodes() {
+        let client = cluster
+            .map()
+            .find(&node.name)
+            .and_then(|node| cluster.client(node));
+        let Some(client) = client else { continue };
+        let timeout = options.node_timeout;
+        let ended = client
+            .call_within(FeaturesLookup::NAME, &payload, asked.deadline, timeout)
+            .await;
+        match ended.and_then(|answer| read_whole(&answer, &node.name)) {
+            Ok(rows) => return Ok(rows),
+            Err(error) if is_of_the_call(&error) => return Err(error),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| CallError::Map("the map has no node".to_owned())))
+}
+
+fn read_whole(answer: &[u8], node: &str) -> Result<Rows<'static>, CallError> {
+    Payload::new(Encoding::Msgpack, answer)
+        .and_then(|answer| Ok(Rows::own(Rows::decode(&answer)?.0)))
+        .map_err(|error| lies(node, &error))
+}
+
+/// A call under way.
+struct Drive {
+    cluster: Arc<Cluster>,
+    asked: Asked,
+    node_timeout: Duration,
+    counted: Arc<Counted>,
+    fan_out: FanOut<CallError>,
+    merge: Merge,
+    copies: JoinSet<(ToSend, Result<Vec<u8>, CallError>)>,
+}
+
+impl Drive {
+    async fn run(mut self, answer: oneshot::Sender<Result<Rows<'static>, CallError>>) {
+        let ended = self.until_complete().await;
+        if let Err(error) = &ended {
+            // What still comes is reported, and its rows are not looked at.
+            self.fan_out
+                .expire(&mut self.cluster.routing(), |_| error.clone());
+        }
+        let missing = self.missing();
+        let merge = std::mem::replace(&mut self.merge, Merge::new(0, RowType::None, 0));
+        let rows = match (ended, merge.version()) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(_)) => Ok(merge.into_rows(missing)),
+            (Ok(()), None) => Err(self.first_error()),
+        };
+        // The caller may have left.
+        let _ = answer.send(rows);
+        while let Some(Ok((sent, ended))) = self.copies.join_next().await {
+            // Reported, and of no other use: the call has ended.
+            let _ = self.on(sent, ended);
+        }
+        self.fan_out.abandon(&mut self.cluster.routing());
+    }
+
+    /// Sends and hears, until every key is answered or missing.
+    async fn until_complete(&mut self) -> Result<(), CallError> {
+        let expires_at = self.asked.expires_at();
+        loop {
+            self.send_all();
+            if self.fan_out.is_complete() || self.copies.is_empty() {
+                break;
+            }
+            let timer_at = self.fan_out.timer_at().map(Instant::from_std);
+            tokio::select! {
+                biased;
+                Some(joined) = self.copies.join_next() => if let Ok((sent, ended)) = joined {
+                    self.on(sent, ended)?;
+                },
+                () = until(expires_at) => {
+                    let (asked, cluster) = (&self.asked, &self.cluster);
+                    self.fan_out.expire(&mut cluster.routing(), |node| asked.late(cluster, node));
+                }
+                () = until(timer_at) => {
+                    self.fan_out.on_timer(&mut self.cluster.routing(), Instant::now().into_std());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self) {
+        while let Some(sent) = self.fan_out.next_send() {
+            self.counted.sent(sent.is_hedge);
+            let keys = self.fan_out.keys(sent.copy);
+            let payload = self
+                .asked
+                .payload(keys, sent.at_version, self.cluster.map().version());
+            let left = self
+                .asked
+                .expires_at()
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            let (cluster, timeout) = (self.cluster.clone(), self.node_timeout);
+            self.copies.spawn(async move {
+                let Some(client) = cluster.client(sent.node) else {
+                    let error = CallError::Map("a node is not in its map".to_owned());
+                    return (sent, Err(error));
+                };
+                let ended = client
+                    .call_within(FeaturesLookup::NAME, &payload, left, timeout)
+                    .await;
+                (sent, ended)
+            });
+        }
+    }
+
+    /// A copy has ended. An error is the call's: no other node would answer it otherwise.
+    fn on(&mut self, sent: ToSend, ended: Result<Vec<u8>, CallError>) -> Result<(), CallError> {
+        let answer = match ended {
+            Ok(answer) => answer,
+            Err(error) => return self.failed(sent, error),
+        };
+        let payload = match Payload::new(Encoding::Msgpack, &answer) {
+            Ok(payload) => payload,
+            Err(error) => return self.failed(sent, lies(self.cluster.name(sent.node), &error)),
+        };
+        let part = Part::decode(&payload).and_then(|part| {
+            // After the call's end its merge has gone, and its rows are not taken.
+            if !self.fan_out.is_complete() {
+                let keys = self.fan_out.keys(sent.copy).len();
+                self.merge.check(&part, keys, sent.at_version)?;
+            }
+            Ok(part)
+        });
+        let part = match part {
+            Ok(part) => part,
+            Err(error) => return self.failed(sent, lies(self.cluster.name(sent.node), &error)),
+        };
+        let outcome = Outcome::Rows {
+            version: part.version,
+            active: part.active,
+        };
+        if self.report(sent.copy, outcome) {
+            let placed = self.merge.place(&part, self.fan_out.positions(sent.copy));
+            placed.map_err(|error| lies(self.cluster.name(sent.node), &error))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, sent: ToSend, error: CallError) -> Result<(), CallError> {
+        self.counted.failed();
+        let outcome = match &error {
+            CallError::Status(status) if status.code == Code::VersionGone => {
+                Outcome::VersionGone(error.clone())
+            }
+            CallError::Status(_) | CallError::TooManyInFlight { .. } | CallError::Unsendable { .. } => {
+                Outcome::Refused(error.clone())
+            }
+            _ => Outcome::Lost(error.clone()),
+        };
+        self.report(sent.copy, outcome);
+        match is_of_the_call(&error) {
+            true => Err(error),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells what became of a copy, and says whether its rows are taken.
+    fn report(&mut self, copy: CopyId, outcome: Outcome<CallError>) -> bool {
+        let now = Instant::now().into_std();
+        let verdict = self.fan_out.on(copy, outcome, &mut self.cluster.routing(), now);
+        if verdict.reset {
+            self.merge.reset();
+        }
+        verdict.take
+    }
+
+    /// The keys without an answer, as they are answered; their rows become zeros.
+    fn missing(&mut self) -> Vec<Missing<'static>> {
+        let mut all = Vec::new();
+        for missing in self.fan_out.missing() {
+            self.merge.miss(&missing.positions);
+            self.counted.missing(missing.positions.len());
+            let (code, ex) = match &missing.error {
+                Some(CallError::Status(status)) => (status.code, status.ex.clone()),
+                Some(error) => (Code::NodeUnavailable, error.to_string()),
+                None => (
+                    Code::NodeUnavailable,
+                    "the nodes serve different versions".to_owned(),
+                ),
+            };
+            let keys = missing.positions.iter();
+            all.push(Missing {
+                node: self.cluster.name(missing.node).to_owned().into(),
+                keys: keys
+                    .filter_map(|at| self.asked.keys.get(*at as usize).copied())
+                    .collect(),
+                code: u64::from(code.number()),
+                ex: ex.into(),
+            });
+        }
+        all
+    }
+
+    /// Why no key has an answer.
+    fn first_error(&self) -> CallError {
+        let mut errors = self
+            .fan_out
+            .missing()
+            .iter()
+            .filter_map(|missing| missing.error.clone());
+        errors.next().unwrap_or_else(|| {
+            let ex = "the nodes serve different versions of the table, and none of them all";
+            CallError::Status(Status::new(Code::NodeUnavailable, ex))
+        })
+    }
+}
+
+/// Whether every node would answer so: the call is wrong.
+fn is_of_the_call(error: &CallError) -> bool {
+    match error {
+        CallError::Unsendable { .. } => true,
+        CallError::Status(status) => matches!(
+            status.code,
+            Code::BadArgument
+                | Code::KeyNotFound
+                | Code::Decoding
+                | Code::RootNotMap
+                | Code::TooLarge
+                | Code::Unauthenticated
+                | Code::Forbidden
+                | Code::UnknownMethod
+        ),
+        _ => false,
+    }
+}
+
+fn lies(node: &str, error: &dyn std::error::Error) -> CallError {
+    CallError::Protocol {
+        addr: node.to_owned(),
+        detail: format!("the answer to features.lookup: {error}"),
+    }
+}
+
+/// Waits for a time that may never come.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,449 @@
+//! Lookups over nodes that answer, fail, refuse, stay silent, lie and serve different versions.
+
+use crate::peer::{Peer, answer, hold};
+use millpond_client_rust::schema::features_lookup::{Header, Lookup, Pool, RowType, Rows};
+use millpond_client_rust::schema::payload::{Encoder, Encoding, Payload};
+use millpond_client_rust::schema::{Field as _, infer::Data};
+use millpond_client_rust::{BucketMap, CallError, Code, NodesClient, NodesOptions, Status};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// What a node does with a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Does {
+    /// It answers from this version, or from the one that it holds.
+    Serve(u64, Option<u64>),
+    Refuse(Code),
+    Silent,
+    Close,
+    /// It answers a row too few.
+    Lie,
+}
+
+/// A node of these tests. Its rows are the key and the version; even keys are not there.
+struct Node {
+    addr: String,
+    does: Arc<Mutex<Does>>,
+    asked: Arc<Mutex<Vec<Lookup<'static>>>>,
+}
+
+impl Node {
+    async fn start() -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = Node {
+            addr: listener.local_addr().unwrap().to_string(),
+            does: Arc::new(Mutex::new(Does::Serve(1, None))),
+            asked: Arc::default(),
+        };
+        let (does, asked) = (node.does.clone(), node.asked.clone());
+        tokio::spawn(async move {
+            loop {
+                let mut peer = Peer::accept(&listener).await;
+                let (does, asked) = (does.clone(), asked.clone());
+                tokio::spawn(async move {
+                    while let Some(quest) = peer.next().await {
+                        let payload = Payload::new(Encoding::Msgpack, &quest.payload).unwrap();
+                        let lookup = Lookup::own(Lookup::decode(&payload).unwrap().0);
+                        let now = *does.lock().unwrap();
+                        let said = said(now, &lookup);
+                        asked.lock().unwrap().push(lookup);
+                        match said {
+                            Some((status, payload)) => {
+                                peer.send(&answer(quest.seq.unwrap(), status, &payload)).await;
+                            }
+                            None if now == Does::Silent => {}
+                            None => return,
+                        }
+                    }
+                });
+            }
+        });
+        node
+    }
+
+    fn does(&self, does: Does) {
+        *self.does.lock().unwrap() = does;
+    }
+
+    fn keys_asked(&self) -> Vec<u64> {
+        let asked = self.asked.lock().unwrap();
+        asked
+            .iter()
+            .flat_map(|lookup| lookup.keys.clone().unwrap())
+            .collect()
+    }
+}
+
+/// An answer's status and payload.
+fn said(does: Does, lookup: &Lookup<'_>) -> Option<(u8, Vec<u8>)> {
+    let mut keys = lookup.keys.clone().unwrap();
+    let (serves, holds) = match does {
+        Does::Serve(serves, holds) => (serves, holds),
+        Does::Refuse(code) => return Some(error(code)),
+        Does::Silent | Does::Close => return None,
+        Does::Lie => {
+            keys.pop();
+            (1, None)
+        }
+    };
+    let version = lookup.at_version.unwrap_or(serves);
+    if version != serves && Some(version) != holds {
+        return Some(error(Code::VersionGone));
+    }
+    let header = Header {
+        version,
+        dim: 2,
+        row_type: RowType::F32,
+        keys: keys.len(),
+        rows: keys.len(),
+        inverse: None,
+        active: (version != serves).then_some(serves),
+        missing: &[],
+    };
+    let mut payload = Vec::new();
+    let out = &mut Encoder::new(&mut payload, Encoding::Msgpack, false);
+    header.write(out, |found, values| {
+        for (at, (key, row)) in keys.iter().zip(values.chunks_exact_mut(8)).enumerate() {
+            found[at / 8] |= ((key % 2) as u8) << (at % 8);
+            let numbers = if key % 2 == 1 {
+                [*key as f32, version as f32]
+            } else {
+                [0.0; 2]
+            };
+            row.copy_from_slice(&numbers.map(f32::to_le_bytes).concat());
+        }
+    });
+    Some((0, payload))
+}
+
+fn error(code: Code) -> (u8, Vec<u8>) {
+    let mut payload = Vec::new();
+    let status = Status::new(code, "of a test");
+    status.encode(&mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+    (1, payload)
+}
+
+fn map(version: u64, replicas: u64, addresses: &[&str]) -> BucketMap {
+    let nodes = addresses.iter().enumerate();
+    let nodes: Vec<_> = nodes
+        .map(|(n, addr)| format!("{{ name = \"n{n}\", addresses = [{addr:?}] }}"))
+        .collect();
+    let nodes = nodes.join(",");
+    let text = format!("version = {version}\nbuckets = 64\nreplicas = {replicas}\nnodes = [{nodes}]");
+    BucketMap::from_toml(&text).unwrap()
+}
+
+async fn nodes(replicas: u64) -> ([Node; 3], NodesClient) {
+    let nodes = [Node::start().await, Node::start().await, Node::start().await];
+    let addresses: Vec<&str> = nodes.iter().map(|node| node.addr.as_str()).collect();
+    let client = NodesClient::new(map(5, replicas, &addresses), options()).unwrap();
+    (nodes, client)
+}
+
+fn options() -> NodesOptions {
+    NodesOptions {
+        // Only silent nodes are waited for.
+        node_timeout: Duration::from_secs(1),
+        ..NodesOptions::default()
+    }
+}
+
+fn lookup(keys: impl IntoIterator<Item = u64>) -> Lookup<'static> {
+    Lookup {
+        table: "films".into(),
+        keys: Some(keys.into_iter().collect()),
+        texts: None,
+        at_version: None,
+        pool: Pool::None,
+        offsets: Vec::new(),
+        columns: vec!["a".into()],
+        row_type: RowType::F32,
+        unique: false,
+        map: None,
+    }
+}
+
+/// Rows as a single server answers them, but for keys that are missing.
+fn expected(keys: impl IntoIterator<Item = u64>, version: u64, missing: &[u64]) -> (Vec<u8>, Data) {
+    let keys: Vec<u64> = keys.into_iter().collect();
+    let mut found = vec![0; keys.len().div_ceil(8)];
+    let mut values = Vec::new();
+    for (at, key) in keys.iter().enumerate() {
+        let is_found = key % 2 == 1 && !missing.contains(key);
+        found[at / 8] |= u8::from(is_found) << (at % 8);
+        values.extend(if is_found {
+            [*key as f32, version as f32]
+        } else {
+            [0.0; 2]
+        });
+    }
+    (found, Data::F32(values))
+}
+
+fn check(rows: &Rows<'_>, keys: impl IntoIterator<Item = u64>, version: u64) {
+    assert_eq!(rows.missing, []);
+    assert_eq!((rows.version, rows.dim), (version, 2));
+    assert_eq!(
+        (rows.found.to_vec(), rows.values.clone()),
+        expected(keys, version, &[])
+    );
+}
+
+#[tokio::test]
+async fn rows_come_in_the_order_of_the_keys_and_only_nodes_with_keys_are_asked() {
+    let (nodes, client) = nodes(1).await;
+    let keys = || (0..200).rev();
+    let rows = client.lookup(&lookup(keys()), None).await.unwrap();
+    check(&rows, keys(), 1);
+    let map = client.map();
+    for (index, node) in map.nodes().iter().zip(&nodes) {
+        let asked = node.asked.lock().unwrap();
+        assert_eq!(asked.len(), 1);
+        assert_eq!(
+            (asked[0].map, asked[0].columns.as_slice()),
+            (Some(5), &["a".into()][..])
+        );
+        let of_this = |key: &u64| map.replicas(map.bucket(*key)) == [map.find(&index.name).unwrap()];
+        assert!(asked[0].keys.as_ref().unwrap().iter().all(of_this));
+    }
+    // One key is one node's.
+    client.lookup(&lookup([1]), None).await.unwrap();
+    let asked: usize = nodes.iter().map(|node| node.asked.lock().unwrap().len()).sum();
+    assert_eq!(asked, 4);
+    // No key is asked of some node: the answer says how wide rows are.
+    let rows = client.lookup(&lookup([]), None).await.unwrap();
+    check(&rows, [], 1);
+    assert_eq!(client.counts().sent, 4);
+}
+
+#[tokio::test]
+async fn different_keys_are_asked_for_once_where_that_is_said() {
+    let (nodes, client) = nodes(2).await;
+    let mut call = lookup([5, 9, 5, 5, 9]);
+    call.unique = true;
+    let rows = client.lookup(&call, None).await.unwrap();
+    check(&rows, [5, 9], 1);
+    assert_eq!(rows.inverse, Some(vec![0, 1, 0, 0, 1]));
+    let asked: usize = nodes.iter().map(|node| node.keys_asked().len()).sum();
+    assert_eq!(asked, 2);
+}
+
+#[tokio::test]
+async fn replicas_make_up_for_a_node_that_fails() {
+    for does in [
+        Does::Close,
+        Does::Silent,
+        Does::Lie,
+        Does::Refuse(Code::Overloaded),
+        Does::Refuse(Code::NotFound),
+    ] {
+        let (nodes, client) = nodes(2).await;
+        nodes[1].does(does);
+        for _ in 0..3 {
+            let rows = client.lookup(&lookup(0..200), None).await.unwrap();
+            check(&rows, 0..200, 1);
+        }
+        assert!(!nodes[1].keys_asked().is_empty(), "{does:?}");
+        let counts = client.counts();
+        assert!(counts.failed > 0 && counts.missing == 0, "{does:?}: {counts:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_be_reached_is_made_up_for_or_its_keys_are_missing() {
+    let (a, b) = (Node::start().await, Node::start().await);
+    let (_held, nobody) = hold("127.0.0.1:0");
+    let of = |replicas| {
+        let map = map(1, replicas, &[&a.addr, &nobody, &b.addr]);
+        NodesClient::new(map, options()).unwrap()
+    };
+    let rows = of(2).lookup(&lookup(0..200), None).await.unwrap();
+    check(&rows, 0..200, 1);
+    let client = of(1);
+    let rows = client.lookup(&lookup(0..200), None).await.unwrap();
+    let [missing] = &rows.missing[..] else {
+        panic!("{:?}", rows.missing)
+    };
+    assert_eq!((missing.node.as_ref(), missing.code), ("n1", 30116));
+    assert!(missing.ex.contains(&nobody), "{}", missing.ex);
+    assert!(missing.keys.len() > 20);
+    assert_eq!(
+        (rows.found.to_vec(), rows.values.clone()),
+        expected(0..200, 1, &missing.keys)
+    );
+    // Where no key has an answer, there is none.
+    let keys = lookup(missing.keys.iter().copied());
+    let error = client.lookup(&keys, None).await.unwrap_err();
+    assert!(matches!(error, CallError::Connect { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn no_call_mixes_versions() {
+    let (nodes, client) = nodes(2).await;
+    let ask = async |expected| {
+        let rows = client.lookup(&lookup(0..200), None).await.unwrap();
+        check(&rows, 0..200, expected);
+    };
+    // Also the first one, which knows of none.
+    nodes[0].does(Does::Serve(2, Some(1)));
+    ask(1).await;
+    nodes[1].does(Does::Serve(2, Some(1)));
+    ask(1).await;
+    nodes[2].does(Does::Serve(2, Some(1)));
+    ask(1).await;
+    // Now all have said that they serve it.
+    ask(2).await;
+    // What nobody holds any more is not asked for again.
+    for node in &nodes {
+        node.does(Does::Serve(9, None));
+    }
+    ask(9).await;
+    let mut call = lookup(0..200);
+    call.at_version = Some(3);
+    let error = client.lookup(&call, None).await.unwrap_err();
+    let CallError::Status(status) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(status.code, Code::VersionGone);
+}
+
+#[tokio::test]
+async fn a_call_that_is_wrong_ends_with_the_nodes_error_and_is_not_repeated() {
+    let (nodes, client) = nodes(2).await;
+    for node in &nodes {
+        node.does(Does::Refuse(Code::BadArgument));
+    }
+    let error = client.lookup(&lookup([7]), None).await.unwrap_err();
+    assert_eq!(
+        error,
+        CallError::Status(Status::new(Code::BadArgument, "of a test"))
+    );
+    let asked: usize = nodes.iter().map(|node| node.keys_asked().len()).sum();
+    assert_eq!(asked, 1);
+    // The nodes have answered: they are not left out.
+    nodes.iter().for_each(|node| node.does(Does::Serve(1, None)));
+    check(&client.lookup(&lookup([7]), None).await.unwrap(), [7], 1);
+    for (call, expected) in [
+        (
+            Lookup {
+                keys: None,
+                texts: Some(Vec::new()),
+                ..lookup([])
+            },
+            "`texts`",
+        ),
+        (
+            Lookup {
+                pool: Pool::Sum,
+                ..lookup([])
+            },
+            "`pool`",
+        ),
+    ] {
+        let error = client.lookup(&call, None).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(!error.may_have_run());
+    }
+}
+
+#[tokio::test]
+async fn keys_that_are_late_are_missing_and_their_node_keeps_its_work() {
+    let (nodes, client) = nodes(1).await;
+    let patient = NodesOptions {
+        node_timeout: Duration::from_secs(600),
+        ..NodesOptions::default()
+    };
+    let client = NodesClient::new((*client.map()).clone(), patient).unwrap();
+    check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
+    nodes[2].does(Does::Silent);
+    let deadline = Some(Duration::from_secs(1));
+    let rows = client.lookup(&lookup(0..200), deadline).await.unwrap();
+    let late: Vec<_> = rows.missing.iter().map(|missing| missing.node.as_ref()).collect();
+    assert_eq!(late, ["n2"]);
+    assert!(rows.missing[0].ex.contains("within 1s"), "{}", rows.missing[0].ex);
+    let keys = lookup(rows.missing[0].keys.iter().copied());
+    let error = client
+        .lookup(&keys, Some(Duration::from_millis(1)))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_that_stopped_is_hedged_and_then_left_alone() {
+    let (nodes, client) = nodes(2).await;
+    let patient = NodesOptions {
+        node_timeout: Duration::from_secs(600),
+        ..NodesOptions::default()
+    };
+    let client = NodesClient::new((*client.map()).clone(), patient).unwrap();
+    for _ in 0..100 {
+        check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
+    }
+    nodes[1].does(Does::Silent);
+    let before = nodes[1].asked.lock().unwrap().len();
+    for _ in 0..50 {
+        check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
+    }
+    let stuck = nodes[1].asked.lock().unwrap().len() - before;
+    let counts = client.counts();
+    assert!((1..10).contains(&stuck), "{stuck} copies went to it");
+    assert!(counts.hedged > 0 && counts.missing == 0, "{counts:?}");
+}
+
+#[tokio::test]
+async fn calls_keep_the_map_that_they_began_with() {
+    let (nodes, client) = nodes(1).await;
+    check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
+    nodes[0].does(Does::Silent);
+    let asked_before = nodes[0].asked.lock().unwrap().len();
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.lookup(&lookup(0..200), None).await }
+    });
+    while nodes[0].asked.lock().unwrap().len() == asked_before {
+        tokio::task::yield_now().await;
+    }
+    let rest = [nodes[1].addr.as_str(), nodes[2].addr.as_str()];
+    assert!(client.offer(map(6, 1, &rest)).unwrap());
+    assert!(!client.offer(map(6, 1, &rest)).unwrap());
+    let error = client.offer(map(5, 1, &rest)).unwrap_err();
+    assert!(error.to_string().contains("older"), "{error}");
+    check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
+    assert_eq!(client.map().version(), 6);
+    let asked = nodes[1].asked.lock().unwrap();
+    assert_eq!(asked.last().unwrap().map, Some(6));
+    drop(asked);
+    // The old call has nobody else to ask for what that node holds.
+    let rows = call.await.unwrap().unwrap();
+    assert_eq!(rows.missing[0].node, "n0");
+}
+
+#[tokio::test]
+async fn maps_are_read_from_files() {
+    let node = Node::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let json = map(3, 1, &[&node.addr]).to_json().unwrap();
+    let toml = format!(
+        "version = 3\nbuckets = 8\nnodes = [{{ name = \"n\", addresses = [{:?}] }}]",
+        node.addr
+    );
+    for (name, text) in [("map.json", &json), ("map.toml", &toml)] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let client = NodesClient::from_file(&path, options()).unwrap();
+        check(&client.lookup(&lookup(0..9), None).await.unwrap(), 0..9, 1);
+    }
+    for (name, text, expected) in [
+        ("cut.json", Some("{"), "cut.json: the bucket map cannot be read"),
+        ("none.toml", None, "none.toml: No such file"),
+    ] {
+        let path = folder.path().join(name);
+        if let Some(text) = text {
+            std::fs::write(&path, text).unwrap();
+        }
+        let error = NodesClient::from_file(&path, options()).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
